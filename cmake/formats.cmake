@@ -1,0 +1,12 @@
+# Reads the rows of quant/formats.def so that a new format needs its header and its row, and nothing else.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/quant/formats.def)
+file(STRINGS quant/formats.def rows REGEX "^RIDGE_FORMAT\\(")
+set(RIDGE_FORMATS)
+set(includes "// Generated from quant/formats.def.\n#pragma once\n")
+foreach(row ${rows})
+  string(REGEX REPLACE "^RIDGE_FORMAT\\(([A-Z0-9_]+),.*" "\\1" name "${row}")
+  string(TOLOWER ${name} file)
+  list(APPEND RIDGE_FORMATS ${name})
+  string(APPEND includes "#include \"quant/formats/${file}.h\"\n")
+endforeach()
+file(CONFIGURE OUTPUT generated/quant/all_formats.h CONTENT "${includes}" @ONLY)

@@ -1,0 +1,46 @@
+// What runs a Program. The session talks to executors only through this interface.
+#pragma once
+
+#include "core/program.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ridge::core {
+
+enum class KvType : uint8_t { f16, f32 };
+
+struct ExecutorConfig {
+  int64_t context = 4096;   // positions per stream that the KV cache holds
+  int64_t streams = 1;
+  int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
+  int64_t max_outputs = 64; // logits rows per forward()
+  KvType k_type = KvType::f16, v_type = KvType::f16;
+  int threads = 0;          // 0: all cores
+  bool exact = false;       // no activation quantization
+};
+
+// Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one
+// stream are consecutive and start where its cache is to be continued (what lay behind is overwritten).
+struct Batch {
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> positions; // same length
+  std::span<const int32_t> streams;   // same length, or empty: all 0
+  std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Runs the batch: fills the KV cache and computes logits for batch.outputs.
+  virtual void forward(const Batch& batch) = 0;
+  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward().
+  virtual std::span<const float> logits(int64_t i) = 0;
+  virtual const ExecutorConfig& config() const = 0;
+  virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
+  virtual double memory_bytes() const = 0;          // KV cache and scratch
+};
+
+} // namespace ridge::core

@@ -1,0 +1,124 @@
+// GGUF files, read: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
+//
+// A file is mapped, never loaded: metadata values and tensors are views into the mapping and live as long as the File.
+// Nothing in a file is trusted. Every count, offset, length and shape product is checked before it is used, and a file
+// that fails a check is refused with an Error that names the file, the byte offset and the field.
+//
+//   gguf::File file = gguf::File::open("model-00001-of-00003.gguf");   // opens all three
+//   int64_t layers = file.get_int("llama.block_count");
+//   const gguf::Tensor* w = file.find_tensor("blk.0.attn_q.weight");
+#pragma once
+
+#include "quant/registry.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ridge::gguf {
+
+// Values as stored in files.
+enum class ValueType : uint32_t {
+  u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11,
+  f64 = 12
+};
+std::string_view name_of(ValueType type); // "u8", …, "bool", "string", "array"
+
+inline constexpr uint32_t kDefaultAlignment = 32;
+inline constexpr int kMaxDims = 4;
+inline constexpr int kMaxArrayDepth = 4; // arrays of arrays nest no deeper
+
+// One metadata value: its type and the checked bytes it occupies in the file.
+class Value {
+ public:
+  Value(ValueType type, std::span<const std::byte> payload) : type_(type), payload_(payload) {}
+
+  ValueType type() const { return type_; }
+  std::span<const std::byte> payload() const { return payload_; } // as stored, after the type field
+
+  // Each returns nothing where the value is of another kind. Integers of every width, and booleans as 0 and 1, convert
+  // to i64 where the value fits; every number converts to f64.
+  std::optional<int64_t> as_int() const;
+  std::optional<double> as_float() const;
+  std::optional<bool> as_bool() const;
+  std::optional<std::string_view> as_string() const;
+
+  // Arrays. element_type and size are 0-cost; elements() walks the array once (strings have no fixed stride).
+  bool is_array() const { return type_ == ValueType::array; }
+  ValueType element_type() const; // of an array
+  uint64_t size() const;          // elements of an array
+  std::vector<Value> elements() const;
+  std::optional<std::vector<int64_t>> as_ints() const;            // array of integers or booleans
+  std::optional<std::vector<float>> as_floats() const;            // array of numbers
+  std::optional<std::vector<std::string_view>> as_strings() const; // array of strings
+
+ private:
+  ValueType type_;
+  std::span<const std::byte> payload_;
+};
+
+struct KeyValue {
+  std::string_view key;
+  Value value;
+};
+
+struct Tensor {
+  std::string_view name;
+  quant::Type type;
+  int n_dims;
+  std::array<int64_t, kMaxDims> dims; // dims[0] is the contiguous one (weights per row); unused ones are 1
+  std::span<const std::byte> data;    // view into the mapping
+  uint64_t file_offset;               // of the data, in its own shard
+  int shard;                          // 0 in a file of one piece
+
+  int64_t weights() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+};
+
+class File {
+ public:
+  // Opens a file; of a split model, whichever shard is named, all of them (they must lie side by side).
+  static File open(const std::string& path);
+  // Reads an image in memory; `label` stands for the path in messages.
+  static File from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::string label);
+  static File from_span(std::span<const std::byte> image, std::string label); // image must outlive the File
+
+  File(File&&) noexcept;
+  File& operator=(File&&) noexcept;
+  ~File();
+
+  const std::string& path() const;   // as given to open
+  uint32_t version() const;
+  uint32_t alignment() const;
+  uint64_t size_bytes() const;       // all shards together
+  int shard_count() const;
+
+  std::span<const KeyValue> metadata() const; // in file order, of the first shard
+  std::span<const Tensor> tensors() const;    // in file order, shard after shard
+
+  const Value* find(std::string_view key) const;           // nullptr: absent
+  const Tensor* find_tensor(std::string_view name) const;  // nullptr: absent
+
+  // Required values: an Error names the file, the key, and what was expected or found instead.
+  int64_t get_int(std::string_view key) const;
+  double get_float(std::string_view key) const;
+  std::string_view get_string(std::string_view key) const;
+  // Optional values: the default when absent; an Error when present with another type.
+  int64_t get_int(std::string_view key, int64_t absent) const;
+  double get_float(std::string_view key, double absent) const;
+  bool get_bool(std::string_view key, bool absent) const;
+  std::string_view get_string(std::string_view key, std::string_view absent) const;
+
+ private:
+  struct Impl;
+  explicit File(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace ridge::gguf

@@ -1,0 +1,17 @@
+// F16: IEEE binary16.
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct F16 {
+  static constexpr int kWeights = 1;
+
+  Half half;
+
+  RIDGE_HD float value() const { return half; }
+};
+static_assert(sizeof(F16) == 2);
+
+} // namespace ridge::quant

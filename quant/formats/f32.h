@@ -1,0 +1,17 @@
+// F32: IEEE binary32, as it is.
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct F32 {
+  static constexpr int kWeights = 1;
+
+  float bits;
+
+  RIDGE_HD float value() const { return bits; }
+};
+static_assert(sizeof(F32) == 4);
+
+} // namespace ridge::quant

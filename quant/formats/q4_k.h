@@ -1,0 +1,51 @@
+// Q4_K: a super-block of 256 weights in 144 bytes, 4.5 bits per weight. Eight groups of 32, each with a 6-bit scale and
+// a 6-bit min, which two binary16 factors of the super-block scale in turn.
+//
+//   byte 0     d       binary16, scale of the group scales
+//   byte 2     dmin    binary16, scale of the group mins
+//   byte 4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes: groups 0-3 in the low six bits of bytes 0-3 (scales)
+//                      and 4-7 (mins); groups 4-7 have their low four bits in bytes 8-11 (low nibble scale, high
+//                      nibble min) and their upper two in the top bits of bytes 0-3 and 4-7
+//   byte 16    qs      4 × 32 bytes: low nibbles are group 2j, high nibbles group 2j+1
+//
+// w = (d * scale) * q - (dmin * min)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+// The 6-bit scale and min of group g (0-7) in the 12-byte field that Q4_K and Q5_K share.
+RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
+  if (g < 4) {
+    scale = scales[g] & 63;
+    min = scales[g + 4] & 63;
+  } else {
+    scale = (scales[g + 4] & 15) | ((scales[g - 4] >> 6) << 4);
+    min = (scales[g + 4] >> 4) | ((scales[g] >> 6) << 4);
+  }
+}
+
+struct Q4_K {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = true;
+
+  Half d;
+  Half dmin;
+  uint8_t scales[12];
+  uint8_t qs[128];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint8_t* q = qs + 32 * (g / 2);
+    const int shift = 4 * (g & 1);
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>((q[i] >> shift) & 15);
+    int scale, min;
+    k_scale_min(scales, g, scale, min);
+    out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
+    out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
+  }
+};
+static_assert(sizeof(Q4_K) == 144);
+
+} // namespace ridge::quant

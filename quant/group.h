@@ -1,0 +1,60 @@
+// What every packed format decodes to, and the two kinds of format struct.
+//
+// All packed formats of this field are the same thing at the scale of 32 weights: small integer codes times a scale,
+// sometimes plus an offset, where scale and offset change every 32 or every 16 weights. A format header therefore has
+// one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from groups, once,
+// for all formats.
+//
+//   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const; }
+//   float format:   struct F16  { kWeights = 1; field;                 float value() const; }
+#pragma once
+
+#include "core/half.h"
+#include "core/host_device.h"
+
+#include <cstdint>
+
+namespace ridge::quant {
+
+using core::Half;
+
+// 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
+// f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions.
+struct Group {
+  int8_t code[32];
+  float scale[2];
+  float offset[2];
+};
+
+inline constexpr int kGroupWeights = 32;
+
+template <typename Format>
+concept PackedFormat = requires(const Format& block, Group& group) {
+  block.unpack(0, group);
+  Format::kWeights;
+  Format::kScaleWeights; // 16 or 32: how many weights share a scale
+  Format::kHasOffset;
+};
+
+template <typename Format>
+concept FloatFormat = requires(const Format& block) { block.value(); };
+
+// Decodes one block to f32: the oracle for every faster kernel. `out` has Format::kWeights floats.
+template <typename Format>
+RIDGE_HD void decode(const Format& block, float* out) {
+  if constexpr (FloatFormat<Format>) {
+    out[0] = block.value();
+  } else {
+    for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
+      Group group;
+      block.unpack(g, group);
+      for (int i = 0; i < kGroupWeights; ++i) {
+        const float scaled = group.scale[i / 16] * static_cast<float>(group.code[i]);
+        out[g * kGroupWeights + i] = Format::kHasOffset ? scaled + group.offset[i / 16] : scaled;
+      }
+    }
+  }
+}
+
+} // namespace ridge::quant

@@ -1,0 +1,50 @@
+#include "quant/registry.h"
+
+#include "quant/all_formats.h"
+#include "quant/group.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace ridge::quant {
+namespace {
+
+template <typename Format>
+void decode_blocks(const std::byte* blocks, int64_t weights, float* out) {
+  const auto* block = reinterpret_cast<const Format*>(blocks);
+  for (int64_t i = 0; i < weights; i += Format::kWeights) decode(*block++, out + i);
+}
+
+template <typename Format, int kWeights, size_t kBytes>
+constexpr FormatInfo row(Type type, std::string_view name) {
+  static_assert(Format::kWeights == kWeights && sizeof(Format) == kBytes, "formats.def and the header disagree");
+  return {type, name, kWeights, static_cast<int64_t>(kBytes), PackedFormat<Format>, &decode_blocks<Format>};
+}
+
+constexpr auto kFormats = std::to_array<FormatInfo>({
+#define RIDGE_FORMAT(name, id, weights, bytes) row<name, weights, bytes>(Type::name, #name),
+#include "quant/formats.def"
+#undef RIDGE_FORMAT
+});
+
+} // namespace
+
+std::span<const FormatInfo> formats() { return kFormats; }
+
+const FormatInfo* find_format(uint32_t type_id) {
+  for (const FormatInfo& info : kFormats)
+    if (static_cast<uint32_t>(info.type) == type_id) return &info;
+  return nullptr;
+}
+
+const FormatInfo* find_format(std::string_view name) {
+  const auto same = [](char a, char b) { return std::toupper(static_cast<unsigned char>(a)) == b; };
+  for (const FormatInfo& info : kFormats)
+    if (std::equal(name.begin(), name.end(), info.name.begin(), info.name.end(), same)) return &info;
+  return nullptr;
+}
+
+const FormatInfo& format(Type type) { return *find_format(static_cast<uint32_t>(type)); }
+
+} // namespace ridge::quant

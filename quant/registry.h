@@ -1,0 +1,36 @@
+// The formats as run-time data: what a reader, a table or an executor needs to know about a GGUF type id.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ridge::quant {
+
+// Values are GGUF type ids, as stored in files.
+enum class Type : uint32_t {
+#define RIDGE_FORMAT(name, id, weights, bytes) name = id,
+#include "quant/formats.def"
+#undef RIDGE_FORMAT
+};
+
+struct FormatInfo {
+  Type type;
+  std::string_view name;  // as written in formats.def: "Q4_K"
+  int64_t block_weights;  // weights per block: 1 for float formats
+  int64_t block_bytes;
+  bool packed;            // false for F32, F16, BF16
+  // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
+  void (*decode)(const std::byte* blocks, int64_t weights, float* out);
+
+  double bits_per_weight() const { return 8.0 * static_cast<double>(block_bytes) / static_cast<double>(block_weights); }
+  int64_t row_bytes(int64_t weights) const { return weights / block_weights * block_bytes; }
+};
+
+std::span<const FormatInfo> formats();           // in formats.def order
+const FormatInfo* find_format(uint32_t type_id); // nullptr: unknown id
+const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown name
+const FormatInfo& format(Type type);
+
+} // namespace ridge::quant

@@ -1,0 +1,25 @@
+// Every format against golden bytes: 4×512 weights as ggml's encoder packed them, then the floats they decode to.
+#include "quant/registry.h"
+#include "support/reference.h"
+
+#include <bit>
+
+using namespace ridge;
+
+TEST_CASE("packed weights decode to the golden floats, bit for bit") {
+  REQUIRE_REFERENCE();
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (format.type == quant::Type::F32) continue;
+    CAPTURE(format.name);
+    const std::string bytes = tests::read_file(tests::reference_dir() + "/codec/" + std::string(format.name) + ".bin");
+    const int64_t weights = 4 * 512, packed_bytes = format.row_bytes(weights);
+    REQUIRE(bytes.size() == static_cast<size_t>(packed_bytes + 4 * weights));
+    std::vector<float> decoded(weights), golden(weights);
+    format.decode(reinterpret_cast<const std::byte*>(bytes.data()), weights, decoded.data());
+    std::memcpy(golden.data(), bytes.data() + packed_bytes, 4 * weights);
+    for (int64_t i = 0; i < weights; ++i) {
+      CAPTURE(i);
+      REQUIRE(std::bit_cast<uint32_t>(decoded[i]) == std::bit_cast<uint32_t>(golden[i]));
+    }
+  }
+}

@@ -1,0 +1,27 @@
+// How tests draw random numbers (seeds printed on failure) and compare float results.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <span>
+
+namespace ridge::tests {
+
+// A fresh seed each run; log it with CAPTURE(seed) so that a failure can be repeated.
+inline uint64_t fresh_seed() { return std::random_device{}(); }
+
+// Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.
+inline double nmse(std::span<const float> a, std::span<const float> b) {
+  REQUIRE(a.size() == b.size());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = static_cast<double>(a[i]) - b[i];
+    error += difference * difference;
+    norm += static_cast<double>(b[i]) * b[i];
+  }
+  return norm == 0 ? error : error / norm;
+}
+
+} // namespace ridge::tests

@@ -131,7 +131,7 @@ struct Program {
 
 // One run of a Program, as far as its cost depends on it.
 struct Step {
-  int64_t tokens = 1;  // rows of the batch, evenly over `streams`
+  int64_t tokens = 1;  // rows of the batch, the same number for each stream
   int64_t past = 0;    // tokens already in each stream's cache
   int64_t streams = 1; // independent sequences
   int64_t outputs = 1; // tokens whose logits are wanted
@@ -151,10 +151,15 @@ Cost program_cost(const Program& program, const Step& step);
 // Bytes of KV cache for `context` tokens of one stream.
 double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes);
 
-// Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value.
+// Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value; slots of
+// gathered values are apart, because they have far fewer rows and, with the logits, the widest ones.
 struct BufferPlan {
-  std::vector<int32_t> slot_of_value;   // -1 for values never read
-  std::vector<int64_t> slot_width;      // elements per row
+  struct Slot {
+    int64_t width; // elements (4 bytes) per row
+    bool gathered;
+  };
+  std::vector<Slot> slots;
+  std::vector<int32_t> slot_of_value; // index into slots
 };
 BufferPlan plan_buffers(const Program& program);
 

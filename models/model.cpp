@@ -1,0 +1,98 @@
+#include "models/model.h"
+
+#include "core/error.h"
+#include "models/blocks.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <map>
+
+namespace ridge::models {
+
+#define RIDGE_ARCH(name, build) void build(Builder&);
+#include "models/arches.def"
+#undef RIDGE_ARCH
+
+namespace {
+
+struct Architecture {
+  std::string_view name;
+  void (*build)(Builder&);
+};
+
+constexpr auto kArchitectures = std::to_array<Architecture>({
+#define RIDGE_ARCH(name, build) {#name, &build},
+#include "models/arches.def"
+#undef RIDGE_ARCH
+});
+
+// general.file_type, as writers number it. Ids of formats that were removed from GGUF are left out.
+const std::map<int64_t, std::string_view> kFileTypes = {
+    {0, "F32"},      {1, "F16"},      {2, "Q4_0"},     {3, "Q4_1"},     {7, "Q8_0"},     {8, "Q5_0"},
+    {9, "Q5_1"},     {10, "Q2_K"},    {11, "Q3_K_S"},  {12, "Q3_K_M"},  {13, "Q3_K_L"},  {14, "Q4_K_S"},
+    {15, "Q4_K_M"},  {16, "Q5_K_S"},  {17, "Q5_K_M"},  {18, "Q6_K"},    {19, "IQ2_XXS"}, {20, "IQ2_XS"},
+    {21, "Q2_K_S"},  {22, "IQ3_XS"},  {23, "IQ3_XXS"}, {24, "IQ1_S"},   {25, "IQ4_NL"},  {26, "IQ3_S"},
+    {27, "IQ3_M"},   {28, "IQ2_S"},   {29, "IQ2_M"},   {30, "IQ4_XS"},  {31, "IQ1_M"},   {32, "BF16"},
+    {36, "TQ1_0"},   {37, "TQ2_0"},   {38, "MXFP4"},   {39, "NVFP4"},
+};
+
+std::string count_label(int64_t parameters) {
+  const auto n = static_cast<double>(parameters);
+  if (n >= 99.5e9) return fmt::format("{:.0f}B", n / 1e9);
+  if (n >= 9.95e9) return fmt::format("{:.0f}B", n / 1e9);
+  if (n >= 1e9) return fmt::format("{:.1f}B", n / 1e9);
+  if (n >= 1e6) return fmt::format("{:.0f}M", n / 1e6);
+  return fmt::format("{:.0f}K", n / 1e3);
+}
+
+} // namespace
+
+std::vector<std::string_view> architectures() {
+  std::vector<std::string_view> names;
+  for (const Architecture& arch : kArchitectures) names.push_back(arch.name);
+  return names;
+}
+
+core::Program build_program(const gguf::File& file) {
+  const std::string_view name = file.get_string("general.architecture");
+  for (const Architecture& arch : kArchitectures) {
+    if (arch.name != name) continue;
+    Builder builder(file);
+    arch.build(builder);
+    core::Program program = std::move(builder).finish();
+    program.label = model_label(file);
+    return program;
+  }
+  throw_error("{}: unknown architecture '{}'; known are {}", file.path(), name, fmt::join(architectures(), ", "));
+}
+
+int64_t parameter_count(const gguf::File& file) {
+  int64_t count = 0;
+  for (const gguf::Tensor& tensor : file.tensors()) count += tensor.weights();
+  return count;
+}
+
+std::string file_type_label(const gguf::File& file) {
+  if (const gguf::Value* value = file.find("general.file_type"))
+    if (const auto id = value->as_int())
+      if (const auto found = kFileTypes.find(*id); found != kFileTypes.end()) return std::string(found->second);
+  std::map<uint32_t, int64_t> weights_of_type;
+  for (const gguf::Tensor& tensor : file.tensors())
+    if (tensor.n_dims > 1) weights_of_type[static_cast<uint32_t>(tensor.type)] += tensor.weights();
+  const quant::FormatInfo* most = nullptr;
+  int64_t most_weights = 0;
+  for (const auto& [type, weights] : weights_of_type) {
+    if (weights <= most_weights || !quant::find_format(type)) continue;
+    most = quant::find_format(type);
+    most_weights = weights;
+  }
+  return most ? std::string(most->name) : "no weights";
+}
+
+std::string model_label(const gguf::File& file) {
+  return fmt::format("{} {} {}", file.get_string("general.architecture", "?"), count_label(parameter_count(file)),
+                     file_type_label(file));
+}
+
+} // namespace ridge::models

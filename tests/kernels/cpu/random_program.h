@@ -1,9 +1,11 @@
 // Small random Programs for testing executors: weights of any format with sane values, and a builder for ops.
 #pragma once
 
+#include "core/half.h"
 #include "core/program.h"
 #include "quant/registry.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>

@@ -47,7 +47,8 @@ class CpuExecutor final : public core::Executor {
   }
 
   std::span<const float> logits(int64_t i) override {
-    if (i < 0 || i >= lowering_.batch().rows(true)) throw std::logic_error("logits of an output that was not asked for");
+    if (i < 0 || i >= lowering_.batch().rows(true))
+      throw std::logic_error("logits of an output that was not asked for");
     return {lowering_.logits(i), static_cast<size_t>(program_.vocab)};
   }
 
@@ -60,7 +61,8 @@ class CpuExecutor final : public core::Executor {
     const size_t tokens = batch.tokens.size();
     if (batch.positions.size() != tokens || (!batch.streams.empty() && batch.streams.size() != tokens))
       throw std::logic_error("batch: positions or streams do not match the tokens");
-    if (static_cast<int64_t>(tokens) > config_.max_batch || static_cast<int64_t>(batch.outputs.size()) > config_.max_outputs)
+    if (static_cast<int64_t>(tokens) > config_.max_batch ||
+        static_cast<int64_t>(batch.outputs.size()) > config_.max_outputs)
       throw std::logic_error("batch: more tokens or outputs than the executor was made for");
     for (int32_t output : batch.outputs)
       if (output < 0 || static_cast<size_t>(output) >= tokens) throw std::logic_error("batch: output out of range");

@@ -148,8 +148,7 @@ void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, con
                     float* sums) {
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t);
-    with_tokens<kTileTokens>(
-        n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    with_tokens<kTileTokens>(n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
     t += n;
   }
 }

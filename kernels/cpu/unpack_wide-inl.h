@@ -1,8 +1,8 @@
 // Unpackers for 512-bit registers: 64 codes at a time, straight from the packed bits into registers.
 //
-// Two idioms serve most formats. Bit fields that two groups of 32 share are loaded to both halves of a register and shifted
-// by counts that differ between the halves (a rotation, where the field must move up); a mask then drops what the shift
-// dragged along. Scales of a whole chunk are computed at once, 8 or 16 to a register.
+// Two idioms serve most formats. Bit fields that two groups of 32 share are loaded to both halves of a register and
+// shifted by counts that differ between the halves (a rotation, where the field must move up); a mask then drops what
+// the shift dragged along. Scales of a whole chunk are computed at once, 8 or 16 to a register.
 #if defined(RIDGE_CPU_UNPACK_WIDE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_WIDE_INL_H
 #undef RIDGE_CPU_UNPACK_WIDE_INL_H
@@ -53,7 +53,9 @@ HWY_INLINE __m512 floats_of_bytes(uint64_t low, uint64_t high) {
   const __m128i bytes = _mm_set_epi64x(static_cast<int64_t>(high), static_cast<int64_t>(low));
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
-HWY_INLINE __m512 broadcast_half(core::Half h) { return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits)))); }
+HWY_INLINE __m512 broadcast_half(core::Half h) {
+  return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
+}
 // Lanes 0 to 7, or 8 to 15, each twice.
 HWY_INLINE __m512 twice(__m512 v, int first = 0) {
   const __m512i lane = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
@@ -64,7 +66,8 @@ HWY_INLINE __m512 twice(__m256 v) { return twice(_mm512_castps256_ps512(v)); }
 // The halves at p, p + stride …, eight of them, each twice.
 template <int kStride>
 HWY_INLINE __m512 eight_halves(const void* p) {
-  const auto at = [&](int i) HWY_ATTR { return static_cast<short>(load16(static_cast<const uint8_t*>(p) + kStride * i)); };
+  const auto at = [&](int i)
+                      HWY_ATTR { return static_cast<short>(load16(static_cast<const uint8_t*>(p) + kStride * i)); };
   return twice(_mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))));
 }
 
@@ -169,7 +172,8 @@ struct Unpacker<quant::IQ4_XS> {
     for (int j = 0; j < 4; ++j) out.code[j].raw = look_up(iq4_levels(), nibbles(b->qs + 32 * j, b->qs + 32 * j + 16));
     const __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(load32(b->scales_l))),
                                           _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
-    const __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32(b->scales_h), _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
+    const __m256i high =
+        _mm256_srlv_epi32(_mm256_set1_epi32(b->scales_h), _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
     const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)),
                                           _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4));
     const __m256 signed_scale = _mm256_cvtepi32_ps(_mm256_sub_epi32(scale, _mm256_set1_epi32(32)));
@@ -177,14 +181,15 @@ struct Unpacker<quant::IQ4_XS> {
   }
 };
 
+// doubled_e2m1 of each nibble, + 12
+HWY_INLINE __m128i e2m1_levels() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
+
 template <>
 struct Unpacker<quant::MXFP4> {
   static constexpr int kBias = 12;
   static HWY_INLINE void unpack(const quant::MXFP4* b, Chunk& out) {
-    // doubled_e2m1 of each nibble, + 12
-    const __m128i levels = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
     HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) out.code[j].raw = look_up(levels, nibbles(b[2 * j].qs, b[2 * j + 1].qs));
+    for (int j = 0; j < 4; ++j) out.code[j].raw = look_up(e2m1_levels(), nibbles(b[2 * j].qs, b[2 * j + 1].qs));
     const __m256i e = _mm256_setr_epi32(b[0].e, b[1].e, b[2].e, b[3].e, b[4].e, b[5].e, b[6].e, b[7].e);
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
@@ -282,8 +287,8 @@ struct Unpacker<quant::Q3_K> {
       return static_cast<uint64_t>(high >> shift & 0x03030303) << 4 |
              static_cast<uint64_t>(high >> (shift + 2) & 0x03030303) << 36;
     };
-    const __m512 scale = floats_of_bytes((low & 0x0f0f0f0f0f0f0f0f) | upper_bits(0),
-                                         (low >> 4 & 0x0f0f0f0f0f0f0f0f) | upper_bits(4));
+    const __m512 scale =
+        floats_of_bytes((low & 0x0f0f0f0f0f0f0f0f) | upper_bits(0), (low >> 4 & 0x0f0f0f0f0f0f0f0f) | upper_bits(4));
     out.scale[0].raw = _mm512_mul_ps(broadcast_half(b->d), _mm512_sub_ps(scale, _mm512_set1_ps(32)));
   }
 };

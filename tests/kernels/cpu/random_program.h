@@ -69,7 +69,8 @@ struct RandomProgram {
     const bool gathered = kind == core::OpKind::gather || (!inputs.empty() && program.values[inputs[0]].gathered);
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
-    program.ops.push_back({kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
+    program.ops.push_back(
+        {kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
     return outputs.empty() ? -1 : outputs[0];
   }
 
@@ -142,7 +143,12 @@ struct RandomProgram {
   core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
-    program.ops.push_back({core::OpKind::route, -1, "route", {scores}, {ids, shares}, {},
+    program.ops.push_back({core::OpKind::route,
+                           -1,
+                           "route",
+                           {scores},
+                           {ids, shares},
+                           {},
                            core::RouteParams{s.experts, s.used, s.normalize_shares}});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
       return op(core::OpKind::expert_linear, {x, ids}, {weight(type, cols, rows, s.experts)}, s.used * rows,

@@ -1,0 +1,27 @@
+// A model file with everything that is made from it, in the order of dependence.
+#pragma once
+
+#include "core/executor.h"
+#include "gguf/gguf.h"
+#include "models/text/tokenizer.h"
+
+#include <memory>
+#include <string>
+
+namespace ridge::app {
+
+struct LoadedModel {
+  gguf::File file;
+  core::Program program;                                  // points into file
+  std::unique_ptr<models::text::Tokenizer> tokenizer;     // null where the file has none
+  std::unique_ptr<core::Executor> executor;               // runs program
+
+  // The tokenizer, or an Error that says the file has none.
+  const models::text::Tokenizer& need_tokenizer() const;
+};
+
+// Opens the file and builds the Program; no executor yet.
+LoadedModel open_model(const std::string& path);
+void start_executor(LoadedModel& model, const core::ExecutorConfig& config);
+
+} // namespace ridge::app

@@ -11,8 +11,8 @@ const models::text::Tokenizer& LoadedModel::need_tokenizer() const {
   return *tokenizer;
 }
 
-LoadedModel open_model(const std::string& path) {
-  LoadedModel model{gguf::File::open(path), {}, nullptr, nullptr};
+LoadedModel open_model(gguf::File file) {
+  LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = models::build_program(model.file);
   if (models::text::has_tokenizer(model.file)) model.tokenizer = models::text::Tokenizer::from_file(model.file);
   return model;

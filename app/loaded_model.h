@@ -20,8 +20,9 @@ struct LoadedModel {
   const models::text::Tokenizer& need_tokenizer() const;
 };
 
-// Opens the file and builds the Program; no executor yet.
-LoadedModel open_model(const std::string& path);
+// Builds the Program and the tokenizer; no executor yet.
+LoadedModel open_model(gguf::File file);
+inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }
 void start_executor(LoadedModel& model, const core::ExecutorConfig& config);
 
 } // namespace ridge::app

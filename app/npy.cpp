@@ -1,53 +1,29 @@
 #include "app/npy.h"
 
-#include "core/error.h"
-
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
-#include <unistd.h>
+#include <numeric>
 
 namespace ridge::app {
+namespace {
 
-NpyWriter::NpyWriter(std::string path, const std::vector<int64_t>& shape)
-    : path_(std::move(path)), temporary_(fmt::format("{}.{}.part", path_, ::getpid())) {
-  file_ = std::fopen(temporary_.c_str(), "wb");
-  if (!file_) fail();
-  std::string header =
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
-  constexpr size_t kPreamble = 10, kAlign = 64; // magic, version, header length; data starts aligned
-  header.append(kAlign - 1 - (kPreamble + header.size()) % kAlign, ' ');
-  header += '\n';
-  const auto length = static_cast<uint16_t>(header.size());
-  const unsigned char preamble[kPreamble] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<unsigned char>(length & 255),
-                                             static_cast<unsigned char>(length >> 8)};
-  if (std::fwrite(preamble, 1, kPreamble, file_) != kPreamble || std::fwrite(header.data(), 1, header.size(), file_) != header.size())
-    fail();
+uint64_t data_bytes(const std::vector<int64_t>& shape) {
+  return sizeof(float) * std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
 }
 
-NpyWriter::~NpyWriter() {
-  if (!file_) return;
-  std::fclose(file_);
-  ::unlink(temporary_.c_str());
-}
+} // namespace
 
-void NpyWriter::append(std::span<const float> values) {
-  if (std::fwrite(values.data(), sizeof(float), values.size(), file_) != values.size()) fail();
+NpyWriter::NpyWriter(const std::string& path, const std::vector<int64_t>& shape) : file_(path, data_bytes(shape)) {
+  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
+  constexpr size_t kPreamble = 10, kAlign = 64; // magic, version, dict length; the data starts aligned
+  dict.append(kAlign - 1 - (kPreamble + dict.size()) % kAlign, ' ');
+  dict += '\n';
+  std::string header = "\x93NUMPY\x01";
+  header += '\0';
+  header += static_cast<char>(dict.size() & 255);
+  header += static_cast<char>(dict.size() >> 8);
+  header += dict;
+  file_.write(std::as_bytes(std::span(header)));
 }
-
-void NpyWriter::finish() {
-  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
-  std::fclose(file_);
-  file_ = nullptr;
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary_.c_str());
-    errno = error;
-    fail();
-  }
-}
-
-void NpyWriter::fail() const { throw_error("{}: cannot write: {}", path_, std::strerror(errno)); }
 
 } // namespace ridge::app

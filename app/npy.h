@@ -1,31 +1,25 @@
 // NumPy's .npy format, version 1.0, for f32 arrays: what --out X.npy writes.
 #pragma once
 
+#include "core/atomic_file.h"
+
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ridge::app {
 
-// Writes rows as they come, under a temporary name; finish() gives the file its name once it is whole. Without finish()
-// nothing remains. Throws Error where the file cannot be written.
+// Writes an array of `shape` row by row; the file appears with finish(), whole. Throws Error where it cannot be written.
 class NpyWriter {
  public:
-  NpyWriter(std::string path, const std::vector<int64_t>& shape);
-  ~NpyWriter();
-  NpyWriter(const NpyWriter&) = delete;
-  NpyWriter& operator=(const NpyWriter&) = delete;
+  NpyWriter(const std::string& path, const std::vector<int64_t>& shape);
 
-  void append(std::span<const float> values);
-  void finish();
+  void append(std::span<const float> values) { file_.write(std::as_bytes(values)); }
+  void finish() { file_.commit(); }
 
  private:
-  [[noreturn]] void fail() const;
-
-  std::string path_, temporary_;
-  std::FILE* file_ = nullptr;
+  core::AtomicFile file_;
 };
 
 } // namespace ridge::app

@@ -11,10 +11,16 @@ const models::text::Tokenizer& LoadedModel::need_tokenizer() const {
   return *tokenizer;
 }
 
+std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file) {
+  const std::string_view model = file.get_string("tokenizer.ggml.model", "none");
+  if (model == "none" || model == "no_vocab") return nullptr;
+  return models::text::Tokenizer::from_file(file);
+}
+
 LoadedModel open_model(gguf::File file) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = models::build_program(model.file);
-  if (models::text::has_tokenizer(model.file)) model.tokenizer = models::text::Tokenizer::from_file(model.file);
+  model.tokenizer = find_tokenizer(model.file);
   return model;
 }
 

@@ -20,6 +20,9 @@ struct LoadedModel {
   const models::text::Tokenizer& need_tokenizer() const;
 };
 
+// Null where the file has none.
+std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file);
+
 // Builds the Program and the tokenizer; no executor yet.
 LoadedModel open_model(gguf::File file);
 inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }

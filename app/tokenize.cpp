@@ -13,8 +13,9 @@ namespace ridge::app {
 namespace {
 
 std::unique_ptr<models::text::Tokenizer> load_tokenizer(const gguf::File& file) {
-  if (!models::text::has_tokenizer(file)) throw_error("{}: has no tokenizer", file.path());
-  return models::text::Tokenizer::from_file(file);
+  auto tokenizer = find_tokenizer(file);
+  if (!tokenizer) throw_error("{}: has no tokenizer", file.path());
+  return tokenizer;
 }
 
 // A token's bytes as one readable line: control characters, and what is no UTF-8, as in C.

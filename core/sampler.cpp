@@ -14,8 +14,9 @@ namespace ridge::core {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr size_t kOrderedCandidates = 64; // promised by candidates()
-constexpr int32_t kHeapTopK = 512;        // up to here a heap beats nth_element over the vocabulary
+constexpr float kHighest = std::numeric_limits<float>::max(); // +infinity becomes this, so that differences exist
+constexpr size_t kOrderedCandidates = 64;                     // promised by candidates()
+constexpr int32_t kHeapTopK = 512;                            // up to here a heap beats nth_element over the vocabulary
 
 bool better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
@@ -96,7 +97,7 @@ void Sampler::load(std::span<const float> logits) {
   size_t nan_count = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
     nan_count += logits[i] != logits[i];
-    logits_[i] = logits[i];
+    logits_[i] = std::min(logits[i], kHighest);
   }
   if (nan_count != 0) {
     throw_error("the model produced NaN logits ({} of {}): the model file is damaged or a computation overflowed",
@@ -104,10 +105,11 @@ void Sampler::load(std::span<const float> logits) {
   }
   if (params_.repeat_penalty == 1.0f && params_.presence_penalty == 0.0f && params_.frequency_penalty == 0.0f) return;
   for (size_t i = 0; i < logits_.size(); ++i) {
-    if (counts_[i] == 0 || std::isinf(logits_[i])) continue;
+    if (counts_[i] == 0) continue;
     float& logit = logits_[i];
     logit = logit > 0.0f ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
     logit -= static_cast<float>(counts_[i]) * params_.frequency_penalty + params_.presence_penalty;
+    logit = std::min(logit, kHighest);
   }
 }
 
@@ -164,16 +166,17 @@ void Sampler::collect_top_k() {
   if (candidates_.empty()) throw_error("no token can follow: every logit is -infinity");
 }
 
+float Sampler::highest_logit() const {
+  const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
+  return std::max_element(candidates_.begin(), candidates_.end(), lower)->logit;
+}
+
 // Sets each candidate's probability to its weight relative to the best (1) at the given temperature; returns their sum.
-// A logit of +infinity takes all the mass, shared evenly with its like.
 double Sampler::weigh(float temperature) {
-  const float highest = std::max_element(candidates_.begin(), candidates_.end(), [](auto& a, auto& b) {
-                          return a.logit < b.logit;
-                        })->logit;
+  const float highest = highest_logit();
   double total = 0;
   for (Candidate& candidate : candidates_) {
-    const bool is_highest = candidate.logit == highest; // infinity minus infinity is not 0
-    candidate.probability = is_highest ? 1.0f : std::exp((candidate.logit - highest) / temperature);
+    candidate.probability = std::exp((candidate.logit - highest) / temperature);
     total += candidate.probability;
   }
   return total;
@@ -212,11 +215,8 @@ void Sampler::keep_typical() {
     const double p = candidate.probability / total;
     if (p > 0) entropy -= p * std::log(p);
   }
-  // Compared on weights: the surprise of a weight w is log(total) - log(w).
-  const double offset = std::log(total) - entropy;
-  const auto distance = [&](const Candidate& c) {
-    return std::abs(offset - std::log(static_cast<double>(c.probability)));
-  };
+  const double offset = std::log(total) - entropy + highest_logit(); // surprise = log(total) + highest - logit
+  const auto distance = [&](const Candidate& candidate) { return std::abs(offset - candidate.logit); };
   keep_mass(total * params_.typical_p, [&](const Candidate& a, const Candidate& b) {
     const double da = distance(a), db = distance(b);
     return da != db ? da < db : a.token < b.token;

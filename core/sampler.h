@@ -70,6 +70,7 @@ class Sampler {
   void keep_typical();
   void keep_top_p();
   void keep_min_p();
+  float highest_logit() const;
   double weigh(float temperature);
   template <class Before>
   void keep_mass(double mass, Before before);

@@ -23,3 +23,11 @@ TEST_CASE("packed weights decode to the golden floats, bit for bit") {
     }
   }
 }
+
+TEST_CASE("every golden file belongs to a format") {
+  for (const auto& file : std::filesystem::directory_iterator(RIDGE_SOURCE_DIR "/tests/golden")) {
+    if (file.path().extension() != ".bin") continue;
+    CAPTURE(file.path());
+    CHECK(quant::find_format(file.path().stem().string()) != nullptr);
+  }
+}

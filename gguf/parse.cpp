@@ -13,7 +13,7 @@
 namespace ridge::gguf {
 namespace {
 
-// What is being read, spelled out only when a check fails: "count of 'tokenizer.ggml.tokens'[17]".
+// What is being read, spelled out only when a check fails: "value of 'tokenizer.ggml.tokens'[17]".
 struct Field {
   std::string_view what;
   std::string_view owner = {}; // key or tensor name
@@ -21,10 +21,8 @@ struct Field {
 };
 
 std::string describe(const Field& field) {
-  std::string text(field.what);
-  if (!field.owner.empty()) text += " of " + quoted(field.owner);
-  if (field.index >= 0) text += fmt::format("[{}]", field.index);
-  return text;
+  const std::string owner = field.owner.empty() ? "" : fmt::format(" of {}", quoted(field.owner));
+  return fmt::format("{}{}{}", field.what, owner, field.index < 0 ? "" : fmt::format("[{}]", field.index));
 }
 
 // The smallest things a file can hold, to refuse counts that its size cannot bear.
@@ -50,11 +48,9 @@ class Walk {
 
   std::span<const std::byte> take(uint64_t bytes, const Field& field) {
     if (bytes > left())
-      fail(
-          position_, field,
-          "expected {} bytes, found {} before the end of the file: {} bytes are missing; the download is incomplete or "
-          "the file damaged",
-          bytes, left(), bytes - left());
+      fail(position_, field,
+           "expected {} bytes, found {}: {} bytes are missing; the download is incomplete or the file damaged", bytes,
+           left(), bytes - left());
     const auto taken = image_.subspan(position_, bytes);
     position_ += bytes;
     return taken;

@@ -1,9 +1,10 @@
 // What well-formed files mean.
 #include "gguf/builder.h"
 
-#include <doctest/doctest.h>
+#include "support/temporary_folder.h"
 
 #include <limits>
+#include <sys/stat.h>
 
 using namespace ridge;
 using tests::Builder;
@@ -166,4 +167,8 @@ TEST_CASE("a path that is no readable file is named with the reason") {
                        Error);
   CHECK_THROWS_WITH_AS(gguf::File::open("/"), doctest::Contains("is a directory"), Error);
   CHECK_THROWS_WITH_AS(gguf::File::open("/dev/null"), doctest::Contains("not a regular file"), Error);
+  const tests::TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0); // has no writer, and must not be waited for
+  CHECK_THROWS_WITH_AS(gguf::File::open(folder / "pipe"), doctest::Contains("not a regular file"), Error);
+  CHECK_THROWS_WITH_AS(gguf::File::open(folder.write("empty.gguf", "")), doctest::Contains("is empty"), Error);
 }

@@ -1,5 +1,4 @@
 // Writing: what is written reads back, and a file is there whole or not at all.
-#include "core/atomic_file.h"
 #include "gguf/builder.h"
 #include "gguf/touch.h"
 #include "support/numerics.h"
@@ -276,6 +275,15 @@ TEST_CASE("a writer that is killed leaves the old file as it was, and the next o
   std::filesystem::create_hard_link(path, path + ".partial-" + std::to_string(::getpid()));
   write_model(path, 10);
   CHECK(gguf::File::open(path).get_string("general.name") == "new");
+}
+
+TEST_CASE("a symbolic link is replaced, and what it points to stays") {
+  const tests::TemporaryFolder folder;
+  const std::string blob = folder.write("blob", "old"), link = folder / "m.gguf";
+  std::filesystem::create_symlink(blob, link);
+  write_model(link, 10);
+  CHECK(tests::read_file(blob) == "old");
+  CHECK(gguf::File::open(link).get_string("general.name") == "new");
 }
 
 TEST_CASE("targets that cannot be replaced are refused at once, with the reason") {

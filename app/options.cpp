@@ -61,6 +61,44 @@ void SamplingOptions::add_to(CLI::App& command) {
   command.add_flag("--ignore-eos", ignore_eos, "do not stop where the model ends its turn");
 }
 
+namespace {
+
+template <typename T>
+T parse_number(const std::string& text) {
+  T value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) throw_error("'{}' is no {}", text, std::is_integral_v<T> ? "whole number" : "number");
+  return value;
+}
+
+template <auto Member>
+constexpr SamplingSetting param(std::string_view name) {
+  using T = std::remove_reference_t<decltype(core::SamplerParams{}.*Member)>;
+  return {name, [](const SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
+          [](SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
+}
+
+} // namespace
+
+std::span<const SamplingSetting> sampling_settings() {
+  using P = core::SamplerParams;
+  static constexpr SamplingSetting kSettings[] = {
+      param<&P::temp>("temp"),
+      param<&P::top_k>("top-k"),
+      param<&P::top_p>("top-p"),
+      param<&P::min_p>("min-p"),
+      param<&P::typical_p>("typical"),
+      param<&P::repeat_penalty>("repeat-penalty"),
+      param<&P::repeat_last_n>("repeat-last-n"),
+      param<&P::presence_penalty>("presence-penalty"),
+      param<&P::frequency_penalty>("frequency-penalty"),
+      param<&P::seed>("seed"),
+      {"predict", [](const SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
+       [](SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
+  };
+  return kSettings;
+}
+
 void TextOptions::add_to(CLI::App& command, const char* text_help) {
   auto* text_option = command.add_option("-p,--prompt", text, text_help)->type_name("TEXT");
   command.add_option("-f,--file", file, "the same from a file, its bytes as they are (-: standard input)")

@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::app {
@@ -35,6 +37,14 @@ struct SamplingOptions {
 
   void add_to(CLI::App& command);
 };
+
+// One sampling option by the name it has on the command line, as text: for /set.
+struct SamplingSetting {
+  std::string_view name;
+  std::string (*get)(const SamplingOptions&);
+  void (*set)(SamplingOptions&, const std::string& text); // throws Error for text that is no number
+};
+std::span<const SamplingSetting> sampling_settings();
 
 // -p TEXT or -f FILE ("-": standard input): the text of whichever was given.
 struct TextOptions {

@@ -19,6 +19,12 @@ struct Usage {
   double seconds = 0;
   double bytes = 0;
 
+  Usage& operator+=(const Usage& other) {
+    tokens += other.tokens;
+    seconds += other.seconds;
+    bytes += other.bytes;
+    return *this;
+  }
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
 };

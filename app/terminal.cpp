@@ -44,6 +44,31 @@ std::string bold(std::string_view text) { return use_color() ? fmt::format("\033
 
 void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
 
+void TextPrinter::print(std::string_view text, bool reasoning) {
+  if (reasoning && !stdout_is_terminal()) return;
+  if (reasoning != dimmed_) {
+    if (dimmed_ && !at_line_start_) std::fputc('\n', stdout);
+    if (use_color()) std::fputs(reasoning ? "\033[2m" : "\033[0m", stdout);
+    dimmed_ = reasoning;
+  }
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
+    if (stdout_is_terminal() && (control || c == 0x7f)) continue;
+    std::fputc(c, stdout);
+  }
+  if (!text.empty()) {
+    any_ = true;
+    at_line_start_ = text.back() == '\n';
+  }
+  std::fflush(stdout);
+}
+
+void TextPrinter::finish() {
+  if (dimmed_ && use_color()) std::fputs("\033[0m", stdout);
+  if (any_ && !at_line_start_) std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
 Progress::Progress(std::string label) : label_(std::move(label)), start_(Clock::now()), shown_(start_) {}
 
 Progress::~Progress() {

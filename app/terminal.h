@@ -20,6 +20,17 @@ std::string bold(std::string_view text);
 
 void note(std::string_view line); // one dim line to stderr
 
+// Model text on its way to stdout. On a terminal, reasoning is dimmed and control characters (which could steer the
+// terminal) are left out; elsewhere only the answer is written, byte for byte.
+class TextPrinter {
+ public:
+  void print(std::string_view text, bool reasoning);
+  void finish(); // ends the line
+
+ private:
+  bool dimmed_ = false, any_ = false, at_line_start_ = true;
+};
+
 // A progress bar on a terminal; elsewhere a plain line every few seconds. Work that ends within half a second shows
 // nothing. Gone from the screen when destroyed.
 class Progress {

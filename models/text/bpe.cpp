@@ -26,6 +26,10 @@ struct ByteSpelling {
   }
 };
 
+uint64_t pair_of(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
+}
+
 const ByteSpelling& byte_spelling() {
   static const ByteSpelling spelling;
   return spelling;
@@ -44,8 +48,8 @@ Bpe::Bpe(const Vocabulary& vocabulary, std::span<const std::string_view> merges,
 }
 
 void Bpe::read_merges(std::span<const std::string_view> merges) {
-  merges_.resize(std::bit_ceil(2 * merges.size() + 1));
-  const size_t mask = merges_.size() - 1;
+  std::vector<Slot> usable; // resolved first, placed afterwards: either loop alone keeps its tables in the cache
+  usable.reserve(merges.size());
   std::string both;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
@@ -56,22 +60,24 @@ void Bpe::read_merges(std::span<const std::string_view> merges) {
     const int32_t left = vocabulary_.find(merge.substr(0, space));
     const int32_t right = vocabulary_.find(merge.substr(space + 1));
     const int32_t id = vocabulary_.find(both);
-    if (left < 0 || right < 0 || id < 0) {
-      ++unusable_merges_;
-      continue;
-    }
-    const uint64_t pair = static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
-    size_t slot = mix(pair) & mask;
-    while (merges_[slot].pair != ~uint64_t{0} && merges_[slot].pair != pair) slot = (slot + 1) & mask;
-    if (merges_[slot].pair != pair) merges_[slot] = {pair, {static_cast<uint32_t>(rank), id}}; // the first one counts
+    if (left >= 0 && right >= 0 && id >= 0) usable.push_back({pair_of(left, right), {static_cast<uint32_t>(rank), id}});
+  }
+  unusable_merges_ = merges.size() - usable.size();
+
+  merges_.resize(std::bit_ceil(usable.size() * 4 / 3 + 1));
+  const size_t mask = merges_.size() - 1;
+  for (const Slot& merge : usable) {
+    size_t slot = mix(merge.pair) & mask;
+    while (merges_[slot].pair != kFree && merges_[slot].pair != merge.pair) slot = (slot + 1) & mask;
+    if (merges_[slot].pair == kFree) merges_[slot] = merge; // the first of a pair counts
   }
 }
 
 Merge Bpe::find_merge(const Symbol& left, const Symbol& right) const {
   if (left.id < 0 || right.id < 0) return {0, -1};
-  const uint64_t pair = static_cast<uint64_t>(left.id) << 32 | static_cast<uint32_t>(right.id);
+  const uint64_t pair = pair_of(left.id, right.id);
   const size_t mask = merges_.size() - 1;
-  for (size_t slot = mix(pair) & mask; merges_[slot].pair != ~uint64_t{0}; slot = (slot + 1) & mask)
+  for (size_t slot = mix(pair) & mask; merges_[slot].pair != kFree; slot = (slot + 1) & mask)
     if (merges_[slot].pair == pair) return merges_[slot].merge;
   return {0, -1};
 }

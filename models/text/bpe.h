@@ -32,8 +32,9 @@ class Bpe final : public TextModel {
     std::vector<uint32_t> ends;
     std::string spelled;
   };
+  static constexpr uint64_t kFree = ~uint64_t{0};
   struct Slot {
-    uint64_t pair = ~uint64_t{0}; // left id, right id; all ones: free
+    uint64_t pair = kFree; // left id, right id
     Merge merge;
   };
 
@@ -47,7 +48,7 @@ class Bpe final : public TextModel {
   Pretokenizer pretokenizer_;
   std::array<int32_t, 256> byte_ids_; // the token of each single byte; -1: none
   int32_t unknown_id_;
-  std::vector<Slot> merges_; // open addressing, a power of two, at most half full
+  std::vector<Slot> merges_; // open addressing, a power of two, at most 3/4 full
   size_t unusable_merges_ = 0;
   mutable Pool<Scratch> scratches_;
 };

@@ -46,8 +46,8 @@ int32_t Spm::find_piece(std::string_view text) const {
 
 void Spm::encode(std::string_view text, bool starts_text, std::vector<int32_t>& ids) const {
   const auto scratch = scratches_.borrow();
-  std::string marked = replaced(text, " ", kSpaceMark);
-  if (starts_text && add_space_prefix_) marked.insert(0, kSpaceMark);
+  std::string marked(starts_text && add_space_prefix_ ? kSpaceMark : "");
+  marked += replaced(text, " ", kSpaceMark);
   std::string_view rest = marked;
   while (!rest.empty()) {
     const std::string_view word = rest.substr(0, words_apart_ ? word_end(rest) : rest.size());

@@ -10,7 +10,7 @@
 namespace ridge::models::text {
 
 Vocabulary::Vocabulary(std::span<const std::string_view> texts, std::vector<TokenKind> kinds, std::vector<float> scores)
-    : kinds_(std::move(kinds)), scores_(std::move(scores)), slots_(std::bit_ceil(2 * texts.size() + 1)) {
+    : kinds_(std::move(kinds)), scores_(std::move(scores)), slots_(std::bit_ceil(texts.size() * 4 / 3 + 1)) {
   size_t total = 0;
   for (const std::string_view text : texts) total += text.size();
   if (total > UINT32_MAX || texts.size() > INT32_MAX)

@@ -48,7 +48,7 @@ class Vocabulary {
   std::vector<uint32_t> offsets_; // size() + 1
   std::vector<TokenKind> kinds_;
   std::vector<float> scores_;
-  std::vector<Slot> slots_; // open addressing, a power of two, at most half full
+  std::vector<Slot> slots_; // open addressing, a power of two, at most 3/4 full
 };
 
 // The byte that "<0x0A>" means, or -1.

@@ -55,10 +55,10 @@ std::string Unigram::normalized(std::string_view text) const {
 }
 
 void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t>& ids) const {
-  std::string plain = normalized(raw);
+  const std::string plain = normalized(raw);
   if (plain.empty()) return;
-  if (starts_text && add_space_prefix_) plain.insert(0, " ");
-  const std::string marked = replaced(plain, " ", kSpaceMark);
+  std::string marked(starts_text && add_space_prefix_ ? kSpaceMark : "");
+  marked += replaced(plain, " ", kSpaceMark);
   const std::string_view text = marked;
 
   std::vector<Arrival> arrivals(text.size() + 1); // by byte; only those between characters are reached

@@ -21,8 +21,7 @@ void on_interrupt(int) {
   }
 }
 
-constexpr auto kQuietTime = std::chrono::milliseconds(500), kRedrawTime = std::chrono::milliseconds(100),
-               kLineTime = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100}, kLineTime{5000};
 
 } // namespace
 

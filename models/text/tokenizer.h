@@ -60,6 +60,8 @@ class Tokenizer {
  public:
   static std::unique_ptr<Tokenizer> from_file(const gguf::File& file); // Errors name the file
   explicit Tokenizer(TokenizerData data); // throws Error where the data do not fit together
+  Tokenizer(const Tokenizer&) = delete;   // its parts refer to each other
+  Tokenizer& operator=(const Tokenizer&) = delete;
 
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const; // at most 1 GiB
   // Gives back what encode() was given, for well-formed text without U+2581. Ids outside the vocabulary throw Error.

@@ -37,11 +37,11 @@ int run_cli(int argc, const char* const* argv) {
   app.set_version_flag("--version", "ridge " RIDGE_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
-  //add_chat_command(app);
-  //add_run_command(app);
+  add_chat_command(app);
+  add_run_command(app);
   add_inspect_command(app);
   add_tokenize_commands(app);
-  //add_template_command(app);
+  add_template_command(app);
   add_logits_command(app);
   add_bench_command(app);
   add_doctor_command(app);

@@ -1,6 +1,10 @@
 #include "app/options.h"
 
+#include "app/terminal.h"
 #include "core/error.h"
+#include "models/text/json_schema.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -59,6 +63,39 @@ void SamplingOptions::add_to(CLI::App& command) {
       ->type_name("N");
   command.add_option("--stop", stop, "end the answer before this text (repeatable)")->type_name("TEXT");
   command.add_flag("--ignore-eos", ignore_eos, "do not stop where the model ends its turn");
+  auto* text = command.add_option("--grammar", grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
+  auto* file = command.add_option("--grammar-file", grammar_file, "the same from a file")->type_name("FILE")->excludes(text);
+  command.add_option("-j,--json-schema", json_schema, "hold the answer to JSON of this schema ({}: any JSON)")
+      ->type_name("SCHEMA")
+      ->excludes(text)
+      ->excludes(file);
+}
+
+std::string SamplingOptions::grammar_text() const {
+  if (!grammar_file.empty()) return read_text_file(grammar_file);
+  if (json_schema.empty()) return grammar;
+  const auto schema = nlohmann::ordered_json::parse(json_schema, nullptr, false);
+  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
+  return models::text::gbnf_from_json_schema(schema);
+}
+
+void TemplateOptions::add_to(CLI::App& command) {
+  auto* by_name = command
+                      .add_option("--chat-template", name,
+                                  fmt::format("a built-in chat template instead of the model's own: {}",
+                                              fmt::join(models::text::ChatTemplate::builtin_names(), " ")))
+                      ->type_name("NAME");
+  command.add_option("--chat-template-file", file, "a Jinja chat template from a file")->type_name("FILE")->excludes(by_name);
+}
+
+models::text::ChatTemplate TemplateOptions::choose(const gguf::File& model) const {
+  using models::text::ChatTemplate;
+  if (!file.empty()) return ChatTemplate::parse(read_text_file(file), file);
+  if (!name.empty()) return ChatTemplate::builtin(name);
+  auto chosen = models::text::choose_chat_template(model);
+  if (chosen.origin == models::text::kPlainTemplate)
+    note("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
+  return chosen.chat_template;
 }
 
 namespace {

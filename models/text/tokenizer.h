@@ -123,7 +123,7 @@ class StreamDecoder {
   std::string take(bool at_end);
 
   const Tokenizer& tokenizer_;
-  bool render_special_;
+  bool render_special_, continues_;
   bool strip_space_; // the next piece stands where encode() adds a space
   std::string pending_;
 };

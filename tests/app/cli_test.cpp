@@ -26,7 +26,7 @@ const std::string& tiny_model() {
   return path;
 }
 
-Result ridge(std::vector<std::string> args, const std::string& input = "") {
+Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
   args.insert(args.begin(), RIDGE_BINARY);
   return run(args, input);
 }
@@ -44,34 +44,34 @@ void check_refusal(const Result& result, int status, const std::string& said) {
 } // namespace
 
 TEST_CASE("wrong usage is one line and exit status 2") {
-  check_refusal(ridge({"frobnicate"}), 2, "frobnicate");
-  check_refusal(ridge({"run", "-p", "x"}), 2, "--model");
-  check_refusal(ridge({"inspect", "--no-such-flag"}), 2, "ridge inspect --help");
-  check_refusal(ridge({"logits", "-m", tiny_model(), "--ids", "1,x", "--out", folder() / "x.npy"}), 2, "'x'");
-  check_refusal(ridge({"bench"}), 2, "--shape");
-  check_refusal(ridge({"bench", "--shape", "llama-1b:Q9_Z"}), 2, "Q4_K_M");
-  check_refusal(ridge({"run", "-m", tiny_model(), "-p", "x", "--top-p", "7"}), 2, "top-p");
+  check_refusal(run_ridge({"frobnicate"}), 2, "frobnicate");
+  check_refusal(run_ridge({"run", "-p", "x"}), 2, "--model");
+  check_refusal(run_ridge({"inspect", "--no-such-flag"}), 2, "ridge inspect --help");
+  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,x", "--out", folder() / "x.npy"}), 2, "'x'");
+  check_refusal(run_ridge({"bench"}), 2, "--shape");
+  check_refusal(run_ridge({"bench", "--shape", "llama-1b:Q9_Z"}), 2, "Q4_K_M");
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--top-p", "7"}), 2, "top-p");
 }
 
 TEST_CASE("a bad file is one line and exit status 1") {
-  check_refusal(ridge({"inspect", folder() / "missing.gguf"}), 1, "missing.gguf");
-  check_refusal(ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
-  check_refusal(ridge({"inspect", "/"}), 1, "directory");
+  check_refusal(run_ridge({"inspect", folder() / "missing.gguf"}), 1, "missing.gguf");
+  check_refusal(run_ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
+  check_refusal(run_ridge({"inspect", "/"}), 1, "directory");
   const std::string whole = read_file(tiny_model());
-  check_refusal(ridge({"run", "-m", folder().write("cut.gguf", whole.substr(0, whole.size() - 1000)), "-p", "x"}), 1, "cut.gguf");
+  check_refusal(run_ridge({"run", "-m", folder().write("cut.gguf", whole.substr(0, whole.size() - 1000)), "-p", "x"}), 1, "cut.gguf");
 }
 
 TEST_CASE("--help and --version succeed, and every command has help") {
-  CHECK(ridge({"--version"}).out.starts_with("ridge "));
+  CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
   for (const char* command : {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench", "doctor"}) {
-    const Result result = ridge({command, "--help"});
+    const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);
   }
 }
 
 TEST_CASE("inspect --json describes the whole file") {
-  const Result result = ridge({"inspect", "--json", tiny_model()});
+  const Result result = run_ridge({"inspect", "--json", tiny_model()});
   REQUIRE(result.status == 0);
   const json report = json::parse(result.out);
   CHECK(report["metadata"]["general.architecture"] == "llama");
@@ -79,34 +79,34 @@ TEST_CASE("inspect --json describes the whole file") {
   CHECK(report["tensors"].size() == 21);
   CHECK(report["tensors"][0]["name"] == "token_embd.weight");
   CHECK(report["tensors"][0]["bits_per_weight"] == 16);
-  const json full = json::parse(ridge({"inspect", "--json", "--full", tiny_model()}).out);
+  const json full = json::parse(run_ridge({"inspect", "--json", "--full", tiny_model()}).out);
   CHECK(full["metadata"]["tokenizer.ggml.tokens"].size() > 300);
 }
 
 TEST_CASE("inspect --tensor writes the decoded tensor as NumPy reads it") {
-  const Result result = ridge({"inspect", tiny_model(), "--tensor", "blk.0.attn_k.weight", "--out", folder() / "k.npy"});
+  const Result result = run_ridge({"inspect", tiny_model(), "--tensor", "blk.0.attn_k.weight", "--out", folder() / "k.npy"});
   REQUIRE(result.status == 0);
   const std::string npy = read_file(folder() / "k.npy");
   CHECK(npy.starts_with("\x93NUMPY"));
   CHECK(npy.find("'shape': (32, 64,)") != std::string::npos);
   CHECK(npy.size() == 128 + 32 * 64 * 4);
-  check_refusal(ridge({"inspect", tiny_model(), "--tensor", "nothing"}), 1, "no tensor 'nothing'");
+  check_refusal(run_ridge({"inspect", tiny_model(), "--tensor", "nothing"}), 1, "no tensor 'nothing'");
 }
 
 TEST_CASE("tokenize and detokenize are inverse") {
   const std::string text = "on the hill: ünïcode 🙂\n\tdone";
-  const Result ids = ridge({"tokenize", "-m", tiny_model(), "-f", "-", "--ids", "--no-bos"}, text);
+  const Result ids = run_ridge({"tokenize", "-m", tiny_model(), "-f", "-", "--ids", "--no-bos"}, text);
   REQUIRE(ids.status == 0);
   CHECK(std::ranges::count(ids.out, '\n') == 1);
-  CHECK(ridge({"detokenize", "-m", tiny_model(), ids.out}).out == text);
-  check_refusal(ridge({"detokenize", "-m", tiny_model(), "99999"}), 1, "vocabulary");
+  CHECK(run_ridge({"detokenize", "-m", tiny_model(), ids.out}).out == text);
+  check_refusal(run_ridge({"detokenize", "-m", tiny_model(), "99999"}), 1, "vocabulary");
 }
 
 TEST_CASE("special tokens in a text are parsed only with --special") {
   const auto count = [](std::vector<std::string> extra) {
     std::vector<std::string> args = {"tokenize", "-m", tiny_model(), "-p", "<|im_end|>", "--ids", "--no-bos"};
     args.insert(args.end(), extra.begin(), extra.end());
-    const std::string out = ridge(args).out;
+    const std::string out = run_ridge(args).out;
     return std::ranges::count(out, ' ') + 1;
   };
   CHECK(count({"--special"}) == 1);
@@ -114,14 +114,14 @@ TEST_CASE("special tokens in a text are parsed only with --special") {
 }
 
 TEST_CASE("logits have one row per token") {
-  REQUIRE(ridge({"logits", "-m", tiny_model(), "--ids", "1,2 3", "--out", folder() / "l.npy", "--exact"}).status == 0);
+  REQUIRE(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,2 3", "--out", folder() / "l.npy", "--exact"}).status == 0);
   CHECK(read_file(folder() / "l.npy").find("'shape': (3, ") != std::string::npos);
-  check_refusal(ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1, "vocabulary");
+  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1, "vocabulary");
   CHECK(!std::filesystem::exists(folder() / "no.npy"));
 }
 
 TEST_CASE("bench reports rates and the roof they are measured against") {
-  const Result result = ridge({"bench", "-m", tiny_model(), "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
+  const Result result = run_ridge({"bench", "-m", tiny_model(), "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
   REQUIRE(result.status == 0);
   const json report = json::parse(result.out);
   CHECK(report["read_bytes_per_second"] > 1e8);
@@ -131,14 +131,14 @@ TEST_CASE("bench reports rates and the roof they are measured against") {
 }
 
 TEST_CASE("doctor names what it found") {
-  const json report = json::parse(ridge({"doctor", "--json"}).out);
+  const json report = json::parse(run_ridge({"doctor", "--json"}).out);
   CHECK(report["findings"].size() >= 8);
 }
 
 TEST_CASE("run gives the reference completions") {
   REQUIRE_REFERENCE();
   for (const json& c : json::parse(read_file(reference_dir() + "/models/stories260K.greedy.json"))) {
-    const Result result = ridge({"run", "-m", reference_dir() + "/models/stories260K.gguf", "--raw", "-p", c["prompt"], "-n",
+    const Result result = run_ridge({"run", "-m", reference_dir() + "/models/stories260K.gguf", "--raw", "-p", c["prompt"], "-n",
                                  std::to_string(c["n_predict"].get<int>()), "--temp", "0"});
     CHECK(result.status == 0);
     CHECK(result.out == c["completion"].get<std::string>());
@@ -147,14 +147,14 @@ TEST_CASE("run gives the reference completions") {
 
 TEST_CASE("the same seed gives the same text, another seed another") {
   const auto text = [](const char* seed) {
-    return ridge({"run", "-m", tiny_model(), "--raw", "-p", "on", "-n", "30", "-s", seed, "--ignore-eos"}).out;
+    return run_ridge({"run", "-m", tiny_model(), "--raw", "-p", "on", "-n", "30", "-s", seed, "--ignore-eos"}).out;
   };
   CHECK(text("5") == text("5"));
   CHECK(text("5") != text("6"));
 }
 
 TEST_CASE("run --json separates the text from how it came about") {
-  const Result result = ridge({"run", "-m", tiny_model(), "-p", "Hello", "-n", "5", "--ignore-eos", "--json"});
+  const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "Hello", "-n", "5", "--ignore-eos", "--json"});
   REQUIRE(result.status == 0);
   const json report = json::parse(result.out);
   CHECK(report["stop"] == "limit");

@@ -20,7 +20,8 @@ using core::Half;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
-// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0 bytes can also say
+// -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];
@@ -49,9 +50,14 @@ RIDGE_HD void decode(const Format& block, float* out) {
     for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
       Group group;
       block.unpack(g, group);
-      for (int i = 0; i < kGroupWeights; ++i) {
-        const float scaled = group.scale[i / 16] * static_cast<float>(group.code[i]);
-        out[g * kGroupWeights + i] = Format::kHasOffset ? scaled + group.offset[i / 16] : scaled;
+      for (int half = 0; half < 2; ++half) {
+        const int8_t* code = group.code + 16 * half;
+        float* weights = out + g * kGroupWeights + 16 * half;
+        RIDGE_VECTOR_LOOP
+        for (int i = 0; i < 16; ++i) {
+          const float scaled = group.scale[half] * static_cast<float>(code[i]);
+          weights[i] = Format::kHasOffset ? scaled + group.offset[half] : scaled;
+        }
       }
     }
   }

@@ -9,19 +9,19 @@
 #include <stdexcept>
 
 namespace ridge::kernels::cpu {
-namespace {
 
-// The instruction set that run-time dispatch picks: the best of those compiled that this CPU has.
-const char* target_name() {
+std::string_view instruction_set() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(usable & -usable); // lower bits are better
 }
+
+namespace {
 
 class CpuExecutor final : public core::Executor {
  public:
   CpuExecutor(const core::Program& program, const core::ExecutorConfig& config, int threads)
       : program_(program), config_(config), lowering_(program, config, threads),
-        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", target_name())) {}
+        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {}
 
   void forward(const core::Batch& batch) override {
     check(batch);

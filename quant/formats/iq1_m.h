@@ -29,12 +29,13 @@ struct IQ1_M {
   }
 
   RIDGE_HD void unpack(int g, Group& out) const {
+    int8_t shift[32];
     for (int i = 0; i < 4; ++i) {
       const int high = qh[2 * g + i / 2] >> (4 * (i & 1));
       store8(out.code + 8 * i, kIq1Codebook.point[qs[4 * g + i] | (high & 7) << 8]);
-      const int shift = high & 8 ? -1 : 1;
-      for (int j = 8 * i; j < 8 * i + 8; ++j) out.code[j] = static_cast<int8_t>(out.code[j] + shift);
+      store8(shift + 8 * i, kEachByte * ((high >> 3 & 1) * 0xfe + 1)); // +1 or -1 without a branch
     }
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(out.code[i] + shift[i]);
     for (int s = 0; s < 2; ++s) {
       const int scale = (scales[g / 2] >> (6 * (g & 1) + 3 * s)) & 7;
       out.scale[s] = d() * static_cast<float>(2 * scale + 1) * 0.125f;

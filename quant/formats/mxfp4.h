@@ -33,6 +33,7 @@ struct MXFP4 {
   }
 
   RIDGE_HD void unpack(int, Group& out) const {
+    RIDGE_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) {
       out.code[i] = doubled_e2m1(qs[i] & 15);
       out.code[i + 16] = doubled_e2m1(qs[i] >> 4);

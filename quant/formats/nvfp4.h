@@ -8,6 +8,8 @@
 
 #include "quant/formats/mxfp4.h"
 
+#include <cstring>
+
 namespace ridge::quant {
 
 struct NVFP4 {
@@ -25,12 +27,15 @@ struct NVFP4 {
   }
 
   RIDGE_HD void unpack(int g, Group& out) const {
+    int8_t low[16], high[16];
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      low[i] = doubled_e2m1(qs[16 * g + i] & 15);
+      high[i] = doubled_e2m1(qs[16 * g + i] >> 4);
+    }
     for (int s = 0; s < 2; ++s) {
-      const uint8_t* q = qs + 16 * g + 8 * s;
-      for (int i = 0; i < 8; ++i) {
-        out.code[16 * s + i] = doubled_e2m1(q[i] & 15);
-        out.code[16 * s + i + 8] = doubled_e2m1(q[i] >> 4);
-      }
+      std::memcpy(out.code + 16 * s, low + 8 * s, 8);
+      std::memcpy(out.code + 16 * s + 8, high + 8 * s, 8);
       out.scale[s] = half_ue4m3(d[2 * g + s]);
       out.offset[s] = 0.0f;
     }

@@ -19,6 +19,7 @@ struct Q4_0 {
   uint8_t qs[16];
 
   RIDGE_HD void unpack(int, Group& out) const {
+    RIDGE_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) {
       out.code[i] = static_cast<int8_t>((qs[i] & 15) - 8);
       out.code[i + 16] = static_cast<int8_t>((qs[i] >> 4) - 8);

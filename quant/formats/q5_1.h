@@ -24,10 +24,12 @@ struct Q5_1 {
   uint8_t qs[16];
 
   RIDGE_HD void unpack(int, Group& out) const {
-    for (int i = 0; i < 4; ++i) store8(out.code + 8 * i, byte_mask(qh[i]) & kEachByte * 16);
+    int8_t high[32];
+    for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);
+    RIDGE_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) {
-      out.code[i] = static_cast<int8_t>(out.code[i] | (qs[i] & 15));
-      out.code[i + 16] = static_cast<int8_t>(out.code[i + 16] | (qs[i] >> 4));
+      out.code[i] = static_cast<int8_t>(high[i] | (qs[i] & 15));
+      out.code[i + 16] = static_cast<int8_t>(high[i + 16] | (qs[i] >> 4));
     }
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = m;

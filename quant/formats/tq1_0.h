@@ -27,6 +27,7 @@ struct TQ1_0 {
   // Row n (0-4) of `count` bytes.
   RIDGE_HD static void unpack_row(const uint8_t* bytes, int count, int n, int8_t* code) {
     const int power = (0x511b090301ull >> (8 * n)) & 0xff; // 3^n
+    RIDGE_VECTOR_LOOP
     for (int i = 0; i < count; ++i) {
       const int fraction = (bytes[i] * power) & 0xff;
       code[i] = static_cast<int8_t>(((fraction * 3) >> 8) - 1);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct RandomProgram {
   core::Program program;
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> storage;
+  std::map<quant::Type, std::vector<std::byte>> good_blocks;
 
   explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
 
@@ -48,7 +50,14 @@ struct RandomProgram {
     const quant::FormatInfo& format = quant::format(type);
     const int64_t row_bytes = format.row_bytes(cols);
     std::vector<std::byte>& data = storage.emplace_back(row_bytes * rows * count);
-    for (size_t at = 0; at < data.size(); at += format.block_bytes) fill_block(format, data.data() + at);
+    // Few distinct blocks, because good ones are rare among random bits; where they fall is random.
+    std::vector<std::byte>& blocks = good_blocks[type];
+    if (blocks.empty()) {
+      blocks.resize(64 * format.block_bytes);
+      for (int i = 0; i < 64; ++i) fill_block(format, blocks.data() + i * format.block_bytes);
+    }
+    for (size_t at = 0; at < data.size(); at += format.block_bytes)
+      std::memcpy(data.data() + at, blocks.data() + random() % 64 * format.block_bytes, format.block_bytes);
     return add_weight(type, cols, rows, count, data.data());
   }
   core::WeightId add_weight(quant::Type type, int64_t cols, int64_t rows, int64_t count, const std::byte* data) {

@@ -187,7 +187,8 @@ class Converter {
 
   void check_keywords(const Json& schema, const std::string& path) const {
     static const std::set<std::string> kGeneral = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"};
-    for (const auto& [keyword, value] : schema.items()) {
+    for (const auto& entry : schema.items()) {
+      const std::string& keyword = entry.key();
       if (is_annotation(keyword) || kGeneral.contains(keyword)) continue;
       const bool is_known = std::any_of(type_keywords().begin(), type_keywords().end(),
                                         [&](const TypeKeywords& t) { return t.keywords.contains(keyword); });
@@ -268,12 +269,13 @@ class Converter {
     if (known != rule_of_reference_.end()) return rules_[known->second].name;
     const size_t index = rules_.size();
     rule_of_reference_[reference] = index;
-    rules_.push_back({unique_name("ref-" + reference.substr(reference.find_last_of("/#") + 1)), ""});
+    const std::string name = unique_name("ref-" + reference.substr(reference.find_last_of("/#") + 1));
+    rules_.push_back({name, ""});
     open_references_.push_back(reference);
-    std::string body = visit(target, reference, rules_[index].name);
+    std::string body = visit(target, reference, name);
     open_references_.pop_back();
     rules_[index].body = std::move(body);
-    return rules_[index].name;
+    return name;
   }
 
   std::string visit_alternatives(const std::vector<std::pair<Json, std::string>>& schemas, const std::string& hint) {
@@ -299,25 +301,14 @@ class Converter {
     return add_rule(hint, fmt::format("{}", fmt::join(expressions, " | ")));
   }
 
-  static bool has_type(const Json& value, const std::vector<std::string>& types) {
-    const auto is = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
-    if (types.empty()) return true;
-    if (value.is_object()) return is("object");
-    if (value.is_array()) return is("array");
-    if (value.is_string()) return is("string");
-    if (value.is_boolean()) return is("boolean");
-    if (value.is_null()) return is("null");
-    return is("number") || (is("integer") && (!value.is_number_float() || value == std::floor(value.get<double>())));
-  }
-
   std::string visit_enum(const Json& schema, const std::string& path, const std::string& hint) {
-    const auto types = find_types(schema, path);
     std::vector<std::string> values;
+    std::set<std::string> seen;
     const Json* constant = find_keyword(schema, "const");
     const auto add = [&](const Json& value) {
-      if (!has_type(value, types)) return;
+      if (!is_allowed_value(value, schema, path)) return;
       std::string literal = gbnf_literal(value.dump(-1, ' ', false, Json::error_handler_t::replace));
-      if (std::find(values.begin(), values.end(), literal) == values.end()) values.push_back(std::move(literal));
+      if (seen.insert(literal).second) values.push_back(std::move(literal));
     };
     if (const Json* list = find_array(schema, "enum", path)) {
       count_work(list->size(), path);

@@ -204,14 +204,18 @@ class PatternParser {
     const auto one = [](uint32_t code_point) { return Ranges{{code_point, code_point}}; };
     const Ranges digit = {{'0', '9'}};
     const Ranges word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    const Ranges space = {{'\t', '\r'}, {' ', ' '}, {0xa0, 0xa0}, {0x2028, 0x2029}, {0xfeff, 0xfeff}};
+    // Engines differ in which blanks beyond ASCII \s matches: \s gives none of them, \S neither.
+    const Ranges space = {{'\t', '\r'}, {' ', ' '}};
+    const Ranges any_space = {{'\t', '\r'},     {0x1c, ' '},      {0x85, 0x85},     {0xa0, 0xa0},
+                              {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
+                              {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
     switch (c) {
     case 'd': return digit;
     case 'D': return normalize_ranges(digit, true);
     case 'w': return word;
     case 'W': return normalize_ranges(word, true);
     case 's': return space;
-    case 'S': return normalize_ranges(space, true);
+    case 'S': return normalize_ranges(any_space, true);
     case 'n': return one('\n');
     case 'r': return one('\r');
     case 't': return one('\t');

@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <algorithm>
+
 namespace ridge::app {
 
 namespace text = models::text;
@@ -54,7 +56,9 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   text::StreamDecoder decoder(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true});
   text::StopMatcher stops(options_.stop);
   text::ReasoningSplitter splitter(chat_prompt.value_or(""));
-  const auto emit = [&](const text::ReasoningSplitter::Piece& piece) {
+  const auto emit = [&](text::ReasoningSplitter::Piece piece) {
+    if (chat_prompt && answer.content.empty()) // white space before a chat's answer is part of the template's form
+      piece.answer.erase(0, std::min(piece.answer.size(), piece.answer.find_first_not_of(" \n")));
     answer.reasoning += piece.reasoning;
     answer.content += piece.answer;
     if (!piece.reasoning.empty()) sink(piece.reasoning, true);

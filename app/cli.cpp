@@ -36,6 +36,7 @@ int run_cli(int argc, const char* const* argv) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", "ridge " RIDGE_VERSION);
   app.require_subcommand(1, 1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
   app.footer(kFooter);
   add_chat_command(app);
   add_run_command(app);

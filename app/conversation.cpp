@@ -11,7 +11,9 @@ bool is_role(const Json& message, const char* role) { return message["role"] == 
 
 void Conversation::set_system(std::string text) {
   if (!messages_.empty() && is_role(messages_[0], "system")) messages_.erase(0);
-  if (!text.empty()) messages_.insert(messages_.begin(), {{"role", "system"}, {"content", std::move(text)}});
+  if (text.empty()) return;
+  const Json message = {{"role", "system"}, {"content", std::move(text)}};
+  messages_.insert(messages_.begin(), message);
 }
 
 void Conversation::add_user(std::string text) { messages_.push_back({{"role", "user"}, {"content", std::move(text)}}); }

@@ -1,8 +1,6 @@
 // The commands as a user runs them: the built executable, its output, its errors and exit status.
-#include "support/process.h"
+#include "app/support.h"
 #include "support/reference.h"
-#include "support/temporary_folder.h"
-#include "support/tiny_model.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,24 +10,6 @@ using namespace ridge::tests;
 using nlohmann::json;
 
 namespace {
-
-const TemporaryFolder& folder() {
-  static const TemporaryFolder instance;
-  return instance;
-}
-
-const std::string& tiny_model() {
-  static const std::string path = [] {
-    TinyModel().write(folder() / "tiny.gguf");
-    return folder() / "tiny.gguf";
-  }();
-  return path;
-}
-
-Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
-  args.insert(args.begin(), RIDGE_BINARY);
-  return run(args, input);
-}
 
 // One line "ridge: error: …" on stderr, nothing on stdout, the given status.
 void check_refusal(const Result& result, int status, const std::string& said) {

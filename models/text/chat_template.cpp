@@ -1,6 +1,8 @@
 // Fills in the variables that templates expect, as Hugging Face's apply_chat_template does.
 #include "models/text/chat_template.h"
 
+#include "core/error.h"
+
 #include <cstdio>
 
 namespace ridge::models::text {

@@ -3,6 +3,8 @@
 // first.
 #include "models/text/chat_template.h"
 
+#include "core/error.h"
+
 namespace ridge::models::text {
 
 namespace {

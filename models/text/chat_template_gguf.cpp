@@ -1,6 +1,8 @@
 // Which template a model file asks for.
 #include "models/text/chat_template.h"
 
+#include "core/error.h"
+
 namespace ridge::models::text {
 
 ChosenTemplate choose_chat_template(const gguf::File& file, std::string_view variant) {

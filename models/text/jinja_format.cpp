@@ -377,9 +377,10 @@ std::string format_percent(Runtime& runtime, std::string_view text, const Value&
     }
     runtime.allow(out.size());
   }
-  const bool all_used = is_tuple ? next >= arguments.list()->items.size()
-                                 : next > 0 || used_names || arguments.is_dict() || (arguments.list() && !is_tuple) ||
-                                       arguments.is_undefined();
+  // Python lets what can be subscripted go unused.
+  const bool may_be_unused =
+      arguments.is_dict() || arguments.is_undefined() || (arguments.list() && arguments.list()->is_sequence());
+  const bool all_used = is_tuple ? next >= arguments.list()->items.size() : next > 0 || used_names || may_be_unused;
   if (!all_used) fail("not all arguments converted during string formatting");
   return out;
 }

@@ -117,7 +117,7 @@ class Maker:
         if kind == 13:
             part = lambda: self.pick(["", "0", "1", "-1", "2", "-2", "5"])
             step = self.pick(["", "", ":", ":2", ":-1", ":-2"])
-            return f"({self.pick([self.pick(STRINGS), self.pick(LISTS)])})[{part()}:{part()}{step}]"
+            return f"({self.pick([self.pick(STRINGS), self.pick(LISTS[:8] + LISTS[9:])])})[{part()}:{part()}{step}]"
         if kind == 14:
             return f"({self.pick(STRINGS + LISTS + DICTS)})[{self.pick(['0', '-1', '9', chr(39) + 'a' + chr(39), '1'])}]"
         if kind == 15:
@@ -137,7 +137,7 @@ class Maker:
         if depth <= 0:
             return self.pick(NUMBERS)
         if self.rng.random() < 0.2:  # a negative base would make complex numbers, or meet a quirk of Jinja2's constant folding
-            return f"({self.pick(['n', 'x', '2', '3'])} ** {self.pick(NUMBERS)})"
+            return f"({self.pick(['n', 'x', '2', '3'])} ** {self.pick(['0', '1', '2', '3', 'z', '1.5', '0.1', 't'])})"
         op = self.pick(["+", "-", "*", "/", "//", "%"])
         return f"{self.pick(['', '-', ''])}{self.number(depth - 1)} {op} {self.pick(NUMBERS)}"
 
@@ -248,8 +248,8 @@ def main():
             case["output"] = environment.from_string(template).render(**VARIABLES)
         except Exception as error:
             case["error"] = f"{type(error).__name__}: {error}"
-        # Not compared: addresses of objects; a range keeps the bounds it was made with only in Python.
-        if " at 0x" in case.get("output", "") or "range(" in case.get("output", "").lower() or len(case.get("output", "")) > 100000:
+        # The addresses of objects cannot be compared.
+        if " at 0x" in case.get("output", "") or len(case.get("output", "")) > 100000:
             continue
         count -= 1
         print(json.dumps(case))

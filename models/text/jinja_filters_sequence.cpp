@@ -211,6 +211,7 @@ Value reverse(Runtime& runtime, const Call& call) {
 
 Value last(Runtime& runtime, const Call& call) {
   if (call.self.list() && call.self.list()->kind == List::Kind::generator) fail("'generator' object is not reversible");
+  if (call.self.is_string()) return runtime.item(call.self, Value(int64_t{-1})); // which keeps markup
   const Values items = runtime.iterate(call.self);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }

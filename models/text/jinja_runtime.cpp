@@ -288,7 +288,12 @@ Runtime::Flow Runtime::run(const Statement& node) {
     break;
   }
   case Kind::call: run_call(node); break;
-  case Kind::filter: emit(str(through_filters(node.expression.get(), captured(node.body)))); break;
+  case Kind::filter: {
+    const Value result = through_filters(node.expression.get(), captured(node.body));
+    if (!result.is_string()) fail("the filter makes a '{}' of its block, not text", result.type_name());
+    emit(result.string());
+    break;
+  }
   case Kind::with: run_with(node); break;
   case Kind::evaluate: eval(*node.expression); break;
   case Kind::scope: {

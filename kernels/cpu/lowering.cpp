@@ -16,6 +16,8 @@ constexpr int64_t kAttentionRows = 32; // queries (tokens × heads of a group) p
 const quant::FormatInfo& format_of(const core::Weight& weight) {
   const quant::FormatInfo* format = quant::find_format(weight.type);
   if (!format) throw_error("tensor {}: weight type {} is unknown to this version", weight.name, weight.type);
+  if (weight.cols % format->block_weights != 0)
+    throw_error("tensor {}: rows of {} weights are no whole blocks of {}", weight.name, weight.cols, format->name);
   return *format;
 }
 
@@ -131,9 +133,7 @@ const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
 bool Lowering::wants_codes(const core::Weight& weight) const { return !config_.exact && format_of(weight).packed; }
 
 Linear Lowering::make_linear(const core::Weight& weight) {
-  const quant::FormatInfo& format = format_of(weight);
-  if (weight.cols % format.block_weights != 0)
-    throw_error("tensor {}: rows of {} weights are no whole blocks of {}", weight.name, weight.cols, format.name);
+  format_of(weight); // or throws
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
   return {&kernels->second, weight.data, weight.row_bytes, weight.rows, weight.cols,
@@ -173,6 +173,8 @@ std::pair<std::byte*, int64_t> Lowering::quantized(core::ValueId id, int64_t col
 void Lowering::embed(const core::Op& op) {
   const core::Weight& table = program_.weights[op.weights[0]];
   const quant::FormatInfo& format = format_of(table);
+  if (table.rows < program_.vocab)
+    throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, program_.vocab);
   float* out = value(op.outputs[0]);
   add_rows({}, {slot(op.outputs[0])}, false, table.cols, [=, this, &table](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t)

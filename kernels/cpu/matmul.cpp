@@ -103,7 +103,7 @@ void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, 
   }
 }
 
-// Calls tile<n>(...) for pieces of at most kTileTokens tokens, of even size where they do not divide.
+// tile.run<tokens>(), for 1 to kTokens tokens.
 template <int kTokens, typename Tile>
 HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
   if (tokens == kTokens)

@@ -13,6 +13,8 @@
 #include "kernels/cpu/unpack-inl.h"
 #include "quant/all_formats.h"
 
+#include <cstddef>
+
 #if RIDGE_WIDE
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
@@ -206,8 +208,15 @@ HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t min_high = (a2 >> 4 & 0x0f0f0f0f) | (a1 >> 2 & 0x30303030);
   const __m512 both = floats_of_bytes((a0 & 0x3f3f3f3f) | static_cast<uint64_t>(scale_high) << 32,
                                       (a1 & 0x3f3f3f3f) | static_cast<uint64_t>(min_high) << 32);
-  out.scale[0].raw = _mm512_mul_ps(broadcast_half(b.d), twice(both));
-  out.offset[0].raw = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), broadcast_half(b.dmin)), twice(both, 8));
+  // d for the scales, −dmin for the mins; the two stand side by side.
+  static_assert(offsetof(Block, dmin) == offsetof(Block, d) + 2);
+  const __m512 halves = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(load32(&b.d)))));
+  const __m512i eight_each = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+  const __m512 sign = _mm512_castsi512_ps(_mm512_maskz_set1_epi32(0xff00, static_cast<int>(0x80000000u)));
+  const __m512 factor = _mm512_xor_ps(_mm512_permutexvar_ps(eight_each, halves), sign);
+  const __m512 product = _mm512_mul_ps(both, factor);
+  out.scale[0].raw = twice(product);
+  out.offset[0].raw = twice(product, 8);
 }
 
 template <>

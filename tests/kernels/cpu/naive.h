@@ -46,8 +46,8 @@ class Naive {
     }
     return out;
   }
-  static double stored(double value, core::KvType, bool half) {
-    return half ? core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))) : value;
+  double stored(double value) const {
+    return half_cache_ ? core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))) : value;
   }
 
   void run(const core::Op& op, const core::Batch& batch, std::vector<Matrix>& values) {
@@ -63,8 +63,8 @@ class Naive {
     if (op.kind == OpKind::kv_store) {
       for (size_t t = 0; t < rows; ++t) {
         Row k = in(0, t), v = in(1, t);
-        for (double& e : k) e = stored(e, {}, half_cache_);
-        for (double& e : v) e = stored(e, {}, half_cache_);
+        for (double& e : k) e = stored(e);
+        for (double& e : v) e = stored(e);
         cache_[{std::get<core::KvParams>(op.params).layer, stream(t), batch.positions[t]}] = {k, v};
       }
       return;

@@ -32,26 +32,10 @@ const std::vector<TypeKeywords>& type_keywords() {
 }
 
 bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string> kAnnotations = {"title",
-                                                     "description",
-                                                     "default",
-                                                     "examples",
-                                                     "example",
-                                                     "deprecated",
-                                                     "readOnly",
-                                                     "writeOnly",
-                                                     "$schema",
-                                                     "$id",
-                                                     "id",
-                                                     "$comment",
-                                                     "$anchor",
-                                                     "$defs",
-                                                     "definitions",
-                                                     "contentEncoding",
-                                                     "strict",
-                                                     "discriminator",
-                                                     "contentMediaType",
-                                                     "nullable"};
+  static const std::set<std::string> kAnnotations = {
+      "title",           "description",      "default", "examples", "example",  "deprecated",   "readOnly",
+      "writeOnly",       "$schema",          "$id",     "$comment", "$anchor",  "$defs",        "definitions",
+      "contentEncoding", "contentMediaType", "strict",  "id",       "nullable", "discriminator"};
   return kAnnotations.contains(keyword) || keyword.starts_with("x-");
 }
 
@@ -127,6 +111,7 @@ class Converter {
     }
     for (const char* keyword : {"anyOf", "oneOf"}) {
       if (const Json* alternatives = find_array(schema, keyword, path)) {
+        if (alternatives->empty()) fail_schema(path, fmt::format("`{}` must not be empty", keyword));
         const Json base = without(schema, keyword, path);
         std::vector<std::pair<Json, std::string>> schemas;
         for (size_t i = 0; i < alternatives->size(); ++i) {
@@ -240,7 +225,7 @@ class Converter {
   std::string visit_alternatives(const std::vector<std::pair<Json, std::string>>& schemas, const std::string& hint) {
     std::vector<std::string> expressions;
     std::set<std::string> seen;
-    std::string complaint = "JSON schema: an empty list of alternatives";
+    std::string complaint;
     for (const auto& [schema, path] : schemas) {
       const size_t rule_count = rules_.size(), nesting = nesting_;
       const auto open_references = open_references_;
@@ -312,7 +297,7 @@ class Converter {
       names.insert(name);
       const bool is_required = required.erase(name) > 0;
       const size_t rule_count = rules_.size(), nesting = nesting_;
-      auto open_references = open_references_;
+      const auto open_references = open_references_;
       try {
         const std::string key = gbnf_literal(Json(name).dump(-1, ' ', false, Json::error_handler_t::replace));
         const std::string rule = visit_part(value, at, hint + "-" + name);
@@ -349,22 +334,18 @@ class Converter {
       after = fmt::format("(\",\" {} {})*", space, pair);
       first = fmt::format("({} {})?", pair, after);
     }
-    bool may_be_first = std::none_of(properties.begin(), properties.end(), [](auto& p) { return p.is_required; });
-    if (!may_be_first) first.clear();
+    const auto first_required = static_cast<size_t>(
+        std::find_if(properties.begin(), properties.end(), [](auto& p) { return p.is_required; }) - properties.begin());
+    if (first_required < properties.size()) first.clear();
     for (size_t i = properties.size(); i-- > 0;) {
       const auto& [pair, is_required] = properties[i];
-      const bool required_before = std::any_of(properties.begin(), properties.begin() + static_cast<std::ptrdiff_t>(i),
-                                               [](auto& p) { return p.is_required; });
-      if (!required_before) {
+      if (i <= first_required) {
         const std::string begin = fmt::format("{} {}", pair, after);
-        const bool can_skip = !is_required;
-        first = rules_.add(hint + "-first", !can_skip       ? begin
-                                            : first.empty() ? fmt::format("({})?", begin)
-                                                            : fmt::format("{} | {}", begin, first));
+        const std::string later = first.empty() ? fmt::format("({})?", begin) : fmt::format("{} | {}", begin, first);
+        first = rules_.add(hint + "-first", is_required ? begin : later);
       }
-      if (i > 0)
-        after =
-            rules_.add(hint + "-more", fmt::format("(\",\" {} {}){} {}", space, pair, is_required ? "" : "?", after));
+      if (i == 0) break;
+      after = rules_.add(hint + "-more", fmt::format("(\",\" {} {}){} {}", space, pair, is_required ? "" : "?", after));
     }
     return rules_.add(hint, first.empty() ? fmt::format("\"{{\" {} \"}}\"", space)
                                           : fmt::format("\"{{\" {} {} {} \"}}\"", space, first, space));

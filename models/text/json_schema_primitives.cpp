@@ -1,3 +1,4 @@
+// Counts in these rules are bounded, so that a model that rambles inside a number or an address comes to an end.
 #include "models/text/json_schema_primitives.h"
 
 namespace ridge::models::text {

@@ -1,3 +1,4 @@
+// Collects rules, names them, and shares those with equal bodies, so that repeated parts of a schema cost once.
 #include "models/text/json_schema_rules.h"
 
 #include "models/text/json_schema_merge.h"

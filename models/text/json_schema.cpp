@@ -2,11 +2,10 @@
 #include "models/text/json_schema.h"
 
 #include "models/text/json_schema_merge.h"
-#include "models/text/json_schema_primitives.h"
+#include "models/text/json_schema_rules.h"
 #include "models/text/json_schema_text.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -15,8 +14,7 @@ namespace ridge::models::text {
 namespace {
 
 constexpr size_t kMaxNesting = 200;
-constexpr size_t kMaxWork = 2'000'000;      // values visited or copied
-constexpr size_t kMaxTextBytes = 8'000'000; // of the grammar
+constexpr size_t kMaxWork = 2'000'000; // values visited or copied
 
 struct TypeKeywords {
   const char* type;
@@ -34,26 +32,10 @@ const std::vector<TypeKeywords>& type_keywords() {
 }
 
 bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string> kAnnotations = {"title",
-                                                     "description",
-                                                     "default",
-                                                     "examples",
-                                                     "example",
-                                                     "deprecated",
-                                                     "readOnly",
-                                                     "writeOnly",
-                                                     "$schema",
-                                                     "$id",
-                                                     "id",
-                                                     "$comment",
-                                                     "$anchor",
-                                                     "$defs",
-                                                     "definitions",
-                                                     "contentEncoding",
-                                                     "strict",
-                                                     "discriminator",
-                                                     "contentMediaType",
-                                                     "nullable"};
+  static const std::set<std::string> kAnnotations = {
+      "title",           "description",      "default", "examples", "example",  "deprecated",   "readOnly",
+      "writeOnly",       "$schema",          "$id",     "$comment", "$anchor",  "$defs",        "definitions",
+      "contentEncoding", "contentMediaType", "strict",  "id",       "nullable", "discriminator"};
   return kAnnotations.contains(keyword) || keyword.starts_with("x-");
 }
 
@@ -70,18 +52,10 @@ class Converter {
   std::string convert() {
     check_nesting();
     const std::string root = visit(document_, "#", "root");
-    std::string text = fmt::format("root ::= {}\n", root);
-    for (const Rule& rule : rules_) text += fmt::format("{} ::= {}\n", rule.name, rule.body);
-    for (const std::string& name : used_primitives_)
-      text += fmt::format("{} ::= {}\n", name, primitives().at(name).body);
-    return text;
+    return rules_.text(root);
   }
 
  private:
-  struct Rule {
-    std::string name, body;
-  };
-
   // Everything below, copies of parts included, recurses over the schema.
   void check_nesting() const {
     std::vector<std::pair<const Json*, size_t>> open = {{&document_, 1}};
@@ -99,39 +73,10 @@ class Converter {
     if (work_ > kMaxWork) fail_schema(path, "the schema is too large once its parts are combined");
   }
 
-  std::string primitive(const std::string& name) {
-    if (used_primitives_.insert(name).second) {
-      for (const char* used : primitives().at(name).uses) primitive(used);
-    }
-    return name;
-  }
-
-  std::string unique_name(std::string hint) {
-    for (char& c : hint) {
-      const bool is_valid = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-      if (!is_valid) c = '-';
-    }
-    if (hint.size() > 60) hint.resize(60);
-    std::string name = hint;
-    while (!names_.insert(name).second) name = fmt::format("{}-{}", hint, ++next_number_);
-    return name;
-  }
-
-  std::string add_rule(const std::string& hint, const std::string& body) {
-    const auto known = rule_of_body_.find(body);
-    if (known != rule_of_body_.end()) return rules_[known->second].name;
-    text_bytes_ += body.size();
-    if (text_bytes_ > kMaxTextBytes)
-      fail_schema("#", fmt::format("its grammar is longer than {} bytes", kMaxTextBytes));
-    rule_of_body_[body] = rules_.size();
-    rules_.push_back({unique_name(hint), body});
-    return rules_.back().name;
-  }
-
   // Forgets the rules of an alternative that turned out to be unsatisfiable: some may refer to what was never written.
-  void drop_rules(size_t count) {
-    rules_.resize(count);
-    std::erase_if(rule_of_body_, [&](const auto& entry) { return entry.second >= count; });
+  void drop_rules(size_t count, const std::string& path) {
+    count_work(rules_.size(), path);
+    rules_.drop(count);
     std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= count; });
   }
 
@@ -154,7 +99,7 @@ class Converter {
   }
 
   std::string visit_any(const Json& schema, const std::string& path, const std::string& hint) {
-    if (schema == true) return primitive("value");
+    if (schema == true) return rules_.primitive("value");
     if (schema == false) fail_unsatisfiable(path, "it is `false`");
     if (!schema.is_object()) fail_schema(path, "a schema must be an object, true or false");
     check_keywords(schema, path);
@@ -166,6 +111,7 @@ class Converter {
     }
     for (const char* keyword : {"anyOf", "oneOf"}) {
       if (const Json* alternatives = find_array(schema, keyword, path)) {
+        if (alternatives->empty()) fail_schema(path, fmt::format("`{}` must not be empty", keyword));
         const Json base = without(schema, keyword, path);
         std::vector<std::pair<Json, std::string>> schemas;
         for (size_t i = 0; i < alternatives->size(); ++i) {
@@ -181,7 +127,7 @@ class Converter {
       Json null_too = without(schema, "nullable", path);
       return visit_alternatives({{null_too, path}, {Json{{"type", "null"}}, path}}, hint);
     }
-    if (schema.contains("const") || schema.contains("enum")) return visit_enum(schema, path, hint);
+    if (schema.contains("const") || schema.contains("enum")) return enum_rule(rules_, schema, path, hint);
     return visit_types(schema, path, hint);
   }
 
@@ -266,31 +212,28 @@ class Converter {
     }
     const Json& target = referenced(reference, path);
     const auto known = rule_of_reference_.find(reference);
-    if (known != rule_of_reference_.end()) return rules_[known->second].name;
-    const size_t index = rules_.size();
+    if (known != rule_of_reference_.end()) return rules_.name(known->second);
+    const size_t index = rules_.reserve("ref-" + reference.substr(reference.find_last_of("/#") + 1));
     rule_of_reference_[reference] = index;
-    const std::string name = unique_name("ref-" + reference.substr(reference.find_last_of("/#") + 1));
-    rules_.push_back({name, ""});
+    const std::string name = rules_.name(index);
     open_references_.push_back(reference);
-    std::string body = visit(target, reference, name);
+    rules_.define(index, visit(target, reference, name));
     open_references_.pop_back();
-    rules_[index].body = std::move(body);
     return name;
   }
 
   std::string visit_alternatives(const std::vector<std::pair<Json, std::string>>& schemas, const std::string& hint) {
     std::vector<std::string> expressions;
-    std::string complaint = "JSON schema: an empty list of alternatives";
+    std::set<std::string> seen;
+    std::string complaint;
     for (const auto& [schema, path] : schemas) {
       const size_t rule_count = rules_.size(), nesting = nesting_;
       const auto open_references = open_references_;
       try {
         const std::string expression = visit(schema, path, fmt::format("{}-{}", hint, expressions.size()));
-        if (std::find(expressions.begin(), expressions.end(), expression) == expressions.end()) {
-          expressions.push_back(expression);
-        }
+        if (seen.insert(expression).second) expressions.push_back(expression);
       } catch (const Unsatisfiable& error) {
-        drop_rules(rule_count);
+        drop_rules(rule_count, path);
         nesting_ = nesting;
         open_references_ = open_references;
         complaint = error.what();
@@ -298,28 +241,7 @@ class Converter {
     }
     if (expressions.empty()) throw Unsatisfiable(complaint);
     if (expressions.size() == 1) return expressions[0];
-    return add_rule(hint, fmt::format("{}", fmt::join(expressions, " | ")));
-  }
-
-  std::string visit_enum(const Json& schema, const std::string& path, const std::string& hint) {
-    std::vector<std::string> values;
-    std::set<std::string> seen;
-    const Json* constant = find_keyword(schema, "const");
-    const auto add = [&](const Json& value) {
-      if (!is_allowed_value(value, schema, path)) return;
-      std::string literal = gbnf_literal(value.dump(-1, ' ', false, Json::error_handler_t::replace));
-      if (seen.insert(literal).second) values.push_back(std::move(literal));
-    };
-    if (const Json* list = find_array(schema, "enum", path)) {
-      count_work(list->size(), path);
-      for (const Json& value : *list) {
-        if (constant == nullptr || value == *constant) add(value);
-      }
-    } else {
-      add(*constant);
-    }
-    if (values.empty()) fail_unsatisfiable(path, "no value is left of `enum` and `const`");
-    return add_rule(hint, fmt::format("{}", fmt::join(values, " | ")));
+    return rules_.add(hint, fmt::format("{}", fmt::join(expressions, " | ")));
   }
 
   std::string visit_types(const Json& schema, const std::string& path, const std::string& hint) {
@@ -331,7 +253,7 @@ class Converter {
         }
       }
     }
-    if (types.empty()) return primitive("value");
+    if (types.empty()) return rules_.primitive("value");
     if (types.size() == 1) return visit_type(types[0], schema, path, hint);
     std::vector<std::pair<Json, std::string>> schemas;
     for (const std::string& type : types) {
@@ -345,9 +267,9 @@ class Converter {
                          const std::string& hint) {
     if (type == "object") return visit_object(schema, path, hint);
     if (type == "array") return visit_array(schema, path, hint);
-    if (type == "string") return visit_string(schema, path, hint);
-    if (type == "integer" || type == "number") return visit_number(type == "integer", schema, path, hint);
-    return primitive(type);
+    if (type == "string") return string_rule(rules_, schema, path, hint);
+    if (type == "integer" || type == "number") return number_rule(rules_, type == "integer", schema, path, hint);
+    return rules_.primitive(type);
   }
 
   // Objects. The declared properties form a chain of rules: `first-i` where none has been written yet, `more-i` where a
@@ -375,16 +297,16 @@ class Converter {
       names.insert(name);
       const bool is_required = required.erase(name) > 0;
       const size_t rule_count = rules_.size(), nesting = nesting_;
-      auto open_references = open_references_;
+      const auto open_references = open_references_;
       try {
         const std::string key = gbnf_literal(Json(name).dump(-1, ' ', false, Json::error_handler_t::replace));
         const std::string rule = visit_part(value, at, hint + "-" + name);
         properties.push_back(
-            {add_rule(hint + "-" + name + "-kv", fmt::format("{} \":\" {} {}", key, primitive("space"), rule)),
+            {rules_.add(hint + "-" + name + "-kv", fmt::format("{} \":\" {} {}", key, rules_.primitive("space"), rule)),
              is_required});
       } catch (const Unsatisfiable&) {
         if (is_required) throw;
-        drop_rules(rule_count); // it must be absent
+        drop_rules(rule_count, path); // it must be absent
         nesting_ = nesting;
         open_references_ = open_references;
       }
@@ -402,33 +324,31 @@ class Converter {
                           static_cast<size_t>(std::count_if(properties.begin(), properties.end(),
                                                             [](auto& p) { return p.is_required; })));
 
-    const std::string space = primitive("space");
+    const std::string space = rules_.primitive("space");
     std::string first, after; // what may stand where no property, or some, have been written
     if (may_have_more) {
       const std::string value = visit_part(more, child(path, "additionalProperties"), hint + "-additional");
-      const std::string pair = add_rule(hint + "-additional-kv", fmt::format("\"\\\"\" {} \"\\\"\" \":\" {} {}",
-                                                                             other_key(names, hint), space, value));
+      const std::string pair =
+          rules_.add(hint + "-additional-kv",
+                     fmt::format("\"\\\"\" {} \"\\\"\" \":\" {} {}", other_key(rules_, names, hint), space, value));
       after = fmt::format("(\",\" {} {})*", space, pair);
       first = fmt::format("({} {})?", pair, after);
     }
-    bool may_be_first = std::none_of(properties.begin(), properties.end(), [](auto& p) { return p.is_required; });
-    if (!may_be_first) first.clear();
+    const auto first_required = static_cast<size_t>(
+        std::find_if(properties.begin(), properties.end(), [](auto& p) { return p.is_required; }) - properties.begin());
+    if (first_required < properties.size()) first.clear();
     for (size_t i = properties.size(); i-- > 0;) {
       const auto& [pair, is_required] = properties[i];
-      const bool required_before = std::any_of(properties.begin(), properties.begin() + static_cast<std::ptrdiff_t>(i),
-                                               [](auto& p) { return p.is_required; });
-      if (!required_before) {
+      if (i <= first_required) {
         const std::string begin = fmt::format("{} {}", pair, after);
-        const bool can_skip = !is_required;
-        first = add_rule(hint + "-first", !can_skip       ? begin
-                                          : first.empty() ? fmt::format("({})?", begin)
-                                                          : fmt::format("{} | {}", begin, first));
+        const std::string later = first.empty() ? fmt::format("({})?", begin) : fmt::format("{} | {}", begin, first);
+        first = rules_.add(hint + "-first", is_required ? begin : later);
       }
-      if (i > 0)
-        after = add_rule(hint + "-more", fmt::format("(\",\" {} {}){} {}", space, pair, is_required ? "" : "?", after));
+      if (i == 0) break;
+      after = rules_.add(hint + "-more", fmt::format("(\",\" {} {}){} {}", space, pair, is_required ? "" : "?", after));
     }
-    return add_rule(hint, first.empty() ? fmt::format("\"{{\" {} \"}}\"", space)
-                                        : fmt::format("\"{{\" {} {} {} \"}}\"", space, first, space));
+    return rules_.add(hint, first.empty() ? fmt::format("\"{{\" {} \"}}\"", space)
+                                          : fmt::format("\"{{\" {} {} {} \"}}\"", space, first, space));
   }
 
   void check_property_counts(const Json& schema, const std::string& path, size_t declared, bool may_have_more,
@@ -440,56 +360,6 @@ class Converter {
     if (max && (may_have_more || *max < declared)) {
       fail_schema(path, "`maxProperties` below the number of possible properties is not supported");
     }
-  }
-
-  // The inside of a JSON string that is none of the names: a tree over their characters, one rule per node.
-  std::string other_key(const std::set<std::string>& names, const std::string& hint) {
-    std::vector<std::vector<std::string>> spellings; // as JSON, cut into characters and escapes
-    for (const std::string& name : names) {
-      const std::string quoted = Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
-      std::vector<std::string> units;
-      for (size_t i = 1; i + 1 < quoted.size();) {
-        size_t size = quoted[i] == '\\' ? (quoted[i + 1] == 'u' ? 6 : 2) : 1;
-        while (quoted[i] != '\\' && (quoted[i + size] & 0xc0) == 0x80) ++size;
-        units.push_back(quoted.substr(i, size));
-        i += size;
-      }
-      spellings.push_back(std::move(units));
-    }
-    return other_key_node(spellings, 0, hint);
-  }
-
-  std::string other_key_node(const std::vector<std::vector<std::string>>& spellings, size_t depth,
-                             const std::string& hint) {
-    if (spellings.empty()) return primitive("key-char") + "*";
-    count_work(spellings.size(), hint);
-    if (depth > kMaxNesting)
-      fail_schema("#", fmt::format("a property's name is longer than {} characters", kMaxNesting));
-    std::map<std::string, std::vector<std::vector<std::string>>> by_unit;
-    bool is_name = false;
-    for (const auto& spelling : spellings) {
-      if (spelling.size() == depth) {
-        is_name = true;
-      } else {
-        by_unit[spelling[depth]].push_back(spelling);
-      }
-    }
-    std::string excluded, escapes = "\"\\bfnrt", pieces;
-    for (const auto& [unit, longer] : by_unit) {
-      if (unit.size() == 2 && unit[0] == '\\') {
-        escapes.erase(std::remove(escapes.begin(), escapes.end(), unit[1]), escapes.end());
-      } else if (unit[0] != '\\') {
-        excluded += unit == "]" || unit == "^" || unit == "-" || unit == "[" ? fmt::format("\\x{:02X}", unit[0]) : unit;
-      } else {
-        continue; // \u: these names have no other spelling here
-      }
-      pieces += fmt::format("{} {} | ", gbnf_literal(unit), other_key_node(longer, depth + 1, hint));
-    }
-    std::string escape_class;
-    for (const char c : escapes) escape_class += c == '\\' ? "\\\\" : std::string(1, c);
-    pieces += fmt::format("[^{}\"\\\\\\x7F\\x00-\\x1F] {}*", excluded, primitive("key-char"));
-    if (!escapes.empty()) pieces += fmt::format(" | \"\\\\\" [{}] key-char*", escape_class);
-    return add_rule(hint + "-key", is_name ? pieces : fmt::format("({})?", pieces));
   }
 
   std::string visit_array(const Json& schema, const std::string& path, const std::string& hint) {
@@ -513,11 +383,12 @@ class Converter {
           fmt::format("{}/{}/{}", path, prefix == find_keyword(schema, "items") ? "items" : "prefixItems", i),
           fmt::format("{}-{}", hint, i)));
     }
-    const std::string space = primitive("space");
+    const std::string space = rules_.primitive("space");
     std::string rest; // the rule for items beyond the prefix
     if (items == nullptr || *items != false) {
       if (!max || *max > prefix_size) {
-        rest = items == nullptr ? primitive("value") : visit_part(*items, child(path, rest_keyword), hint + "-item");
+        rest = items == nullptr ? rules_.primitive("value")
+                                : visit_part(*items, child(path, rest_keyword), hint + "-item");
       }
     } else if (!max || *max > prefix_size) {
       max = prefix_size;
@@ -537,102 +408,19 @@ class Converter {
     } else {
       for (size_t i = prefix_rules.size(); i-- > 1;) {
         const std::string more = fmt::format("\",\" {} {} {}", space, prefix_rules[i], tail);
-        tail = add_rule(fmt::format("{}-from-{}", hint, i), i < min ? more : fmt::format("({})?", more));
+        tail = rules_.add(fmt::format("{}-from-{}", hint, i), i < min ? more : fmt::format("({})?", more));
       }
       body = fmt::format("{} {}", prefix_rules[0], tail);
     }
     if (!body.empty()) body = min > 0 ? fmt::format("{} {}", body, space) : fmt::format("({} {})?", body, space);
-    return add_rule(hint, fmt::format("\"[\" {} {} \"]\"", space, body));
-  }
-
-  std::string visit_string(const Json& schema, const std::string& path, const std::string& hint) {
-    const auto min = find_count(schema, "minLength", path), max = find_count(schema, "maxLength", path);
-    const auto pattern = find_string(schema, "pattern", path), format = find_string(schema, "format", path);
-    if (min && max && *min > *max)
-      fail_unsatisfiable(path, fmt::format("at least {} and at most {} characters", *min, *max));
-    if (format && *format != "password") {
-      const auto known = formats().find(*format);
-      if (known == formats().end()) fail_schema(path, fmt::format("the format `{}` is not supported", *format));
-      if (pattern) fail_schema(path, "`pattern` beside `format` is not supported");
-      if (min.value_or(0) > known->second.min_length || max.value_or(~0u) < known->second.max_length) {
-        fail_schema(path, fmt::format("a length that cuts the format `{}` short is not supported", *format));
-      }
-      return primitive(*format);
-    }
-    const std::string any = primitive("char");
-    if (pattern) {
-      if (min.value_or(0) > 0 || max)
-        fail_schema(path, "`minLength` and `maxLength` beside `pattern` are not supported");
-      return add_rule(hint,
-                      fmt::format("\"\\\"\" ({}) \"\\\"\"", gbnf_from_pattern(*pattern, any, "JSON schema, " + path)));
-    }
-    if (min.value_or(0) == 0 && !max) return primitive("string");
-    return add_rule(
-        hint, fmt::format("\"\\\"\" {}{{{},{}}} \"\\\"\"", any, min.value_or(0), max ? std::to_string(*max) : ""));
-  }
-
-  // A bound as a whole number; round is std::ceil for lower bounds and std::floor for upper ones.
-  std::optional<int64_t> find_bound(const Json& schema, const char* keyword, const std::string& path, bool is_integer,
-                                    double (*round)(double)) const {
-    const Json* bound = find_keyword(schema, keyword);
-    if (bound == nullptr || bound->is_boolean()) return std::nullopt;
-    if (!bound->is_number()) fail_schema(path, fmt::format("`{}` must be a number", keyword));
-    const double value = bound->get<double>(), limit = is_integer ? 1e17 : 1e12;
-    if (!(std::abs(value) <= limit))
-      fail_schema(path, fmt::format("`{}` must not exceed {} in magnitude", keyword, limit));
-    if (!bound->is_number_float()) return bound->get<int64_t>();
-    if (!is_integer && value != std::floor(value)) {
-      fail_schema(path, fmt::format("`{}` of a `number` must be whole", keyword));
-    }
-    return static_cast<int64_t>(round(value));
-  }
-
-  std::string visit_number(bool is_integer, const Json& schema, const std::string& path, const std::string& hint) {
-    if (const Json* step = find_keyword(schema, "multipleOf")) {
-      if (!is_integer || *step != 1) fail_schema(path, "the keyword `multipleOf` is not supported");
-    }
-    if (const auto format = find_string(schema, "format", path)) {
-      const bool is_known = *format == "int32" || *format == "int64" || *format == "float" || *format == "double";
-      if (!is_known) fail_schema(path, fmt::format("the format `{}` is not supported", *format));
-    }
-    NumberBounds bounds;
-    const auto is_true = [&](const char* keyword) { return schema.value(keyword, Json(false)) == true; }; // before 2019
-    bounds.min = find_bound(schema, "minimum", path, is_integer, std::ceil);
-    bounds.max = find_bound(schema, "maximum", path, is_integer, std::floor);
-    bounds.min_excluded = bounds.min && is_true("exclusiveMinimum");
-    bounds.max_excluded = bounds.max && is_true("exclusiveMaximum");
-    // x > 2.5 and x ≥ 3 are the same for whole x, so an excluded bound is rounded the other way.
-    const auto above = find_bound(schema, "exclusiveMinimum", path, is_integer, std::floor);
-    const auto below = find_bound(schema, "exclusiveMaximum", path, is_integer, std::ceil);
-    if (above && (!bounds.min || *above >= *bounds.min)) {
-      bounds.min = above;
-      bounds.min_excluded = true;
-    }
-    if (below && (!bounds.max || *below <= *bounds.max)) {
-      bounds.max = below;
-      bounds.max_excluded = true;
-    }
-    if (is_integer) {
-      if (bounds.min_excluded) ++*bounds.min;
-      if (bounds.max_excluded) --*bounds.max;
-      bounds.min_excluded = bounds.max_excluded = false;
-    }
-    if (bounds.min && bounds.max &&
-        (*bounds.min > *bounds.max || (*bounds.min == *bounds.max && (bounds.min_excluded || bounds.max_excluded)))) {
-      fail_unsatisfiable(path, "the bounds leave no number");
-    }
-    if (!bounds.min && !bounds.max) return primitive(is_integer ? "integer" : "number");
-    return add_rule(hint, is_integer ? gbnf_integer_range(bounds.min, bounds.max) : gbnf_number_range(bounds));
+    return rules_.add(hint, fmt::format("\"[\" {} {} \"]\"", space, body));
   }
 
   const Json& document_;
-  std::vector<Rule> rules_;
-  std::set<std::string> names_ = {"root"};
-  std::map<std::string, size_t> rule_of_body_;
+  GrammarRules rules_;
   std::map<std::string, size_t> rule_of_reference_; // by $ref
-  std::set<std::string> used_primitives_;
-  std::vector<std::string> open_references_; // followed since the last part of a value was entered
-  size_t nesting_ = 0, work_ = 0, text_bytes_ = 0, next_number_ = 0;
+  std::vector<std::string> open_references_;        // followed since the last part of a value was entered
+  size_t nesting_ = 0, work_ = 0;
 };
 
 } // namespace

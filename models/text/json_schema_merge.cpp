@@ -1,3 +1,4 @@
+// allOf, keyword by keyword: what both schemas say must hold.
 #include "models/text/json_schema_merge.h"
 
 #include <algorithm>

@@ -32,10 +32,6 @@ std::optional<uint32_t> find_count(const Json& schema, const char* keyword, cons
 // The types named by `type`, or by no keyword: none.
 std::vector<std::string> find_types(const Json& schema, const std::string& path);
 
-// Whether a value listed by enum or const has the type and keeps the bounds that the schema states beside it. Keywords
-// that it cannot judge (pattern, properties, …) are Errors.
-bool is_allowed_value(const Json& value, const Json& schema, const std::string& path);
-
 // How much a schema weighs, in values; copying costs this much.
 size_t count_values(const Json& value);
 

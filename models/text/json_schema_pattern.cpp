@@ -197,14 +197,14 @@ class PatternParser {
   }
 
   // An escape as a set: \d is several characters, \n is one.
-  Ranges parse_escape() {
+  Ranges parse_escape(bool in_negated_class = false) {
     ++pos_;
     if (at_end()) fail("the pattern ends after `\\`");
     const char c = pattern_[pos_++];
     const auto one = [](uint32_t code_point) { return Ranges{{code_point, code_point}}; };
     const Ranges digit = {{'0', '9'}};
     const Ranges word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    // Engines differ in which blanks beyond ASCII \s matches: \s gives none of them, \S neither.
+    // Engines differ in which blanks beyond ASCII \s matches, so neither \s nor \S gives any.
     const Ranges space = {{'\t', '\r'}, {' ', ' '}};
     const Ranges any_space = {{'\t', '\r'},     {0x1c, ' '},      {0x85, 0x85},     {0xa0, 0xa0},
                               {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
@@ -214,8 +214,8 @@ class PatternParser {
     case 'D': return normalize_ranges(digit, true);
     case 'w': return word;
     case 'W': return normalize_ranges(word, true);
-    case 's': return space;
-    case 'S': return normalize_ranges(any_space, true);
+    case 's': return in_negated_class ? any_space : space;
+    case 'S': return normalize_ranges(in_negated_class ? space : any_space, true);
     case 'n': return one('\n');
     case 'r': return one('\r');
     case 't': return one('\t');
@@ -238,11 +238,11 @@ class PatternParser {
     Ranges set;
     while (!is_next("]")) {
       if (at_end()) fail("the character class has no closing `]`");
-      const Ranges item = parse_class_item();
+      const Ranges item = parse_class_item(negated);
       const bool is_one = item.size() == 1 && item[0].first == item[0].last;
       if (is_one && is_next("-") && pos_ + 1 < pattern_.size() && pattern_[pos_ + 1] != ']') {
         ++pos_;
-        const Ranges last = parse_class_item();
+        const Ranges last = parse_class_item(negated);
         if (last.size() != 1 || last[0].first != last[0].last || last[0].first < item[0].first) {
           fail("the range ends before it begins");
         }
@@ -255,12 +255,12 @@ class PatternParser {
     return normalize_ranges(std::move(set), negated);
   }
 
-  Ranges parse_class_item() {
+  Ranges parse_class_item(bool negated) {
     if (is_next("\\b")) {
       pos_ += 2;
       return {{'\b', '\b'}};
     }
-    if (is_next("\\")) return parse_escape();
+    if (is_next("\\")) return parse_escape(negated);
     const uint32_t code_point = parse_code_point();
     return {{code_point, code_point}};
   }

@@ -1,3 +1,4 @@
+// Counts in these rules are bounded, so that a model that rambles inside a number or an address comes to an end.
 #include "models/text/json_schema_primitives.h"
 
 namespace ridge::models::text {
@@ -28,8 +29,9 @@ const std::map<std::string, Primitive>& primitives() {
       {"time", {R"("\"" time-text "\"")", {"time-text"}}},
       {"date-time", {R"("\"" date-text "T" time-text "\"")", {"date-text", "time-text"}}},
       {"date-text",
-       {R"([0-9]{3} [1-9] "-" (("0" [13578] | "10" | "12") "-" ("0" [1-9] | [12] [0-9] | "3" [01]) | ("0" [469] | "11") "-" ("0" [1-9] | [12] [0-9] | "30") | "02-" ("0" [1-9] | "1" [0-9] | "2" [0-8])))",
-        {}}},
+       {R"(year "-" (("0" [13578] | "10" | "12") "-" ("0" [1-9] | [12] [0-9] | "3" [01]) | ("0" [469] | "11") "-" ("0" [1-9] | [12] [0-9] | "30") | "02-" ("0" [1-9] | "1" [0-9] | "2" [0-8])))",
+        {"year"}}},
+      {"year", {R"("000" [1-9] | "00" [1-9] [0-9] | "0" [1-9] [0-9]{2} | [1-9] [0-9]{3})", {}}},
       {"time-text", {R"(hour ":" sixty ":" sixty ("." [0-9]{1,6})? ("Z" | [-+] hour ":" sixty))", {"hour", "sixty"}}},
       {"hour", {R"([01] [0-9] | "2" [0-3])", {}}},
       {"sixty", {"[0-5] [0-9]", {}}},
@@ -42,7 +44,9 @@ const std::map<std::string, Primitive>& primitives() {
       {"octet", {R"("25" [0-5] | "2" [0-4] [0-9] | "1" [0-9]{2} | [1-9]? [0-9])", {}}},
       {"ipv6", {R"("\"" hex{1,4} (":" hex{1,4}){7} "\"")", {"hex"}}},
       {"uri",
-       {R"("\"" [a-z] [a-z0-9+.-]{1,15} "://" ([a-zA-Z0-9_.~:/?#@!$&'()*+,;=-] | "%" hex{2}){1,600} "\"")", {"hex"}}},
+       {R"("\"" [a-z] [a-z0-9+.-]{1,15} "://" domain (":" [0-9]{1,4})? ("/" uri-char{0,50}){0,8} ("?" ([=&] | uri-char){1,120})? ("#" uri-char{1,60})? "\"")",
+        {"domain", "uri-char"}}},
+      {"uri-char", {R"([a-zA-Z0-9_.~+-] | "%" hex{2})", {"hex"}}},
   };
   return kPrimitives;
 }
@@ -50,7 +54,7 @@ const std::map<std::string, Primitive>& primitives() {
 const std::map<std::string, Format>& formats() {
   static const std::map<std::string, Format> kFormats = {
       {"date", {10, 10}},     {"time", {9, 21}}, {"date-time", {20, 32}}, {"uuid", {36, 36}}, {"email", {6, 253}},
-      {"hostname", {4, 188}}, {"ipv4", {7, 15}}, {"ipv6", {15, 39}},      {"uri", {6, 1819}},
+      {"hostname", {4, 188}}, {"ipv4", {7, 15}}, {"ipv6", {15, 39}},      {"uri", {9, 1962}},
   };
   return kFormats;
 }

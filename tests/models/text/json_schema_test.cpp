@@ -286,6 +286,29 @@ TEST_CASE("strings in a grammar escape what JSON escapes") {
   CHECK(allows(R"({"type": "string", "pattern": "^.\\s$"})", R"("\"\n")"));
 }
 
+TEST_CASE("formats hold what their names say") {
+  const auto holds = [](const std::string& format, const std::string& text) {
+    return allows(fmt::format(R"({{"type": "string", "format": "{}"}})", format), '"' + text + '"');
+  };
+  for (const char* date : {"2020-01-31", "1999-12-31", "0070-02-28", "2024-11-30"}) CHECK(holds("date", date));
+  for (const char* date : {"0000-01-01", "2021-02-30", "2021-04-31", "2021-13-01", "21-01-01"}) {
+    CHECK_FALSE(holds("date", date));
+  }
+  CHECK(holds("time", "23:59:59.5+02:00"));
+  CHECK_FALSE(holds("time", "24:00:00Z"));
+  CHECK(holds("date-time", "2020-02-29T00:00:00Z") == false); // leap days would need arithmetic
+  CHECK(holds("date-time", "2020-02-28T00:00:00Z"));
+  CHECK(holds("uri", "https://example.org:8080/a%20b/c.html?x=1&y=2#top"));
+  CHECK_FALSE(holds("uri", "https://exa mple.org"));
+  CHECK(holds("email", "jo.doe+x@mail.example.org"));
+  CHECK_FALSE(holds("email", "jo@doe@example.org"));
+  CHECK(holds("ipv4", "255.0.10.199"));
+  CHECK_FALSE(holds("ipv4", "256.0.0.1"));
+  CHECK(holds("ipv6", "2001:db8:0:0:0:0:0:1"));
+  CHECK(holds("hostname", "a-b.example.org"));
+  CHECK(allows(R"({"type": "string", "format": "uri", "minLength": 1, "maxLength": 2083})", R"("http://a.de")"));
+}
+
 TEST_CASE("what is not supported or not satisfiable is refused by its JSON path") {
   const auto refuses = [](const std::string& schema, const std::string& complaint) {
     const std::string message = message_of(schema);
@@ -322,6 +345,7 @@ TEST_CASE("what is not supported or not satisfiable is refused by its JSON path"
   refuses(R"({"type": "string", "pattern": "a^b"})", "only at the beginning and end");
   refuses(R"({"type": "string", "pattern": "(a"})", "no closing `)`");
   refuses(R"({"type": "string", "pattern": "[b-a]"})", "the range ends before it begins");
+  refuses(R"({"anyOf": []})", "#: `anyOf` must not be empty");
   refuses("false", "nothing satisfies this");
   refuses("3", "a schema must be an object");
   refuses(std::string(100000, '[') + std::string(100000, ']'), "nested deeper than");

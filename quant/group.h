@@ -49,9 +49,14 @@ RIDGE_HD void decode(const Format& block, float* out) {
     for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
       Group group;
       block.unpack(g, group);
-      for (int i = 0; i < kGroupWeights; ++i) {
-        const float scaled = group.scale[i / 16] * static_cast<float>(group.code[i]);
-        out[g * kGroupWeights + i] = Format::kHasOffset ? scaled + group.offset[i / 16] : scaled;
+      for (int half = 0; half < 2; ++half) {
+        const int8_t* code = group.code + 16 * half;
+        float* weights = out + g * kGroupWeights + 16 * half;
+        RIDGE_VECTOR_LOOP
+        for (int i = 0; i < 16; ++i) {
+          const float scaled = group.scale[half] * static_cast<float>(code[i]);
+          weights[i] = Format::kHasOffset ? scaled + group.offset[half] : scaled;
+        }
       }
     }
   }

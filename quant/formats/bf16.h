@@ -1,0 +1,17 @@
+// BF16: bfloat16, the upper half of an IEEE binary32.
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct BF16 {
+  static constexpr int kWeights = 1;
+
+  uint16_t bits;
+
+  RIDGE_HD float value() const { return core::f32_from_bf16(bits); }
+};
+static_assert(sizeof(BF16) == 2);
+
+} // namespace ridge::quant

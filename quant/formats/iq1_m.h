@@ -1,0 +1,48 @@
+// IQ1_M: a super-block of 256 weights in 56 bytes, 1.75 bits per weight. IQ1_S with a scale for each 16 weights and a
+// shift for each 8.
+//
+//   byte 0     qs      32 bytes, one for each 8 weights: low eight bits of the codebook index
+//   byte 32    qh      16 bytes, a nibble for each 8 weights: upper three index bits, then the sign of the shift
+//   byte 48    scales  4 × 16 bits, one for each 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
+//                      which is a binary16 with the lowest nibble first
+//
+// w = (d * (2 * scale + 1)) * (digit ± 1/8). The codes are 8 * digit ± 1 and the scale is an eighth, which is exact.
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ1_M {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 16;
+  static constexpr bool kHasOffset = false;
+
+  uint8_t qs[32];
+  uint8_t qh[16];
+  uint16_t scales[4];
+
+  RIDGE_HD float d() const {
+    return core::f32_from_f16(static_cast<uint16_t>(scales[0] >> 12 | (scales[1] >> 12) << 4 | (scales[2] >> 12) << 8 |
+                                                    (scales[3] >> 12) << 12));
+  }
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    int8_t shift[32];
+    for (int i = 0; i < 4; ++i) {
+      const int high = qh[2 * g + i / 2] >> (4 * (i & 1));
+      store8(out.code + 8 * i, kIq1Codebook.point[qs[4 * g + i] | (high & 7) << 8]);
+      store8(shift + 8 * i, high & 8 ? kEachByte * 0xff : kEachByte);
+    }
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(out.code[i] + shift[i]);
+    for (int s = 0; s < 2; ++s) {
+      const int scale = (scales[g / 2] >> (6 * (g & 1) + 3 * s)) & 7;
+      out.scale[s] = d() * static_cast<float>(2 * scale + 1) * 0.125f;
+      out.offset[s] = 0.0f;
+    }
+  }
+};
+static_assert(sizeof(IQ1_M) == 56);
+
+} // namespace ridge::quant

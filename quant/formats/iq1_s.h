@@ -1,0 +1,38 @@
+// IQ1_S: a super-block of 256 weights in 50 bytes, 1.5625 bits per weight. Eight ternary digits at a time from a
+// codebook of 2048 points; each 32 weights share an odd 4-bit scale and are shifted by +1/8 or -1/8.
+//
+//   byte 0     d     binary16
+//   byte 2     qs    32 bytes, one for each 8 weights: low eight bits of the codebook index
+//   byte 34    qh    8 × 16 bits, one for each 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
+//                    scale at bits 12-14, bit 15 set: the shift is negative
+//
+// w = (d * (2 * scale + 1)) * (digit ± 1/8). The codes are 8 * digit ± 1 and the scale is an eighth, which is exact.
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ1_S {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[32];
+  uint16_t qh[8];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const int high = qh[g];
+    for (int i = 0; i < 4; ++i)
+      store8(out.code + 8 * i, kIq1Codebook.point[qs[4 * g + i] | ((high >> (3 * i)) & 7) << 8]);
+    const int shift = high & 0x8000 ? -1 : 1;
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(out.code[i] + shift);
+    out.scale[0] = out.scale[1] = d * static_cast<float>(2 * ((high >> 12) & 7) + 1) * 0.125f;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(IQ1_S) == 50);
+
+} // namespace ridge::quant

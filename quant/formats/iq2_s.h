@@ -1,0 +1,42 @@
+// IQ2_S: a super-block of 256 weights in 82 bytes, 2.5625 bits per weight. A codebook of 1024 points, all eight signs
+// stored, a 4-bit scale for each 16.
+//
+//   byte 0     d       binary16
+//   byte 2     qs      32 bytes, one for each 8 weights: low eight bits of the codebook index
+//   byte 34    signs   32 bytes, one for each 8 weights: bit j set, weight j is negative
+//   byte 66    qh      8 bytes, one for each 32 weights: the upper two index bits of the i-th 8 weights at bit 2i
+//   byte 74    scales  8 bytes, one for each 32 weights: low nibble for the first 16, high nibble for the last 16
+//
+// w = (d * (0.5 + scale) / 4) * code
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ2_S {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 16;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[32];
+  uint8_t signs[32];
+  uint8_t qh[8];
+  uint8_t scales[8];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    for (int i = 0; i < 4; ++i) {
+      const int index = qs[4 * g + i] | ((qh[g] >> (2 * i)) & 3) << 8;
+      store8(out.code + 8 * i, with_signs(kIq2SCodebook.point[index], signs[4 * g + i]));
+    }
+    for (int s = 0; s < 2; ++s) {
+      out.scale[s] = d * (0.5f + static_cast<float>((scales[g] >> (4 * s)) & 15)) * 0.25f;
+      out.offset[s] = 0.0f;
+    }
+  }
+};
+static_assert(sizeof(IQ2_S) == 82);
+
+} // namespace ridge::quant

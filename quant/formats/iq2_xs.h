@@ -1,0 +1,38 @@
+// IQ2_XS: a super-block of 256 weights in 74 bytes, 2.3125 bits per weight. IQ2_XXS with twice the codebook and a 4-bit
+// scale for each 16.
+//
+//   byte 0     d       binary16
+//   byte 2     qs      32 × 16 bits, one for each 8 weights: codebook index in the low nine, seven signs above
+//   byte 66    scales  8 bytes, one for each 32 weights: low nibble for the first 16, high nibble for the last 16
+//
+// w = (d * (0.5 + scale) / 4) * code
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ2_XS {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 16;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint16_t qs[32];
+  uint8_t scales[8];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t q = qs[4 * g + i];
+      store8(out.code + 8 * i, with_signs(kIq2XsCodebook.point[q & 511], eight_signs(q >> 9)));
+    }
+    for (int s = 0; s < 2; ++s) {
+      out.scale[s] = d * (0.5f + static_cast<float>((scales[g] >> (4 * s)) & 15)) * 0.25f;
+      out.offset[s] = 0.0f;
+    }
+  }
+};
+static_assert(sizeof(IQ2_XS) == 74);
+
+} // namespace ridge::quant

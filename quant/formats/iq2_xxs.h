@@ -1,0 +1,37 @@
+// IQ2_XXS: a super-block of 256 weights in 66 bytes, 2.0625 bits per weight. Eight magnitudes at a time from a codebook
+// of 256 points, eight signs with even parity, a 4-bit scale for each 32.
+//
+//   byte 0     d     binary16
+//   byte 2     qs    8 × 8 bytes, one for each 32 weights: four codebook indices of 8 bits, then 32 bits: four times
+//                    seven signs, and the scale in the top four
+//
+// w = (d * (0.5 + scale) / 4) * code
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ2_XXS {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint16_t qs[32];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint16_t* q = qs + 4 * g;
+    const uint32_t signs_scale = q[2] | static_cast<uint32_t>(q[3]) << 16;
+    for (int i = 0; i < 4; ++i) {
+      const int index = (q[i / 2] >> (8 * (i & 1))) & 255;
+      store8(out.code + 8 * i, with_signs(kIq2XxsCodebook.point[index], eight_signs(signs_scale >> (7 * i))));
+    }
+    out.scale[0] = out.scale[1] = d * (0.5f + static_cast<float>(signs_scale >> 28)) * 0.25f;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(IQ2_XXS) == 66);
+
+} // namespace ridge::quant

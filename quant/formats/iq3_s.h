@@ -1,0 +1,44 @@
+// IQ3_S: a super-block of 256 weights in 110 bytes, 3.4375 bits per weight. A codebook of 512 points, all signs stored,
+// an odd 5-bit scale for each 32.
+//
+//   byte 0     d       binary16
+//   byte 2     qs      64 bytes, one for each 4 weights: low eight bits of the codebook index
+//   byte 66    qh      8 bytes, one for each 32 weights: bit k is the ninth index bit of the k-th 4 weights
+//   byte 74    signs   32 bytes, one for each 8 weights: bit j set, weight j is negative
+//   byte 106   scales  4 bytes, one for each 64 weights: low nibble for the first 32, high nibble for the last 32
+//
+// w = (d * (1 + 2 * scale)) * code
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ3_S {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[64];
+  uint8_t qh[8];
+  uint8_t signs[32];
+  uint8_t scales[4];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    for (int i = 0; i < 4; ++i) {
+      const uint8_t* q = qs + 8 * g + 2 * i;
+      const int ninth = qh[g] >> (2 * i);
+      const uint64_t low = kIq3SCodebook.point[q[0] | (ninth & 1) << 8];
+      const uint64_t high = kIq3SCodebook.point[q[1] | (ninth & 2) << 7];
+      store8(out.code + 8 * i, with_signs(low | high << 32, signs[4 * g + i]));
+    }
+    const int scale = (scales[g / 2] >> (4 * (g & 1))) & 15;
+    out.scale[0] = out.scale[1] = d * static_cast<float>(1 + 2 * scale);
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(IQ3_S) == 110);
+
+} // namespace ridge::quant

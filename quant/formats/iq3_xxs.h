@@ -1,0 +1,38 @@
+// IQ3_XXS: a super-block of 256 weights in 98 bytes, 3.0625 bits per weight. Four magnitudes at a time from a codebook
+// of 256 points, eight signs with even parity, a 4-bit scale for each 32.
+//
+//   byte 0     d            binary16
+//   byte 2     qs           64 bytes, one for each 4 weights: codebook index
+//   byte 66    signs_scale  8 × 32 bits, one for each 32 weights: four times seven signs, the scale in the top four
+//
+// w = (d * (0.5 + scale) / 2) * code
+#pragma once
+
+#include "quant/codebooks.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct IQ3_XXS {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[64];
+  uint16_t signs_scale[16];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint32_t bits = signs_scale[2 * g] | static_cast<uint32_t>(signs_scale[2 * g + 1]) << 16;
+    for (int i = 0; i < 4; ++i) {
+      const uint8_t* q = qs + 8 * g + 2 * i;
+      const uint64_t low = kIq3XxsCodebook.point[q[0]], high = kIq3XxsCodebook.point[q[1]];
+      store8(out.code + 8 * i, with_signs(low | high << 32, eight_signs(bits >> (7 * i))));
+    }
+    out.scale[0] = out.scale[1] = d * (0.5f + static_cast<float>(bits >> 28)) * 0.5f;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(IQ3_XXS) == 98);
+
+} // namespace ridge::quant

@@ -1,0 +1,37 @@
+// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight.
+//
+//   byte 0     d     binary16 scale
+//   byte 2     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//
+// The sixteen levels are not evenly spaced: dense around zero, where weights are.
+//
+// w = d * kIq4Levels[q]
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+// The levels of IQ4_NL and IQ4_XS, by 4-bit code.
+RIDGE_TABLE int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+struct IQ4_NL {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[16];
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = kIq4Levels[qs[i] & 15];
+      out.code[i + 16] = kIq4Levels[qs[i] >> 4];
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(IQ4_NL) == 18);
+
+} // namespace ridge::quant

@@ -1,0 +1,47 @@
+// MXFP4: 32 weights in 17 bytes, 4.25 bits per weight. The OCP microscaling format: E2M1 floats with a shared power of
+// two.
+//
+//   byte 0     e     E8M0: the scale is 2^(e - 127)
+//   byte 1     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31; sign and magnitude,
+//                    magnitudes 0 0.5 1 1.5 2 3 4 6
+//
+// w = (2^(e - 127) / 2) * (2 * value), so that the codes are integers. e = 255, NaN in the standard, is read as 2^128.
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+// Twice the value of a 4-bit E2M1 float, 0 to 12 and sign; arithmetic rather than a table, because it vectorizes.
+RIDGE_HD int8_t doubled_e2m1(int nibble) {
+  const int magnitude = nibble & 7; // 0 1 2 3 4 5 6 7 -> 0 1 2 3 4 6 8 12
+  const int value = magnitude + (magnitude > 4 ? magnitude - 4 : 0) + (magnitude == 7 ? 2 : 0);
+  return static_cast<int8_t>(nibble & 8 ? -value : value);
+}
+
+struct MXFP4 {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  uint8_t e;
+  uint8_t qs[16];
+
+  // 2^(e - 128): an f32 exponent field of e - 1, or for e = 0 and 1 a subnormal.
+  RIDGE_HD float scale() const {
+    return core::f32_from_bits(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23);
+  }
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = doubled_e2m1(qs[i] & 15);
+      out.code[i + 16] = doubled_e2m1(qs[i] >> 4);
+    }
+    out.scale[0] = out.scale[1] = scale();
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(MXFP4) == 17);
+
+} // namespace ridge::quant

@@ -1,0 +1,39 @@
+// Q2_K: a super-block of 256 weights in 84 bytes, 2.625 bits per weight. Sixteen groups of 16, each with a 4-bit scale
+// and a 4-bit min.
+//
+//   byte 0     scales  16 bytes, one per group: low nibble scale, high nibble min
+//   byte 16    qs      2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
+//   byte 80    d       binary16, scale of the group scales
+//   byte 82    dmin    binary16, scale of the group mins
+//
+// w = (d * scale) * q - (dmin * min)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q2_K {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 16;
+  static constexpr bool kHasOffset = true;
+
+  uint8_t scales[16];
+  uint8_t qs[64];
+  Half d;
+  Half dmin;
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint8_t* q = qs + 32 * (g / 4);
+    const int shift = 2 * (g % 4);
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>((q[i] >> shift) & 3);
+    for (int s = 0; s < 2; ++s) {
+      const int scale_min = scales[2 * g + s];
+      out.scale[s] = d * static_cast<float>(scale_min & 15);
+      out.offset[s] = -(dmin * static_cast<float>(scale_min >> 4));
+    }
+  }
+};
+static_assert(sizeof(Q2_K) == 84);
+
+} // namespace ridge::quant

@@ -1,0 +1,44 @@
+// Q3_K: a super-block of 256 weights in 110 bytes, 3.4375 bits per weight. Sixteen groups of 16 with 6-bit scales.
+//
+//   byte 0     hmask   32 bytes: bit g of byte l is the top bit of weight 32g + l
+//   byte 32    qs      2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
+//   byte 96    scales  16 × 6 bits in 12 bytes. Low four: scales 0-7 are the low nibbles of bytes 0-7, scales 8-15 the
+//                      high ones. Upper two of scale s: bits 2 * (s / 4) and up of byte 8 + s % 4
+//   byte 108   d       binary16
+//
+// w = (d * (scale - 32)) * (q - 4)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q3_K {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 16;
+  static constexpr bool kHasOffset = false;
+
+  uint8_t hmask[32];
+  uint8_t qs[64];
+  uint8_t scales[12];
+  Half d;
+
+  // The 6-bit scale s (0-15), offset by 32.
+  RIDGE_HD int scale(int s) const {
+    return ((scales[s % 8] >> (4 * (s / 8))) & 15) | (((scales[8 + s % 4] >> (2 * (s / 4))) & 3) << 4);
+  }
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint8_t* q = qs + 32 * (g / 4);
+    const int shift = 2 * (g % 4);
+    for (int i = 0; i < 32; ++i)
+      out.code[i] = static_cast<int8_t>((((q[i] >> shift) & 3) | (((hmask[i] >> g) & 1) << 2)) - 4);
+    for (int s = 0; s < 2; ++s) {
+      out.scale[s] = d * static_cast<float>(scale(2 * g + s) - 32);
+      out.offset[s] = 0.0f;
+    }
+  }
+};
+static_assert(sizeof(Q3_K) == 110);
+
+} // namespace ridge::quant

@@ -1,0 +1,33 @@
+// Q4_0: 32 weights in 18 bytes, 4.5 bits per weight.
+//
+//   byte 0     d     binary16 scale
+//   byte 2     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//
+// w = d * (q - 8)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q4_0 {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qs[16];
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = static_cast<int8_t>((qs[i] & 15) - 8);
+      out.code[i + 16] = static_cast<int8_t>((qs[i] >> 4) - 8);
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(Q4_0) == 18);
+
+} // namespace ridge::quant

@@ -1,0 +1,35 @@
+// Q4_1: 32 weights in 20 bytes, 5 bits per weight.
+//
+//   byte 0     d     binary16 scale
+//   byte 2     m     binary16 offset
+//   byte 4     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//
+// w = d * q + m
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q4_1 {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = true;
+
+  Half d;
+  Half m;
+  uint8_t qs[16];
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = static_cast<int8_t>(qs[i] & 15);
+      out.code[i + 16] = static_cast<int8_t>(qs[i] >> 4);
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = m;
+  }
+};
+static_assert(sizeof(Q4_1) == 20);
+
+} // namespace ridge::quant

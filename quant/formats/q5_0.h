@@ -1,0 +1,38 @@
+// Q5_0: 32 weights in 22 bytes, 5.5 bits per weight.
+//
+//   byte 0     d     binary16 scale
+//   byte 2     qh    32 bits: bit i is the fifth (top) bit of weight i
+//   byte 6     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//
+// w = d * (q - 16)
+#pragma once
+
+#include "quant/bits.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q5_0 {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    int8_t high[32];
+    for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = static_cast<int8_t>((high[i] | (qs[i] & 15)) - 16);
+      out.code[i + 16] = static_cast<int8_t>((high[i + 16] | (qs[i] >> 4)) - 16);
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(Q5_0) == 22);
+
+} // namespace ridge::quant

@@ -1,0 +1,40 @@
+// Q5_1: 32 weights in 24 bytes, 6 bits per weight.
+//
+//   byte 0     d     binary16 scale
+//   byte 2     m     binary16 offset
+//   byte 4     qh    32 bits: bit i is the fifth (top) bit of weight i
+//   byte 8     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//
+// w = d * q + m
+#pragma once
+
+#include "quant/bits.h"
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct Q5_1 {
+  static constexpr int kWeights = 32;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = true;
+
+  Half d;
+  Half m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+
+  RIDGE_HD void unpack(int, Group& out) const {
+    int8_t high[32];
+    for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = static_cast<int8_t>(high[i] | (qs[i] & 15));
+      out.code[i + 16] = static_cast<int8_t>(high[i + 16] | (qs[i] >> 4));
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = m;
+  }
+};
+static_assert(sizeof(Q5_1) == 24);
+
+} // namespace ridge::quant

@@ -1,0 +1,39 @@
+// Q5_K: a super-block of 256 weights in 176 bytes, 5.5 bits per weight. Q4_K with a fifth bit.
+//
+//   byte 0     d       binary16, scale of the group scales
+//   byte 2     dmin    binary16, scale of the group mins
+//   byte 4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes, as in Q4_K
+//   byte 16    qh      32 bytes: bit g of byte l is the top bit of weight 32g + l
+//   byte 48    qs      4 × 32 bytes: low nibbles are group 2j, high nibbles group 2j+1
+//
+// w = (d * scale) * q - (dmin * min)
+#pragma once
+
+#include "quant/formats/q4_k.h"
+
+namespace ridge::quant {
+
+struct Q5_K {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = true;
+
+  Half d;
+  Half dmin;
+  uint8_t scales[12];
+  uint8_t qh[32];
+  uint8_t qs[128];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint8_t* q = qs + 32 * (g / 2);
+    const int shift = 4 * (g & 1);
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(((q[i] >> shift) & 15) | (((qh[i] >> g) & 1) << 4));
+    int scale, min;
+    k_scale_min(scales, g, scale, min);
+    out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
+    out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
+  }
+};
+static_assert(sizeof(Q5_K) == 176);
+
+} // namespace ridge::quant

@@ -1,0 +1,53 @@
+// TQ1_0: a super-block of 256 ternary weights in 54 bytes, 1.6875 bits per weight: five to a byte (3^5 = 243 < 256).
+//
+//   byte 0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
+//   byte 48    qh    4 bytes, four rows of 4: weights 240-255
+//   byte 52    d     binary16 scale
+//
+// A byte is not the base-3 number itself but that number as a fraction of 3^5, scaled to 256 and rounded up: the digits
+// then come out from the top by multiplication instead of division. Digit n is the integer part of
+// 3 * frac(byte / 256 * 3^n).
+//
+// w = d * (digit - 1)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct TQ1_0 {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  uint8_t qs[48];
+  uint8_t qh[4];
+  Half d;
+
+  // Row n (0-4) of `count` bytes.
+  RIDGE_HD static void unpack_row(const uint8_t* bytes, int count, int n, int8_t* code) {
+    const int power = (0x511b090301ull >> (8 * n)) & 0xff; // 3^n
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < count; ++i) {
+      const int fraction = (bytes[i] * power) & 0xff;
+      code[i] = static_cast<int8_t>(((fraction * 3) >> 8) - 1);
+    }
+  }
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    if (g < 5) {
+      unpack_row(qs, 32, g, out.code);
+    } else {
+      unpack_row(qs + 32, 16, 2 * (g - 5), out.code);
+      if (g < 7)
+        unpack_row(qs + 32, 16, 2 * (g - 5) + 1, out.code + 16);
+      else
+        for (int n = 0; n < 4; ++n) unpack_row(qh, 4, n, out.code + 16 + 4 * n);
+    }
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(TQ1_0) == 54);
+
+} // namespace ridge::quant

@@ -1,0 +1,31 @@
+// TQ2_0: a super-block of 256 ternary weights in 66 bytes, 2.0625 bits per weight.
+//
+//   byte 0     qs    2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
+//   byte 64    d     binary16 scale
+//
+// w = d * (q - 1): -d, 0, d (and 2d for the code 3, which encoders do not write)
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct TQ2_0 {
+  static constexpr int kWeights = 256;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  uint8_t qs[64];
+  Half d;
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const uint8_t* q = qs + 32 * (g / 4);
+    const int shift = 2 * (g % 4);
+    for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(((q[i] >> shift) & 3) - 1);
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(TQ2_0) == 66);
+
+} // namespace ridge::quant

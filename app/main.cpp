@@ -1,8 +1,3 @@
-#include "core/error.h"
+#include "app/cli.h"
 
-#include <cstdio>
-
-int main() {
-  std::puts("ridge");
-  return 0;
-}
+int main(int argc, char** argv) { return ridge::app::run_cli(argc, argv); }

@@ -13,7 +13,8 @@
 namespace ridge::core {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a named pipe must fail below, not wait for a writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_error("{}: cannot open: {}", path, std::strerror(errno));
   struct stat info;
   const bool known = ::fstat(fd, &info) == 0;

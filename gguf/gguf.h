@@ -2,14 +2,20 @@
 //
 // A file is mapped, never loaded: metadata values and tensors are views into the mapping and live as long as the File.
 // Nothing in a file is trusted. Every count, offset, length and shape product is checked before it is used, and a file
-// that fails a check is refused with an Error that names the file, the byte offset and the field.
+// that fails a check is refused with an Error that names the file, the byte offset and the field. What is promised of
+// an open file: keys and tensor names are unique, not empty, UTF-8; every value is whole; every tensor has at least one
+// weight, whole blocks per row, and its bytes in the file, apart from every other tensor's, aligned to 8 bytes or more.
+// String values are whatever the file holds: UTF-8 is usual, not promised; core::printable makes them fit to show.
+//
+// A File is immutable: threads may share it. A file that another program shortens while it is mapped kills this one
+// (SIGBUS), as with every mapped file; gguf::Writer replaces files, and never writes into one that exists.
 //
 //   gguf::File file = gguf::File::open("model-00001-of-00003.gguf");   // opens all three
 //   int64_t layers = file.get_int("llama.block_count");
 //   const gguf::Tensor* w = file.find_tensor("blk.0.attn_q.weight");
 #pragma once
 
-#include "quant/registry.h"
+#include "gguf/tensor_type.h"
 
 #include <array>
 #include <cstddef>
@@ -19,23 +25,36 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace ridge::gguf {
 
 // Values as stored in files.
 enum class ValueType : uint32_t {
-  u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11,
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  string = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
   f64 = 12
 };
 std::string_view name_of(ValueType type); // "u8", …, "bool", "string", "array"
+size_t scalar_bytes(ValueType type);      // 0 for strings and arrays
 
+inline constexpr uint32_t kVersion = 3; // of files that Writer makes
 inline constexpr uint32_t kDefaultAlignment = 32;
 inline constexpr int kMaxDims = 4;
-inline constexpr int kMaxArrayDepth = 4; // arrays of arrays nest no deeper
+inline constexpr int kMaxArrayDepth = 4;        // arrays of arrays nest no deeper
+inline constexpr size_t kMaxNameBytes = 0xffff; // of a key, by the specification, and of a tensor name
 
-// One metadata value: its type and the checked bytes it occupies in the file.
+// One metadata value: its type and the bytes it occupies in the file, checked by the File or made by Metadata.
 class Value {
  public:
   Value(ValueType type, std::span<const std::byte> payload) : type_(type), payload_(payload) {}
@@ -50,13 +69,13 @@ class Value {
   std::optional<bool> as_bool() const;
   std::optional<std::string_view> as_string() const;
 
-  // Arrays. element_type and size are 0-cost; elements() walks the array once (strings have no fixed stride).
+  // Arrays. element_type and size cost nothing; the others walk the array once (strings have no fixed stride).
   bool is_array() const { return type_ == ValueType::array; }
-  ValueType element_type() const; // of an array
-  uint64_t size() const;          // elements of an array
-  std::vector<Value> elements() const;
-  std::optional<std::vector<int64_t>> as_ints() const;            // array of integers or booleans
-  std::optional<std::vector<float>> as_floats() const;            // array of numbers
+  ValueType element_type() const;                      // std::logic_error where this is no array; so for the next two
+  uint64_t size() const;                               // elements
+  std::vector<Value> elements() const;                 // 24 bytes each: use the typed ones for long arrays
+  std::optional<std::vector<int64_t>> as_ints() const; // array of integers or booleans that fit i64
+  std::optional<std::vector<float>> as_floats() const; // array of numbers
   std::optional<std::vector<std::string_view>> as_strings() const; // array of strings
 
  private:
@@ -71,7 +90,7 @@ struct KeyValue {
 
 struct Tensor {
   std::string_view name;
-  quant::Type type;
+  TensorType type; // compares with quant::Type; type.format() decodes, and is nullptr for I8, I16, I32, I64, F64
   int n_dims;
   std::array<int64_t, kMaxDims> dims; // dims[0] is the contiguous one (weights per row); unused ones are 1
   std::span<const std::byte> data;    // view into the mapping
@@ -83,9 +102,10 @@ struct Tensor {
 
 class File {
  public:
-  // Opens a file; of a split model, whichever shard is named, all of them (they must lie side by side).
+  // Opens a file; of a split model, whichever shard is named, all of them (they must lie side by side, named
+  // NAME-00001-of-00003.gguf and so on).
   static File open(const std::string& path);
-  // Reads an image in memory; `label` stands for the path in messages.
+  // Reads an image in memory, of one piece, aligned to 8 bytes; `label` stands for the path in messages.
   static File from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::string label);
   static File from_span(std::span<const std::byte> image, std::string label); // image must outlive the File
 
@@ -93,17 +113,18 @@ class File {
   File& operator=(File&&) noexcept;
   ~File();
 
-  const std::string& path() const;   // as given to open
+  const std::string& path() const;                // as given to open
+  const std::string& shard_path(int shard) const; // where Tensor::shard lies
   uint32_t version() const;
   uint32_t alignment() const;
-  uint64_t size_bytes() const;       // all shards together
+  uint64_t size_bytes() const; // all shards together
   int shard_count() const;
 
   std::span<const KeyValue> metadata() const; // in file order, of the first shard
   std::span<const Tensor> tensors() const;    // in file order, shard after shard
 
-  const Value* find(std::string_view key) const;           // nullptr: absent
-  const Tensor* find_tensor(std::string_view name) const;  // nullptr: absent
+  const Value* find(std::string_view key) const;          // nullptr: absent
+  const Tensor* find_tensor(std::string_view name) const; // nullptr: absent
 
   // Required values: an Error names the file, the key, and what was expected or found instead.
   int64_t get_int(std::string_view key) const;

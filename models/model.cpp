@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "models/blocks.h"
 
 #include <fmt/ranges.h>
@@ -64,7 +65,7 @@ core::Program build_program(const gguf::File& file) {
     program.label = model_label(file);
     return program;
   }
-  throw_error("{}: unknown architecture '{}'; known are {}", file.path(), name, fmt::join(architectures(), ", "));
+  throw_error("{}: unknown architecture '{}'; known are {}", file.path(), core::printable(name), fmt::join(architectures(), ", "));
 }
 
 int64_t parameter_count(const gguf::File& file) {
@@ -91,7 +92,7 @@ std::string file_type_label(const gguf::File& file) {
 }
 
 std::string model_label(const gguf::File& file) {
-  return fmt::format("{} {} {}", file.get_string("general.architecture", "?"), count_label(parameter_count(file)),
+  return fmt::format("{} {} {}", core::printable(file.get_string("general.architecture", "?")), count_label(parameter_count(file)),
                      file_type_label(file));
 }
 

@@ -7,6 +7,7 @@
 #include "models/rope.h"
 
 #include "core/error.h"
+#include "core/printable.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
     throw_error("{}: {} is {}, expected a number above 0", file.path(), key("scaling.factor"), factor);
   const bool yarn = type == "yarn";
   if (!yarn && type != "" && type != "none" && type != "linear")
-    throw_error("{}: {} is '{}'; known are none, linear and yarn", file.path(), key("scaling.type"), type);
+    throw_error("{}: {} is '{}'; known are none, linear and yarn", file.path(), key("scaling.type"),
+                core::printable(type));
   if (type == "none") factor = 1;
 
   std::vector<float> divisors(dims / 2, 1.0f); // Llama 3 factors

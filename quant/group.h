@@ -20,7 +20,8 @@ using core::Half;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
-// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0 bytes can also say
+// -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];

@@ -33,7 +33,7 @@ struct IQ1_M {
     for (int i = 0; i < 4; ++i) {
       const int high = qh[2 * g + i / 2] >> (4 * (i & 1));
       store8(out.code + 8 * i, kIq1Codebook.point[qs[4 * g + i] | (high & 7) << 8]);
-      store8(shift + 8 * i, high & 8 ? kEachByte * 0xff : kEachByte);
+      store8(shift + 8 * i, kEachByte * ((high >> 3 & 1) * 0xfe + 1)); // +1 or -1 without a branch
     }
     for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(out.code[i] + shift[i]);
     for (int s = 0; s < 2; ++s) {

@@ -1,4 +1,5 @@
-// Every format against golden bytes: 4×512 weights as ggml's encoder packed them, then the floats they decode to.
+// Every format against golden bytes: tests/golden/NAME.bin holds 4×512 weights as ggml's encoder packed them, then the
+// floats that ggml decodes them to.
 #include "quant/registry.h"
 #include "support/reference.h"
 
@@ -7,11 +8,10 @@
 using namespace ridge;
 
 TEST_CASE("packed weights decode to the golden floats, bit for bit") {
-  REQUIRE_REFERENCE();
   for (const quant::FormatInfo& format : quant::formats()) {
     if (format.type == quant::Type::F32) continue;
     CAPTURE(format.name);
-    const std::string bytes = tests::read_file(tests::reference_dir() + "/codec/" + std::string(format.name) + ".bin");
+    const std::string bytes = tests::read_file(RIDGE_SOURCE_DIR "/tests/golden/" + std::string(format.name) + ".bin");
     const int64_t weights = 4 * 512, packed_bytes = format.row_bytes(weights);
     REQUIRE(bytes.size() == static_cast<size_t>(packed_bytes + 4 * weights));
     std::vector<float> decoded(weights), golden(weights);
@@ -21,5 +21,13 @@ TEST_CASE("packed weights decode to the golden floats, bit for bit") {
       CAPTURE(i);
       REQUIRE(std::bit_cast<uint32_t>(decoded[i]) == std::bit_cast<uint32_t>(golden[i]));
     }
+  }
+}
+
+TEST_CASE("every golden file belongs to a format") {
+  for (const auto& file : std::filesystem::directory_iterator(RIDGE_SOURCE_DIR "/tests/golden")) {
+    if (file.path().extension() != ".bin") continue;
+    CAPTURE(file.path());
+    CHECK(quant::find_format(file.path().stem().string()) != nullptr);
   }
 }

@@ -1,0 +1,51 @@
+// From tokens to what a person reads: one answer, streamed as whole characters, cut at stop strings, with reasoning told
+// apart from the answer, optionally held to a grammar.
+#pragma once
+
+#include "app/loaded_model.h"
+#include "app/options.h"
+#include "app/session.h"
+#include "models/text/chat_reasoning.h"
+#include "models/text/grammar_matcher.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ridge::app {
+
+// Receives text as it is ready. `reasoning`: part of the model's thinking, not of its answer.
+using TextSink = std::function<void(std::string_view text, bool reasoning)>;
+
+struct Answer {
+  std::string content, reasoning;
+  std::string raw; // as the model wrote it, markers of reasoning included
+  StopReason stop = StopReason::limit;
+};
+std::string_view name_of(StopReason stop); // "end_of_turn", …
+
+// Generates answers with one model, session and set of sampling options.
+class Answerer {
+ public:
+  // All must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
+  Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options);
+  ~Answerer();
+
+  // Evaluates the prompt (what the session does not hold yet) and generates. With `split_reasoning`, sections such as
+  // <think>…</think> go to Answer::reasoning; `prompt_text` (may be empty) tells whether the prompt has opened one.
+  Answer answer(std::span<const int32_t> prompt, bool split_reasoning, std::string_view prompt_text, const TextSink& sink,
+                const std::atomic<bool>* cancel);
+
+  core::Sampler& sampler() { return sampler_; }
+
+ private:
+  const LoadedModel& model_;
+  Session& session_;
+  const SamplingOptions& options_;
+  core::Sampler sampler_;
+  std::unique_ptr<models::text::Grammar> grammar_;
+  std::unique_ptr<models::text::TokenTable> token_table_;
+};
+
+} // namespace ridge::app

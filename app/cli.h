@@ -1,0 +1,27 @@
+// The command line: each subcommand is one file that adds itself to the parser and runs from its callback.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+void add_run_command(CLI::App& app);
+void add_chat_command(CLI::App& app);
+void add_inspect_command(CLI::App& app);
+void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
+void add_template_command(CLI::App& app);
+void add_logits_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
+
+// This field writes -sys, -ctk, -ub with one dash; the parser knows only one-letter short options. Gives the arguments
+// with the long form in their place.
+std::vector<std::string> expand_short_words(int argc, const char* const* argv);
+
+// Parses and runs; returns the exit status. Errors end up on stderr as one line.
+int run_cli(int argc, const char* const* argv);
+
+} // namespace ridge::app

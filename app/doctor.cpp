@@ -1,0 +1,145 @@
+// ridge doctor: what this machine has for running models, what is missing, and how to get it. Everything is looked up
+// at run time, so it also says why a GPU or a display is not used.
+#include "app/cli.h"
+#include "app/terminal.h"
+#include "kernels/cpu/bandwidth.h"
+#include "kernels/cpu/executor.h"
+#include "models/model.h"
+#include "quant/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+namespace ridge::app {
+namespace {
+
+struct Finding {
+  std::string topic;
+  bool good;
+  std::string found;
+  std::string advice; // what to do, where something is missing
+};
+
+// The value of the first "name : value" line of a /proc file.
+std::string proc_field(const char* path, std::string_view name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with(name)) continue;
+    const size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+// Instruction sets that decide which kernels run, of those /proc/cpuinfo names.
+std::string vector_features() {
+  std::istringstream flags(proc_field("/proc/cpuinfo", "flags"));
+  std::vector<std::string> found;
+  for (std::string flag; flags >> flag;)
+    if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" || flag == "avx512_bf16" ||
+        flag == "avx_vnni" || flag == "amx_int8")
+      found.push_back(flag);
+  return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
+}
+
+// Asks the NVIDIA driver itself, through its library, so that no CUDA is needed to build or start.
+Finding find_gpu() {
+  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", "models run on the CPU"};
+  const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
+  const auto initialize = reinterpret_cast<int (*)(unsigned)>(symbol("cuInit"));
+  const auto driver_version = reinterpret_cast<int (*)(int*)>(symbol("cuDriverGetVersion"));
+  const auto device_count = reinterpret_cast<int (*)(int*)>(symbol("cuDeviceGetCount"));
+  const auto device_name = reinterpret_cast<int (*)(char*, int, int)>(symbol("cuDeviceGetName"));
+  const auto device_memory = reinterpret_cast<int (*)(size_t*, int)>(symbol("cuDeviceTotalMem_v2"));
+  if (!initialize || !driver_version || !device_count || !device_name || !device_memory)
+    return {"GPU", false, "the driver library lacks its usual functions", "reinstall the NVIDIA driver"};
+  if (const int status = initialize(0); status != 0)
+    return {"GPU", false, fmt::format("cuInit failed with error {}", status), "check the driver with nvidia-smi"};
+  int version = 0, count = 0;
+  driver_version(&version);
+  device_count(&count);
+  if (count == 0) return {"GPU", false, "driver present, no device", "check that the device is visible: CUDA_VISIBLE_DEVICES"};
+  std::vector<std::string> names;
+  for (int device = 0; device < count; ++device) {
+    char name[256] = "";
+    size_t bytes = 0;
+    device_name(name, sizeof name, device);
+    device_memory(&bytes, device);
+    names.push_back(fmt::format("{} ({:.1f} GB)", name, static_cast<double>(bytes) / 1e9));
+  }
+  return {"GPU", true, fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
+}
+
+Finding find_toolkit() {
+  std::vector<std::string> places = {"/usr/local/cuda/bin"};
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');) places.push_back(folder);
+  for (const std::string& place : places)
+    if (std::filesystem::exists(place + "/nvcc")) return {"CUDA toolkit", true, place + "/nvcc", ""};
+  return {"CUDA toolkit", false, "no nvcc", "needed only to build GPU kernels: developer.nvidia.com/cuda-downloads"};
+}
+
+Finding find_display() {
+  for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
+    if (const char* value = std::getenv(name); value && *value) return {"display", true, fmt::format("{}={}", name, value), ""};
+  return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", "everything works in a terminal"};
+}
+
+struct DoctorCommand {
+  bool json = false;
+
+  void run() const {
+    const double bandwidth = kernels::cpu::measure_read_bandwidth(0);
+    const double memory_kb = std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
+    const double available_kb = std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+    std::vector<std::string_view> types;
+    for (const quant::FormatInfo& format : quant::formats()) types.push_back(format.name);
+
+    std::vector<Finding> findings = {
+        {"ridge", true, "version " RIDGE_VERSION, ""},
+        {"CPU", true,
+         fmt::format("{}, {} cores, {}", proc_field("/proc/cpuinfo", "model name"), std::thread::hardware_concurrency(),
+                     vector_features()),
+         ""},
+        {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
+        {"memory", true, fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
+        {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
+        find_gpu(),
+        find_toolkit(),
+        find_display(),
+        {"architectures", true, fmt::format("{}", fmt::join(models::architectures(), " ")), ""},
+        {"formats", true, fmt::format("{}", fmt::join(types, " ")), ""},
+    };
+    if (json) {
+      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      for (const Finding& f : findings) list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
+      fmt::print("{}\n", nlohmann::ordered_json{{"read_bytes_per_second", bandwidth}, {"findings", list}}.dump(1));
+      return;
+    }
+    for (const Finding& f : findings)
+      fmt::print("{:<14} {}{}\n", f.topic, f.found, f.advice.empty() ? "" : dim(fmt::format(" - {}", f.advice)));
+  }
+};
+
+} // namespace
+
+void add_doctor_command(CLI::App& app) {
+  auto options = std::make_shared<DoctorCommand>();
+  CLI::App* command = app.add_subcommand("doctor", "what this machine has for running models, and what is missing");
+  command->add_flag("--json", options->json, "machine-readable");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

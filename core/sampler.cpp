@@ -1,0 +1,245 @@
+// The sampler chain. Selection is by bounded heap (small k) or nth_element, so that a vocabulary of 128k costs little
+// more than reading its logits. Random numbers are mt19937_64 turned into doubles by hand: the standard's distributions
+// differ between libraries, and a seed must give the same text again.
+#include "core/sampler.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ridge::core {
+
+namespace {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+constexpr float kHighest = std::numeric_limits<float>::max(); // +infinity becomes this, so that differences exist
+constexpr size_t kOrderedCandidates = 64;                     // promised by candidates()
+constexpr int32_t kHeapTopK = 512;                            // up to here a heap beats nth_element over the vocabulary
+
+bool better(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+void require(bool valid, const char* flag, const char* range, double value) {
+  if (!valid) throw Error(fmt::format("{} must be {}, not {}", flag, range, value), Error::kUsage);
+}
+
+bool in_unit_interval(float value) { return value >= 0.0f && value <= 1.0f; }
+
+} // namespace
+
+void validate(const SamplerParams& p) {
+  require(std::isfinite(p.temp) && p.temp >= 0.0f, "--temp", "0 (greedy) or a positive number", p.temp);
+  require(p.top_k >= 0, "--top-k", "0 (off) or a positive number", p.top_k);
+  require(in_unit_interval(p.typical_p) && p.typical_p > 0.0f, "--typical", "above 0 and at most 1 (off)", p.typical_p);
+  require(in_unit_interval(p.top_p), "--top-p", "from 0 to 1 (off)", p.top_p);
+  require(in_unit_interval(p.min_p), "--min-p", "from 0 (off) to 1", p.min_p);
+  require(std::isfinite(p.repeat_penalty) && p.repeat_penalty > 0.0f, "--repeat-penalty",
+          "a positive number, 1 being off", p.repeat_penalty);
+  require(std::isfinite(p.presence_penalty), "--presence-penalty", "a finite number, 0 being off", p.presence_penalty);
+  require(std::isfinite(p.frequency_penalty), "--frequency-penalty", "a finite number, 0 being off",
+          p.frequency_penalty);
+  require(p.repeat_last_n >= -1, "--repeat-last-n", "-1 (all), 0 (off) or a positive number", p.repeat_last_n);
+  require(p.seed >= -1, "--seed", "-1 (random), 0 or a positive number", static_cast<double>(p.seed));
+}
+
+Sampler::Sampler(const SamplerParams& params, int64_t vocab) : params_(params) {
+  validate(params);
+  if (vocab <= 0) throw_error("the sampler needs a vocabulary of at least one token, not {}", vocab);
+  seed_ = params.seed >= 0 ? static_cast<uint64_t>(params.seed) : std::random_device{}();
+  logits_.resize(vocab);
+  candidates_.reserve(vocab);
+  counts_.resize(vocab);
+  reset();
+}
+
+void Sampler::reset() {
+  random_.seed(seed_);
+  std::fill(counts_.begin(), counts_.end(), 0);
+  recent_.clear();
+  oldest_ = 0;
+}
+
+void Sampler::accept(int32_t token) {
+  if (token < 0 || static_cast<size_t>(token) >= counts_.size()) {
+    throw_error("token {} is outside the vocabulary of {}", token, counts_.size());
+  }
+  if (params_.repeat_last_n == 0) return;
+  ++counts_[token];
+  if (params_.repeat_last_n < 0) return;
+  if (recent_.size() < static_cast<size_t>(params_.repeat_last_n)) {
+    recent_.push_back(token);
+    return;
+  }
+  --counts_[recent_[oldest_]];
+  recent_[oldest_] = token;
+  oldest_ = (oldest_ + 1) % recent_.size();
+}
+
+int32_t Sampler::sample(std::span<const float> logits, TokenMask* mask) {
+  load(logits);
+  if (mask == nullptr) return choose();
+  if (std::any_of(logits_.begin(), logits_.end(), [](float x) { return x != kMasked; })) {
+    const int32_t token = choose();
+    if (mask->allows(token)) return token;
+  }
+  mask->apply(logits_);
+  return choose();
+}
+
+// Copies the row and applies the penalties.
+void Sampler::load(std::span<const float> logits) {
+  if (logits.size() != logits_.size()) {
+    throw_error("the sampler got {} logits for a vocabulary of {}", logits.size(), logits_.size());
+  }
+  size_t nan_count = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    nan_count += logits[i] != logits[i];
+    logits_[i] = std::min(logits[i], kHighest);
+  }
+  if (nan_count != 0) {
+    throw_error("the model produced NaN logits ({} of {}): the model file is damaged or a computation overflowed",
+                nan_count, logits.size());
+  }
+  if (params_.repeat_penalty == 1.0f && params_.presence_penalty == 0.0f && params_.frequency_penalty == 0.0f) return;
+  for (size_t i = 0; i < logits_.size(); ++i) {
+    if (counts_[i] == 0) continue;
+    float& logit = logits_[i];
+    logit = logit > 0.0f ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
+    logit -= static_cast<float>(counts_[i]) * params_.frequency_penalty + params_.presence_penalty;
+    logit = std::min(logit, kHighest);
+  }
+}
+
+int32_t Sampler::choose() {
+  if (params_.temp == 0.0f) return choose_greedy();
+  collect_top_k();
+  if (params_.typical_p < 1.0f) keep_typical();
+  if (params_.top_p < 1.0f) keep_top_p();
+  if (params_.min_p > 0.0f) keep_min_p();
+
+  const double total = weigh(params_.temp);
+  const size_t head = std::min(kOrderedCandidates, candidates_.size());
+  std::partial_sort(candidates_.begin(), candidates_.begin() + head, candidates_.end(), better);
+  const size_t chosen = draw(total);
+  for (Candidate& candidate : candidates_) candidate.probability = static_cast<float>(candidate.probability / total);
+  return candidates_[chosen].token;
+}
+
+int32_t Sampler::choose_greedy() {
+  const auto best = std::max_element(logits_.begin(), logits_.end()); // the first of equals
+  if (*best == kMasked) throw_error("no token can follow: every logit is -infinity");
+  const auto token = static_cast<int32_t>(best - logits_.begin());
+  candidates_.assign(1, {token, *best, 1.0f});
+  return token;
+}
+
+// Fills candidates_ with the top_k possible tokens, in no particular order.
+void Sampler::collect_top_k() {
+  candidates_.clear();
+  const auto vocab = static_cast<int32_t>(logits_.size());
+  const int32_t k = params_.top_k == 0 ? vocab : std::min(params_.top_k, vocab);
+  if (k <= kHeapTopK) {
+    // A heap of the best k so far, the worst of them in front. A later equal logit has a higher id: not better.
+    float worst = kMasked;
+    for (int32_t i = 0; i < vocab; ++i) {
+      if (!(logits_[i] > worst)) continue;
+      if (candidates_.size() == static_cast<size_t>(k)) {
+        std::pop_heap(candidates_.begin(), candidates_.end(), better);
+        candidates_.pop_back();
+      }
+      candidates_.push_back({i, logits_[i], 0.0f});
+      std::push_heap(candidates_.begin(), candidates_.end(), better);
+      if (candidates_.size() == static_cast<size_t>(k)) worst = candidates_.front().logit;
+    }
+  } else {
+    for (int32_t i = 0; i < vocab; ++i) {
+      if (logits_[i] != kMasked) candidates_.push_back({i, logits_[i], 0.0f});
+    }
+    if (candidates_.size() > static_cast<size_t>(k)) {
+      std::nth_element(candidates_.begin(), candidates_.begin() + k, candidates_.end(), better);
+      candidates_.resize(k);
+    }
+  }
+  if (candidates_.empty()) throw_error("no token can follow: every logit is -infinity");
+}
+
+float Sampler::highest_logit() const {
+  const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
+  return std::max_element(candidates_.begin(), candidates_.end(), lower)->logit;
+}
+
+// Sets each candidate's probability to its weight relative to the best (1) at the given temperature; returns their sum.
+double Sampler::weigh(float temperature) {
+  const float highest = highest_logit();
+  double total = 0;
+  for (Candidate& candidate : candidates_) {
+    candidate.probability = std::exp((candidate.logit - highest) / temperature);
+    total += candidate.probability;
+  }
+  return total;
+}
+
+// Keeps the first candidates in the order `before` whose weights reach `mass`, at least one. Orders in growing pieces,
+// because the mass usually lies in a few tokens.
+template <class Before>
+void Sampler::keep_mass(double mass, Before before) {
+  double sum = 0;
+  size_t ordered = 0;
+  for (size_t piece = kOrderedCandidates; ordered < candidates_.size(); piece *= 4) {
+    const auto first = candidates_.begin() + ordered;
+    const size_t end = std::min(candidates_.size(), ordered + piece);
+    const auto last = candidates_.begin() + end;
+    if (last != candidates_.end()) std::nth_element(first, last, candidates_.end(), before);
+    std::sort(first, last, before);
+    for (; ordered < end; ++ordered) {
+      sum += candidates_[ordered].probability;
+      if (sum >= mass) {
+        candidates_.resize(ordered + 1);
+        return;
+      }
+    }
+  }
+}
+
+void Sampler::keep_top_p() { keep_mass(weigh(1.0f) * params_.top_p, better); }
+
+// Locally typical sampling: prefers tokens whose surprise -log p is near the entropy of the whole distribution.
+// Meister et al. 2022, https://arxiv.org/abs/2202.00666
+void Sampler::keep_typical() {
+  const double total = weigh(1.0f);
+  double entropy = 0;
+  for (const Candidate& candidate : candidates_) {
+    const double p = candidate.probability / total;
+    if (p > 0) entropy -= p * std::log(p);
+  }
+  const double offset = std::log(total) - entropy + highest_logit(); // surprise = log(total) + highest - logit
+  const auto distance = [&](const Candidate& candidate) { return std::abs(offset - candidate.logit); };
+  keep_mass(total * params_.typical_p, [&](const Candidate& a, const Candidate& b) {
+    const double da = distance(a), db = distance(b);
+    return da != db ? da < db : a.token < b.token;
+  });
+}
+
+void Sampler::keep_min_p() {
+  weigh(1.0f);
+  std::erase_if(candidates_, [&](const Candidate& candidate) { return candidate.probability < params_.min_p; });
+}
+
+// Index of a candidate drawn in proportion to the weights, which sum to `total`.
+size_t Sampler::draw(double total) {
+  const double target = static_cast<double>(random_() >> 11) * 0x1p-53 * total;
+  double sum = 0;
+  size_t last_possible = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].probability == 0.0f) continue;
+    sum += candidates_[i].probability;
+    last_possible = i;
+    if (sum > target) break;
+  }
+  return last_possible;
+}
+
+} // namespace ridge::core

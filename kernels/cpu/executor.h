@@ -1,0 +1,18 @@
+// Runs a Program on the CPU: the oracle for other executors (exact mode) and the fallback where there is no GPU.
+#pragma once
+
+#include "core/executor.h"
+
+#include <memory>
+
+namespace ridge::kernels::cpu {
+
+// The Program and the file its weights point into must outlive the executor. Throws Error when a weight's type is
+// unknown or the KV cache does not fit the address space, std::logic_error when the Program is malformed.
+//
+// Fast mode (config.exact off) quantizes the input of every packed matrix to 8 bits per 32 values; exact mode computes
+// with the decoded weights and f32 activations. Memory beyond the model: the KV cache as far as it is filled, plus
+// activations for max_batch tokens.
+std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config);
+
+} // namespace ridge::kernels::cpu

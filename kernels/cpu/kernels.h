@@ -1,0 +1,119 @@
+// The functions that are compiled once per instruction set, and the data they exchange with the executor.
+// Each table is what run-time dispatch picks for this CPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ridge::kernels::cpu {
+
+inline constexpr int64_t kChunk = 256;        // weights of a row that are unpacked together
+inline constexpr int64_t kPanelRows = 32;     // rows of W that a matrix tile covers
+inline constexpr int64_t kCodePanelCols = 512; // columns of W unpacked at once: the panel stays in L1
+inline constexpr int64_t kFloatPanelCols = 256;
+
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// One row of activations in 8 bits: x[i] ≈ scale of its 32 × code[i]. What the dots need beside the codes is kept per 16
+// and per 32 values, because weight scales and offsets change at either step. Padded with zeros to whole chunks.
+struct QuantizedRow {
+  std::byte* data; // 2 bytes per padded column
+  int64_t cols;    // padded
+
+  int8_t* code() const { return reinterpret_cast<int8_t*>(data); }
+  float* scale16() const { return reinterpret_cast<float*>(data + cols); }               // each scale twice
+  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }         // scale × Σ code
+  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }    // −128 × Σ code
+  float* sum32() const { return reinterpret_cast<float*>(data + cols / 4 * 7); }         // as sum16, of 32
+  int32_t* bias32() const { return reinterpret_cast<int32_t*>(data + cols / 8 * 15); }   // as bias16, of 32
+
+  static int64_t bytes(int64_t padded_cols) { return 2 * padded_cols; }
+};
+
+// A piece of 32 rows × 512 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
+struct alignas(64) CodePanel {
+  uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128
+  float scale[kCodePanelCols / 16][kPanelRows];    // per 16 or 32 columns, as the format has it
+  float offset[kCodePanelCols / 16][kPanelRows];   // unused by formats without offsets
+};
+
+struct alignas(64) FloatPanel {
+  float weight[kFloatPanelCols][kPanelRows];
+};
+
+// Per weight format. `rows` points at the first of `count` packed rows, row_bytes apart, of `cols` weights each.
+struct FormatKernels {
+  bool scale16 = false, has_offset = false;
+  // out[r] = row r · x, with quantized or with f32 activations. dot_codes is null for float formats.
+  void (*dot_codes)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x,
+                    float* out) = nullptr;
+  void (*dot_floats)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x,
+                     float* out) = nullptr;
+  // Fills a panel with up to kPanelRows rows from first_col on; rows that do not exist repeat the last one.
+  void (*pack_codes)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, int64_t first_col,
+                     CodePanel& panel) = nullptr;
+  void (*pack_floats)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, int64_t first_col,
+                      FloatPanel& panel) = nullptr;
+};
+FormatKernels format_kernels(uint32_t type); // throws Error for a type it does not know
+
+// The formats are compiled in parts, for the sake of parallel builds.
+inline constexpr int kFormatParts = 4;
+bool format_kernels_part0(uint32_t type, FormatKernels& kernels);
+bool format_kernels_part1(uint32_t type, FormatKernels& kernels);
+bool format_kernels_part2(uint32_t type, FormatKernels& kernels);
+bool format_kernels_part3(uint32_t type, FormatKernels& kernels);
+
+// sums[t][r] += panel row r · x[t], over `cols` columns from first_col on.
+struct MatmulKernels {
+  void (*codes)(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
+                const QuantizedRow* x, int64_t tokens, float* sums);
+  void (*floats)(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
+                 float* sums);
+};
+const MatmulKernels& matmul_kernels();
+
+struct VectorKernels {
+  void (*quantize)(const float* x, int64_t cols, QuantizedRow out);
+  void (*rms_norm)(const float* x, const float* weight, int64_t width, float epsilon, float* out);
+  // cos_sin: `pairs` cosines, then as many sines. Elements past the rotated ones are copied.
+  void (*rope_adjacent)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);
+  void (*rope_split)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);
+  void (*swiglu)(const float* gate, const float* up, int64_t width, float* out);
+  void (*add)(const float* a, const float* b, int64_t width, float* out);
+  void (*scale_add)(const float* x, float factor, int64_t width, float* out); // out += factor * x
+};
+const VectorKernels& vector_kernels();
+
+// Keys are cached in blocks of 16 positions, [k_dim][16], so that one vector holds one dimension of 16 positions; values
+// as rows of v_dim padded to 16. Cached lengths are padded to kPositionTile.
+inline constexpr int64_t kKeyBlock = 16;
+inline constexpr int64_t kPositionTile = 32;
+inline constexpr int64_t kAttentionBlock = 128; // positions per pass of the online softmax
+
+// The queries of `tokens` consecutive positions that share one KV head: `group` heads each.
+struct AttentionTask {
+  const float* q; // [group][k_dim] for the first token
+  float* out;     // [group][v_dim]
+  int64_t q_stride, out_stride; // floats between tokens
+  int64_t tokens, group, first_position;
+  const std::byte* k; // this head's key blocks
+  const std::byte* v; // this head's value rows
+  bool k_half, v_half;
+  int64_t k_dim, v_dim;
+  float scale;
+  float* scratch; // attention_scratch floats, 64-byte aligned
+};
+constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {
+  return rows * (round_up(k_dim, 16) + round_up(v_dim, 16) + kAttentionBlock) + round_up(2 * rows, 16);
+}
+
+struct AttentionKernels {
+  // Writes one head's key (k_dim floats) of `position` into its blocks, or its value into its rows.
+  void (*store_key)(const float* key, int64_t k_dim, int64_t position, bool half, std::byte* blocks);
+  void (*store_value)(const float* value, int64_t v_dim, int64_t position, bool half, std::byte* rows);
+  void (*attend)(const AttentionTask& task);
+};
+const AttentionKernels& attention_kernels();
+
+} // namespace ridge::kernels::cpu

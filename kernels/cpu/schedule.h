@@ -1,0 +1,39 @@
+// What the threads do in one forward(): a list of steps, each of independent items.
+//
+// All threads walk the list inside one parallel region and take items from a step's counter, so a thread that is held up
+// takes fewer. A barrier stands only where a step touches what steps since the last barrier wrote (or writes what they
+// read): the projections of q, k and v, for example, flow into one another.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <set>
+
+namespace ridge::kernels::cpu {
+
+class Schedule {
+ public:
+  using Resource = int64_t; // whatever the caller numbers: a buffer, a cache layer
+
+  // `items` is asked at run time by every thread, after the barrier; `run(item, thread)` must not throw.
+  void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
+           std::function<void(int64_t item, int thread)> run);
+  void run(int threads);
+
+ private:
+  struct Step {
+    bool barrier;
+    std::function<int64_t()> items;
+    std::function<void(int64_t, int)> run;
+    std::atomic<int64_t> next{0};
+
+    Step(bool barrier, std::function<int64_t()> items, std::function<void(int64_t, int)> run)
+        : barrier(barrier), items(std::move(items)), run(std::move(run)) {}
+  };
+  std::deque<Step> steps_;
+  std::set<Resource> read_, written_; // since the last barrier
+};
+
+} // namespace ridge::kernels::cpu

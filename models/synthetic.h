@@ -1,0 +1,29 @@
+// Models without a download: a GGUF image in the shape of a real model, with random weights in any format. For speed
+// only; what it says is noise. The image is an ordinary GGUF file in memory, so it goes through the same reader,
+// Program and executors as a real model, and can be saved for other engines.
+#pragma once
+
+#include "gguf/gguf.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::models {
+
+struct Shape {
+  std::string_view name, architecture;
+  int64_t layers, width, ffn_width, heads, kv_heads, head_dim, vocab;
+  double rope_base;
+  int64_t experts = 0, experts_used = 0; // 0: dense; ffn_width is then each expert's
+};
+
+const std::vector<Shape>& shapes();
+
+// `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its usual mix per
+// tensor). Throws Error (usage) listing what is known.
+std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec);
+
+} // namespace ridge::models

@@ -1,0 +1,30 @@
+#include "models/text/tokenizer.h"
+#include "models/text/utf8.h"
+
+namespace ridge::models::text {
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options)
+    : tokenizer_(tokenizer), render_special_(options.render_special),
+      strip_space_(tokenizer.add_space_prefix() && !options.continues) {}
+
+std::string StreamDecoder::push(int32_t id) {
+  tokenizer_.append_piece(id, render_special_, strip_space_, pending_);
+  return take(false);
+}
+
+std::string StreamDecoder::finish() { return take(true); }
+
+std::string StreamDecoder::take(bool at_end) {
+  std::string text;
+  std::string_view rest = pending_;
+  while (!rest.empty()) {
+    const Utf8Head head = utf8_head(rest);
+    if (head.status == Utf8Status::incomplete && !at_end) break;
+    text += head.status == Utf8Status::valid ? rest.substr(0, head.bytes) : kReplacementCharacter;
+    rest.remove_prefix(head.bytes);
+  }
+  pending_.erase(0, pending_.size() - rest.size());
+  return text;
+}
+
+} // namespace ridge::models::text

@@ -1,0 +1,94 @@
+// The rules of the tree that a compiler does not check: who may include whom, where CUDA may appear, that libraries
+// neither print nor exit, and that a format is one header and one row, an architecture one file and one row.
+#include "support/reference.h"
+
+#include <map>
+#include <regex>
+#include <set>
+
+using namespace ridge;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Folder -> the folders it may include. app may include everything.
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"core", {"core"}},
+    {"quant", {"core", "quant"}},
+    {"gguf", {"core", "quant", "gguf"}},
+    {"models", {"core", "quant", "gguf", "models"}},
+    {"kernels", {"core", "quant", "kernels"}},
+    {"ui", {"core", "ui"}},
+};
+
+struct Source {
+  fs::path path; // relative to the root
+  std::string text;
+};
+
+std::vector<Source> sources(const std::string& folder) {
+  std::vector<Source> found;
+  const fs::path root = RIDGE_SOURCE_DIR;
+  if (!fs::exists(root / folder)) return found;
+  for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+    static const std::set<std::string> kExtensions = {".h", ".cpp", ".cu", ".cuh", ".in"};
+    if (entry.is_regular_file() && kExtensions.contains(entry.path().extension()))
+      found.push_back({fs::relative(entry.path(), root), tests::read_file(entry.path())});
+  }
+  return found;
+}
+
+std::vector<std::string> matches(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), regex); it != std::sregex_iterator(); ++it)
+    found.push_back((*it)[1]);
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("a folder includes only what lies below it") {
+  for (const auto& [folder, allowed] : kMayInclude)
+    for (const Source& source : sources(folder))
+      for (const std::string& target : matches(source.text, R"re(#include "([a-z]+)/[^"]*")re")) {
+        CAPTURE(source.path);
+        CHECK_MESSAGE(allowed.contains(target), source.path, " includes ", target, "/");
+      }
+}
+
+TEST_CASE("CUDA appears only under kernels/cuda") {
+  for (const char* folder : {"core", "quant", "gguf", "models", "kernels/cpu", "ui", "app"})
+    for (const Source& source : sources(folder)) {
+      CAPTURE(source.path);
+      CHECK(matches(source.text, R"re(#include <(cuda[^>]*|cublas[^>]*)>)re").empty());
+    }
+}
+
+TEST_CASE("libraries neither print nor exit") {
+  for (const auto& [folder, allowed] : kMayInclude)
+    for (const Source& source : sources(folder)) {
+      CAPTURE(source.path);
+      CHECK(matches(source.text, R"re(\b(std::cout|std::cerr|fmt::print|std::puts|std::exit|[^n]printf)\b)re").empty());
+    }
+}
+
+TEST_CASE("a format is one header and one row") {
+  const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/quant/formats.def");
+  std::set<std::string> named, present;
+  for (std::string name : matches(rows, R"(\nRIDGE_FORMAT\((\w+),)")) {
+    for (char& c : name) c = static_cast<char>(std::tolower(c));
+    named.insert(name);
+  }
+  for (const Source& source : sources("quant/formats"))
+    if (matches(source.text, R"re((static_assert\(sizeof))re").size() == 1) present.insert(source.path.stem());
+  CHECK(named == present);
+}
+
+TEST_CASE("an architecture is one file and one row") {
+  const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/arches.def");
+  std::set<std::string> named, present;
+  for (const std::string& name : matches(rows, R"(\nRIDGE_ARCH\((\w+),)")) named.insert(name);
+  for (const Source& source : sources("models/arch")) present.insert(source.path.stem());
+  CHECK(named == present);
+}

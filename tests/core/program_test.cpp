@@ -1,0 +1,105 @@
+#include "core/program.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <stdexcept>
+
+using namespace ridge::core;
+
+namespace {
+
+// x = embed; y = W x; z = swiglu(y, y2); logits = V (x + D z): enough to see costs and buffers.
+Program small_program() {
+  Program p;
+  p.vocab = 100;
+  p.weights = {
+      {"embed", 0, 8, 100, 1, 32, nullptr}, {"gate", 0, 8, 24, 1, 32, nullptr},   {"up", 0, 8, 24, 1, 32, nullptr},
+      {"down", 0, 24, 8, 1, 96, nullptr},   {"output", 0, 8, 100, 1, 32, nullptr}, {"bias", 0, 24, 1, 1, 96, nullptr},
+  };
+  p.values = {{"x", 8}, {"gate", 24}, {"up", 24}, {"hidden", 24}, {"down", 8}, {"sum", 8}, {"kept", 8}, {"logits", 100}};
+  p.values[6].gathered = p.values[7].gathered = true;
+  p.ops = {
+      {OpKind::embed, -1, "embed", {}, {0}, {0}, {}},        {OpKind::linear, 0, "gate", {0}, {1}, {1, 5}, {}},
+      {OpKind::linear, 0, "up", {0}, {2}, {2}, {}},          {OpKind::swiglu, 0, "swiglu", {1, 2}, {3}, {}, {}},
+      {OpKind::linear, 0, "down", {3}, {4}, {3}, {}},        {OpKind::add, 0, "add", {0, 4}, {5}, {}, {}},
+      {OpKind::gather, 0, "gather", {5}, {6}, {}, {}},       {OpKind::linear, -1, "output", {6}, {7}, {4}, {}},
+  };
+  p.logits = 7;
+  return p;
+}
+
+} // namespace
+
+TEST_CASE("a well-formed program is valid") { CHECK_NOTHROW(validate(small_program())); }
+
+TEST_CASE("malformed programs are bugs that validate names") {
+  Program p = small_program();
+  SUBCASE("reads before the write") { p.ops[1].inputs = {5}; }
+  SUBCASE("writes twice") { p.ops[2].outputs = {1}; }
+  SUBCASE("a matrix of another width") { p.weights[3].cols = 23; }
+  SUBCASE("a bias of another width") { p.weights[5].cols = 23; }
+  SUBCASE("too few inputs") { p.ops[3].inputs = {1}; }
+  SUBCASE("a gathered operand beside one that is not") { p.values[4].gathered = true; }
+  SUBCASE("no logits") { p.logits = -1; }
+  CHECK_THROWS_AS(validate(p), std::logic_error);
+}
+
+TEST_CASE("a linear op costs its weights once, its operands and two flops per weight and row") {
+  const Program p = small_program();
+  const Cost cost = op_cost(p, p.ops[1], {.tokens = 5});
+  CHECK(cost.weight_bytes == 24 * 32 + 96);
+  CHECK(cost.activation_bytes == 4 * 5 * (8 + 24));
+  CHECK(cost.flops == 2 * 5 * 8 * 24);
+  CHECK(cost.kv_bytes == 0);
+}
+
+TEST_CASE("an embedding reads one row per token") {
+  const Program p = small_program();
+  CHECK(op_cost(p, p.ops[0], {.tokens = 3}).weight_bytes == 3 * 32);
+}
+
+TEST_CASE("after gather only the wanted rows cost") {
+  const Program p = small_program();
+  CHECK(op_cost(p, p.ops[7], {.tokens = 50, .outputs = 1}).flops == 2 * 8 * 100);
+  CHECK(op_cost(p, p.ops[6], {.tokens = 50, .outputs = 2}).activation_bytes == 2 * 4 * 2 * 8);
+}
+
+TEST_CASE("attention reads the whole cache once per stream and computes the causal half of the new square") {
+  Program p;
+  p.kv_layers = {{2, 16, 16}};
+  p.values = {{"q", 64}, {"out", 64}};
+  p.ops = {{OpKind::attention, 0, "attention", {0}, {1}, {}, AttentionParams{0, 4, 0.25f}}};
+  const Cost one = op_cost(p, p.ops[0], {.tokens = 1, .past = 99});
+  CHECK(one.kv_bytes == 100 * 2 * (16 + 16) * 2);
+  CHECK(one.flops == 2 * 100 * 4 * (16 + 16));
+  const Cost prompt = op_cost(p, p.ops[0], {.tokens = 10, .past = 0, .k_bytes = 4, .v_bytes = 4});
+  CHECK(prompt.kv_bytes == 10 * 2 * (16 + 16) * 4);
+  CHECK(prompt.flops == 2 * 55 * 4 * (16 + 16));
+  const Cost streams = op_cost(p, p.ops[0], {.tokens = 8, .past = 99, .streams = 8});
+  CHECK(streams.kv_bytes == 8 * one.kv_bytes);
+  CHECK(streams.flops == 8 * one.flops);
+}
+
+TEST_CASE("one token touches the experts it uses, many tokens all of them") {
+  Program p;
+  p.weights = {{"w", 0, 8, 4, 16, 32, nullptr}};
+  p.values = {{"x", 8}, {"ids", 2, ValueKind::i32}, {"y", 8}};
+  p.ops = {{OpKind::expert_linear, 0, "experts", {0, 1}, {2}, {0}, ExpertParams{2}}};
+  CHECK(op_cost(p, p.ops[0], {.tokens = 1}).weight_bytes == doctest::Approx(2 * 4 * 32));
+  CHECK(op_cost(p, p.ops[0], {.tokens = 1000}).weight_bytes == doctest::Approx(16 * 4 * 32));
+  CHECK(op_cost(p, p.ops[0], {.tokens = 3}).flops == 2 * 3 * 2 * 4 * 8);
+}
+
+TEST_CASE("values that live at the same time never share a buffer, and others do") {
+  const Program p = small_program();
+  const BufferPlan plan = plan_buffers(p);
+  const auto slot = [&](ValueId id) { return plan.slot_of_value[id]; };
+  CHECK(std::set{slot(0), slot(1), slot(2), slot(3)}.size() == 4); // x lives on while swiglu works
+  CHECK(slot(4) != slot(0));
+  CHECK(plan.slots.size() <= 6);
+  for (size_t id = 0; id < p.values.size(); ++id) {
+    CHECK(plan.slots[slot(id)].width >= p.values[id].width);
+    CHECK(plan.slots[slot(id)].gathered == p.values[id].gathered);
+  }
+}

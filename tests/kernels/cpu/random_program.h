@@ -1,0 +1,156 @@
+// Small random Programs for testing executors: weights of any format with sane values, and a builder for ops.
+#pragma once
+
+#include "core/program.h"
+#include "quant/registry.h"
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace ridge::tests {
+
+struct RandomProgram {
+  core::Program program;
+  std::mt19937_64 random;
+  std::deque<std::vector<std::byte>> storage;
+
+  explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
+
+  int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
+
+  // Random bits, drawn again until the block decodes to weights of ordinary size.
+  void fill_block(const quant::FormatInfo& format, std::byte* block) {
+    std::vector<float> weights(format.block_weights);
+    if (!format.packed) {
+      const float value = std::normal_distribution<float>(0, 0.05f)(random);
+      uint32_t bits;
+      std::memcpy(&bits, &value, 4);
+      const uint16_t half = format.type == quant::Type::F16 ? core::f16_from_f32(value) : core::bf16_from_f32(value);
+      format.block_bytes == 4 ? std::memcpy(block, &bits, 4) : std::memcpy(block, &half, 2);
+      return;
+    }
+    for (;;) {
+      for (int64_t i = 0; i < format.block_bytes; ++i) block[i] = static_cast<std::byte>(random());
+      format.decode(block, format.block_weights, weights.data());
+      float largest = 0;
+      for (float w : weights) largest = std::isfinite(w) ? std::max(largest, std::abs(w)) : INFINITY;
+      if (largest > 0.02f && largest < 0.2f) return;
+    }
+  }
+
+  core::WeightId weight(quant::Type type, int64_t cols, int64_t rows = 1, int64_t count = 1) {
+    const quant::FormatInfo& format = quant::format(type);
+    const int64_t row_bytes = format.row_bytes(cols);
+    std::vector<std::byte>& data = storage.emplace_back(row_bytes * rows * count);
+    for (size_t at = 0; at < data.size(); at += format.block_bytes) fill_block(format, data.data() + at);
+    return add_weight(type, cols, rows, count, data.data());
+  }
+  core::WeightId add_weight(quant::Type type, int64_t cols, int64_t rows, int64_t count, const std::byte* data) {
+    const auto id = static_cast<core::WeightId>(program.weights.size());
+    program.weights.push_back({"w" + std::to_string(id), static_cast<uint32_t>(type), cols, rows, count,
+                               quant::format(type).row_bytes(cols), data});
+    return id;
+  }
+
+  core::ValueId value(int64_t width, bool gathered = false, core::ValueKind kind = core::ValueKind::f32) {
+    program.values.push_back({"v" + std::to_string(program.values.size()), width, kind, gathered});
+    return static_cast<core::ValueId>(program.values.size() - 1);
+  }
+
+  // Adds an op with one output of the given width (0: none) and returns that output.
+  core::ValueId op(core::OpKind kind, std::vector<core::ValueId> inputs, std::vector<core::WeightId> weights,
+                   int64_t width, core::OpParams params = {}) {
+    const bool gathered = kind == core::OpKind::gather || (!inputs.empty() && program.values[inputs[0]].gathered);
+    std::vector<core::ValueId> outputs;
+    if (width > 0) outputs.push_back(value(width, gathered));
+    program.ops.push_back({kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
+    return outputs.empty() ? -1 : outputs[0];
+  }
+
+  core::ValueId embed(quant::Type type, int64_t width, int64_t vocab) {
+    program.vocab = vocab;
+    return op(core::OpKind::embed, {}, {weight(type, width, vocab)}, width);
+  }
+  core::ValueId norm(core::ValueId x, int64_t group) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * group);
+    for (int64_t i = 0; i < group; ++i) {
+      const float factor = std::uniform_real_distribution<float>(0.5f, 1.5f)(random);
+      std::memcpy(data.data() + 4 * i, &factor, 4);
+    }
+    return op(core::OpKind::rms_norm, {x}, {add_weight(quant::Type::F32, group, 1, 1, data.data())},
+              program.values[x].width, core::NormParams{1e-5f, group});
+  }
+  core::ValueId linear(core::ValueId x, quant::Type type, int64_t rows, bool bias = false) {
+    std::vector<core::WeightId> weights = {weight(type, program.values[x].width, rows)};
+    if (bias) weights.push_back(weight(quant::Type::F32, rows));
+    return op(core::OpKind::linear, {x}, std::move(weights), rows);
+  }
+  // Logits are the last value itself, projected to the vocabulary where its width is another.
+  void finish(core::ValueId x, quant::Type type = quant::Type::F32) {
+    x = op(core::OpKind::gather, {x}, {}, program.values[x].width);
+    program.logits = linear(x, type, program.vocab);
+    validate(program);
+  }
+
+  struct Shape {
+    int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
+    int64_t experts = 0, used = 0;
+    bool normalize_shares = true, bias = false, head_norms = false;
+    core::RopeStyle style = core::RopeStyle::adjacent;
+    int64_t rotated = 64;
+  };
+
+  // A whole transformer of the llama kind, all matrices of one type.
+  void transformer(const Shape& s, quant::Type type, quant::Type output) {
+    core::RopeTable table = {{}, 1.0f, s.style};
+    for (int64_t i = 0; i < s.rotated / 2; ++i)
+      table.inverse_frequency.push_back(
+          static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated))));
+    program.rope_tables.push_back(table);
+    core::ValueId x = embed(type, s.width, s.vocab);
+    for (int32_t layer = 0; layer < s.layers; ++layer) {
+      program.kv_layers.push_back({s.kv_heads, s.k_dim, s.v_dim});
+      core::ValueId h = norm(x, s.width);
+      core::ValueId q = linear(h, type, s.heads * s.k_dim, s.bias), k = linear(h, type, s.kv_heads * s.k_dim, s.bias);
+      const core::ValueId v = linear(h, type, s.kv_heads * s.v_dim, s.bias);
+      if (s.head_norms) q = norm(q, s.k_dim), k = norm(k, s.k_dim);
+      q = op(core::OpKind::rope, {q}, {}, s.heads * s.k_dim, core::RopeParams{0, s.heads, s.k_dim});
+      k = op(core::OpKind::rope, {k}, {}, s.kv_heads * s.k_dim, core::RopeParams{0, s.kv_heads, s.k_dim});
+      op(core::OpKind::kv_store, {k, v}, {}, 0, core::KvParams{layer});
+      h = op(core::OpKind::attention, {q}, {}, s.heads * s.v_dim,
+             core::AttentionParams{layer, s.heads, 1.0f / std::sqrt(static_cast<float>(s.k_dim))});
+      x = op(core::OpKind::add, {x, linear(h, type, s.width)}, {}, s.width);
+      h = norm(x, s.width);
+      x = op(core::OpKind::add, {x, s.experts ? moe(h, s, type) : dense(h, s, type)}, {}, s.width);
+    }
+    x = op(core::OpKind::gather, {x}, {}, s.width);
+    program.logits = linear(norm(x, s.width), output, s.vocab);
+    validate(program);
+  }
+
+  core::ValueId dense(core::ValueId h, const Shape& s, quant::Type type) {
+    const core::ValueId gate = linear(h, type, s.hidden), up = linear(h, type, s.hidden);
+    return linear(op(core::OpKind::swiglu, {gate, up}, {}, s.hidden), type, s.width);
+  }
+
+  core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
+    const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
+    const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
+    program.ops.push_back({core::OpKind::route, -1, "route", {scores}, {ids, shares}, {},
+                           core::RouteParams{s.experts, s.used, s.normalize_shares}});
+    const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
+      return op(core::OpKind::expert_linear, {x, ids}, {weight(type, cols, rows, s.experts)}, s.used * rows,
+                core::ExpertParams{s.used});
+    };
+    const core::ValueId gate = expert(h, s.width, s.hidden), up = expert(h, s.width, s.hidden);
+    const core::ValueId act = op(core::OpKind::swiglu, {gate, up}, {}, s.used * s.hidden);
+    return op(core::OpKind::expert_sum, {expert(act, s.hidden, s.width), shares}, {}, s.width,
+              core::ExpertParams{s.used});
+  }
+};
+
+} // namespace ridge::tests

@@ -1,0 +1,156 @@
+// Runs programs the way a user does: with arguments and pipes, or on a pseudo-terminal.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <poll.h>
+#include <pty.h>
+#include <string>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace ridge::tests {
+
+struct Result {
+  int status; // exit status; 128 + signal for a killed program
+  std::string out, err;
+};
+
+inline int wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+[[noreturn]] inline void exec(const std::vector<std::string>& args) {
+  std::vector<char*> argv;
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  ::_exit(127);
+}
+
+// Runs to the end, `input` on stdin, everything else in pipes.
+inline Result run(const std::vector<std::string>& args, const std::string& input = "") {
+  int in[2], out[2], err[2];
+  REQUIRE((::pipe(in) == 0 && ::pipe(out) == 0 && ::pipe(err) == 0));
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    ::dup2(in[0], 0), ::dup2(out[1], 1), ::dup2(err[1], 2);
+    for (int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) ::close(fd);
+    exec(args);
+  }
+  ::close(in[0]), ::close(out[1]), ::close(err[1]);
+  std::signal(SIGPIPE, SIG_IGN);
+  size_t sent = 0;
+  Result result;
+  pollfd fds[] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}, {in[1], POLLOUT, 0}};
+  if (input.empty()) ::close(std::exchange(fds[2].fd, -1));
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    ::poll(fds, 3, -1);
+    if (fds[2].fd >= 0 && fds[2].revents) {
+      const ssize_t n = ::write(fds[2].fd, input.data() + sent, input.size() - sent);
+      if (n > 0) sent += static_cast<size_t>(n);
+      if (n < 0 || sent == input.size()) ::close(std::exchange(fds[2].fd, -1));
+    }
+    for (int i = 0; i < 2; ++i) {
+      if (fds[i].fd < 0 || !fds[i].revents) continue;
+      char buffer[4096];
+      const ssize_t n = ::read(fds[i].fd, buffer, sizeof buffer);
+      if (n > 0) (i == 0 ? result.out : result.err).append(buffer, static_cast<size_t>(n));
+      if (n <= 0) ::close(std::exchange(fds[i].fd, -1));
+    }
+  }
+  if (fds[2].fd >= 0) ::close(fds[2].fd);
+  result.status = wait_for(pid);
+  return result;
+}
+
+// A program on a pseudo-terminal, typed at and read as a person would.
+class Terminal {
+ public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
+  Terminal(const std::vector<std::string>& args, const Environment& environment) {
+    winsize size = {24, 80, 0, 0};
+    pid_ = ::forkpty(&fd_, nullptr, nullptr, &size);
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+      exec(args);
+    }
+  }
+  ~Terminal() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      wait_for(pid_);
+    }
+    ::close(fd_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void type(const std::string& keys) { REQUIRE(::write(fd_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size())); }
+  void resize(unsigned short rows, unsigned short cols) {
+    const winsize size = {rows, cols, 0, 0};
+    REQUIRE(::ioctl(fd_, TIOCSWINSZ, &size) == 0);
+  }
+
+  // Reads until the screen output since the last expect() holds `text`; what came with it counts as read.
+  bool expect(const std::string& text, double seconds = 20) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (true) {
+      if (const size_t at = seen_.find(text, read_); at != std::string::npos) {
+        read_ = at + text.size();
+        return true;
+      }
+      if (std::chrono::steady_clock::now() > deadline || !pump(100)) return false;
+    }
+  }
+
+  // Waits for the program to end by itself; -1 when it does not.
+  int exit_status(double seconds = 20) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < deadline && pump(100)) {
+    }
+    int status = 0;
+    for (int i = 0; i < 100; ++i) {
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      ::usleep(20'000);
+    }
+    return -1;
+  }
+
+  const std::string& seen() const { return seen_; }             // everything so far
+  std::string unread() const { return seen_.substr(read_); }    // since the last expect()
+
+ private:
+  bool pump(int milliseconds) { // false: the program closed its terminal
+    pollfd fd = {fd_, POLLIN, 0};
+    if (::poll(&fd, 1, milliseconds) <= 0) return true;
+    char buffer[4096];
+    const ssize_t n = ::read(fd_, buffer, sizeof buffer);
+    if (n <= 0) return false;
+    seen_.append(buffer, static_cast<size_t>(n));
+    return true;
+  }
+
+  int fd_ = -1;
+  pid_t pid_ = -1;
+  std::string seen_;
+  size_t read_ = 0;
+};
+
+} // namespace ridge::tests

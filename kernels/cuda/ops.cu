@@ -59,6 +59,48 @@ __global__ void expert_sum_kernel(const float* x, const float* shares, float* ou
   }
 }
 
+// One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
+__global__ void to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, __half* out,
+                               int64_t stride, int8_t* exponents) {
+  __shared__ float scratch[kThreads / kWarp];
+  let_successor_start();
+  wait_for_predecessor();
+  x += blockIdx.x * cols;
+  out += blockIdx.x * stride;
+  float squares = 0, largest = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += kThreads) {
+    squares += x[i] * x[i];
+    largest = fmaxf(largest, fabsf(norm_weight ? x[i] * norm_weight[i] : x[i]));
+  }
+  float factor = 1;
+  if (norm_weight) factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(cols) + epsilon);
+  largest = warp_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = largest;
+  __syncthreads();
+  for (const float value : scratch) largest = fmaxf(largest, value);
+  largest *= factor;
+  const int exponent = largest > 0 ? min(max(ilogbf(largest) - 9, -120), 120) : 0;
+  factor *= exp2f(static_cast<float>(-exponent));
+  if (threadIdx.x == 0) exponents[blockIdx.x] = static_cast<int8_t>(exponent);
+  for (int64_t i = threadIdx.x; i < stride; i += kThreads)
+    out[i] = __float2half_rn(i < cols ? (norm_weight ? x[i] * norm_weight[i] : x[i]) * factor : 0);
+}
+
+__global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint32_t* sink) {
+  uint32_t seen = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    uint4 v[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) v[k] = __ldcs(data + i + k * step);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) seen |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
+  }
+  for (; i < count; i += step) seen |= data[i].x;
+  if (seen == 0x12345678) *sink = seen; // never true of what is read, which the compiler cannot know
+}
+
 // One warp per token: softmax over the experts, then `used` times the largest that is left (the first of equals).
 __global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
                              bool normalize) {
@@ -238,6 +280,19 @@ void launch_route(const Launch& launch, const float* x, int32_t* ids, float* sha
 void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width) {
   launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width);
+}
+void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
+                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents) {
+  launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
+         reinterpret_cast<__half*>(out), stride, exponents);
+}
+bool compiled_for_overlap() {
+  cudaFuncAttributes attributes = {};
+  RIDGE_CUDA(cudaFuncGetAttributes(&attributes, add_kernel));
+  return attributes.ptxVersion >= 90;
+}
+void launch_read(const Launch& launch, const uint8_t* data, size_t bytes, uint32_t* sink) {
+  launch(read_kernel, 2 * launch.sm_count, 1024, 0, reinterpret_cast<const uint4*>(data), bytes / 16, sink);
 }
 void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
   const int blocks = (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);

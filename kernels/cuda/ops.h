@@ -16,6 +16,16 @@ void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, in
 void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width);
 
+// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are written.
+void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens, int64_t cols,
+                    uint16_t* out, int64_t stride, int8_t* exponents);
+
+// Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
+bool compiled_for_overlap();
+
+// Reads `bytes` (a multiple of 16) and keeps nothing; `sink` is one word.
+void launch_read(const Launch&, const uint8_t* data, size_t bytes, uint32_t* sink);
+
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
 struct RopeArgs {
   const float* inverse_frequency; // [pairs]

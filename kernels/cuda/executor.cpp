@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -133,6 +134,7 @@ class Executor final : public CudaExecutor {
   PinnedMemory batch_host_;
   DeviceBatch batch_ = {}, host_batch_ = {};
   PinnedMemory logits_host_;
+  int64_t outputs_ = 0; // of the last forward()
   std::map<Shape, Graph> graphs_;
 };
 
@@ -267,11 +269,13 @@ void Executor::forward(const core::Batch& batch) {
   bool one_run = true;
   for (size_t i = 1; i < batch.tokens.size(); ++i)
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] && batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  run({std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false});
+  outputs_ = std::ssize(batch.outputs);
+  run({std::ssize(batch.tokens), outputs_, one_run ? kAttentionRows : 1, false});
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
 }
 
 std::span<const float> Executor::logits(int64_t i) {
+  if (i < 0 || i >= outputs_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
   const size_t vocab = static_cast<size_t>(program_.vocab);
   float* row = logits_host_.as<float>() + i * vocab;
   RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.logits) + i * vocab, vocab * sizeof(float), cudaMemcpyDeviceToHost,

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   const int group = args.heads / cache.heads;
   const int first_token = tile * args.tile_tokens;
   const int tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
-  __shared__ float merge_max[kWarps][kRows], merge_sum[kWarps][kRows];
-  __shared__ __align__(16) float merge_out[kRows][kDim];
+  __shared__ float warp_max[kWarps][kRows], warp_sum[kWarps][kRows];
+  __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8]; // column tile after column tile; padded for the banks
   let_successor_start();
   wait_for_predecessor();
 
@@ -43,7 +43,13 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   const auto* values = static_cast<const __half*>(cache.v) + head_at * kDim;
   const int length = args.positions[first_token + tokens - 1] + 1;
   const int per_split = ((length + args.splits - 1) / args.splits + 63) / 64 * 64;
+  const int used_splits = (length + per_split - 1) / per_split;
+  if (split >= used_splits) return;
   const int begin = split * per_split, end = min(length, begin + per_split);
+  const auto write_out = [&](int row, int column, float value) {
+    const int token = first_token + row / group, head = kv_head * group + row % group;
+    args.out[(int64_t{token} * args.heads + head) * kDim + column] = value;
+  };
 
   // Queries of rows g and g + 8: chunk c, this lane's dims 32 c + 8 t … + 7, in log2 units.
   uint32_t query[kChunks][2][4];
@@ -143,72 +149,52 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     }
   }
 
-  // Merge the warps.
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 1);
-    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 2);
-    if (t == 0) {
-      merge_max[warp][g + 8 * half] = row_max[half];
-      merge_sum[warp][g + 8 * half] = row_sum[half];
-    }
-  }
-  for (int i = threadIdx.x; i < kRows * kDim; i += kWarps * kWarp) (&merge_out[0][0])[i] = 0;
-  __syncthreads();
-  float block_max[2], block_sum[2];
+  // Merge the warps: each leaves its maxima, sums and outputs in shared memory.
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = g + 8 * half;
-    block_max[half] = -INFINITY;
-    for (int w = 0; w < kWarps; ++w) block_max[half] = fmaxf(block_max[half], merge_max[w][row]);
-    const float reference = block_max[half] == -INFINITY ? 0 : block_max[half];
-    block_sum[half] = 0;
-    for (int w = 0; w < kWarps; ++w) block_sum[half] += merge_sum[w][row] * exp2f(merge_max[w][row] - reference);
-    const float shrink = exp2f(row_max[half] - reference);
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) out[j][2 * half] *= shrink, out[j][2 * half + 1] *= shrink;
-  }
-  for (int w = 0; w < kWarps; ++w) { // one warp after the other, so that sums are the same every time
-    if (w == warp)
+    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 1);
+    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 2);
+    if (t == 0) {
+      warp_max[warp][row] = row_max[half];
+      warp_sum[warp][row] = row_sum[half];
+    }
+    if (row < rows)
 #pragma unroll
       for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) merge_out[g + 8 * (i / 2)][(2 * t + i % 2) * kColumns + j] += out[j][i];
-    __syncthreads();
+        *reinterpret_cast<float2*>(&warp_out[warp][row][8 * j + 2 * t]) = {out[j][2 * half], out[j][2 * half + 1]};
   }
-  const auto write_out = [&](int row, int column, float value) {
-    const int token = first_token + row / group, head = kv_head * group + row % group;
-    args.out[(int64_t{token} * args.heads + head) * kDim + column] = value;
-  };
-  // Rows g and g + 8 are each held by the four lanes of a group; their maxima and sums go through shared memory.
-  if (warp == 0 && t == 0)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      merge_max[0][g + 8 * half] = block_max[half];
-      merge_sum[0][g + 8 * half] = block_sum[half];
-    }
   __syncthreads();
-  if (args.splits == 1) {
-    for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp)
-      write_out(i / kDim, i % kDim, merge_out[i / kDim][i % kDim] / merge_sum[0][i / kDim]);
-    return;
-  }
-
-  const int used_splits = (length + per_split - 1) / per_split;
   float* parts = args.partial + (int64_t{tile} * cache.heads + kv_head) * args.splits * part_floats(kDim);
-  if (split < used_splits) {
-    float* part = parts + split * part_floats(kDim);
-    for (int i = threadIdx.x; i < kRows; i += kWarps * kWarp) {
-      part[i] = merge_max[0][i];
-      part[kRows + i] = merge_sum[0][i];
+  float* part = parts + split * part_floats(kDim);
+  for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) {
+    const int row = i / kDim, column = i % kDim, at = column % kColumns * 8 + column / kColumns;
+    float largest = -INFINITY, sum = 0, value = 0;
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_max[w][row]);
+    const float reference = largest == -INFINITY ? 0 : largest;
+    for (int w = 0; w < kWarps; ++w) {
+      const float shrink = exp2f(warp_max[w][row] - reference);
+      sum += warp_sum[w][row] * shrink;
+      value += warp_out[w][row][at] * shrink;
     }
-    for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) part[2 * kRows + i] = merge_out[i / kDim][i % kDim];
+    if (used_splits == 1) {
+      write_out(row, column, value / sum);
+      continue;
+    }
+    part[2 * kRows + i] = value;
+    if (column == 0) {
+      part[row] = largest;
+      part[kRows + row] = sum;
+    }
   }
+  if (used_splits == 1) return;
+
+  // The last block of the tile to come here combines the splits.
   __threadfence();
   __syncthreads();
   __shared__ bool last;
   unsigned* ticket = &args.tickets[tile * cache.heads + kv_head];
-  if (threadIdx.x == 0) last = atomicAdd(ticket, 1) == static_cast<unsigned>(args.splits - 1);
+  if (threadIdx.x == 0) last = atomicAdd(ticket, 1) == static_cast<unsigned>(used_splits - 1);
   __syncthreads();
   if (!last) return;
   if (threadIdx.x == 0) *ticket = 0;
@@ -217,11 +203,12 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     const int row = i / kDim;
     float largest = -INFINITY, sum = 0, value = 0;
     for (int s = 0; s < used_splits; ++s) largest = fmaxf(largest, __ldcg(parts + s * part_floats(kDim) + row));
+#pragma unroll 4
     for (int s = 0; s < used_splits; ++s) {
-      const float* part = parts + s * part_floats(kDim);
-      const float shrink = exp2f(__ldcg(part + row) - largest);
-      sum += __ldcg(part + kRows + row) * shrink;
-      value += __ldcg(part + 2 * kRows + i) * shrink;
+      const float* from = parts + s * part_floats(kDim);
+      const float shrink = exp2f(__ldcg(from + row) - largest);
+      sum += __ldcg(from + kRows + row) * shrink;
+      value += __ldcg(from + 2 * kRows + i) * shrink;
     }
     write_out(row, i % kDim, value / sum);
   }

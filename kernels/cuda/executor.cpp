@@ -23,7 +23,7 @@ constexpr int kMaxSplits = 64;       // blocks that share one tile's context
 constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop keeps before the host collects them
 
 // Batches up to this size use the matvec kernel, larger ones the tensor cores.
-constexpr int64_t kMatvecTokens = 4;
+constexpr int64_t kMatvecTokens = 8;
 
 struct Stream {
   cudaStream_t handle = nullptr;
@@ -122,12 +122,12 @@ class Executor final : public CudaExecutor {
   UploadedWeights weights_;
   size_t scratch_bytes_ = 0;
 
-  std::vector<DeviceMemory> values_;              // by slot
+  std::vector<DeviceMemory> values_; // by slot
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
-  std::vector<Cache> cache_layers_;               // views into cache_
-  DeviceMemory half_x_, exponents_, gate_, up_;   // of matrix products
-  DeviceMemory partial_, tickets_;                // of attention
+  std::vector<Cache> cache_layers_;             // views into cache_
+  DeviceMemory half_x_, exponents_, gate_, up_; // of matrix products
+  DeviceMemory partial_, tickets_;              // of attention
   DeviceMemory greedy_;
   GreedyArgs greedy_args_ = {};
   DeviceMemory batch_memory_;
@@ -206,10 +206,11 @@ void Executor::allocate() {
   }
 
   const int64_t tickets = config_.max_batch * most_kv_heads;
-  partial_ = memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
-                                             static_cast<int>(most_kv_heads), kMaxSplits, static_cast<int>(largest_v_dim)) *
-                        4,
-                    "attention");
+  partial_ =
+      memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
+                                      static_cast<int>(most_kv_heads), kMaxSplits, static_cast<int>(largest_v_dim)) *
+                 4,
+             "attention");
   tickets_ = memory(tickets * sizeof(unsigned), "attention");
   RIDGE_CUDA(cudaMemset(tickets_.as(), 0, tickets_.bytes()));
 
@@ -255,8 +256,10 @@ void Executor::check_batch(const core::Batch& batch) const {
 void Executor::load_batch(const core::Batch& batch) {
   std::ranges::copy(batch.tokens, host_batch_.tokens);
   std::ranges::copy(batch.positions, host_batch_.positions);
-  if (batch.streams.empty()) std::fill_n(host_batch_.streams, batch.tokens.size(), 0);
-  else std::ranges::copy(batch.streams, host_batch_.streams);
+  if (batch.streams.empty())
+    std::fill_n(host_batch_.streams, batch.tokens.size(), 0);
+  else
+    std::ranges::copy(batch.streams, host_batch_.streams);
   std::ranges::copy(batch.outputs, host_batch_.outputs);
   RIDGE_CUDA(cudaMemcpyAsync(batch_memory_.as(), batch_host_.as(), batch_memory_.bytes(), cudaMemcpyHostToDevice,
                              stream_.handle));
@@ -268,7 +271,8 @@ void Executor::forward(const core::Batch& batch) {
   // Tokens may share an attention tile where all are of one stream and in sequence.
   bool one_run = true;
   for (size_t i = 1; i < batch.tokens.size(); ++i)
-    one_run &= host_batch_.streams[i] == host_batch_.streams[0] && batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
+    one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
+               batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
   outputs_ = std::ssize(batch.outputs);
   run({std::ssize(batch.tokens), outputs_, one_run ? kAttentionRows : 1, false});
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
@@ -310,7 +314,8 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
 }
 
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
-  std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position)), which(streams), outputs(streams);
+  std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position)), which(streams),
+      outputs(streams);
   for (int64_t i = 0; i < streams; ++i) {
     tokens[i] = static_cast<int32_t>((i * 7919 + 13) % program_.vocab);
     which[i] = outputs[i] = static_cast<int32_t>(i);
@@ -375,9 +380,9 @@ void Executor::launch_all(const Shape& shape) {
 
 void Executor::launch_step(const Step& step, const Shape& shape) {
   switch (step.kind) {
-    case Step::Kind::op: return launch_op(*step.op, shape);
-    case Step::Kind::matrix: return launch_matrix(step.matrix, shape);
-    case Step::Kind::heads: break;
+  case Step::Kind::op: return launch_op(*step.op, shape);
+  case Step::Kind::matrix: return launch_matrix(step.matrix, shape);
+  case Step::Kind::heads: break;
   }
   const HeadsStep& h = step.heads;
   RopeStoreArgs args = {};
@@ -420,7 +425,8 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
     const core::Weight& w = program_.weights[part.weight];
-    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(w.rows), value(part.out), w.rows, vector(part.bias)};
+    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(w.rows), value(part.out), w.rows,
+                       vector(part.bias)};
   }
   args.swiglu = m.swiglu;
   if (m.residual != kNone) {
@@ -439,23 +445,22 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   const int64_t cols = width(m.x), stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
   launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
                  exponents_.as<int8_t>());
+  GemmArgs args = {};
+  args.x = half_x_.as<uint16_t>();
+  args.x_stride = stride;
+  args.exponent = exponents_.as<int8_t>();
+  args.tokens = static_cast<int>(rows);
+  args.cols = static_cast<int>(cols);
+  args.row_bytes = weights_.weights[m.parts[0].weight].row_bytes;
+  args.segments = static_cast<int>(m.parts.size());
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
-    const core::Weight& w = program_.weights[part.weight];
-    GemmArgs args = {};
-    args.x = half_x_.as<uint16_t>();
-    args.x_stride = stride;
-    args.exponent = exponents_.as<int8_t>();
-    args.tokens = static_cast<int>(rows);
-    args.cols = static_cast<int>(cols);
-    args.weights = weights_.weights[part.weight].data;
-    args.row_bytes = weights_.weights[part.weight].row_bytes;
-    args.rows = static_cast<int>(w.rows);
-    args.out = m.swiglu ? (i == 0 ? gate_ : up_).as<float>() : value(part.out);
-    args.bias = vector(part.bias);
-    args.residual = m.residual == kNone ? nullptr : value(m.residual);
-    format_of(part.weight).gemm(launch_, args);
+    float* out = m.swiglu ? (i == 0 ? gate_ : up_).as<float>() : value(part.out);
+    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows), out,
+                       vector(part.bias)};
   }
+  args.residual = m.residual == kNone ? nullptr : value(m.residual);
+  format_of(m.parts[0].weight).gemm(launch_, args);
   if (m.swiglu)
     launch_swiglu(launch_, gate_.as<float>(), up_.as<float>(), value(m.parts[0].out), rows * width(m.parts[0].out));
 }
@@ -474,9 +479,10 @@ void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
   args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Two blocks per multiprocessor, where the context has that much to share out.
-  args.splits = tiles > kGraphTokens ? 1
-                                     : std::clamp(2 * launch_.sm_count / (tiles * args.cache.heads), 1,
-                                                  static_cast<int>(std::min<int64_t>(kMaxSplits, (config_.context + 63) / 64)));
+  args.splits = tiles > kGraphTokens
+                    ? 1
+                    : std::clamp(2 * launch_.sm_count / (tiles * args.cache.heads), 1,
+                                 static_cast<int>(std::min<int64_t>(kMaxSplits, (config_.context + 63) / 64)));
   args.partial = partial_.as<float>();
   args.tickets = tickets_.as<unsigned>();
   launch_attention(launch_, args);
@@ -486,60 +492,59 @@ void Executor::launch_op(const core::Op& op, const Shape& shape) {
   const auto in = [&](size_t i) { return value(op.inputs[i]); };
   const auto rows = [&] { return rows_of(op.outputs[0], shape); };
   switch (op.kind) {
-    case OpKind::embed:
-      return format_of(op.weights[0])
-          .embed(launch_, weights_.weights[op.weights[0]].data, width(op.outputs[0]), batch_.tokens,
-                 static_cast<int>(shape.tokens), value(op.outputs[0]));
-    case OpKind::rms_norm: {
-      const auto& params = std::get<core::NormParams>(op.params);
-      return launch_rms_norm(launch_, in(0), vector(op.weights[0]), value(op.outputs[0]),
-                             rows() * width(op.outputs[0]) / params.group, params.group, params.epsilon);
-    }
-    case OpKind::rope: {
-      const auto& params = std::get<core::RopeParams>(op.params);
-      const core::RopeTable& table = program_.rope_tables[params.table];
-      RopeStoreArgs args = {};
-      args.positions = batch_.positions;
-      args.streams = batch_.streams;
-      args.tokens = static_cast<int>(shape.tokens);
-      args.q_in = in(0);
-      args.q_out = value(op.outputs[0]);
-      args.q_heads = static_cast<int>(params.heads);
-      args.head_dim = static_cast<int>(params.head_dim);
-      args.rotate = true;
-      args.rope = {rope_tables_[params.table].as<float>(), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-                   table.style == core::RopeStyle::split};
-      return launch_rope_store(launch_, args);
-    }
-    case OpKind::kv_store: {
-      RopeStoreArgs args = {};
-      args.positions = batch_.positions;
-      args.streams = batch_.streams;
-      args.tokens = static_cast<int>(shape.tokens);
-      args.cache = cache_layers_[std::get<core::KvParams>(op.params).layer];
-      args.k_in = in(0);
-      args.v_in = in(1);
-      args.k_heads = args.cache.heads;
-      args.head_dim = args.cache.k_dim;
-      args.store = true;
-      return launch_rope_store(launch_, args);
-    }
-    case OpKind::attention: return launch_attention_op(op, shape);
-    case OpKind::swiglu:
-      return launch_swiglu(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
-    case OpKind::add: return launch_add(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
-    case OpKind::gather:
-      return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
-    case OpKind::route: {
-      const auto& params = std::get<core::RouteParams>(op.params);
-      return launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(), static_cast<int>(params.experts),
-                          static_cast<int>(params.used), params.normalize);
-    }
-    case OpKind::expert_sum:
-      return launch_expert_sum(launch_, in(0), in(1), value(op.outputs[0]), rows(), static_cast<int>(width(op.inputs[1])),
-                               width(op.outputs[0]));
-    case OpKind::linear:
-    case OpKind::expert_linear: break; // matrix steps
+  case OpKind::embed:
+    return format_of(op.weights[0])
+        .embed(launch_, weights_.weights[op.weights[0]].data, width(op.outputs[0]), batch_.tokens,
+               static_cast<int>(shape.tokens), value(op.outputs[0]));
+  case OpKind::rms_norm: {
+    const auto& params = std::get<core::NormParams>(op.params);
+    return launch_rms_norm(launch_, in(0), vector(op.weights[0]), value(op.outputs[0]),
+                           rows() * width(op.outputs[0]) / params.group, params.group, params.epsilon);
+  }
+  case OpKind::rope: {
+    const auto& params = std::get<core::RopeParams>(op.params);
+    const core::RopeTable& table = program_.rope_tables[params.table];
+    RopeStoreArgs args = {};
+    args.positions = batch_.positions;
+    args.streams = batch_.streams;
+    args.tokens = static_cast<int>(shape.tokens);
+    args.q_in = in(0);
+    args.q_out = value(op.outputs[0]);
+    args.q_heads = static_cast<int>(params.heads);
+    args.head_dim = static_cast<int>(params.head_dim);
+    args.rotate = true;
+    args.rope = {rope_tables_[params.table].as<float>(), static_cast<int>(table.inverse_frequency.size()),
+                 table.magnitude, table.style == core::RopeStyle::split};
+    return launch_rope_store(launch_, args);
+  }
+  case OpKind::kv_store: {
+    RopeStoreArgs args = {};
+    args.positions = batch_.positions;
+    args.streams = batch_.streams;
+    args.tokens = static_cast<int>(shape.tokens);
+    args.cache = cache_layers_[std::get<core::KvParams>(op.params).layer];
+    args.k_in = in(0);
+    args.v_in = in(1);
+    args.k_heads = args.cache.heads;
+    args.head_dim = args.cache.k_dim;
+    args.store = true;
+    return launch_rope_store(launch_, args);
+  }
+  case OpKind::attention: return launch_attention_op(op, shape);
+  case OpKind::swiglu: return launch_swiglu(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
+  case OpKind::add: return launch_add(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
+  case OpKind::gather:
+    return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
+  case OpKind::route: {
+    const auto& params = std::get<core::RouteParams>(op.params);
+    return launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(),
+                        static_cast<int>(params.experts), static_cast<int>(params.used), params.normalize);
+  }
+  case OpKind::expert_sum:
+    return launch_expert_sum(launch_, in(0), in(1), value(op.outputs[0]), rows(), static_cast<int>(width(op.inputs[1])),
+                             width(op.outputs[0]));
+  case OpKind::linear:
+  case OpKind::expert_linear: break; // matrix steps
   }
 }
 

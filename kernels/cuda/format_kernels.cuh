@@ -46,7 +46,8 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
   let_successor_start();
   wait_for_predecessor();
   const int64_t items = U::items_of(cols);
-  for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n; i += gridDim.x * int64_t{kRowThreads}) {
+  for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n;
+       i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
     float w[L::kItemWeights];
     load_weights<Format>(w, weights + ids[row] * row_bytes + unit * U::kBytes,
@@ -75,14 +76,18 @@ struct Launchers {
            to, U::row_bytes(cols), cols, rows);
   }
 
-  template <int kTokens, bool kExact>
+  template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
-    const auto shared = static_cast<size_t>(matvec_shared_bytes<Format, kExact>(args.cols, kTokens));
-    constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact>;
+    // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
+    // multiprocessor is free first. More than half of the shared memory keeps them apart.
+    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact>(args.cols, kTokens));
+    const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
+    constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
     int rows = 0;
     for (int s = 0; s < (args.swiglu ? 1 : args.segments); ++s) rows += args.segment[s].rows;
-    const int blocks = std::min((rows + kMatvecWarps - 1) / kMatvecWarps, launch.sm_count);
+    const int pairs = args.swiglu ? rows : (rows + 1) / 2;
+    const int blocks = std::min((pairs + kMatvecWarps - 1) / kMatvecWarps, launch.sm_count);
     launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), kMatvecThreads, shared, args);
   }
 
@@ -97,7 +102,7 @@ struct Launchers {
       return matvec_with<2, false>(launch, args);
     if (matvec_shared_bytes<Format, false>(args.cols, 1) > limit)
       throw_too_wide(args.cols, matvec_shared_bytes<Format, false>(args.cols, 1), limit);
-    matvec_with<1, false>(launch, args);
+    args.cols % U::kWeights == 0 ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
@@ -110,7 +115,9 @@ struct Launchers {
     constexpr auto kernel = &gemm_kernel<Format, Shape>;
     allow_shared(kernel, Shape::kSharedBytes);
     const auto tiles = [](int n, int tile) { return static_cast<unsigned>((n + tile - 1) / tile); };
-    launch(kernel, dim3(tiles(args.tokens, Shape::kM), tiles(args.rows, Shape::kN)), kGemmThreads, Shape::kSharedBytes, args);
+    unsigned row_tiles = 0;
+    for (int s = 0; s < args.segments; ++s) row_tiles += tiles(args.segment[s].rows, Shape::kN);
+    launch(kernel, dim3(tiles(args.tokens, Shape::kM), row_tiles), Shape::kThreads, Shape::kSharedBytes, args);
   }
 
   static void gemm(const Launch& launch, const GemmArgs& args) {

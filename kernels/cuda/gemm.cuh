@@ -1,33 +1,61 @@
 // out = x Wᵀ on tensor cores, for prompts and for batches that are too large for the matvec kernel. The weights stay
-// packed in device memory: each thread decodes one item of a tile into f16 in shared memory while the tensor cores work on
-// the tile before.
+// packed in device memory: each thread decodes one item of a tile into f16 in shared memory while the tensor cores work
+// on the tile before.
 #pragma once
 
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layout.cuh"
 #include "kernels/cuda/ptx.cuh"
 
+#include <algorithm>
+
 namespace ridge::kernels::cuda {
 
-inline constexpr int kGemmThreads = 256, kGemmWarps = kGemmThreads / kWarp;
-
-// A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it, and where that
-// leaves warps over, they share a step's columns.
+// A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it, and where
+// that leaves warps over, they share a step's columns.
 template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_>
 struct GemmShape {
   static constexpr int kM = kM_, kN = kN_, kK = kK_, kWarpM = kWarpM_, kWarpN = kWarpN_;
-  static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN, kWarpsK = kGemmWarps / kWarpsM / kWarpsN;
-  static constexpr int kPitch = kK + 8; // halves per tile row: an odd number of 16-byte pieces, so that no banks collide
+  static constexpr int kThreads = kN * kK / 32; // each decodes one item of 32 weights per step
+  static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN, kWarpsK = kThreads / kWarp / kWarpsM / kWarpsN;
+  static constexpr int kPitch =
+      kK + 8; // halves per tile row: an odd number of 16-byte pieces, so that no banks collide
   static constexpr int kTileHalves = (kM + kN) * kPitch;
   static constexpr int kSharedBytes = 2 * kTileHalves * 2;
-  static_assert(kN * kK / 32 == kGemmThreads, "one item of 32 weights per thread and step");
   static_assert(kWarpsK * kM * kN * 4 <= kSharedBytes || kWarpsK == 1, "the partial sums fit where the tiles were");
 };
-using PromptShape = GemmShape<128, 128, 64, 64, 32>;
-using BatchShape = GemmShape<32, 32, 256, 32, 32>;
+using PromptShape = GemmShape<128, 64, 64, 64, 32>;
+using BatchShape = GemmShape<32, 16, 256, 32, 16>;
+
+// Weights are multiplied by this on the way to f16, so that small ones keep their precision.
+inline constexpr int kWeightExponent = 6;
+
+// Half of an item as 16 halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
+// permute; the subtraction is exact, the scale rounds.
+template <typename L>
+__device__ __forceinline__ void store_halves(__half* to, const Item& item, int half) {
+  constexpr float kFactor = 1 << kWeightExponent;
+  const __half2 zero = __float2half2_rn(1024 + 128 + L::kBias);
+  {
+    const __half2 scale = __float2half2_rn(item.scale[half] * kFactor),
+                  offset = __float2half2_rn(item.offset[half] * kFactor);
+    uint32_t out[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const uint32_t codes = item.word[4 * half + k / 2] ^ 0x80808080;
+      const uint32_t pair = __byte_perm(codes, 0x64646464, k % 2 ? 0x4342 : 0x4140);
+      const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero);
+      const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
+      out[k] = *reinterpret_cast<const uint32_t*>(&weights);
+    }
+    reinterpret_cast<uint4*>(to)[2 * half] = {out[0], out[1], out[2], out[3]};
+    reinterpret_cast<uint4*>(to)[2 * half + 1] = {out[4], out[5], out[6], out[7]};
+  }
+}
 
 template <typename Format, typename Shape>
-__global__ void __launch_bounds__(kGemmThreads, 2) gemm_kernel(const __grid_constant__ GemmArgs args) {
+__global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
+    gemm_kernel(const __grid_constant__ GemmArgs args) {
   using L = Layout<Format>;
   using U = Units<Format>;
   constexpr int kPerThread = 32 / L::kItemWeights; // items
@@ -38,41 +66,61 @@ __global__ void __launch_bounds__(kGemmThreads, 2) gemm_kernel(const __grid_cons
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_m = warp % Shape::kWarpsM, warp_n = warp / Shape::kWarpsM % Shape::kWarpsN;
   const int warp_k = warp / (Shape::kWarpsM * Shape::kWarpsN);
-  const int first_token = blockIdx.x * Shape::kM, first_row = blockIdx.y * Shape::kN;
+  int segment_index = 0, tile = blockIdx.y; // tiles of all segments in sequence
+  for (int tiles; tile >= (tiles = (args.segment[segment_index].rows + Shape::kN - 1) / Shape::kN); ++segment_index)
+    tile -= tiles;
+  const GemmSegment& segment = args.segment[segment_index];
+  const int first_token = blockIdx.x * Shape::kM, first_row = tile * Shape::kN;
   const int items = static_cast<int>(U::items_of(args.cols)), steps = (args.cols + Shape::kK - 1) / Shape::kK;
   let_successor_start();
 
   // This thread's part of a step's weights: 32 of row my_row.
   const int my_row = threadIdx.x / kThreadsPerRow, my_column = threadIdx.x % kThreadsPerRow * 32;
-  const uint8_t* weights = args.weights + min(first_row + my_row, args.rows - 1) * args.row_bytes;
-  float w[32];
+  const uint8_t* weights = segment.weights + min(first_row + my_row, segment.rows - 1) * args.row_bytes;
+  constexpr bool kPacked = !quant::FloatFormat<Format>;
+  [[maybe_unused]] Item packed;
+  [[maybe_unused]] float floats[kPacked ? 1 : 32];
   const auto load_weights_of = [&](int step) {
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) {
       const int item = (step * Shape::kK + my_column) / L::kItemWeights + k, unit = item / kUnitItems;
-      auto& part = reinterpret_cast<float(&)[L::kItemWeights]>(w[k * L::kItemWeights]);
-      if (item < items) {
-        load_weights<Format>(part, weights + int64_t{unit} * U::kBytes, min(kUnitItems, items - unit * kUnitItems),
-                             item % kUnitItems);
+      const uint8_t* from = weights + int64_t{unit} * U::kBytes;
+      const int unit_items = min(kUnitItems, items - unit * kUnitItems);
+      if constexpr (kPacked) {
+        if (item < items)
+          L::load(packed, from, unit_items, item % kUnitItems);
+        else
+          packed = Item{{}, {0, 0}, {0, 0}};
       } else {
-        for (float& v : part) v = 0;
+        auto& part = reinterpret_cast<float(&)[L::kItemWeights]>(floats[k * L::kItemWeights]);
+        if (item < items) {
+          load_weights<Format>(part, from, unit_items, item % kUnitItems);
+        } else {
+          for (float& v : part) v = 0;
+        }
       }
     }
   };
-  const auto store_weights = [&](int buffer) {
+  const auto store_weights = [&](int buffer, int half) {
     __half* to = tiles + buffer * Shape::kTileHalves + (Shape::kM + my_row) * Shape::kPitch + my_column;
+    if constexpr (kPacked) {
+      store_halves<L>(to, packed, half);
+    } else {
+      constexpr float kFactor = 1 << kWeightExponent;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const float* v = w + 8 * k;
-      *reinterpret_cast<uint4*>(to + 8 * k) = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]), pack_half2(v[4], v[5]),
-                                               pack_half2(v[6], v[7])};
+      for (int k = 2 * half; k < 2 * half + 2; ++k) {
+        const float* v = floats + 8 * k;
+        *reinterpret_cast<uint4*>(to + 8 * k) = {
+            pack_half2(v[0] * kFactor, v[1] * kFactor), pack_half2(v[2] * kFactor, v[3] * kFactor),
+            pack_half2(v[4] * kFactor, v[5] * kFactor), pack_half2(v[6] * kFactor, v[7] * kFactor)};
+      }
     }
   };
   const auto fetch_x = [&](int step, int buffer) {
     constexpr int kPieces = Shape::kK / 8; // of 16 bytes per row
     __half* to = tiles + buffer * Shape::kTileHalves;
 #pragma unroll
-    for (int i = threadIdx.x; i < Shape::kM * kPieces; i += kGemmThreads)
+    for (int i = threadIdx.x; i < Shape::kM * kPieces; i += Shape::kThreads)
       copy_async_16(to + i / kPieces * Shape::kPitch + i % kPieces * 8,
                     args.x + (first_token + i / kPieces) * args.x_stride + step * Shape::kK + i % kPieces * 8);
     copy_async_commit();
@@ -85,7 +133,8 @@ __global__ void __launch_bounds__(kGemmThreads, 2) gemm_kernel(const __grid_cons
       for (float& v : sum[m][n]) v = 0;
 
   load_weights_of(0);
-  store_weights(0);
+  store_weights(0, 0);
+  store_weights(0, 1);
   wait_for_predecessor();
   fetch_x(0, 0);
   copy_async_wait<0>();
@@ -105,28 +154,32 @@ __global__ void __launch_bounds__(kGemmThreads, 2) gemm_kernel(const __grid_cons
       uint32_t a[kTilesM][4], b[kTilesN / 2][4];
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m)
-        load_matrix_x4(a[m], x_tile + (warp_m * Shape::kWarpM + 16 * m + lane % 16) * Shape::kPitch + column + lane / 16 * 8);
+        load_matrix_x4(a[m],
+                       x_tile + (warp_m * Shape::kWarpM + 16 * m + lane % 16) * Shape::kPitch + column + lane / 16 * 8);
 #pragma unroll
       for (int n = 0; n < kTilesN / 2; ++n)
-        load_matrix_x4(b[n], w_tile + (warp_n * Shape::kWarpN + 16 * n + lane / 16 * 8 + lane % 8) * Shape::kPitch + column +
-                                 lane / 8 % 2 * 8);
+        load_matrix_x4(b[n], w_tile + (warp_n * Shape::kWarpN + 16 * n + lane / 16 * 8 + lane % 8) * Shape::kPitch +
+                                 column + lane / 8 % 2 * 8);
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m)
 #pragma unroll
         for (int n = 0; n < kTilesN; ++n) mma_16x8x16(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+      // The next step's weights are decoded while the tensor cores work on this one's last columns.
+      constexpr int kColumns = Shape::kK / Shape::kWarpsK;
+      if (more && k == std::max(kColumns - 48, 0)) store_weights(buffer ^ 1, 0);
+      if (more && k == std::max(kColumns - 32, 0)) store_weights(buffer ^ 1, 1);
     }
-    if (more) store_weights(buffer ^ 1);
     copy_async_wait<0>();
     __syncthreads();
   }
 
   const auto write = [&](int token, int row, float value) {
-    if (token >= args.tokens || row >= args.rows) return;
-    value *= exp2f(static_cast<float>(args.exponent[token]));
-    if (args.bias) value += args.bias[row];
-    const int64_t at = int64_t{token} * args.rows + row;
+    if (token >= args.tokens || row >= segment.rows) return;
+    value *= exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
+    if (segment.bias) value += segment.bias[row];
+    const int64_t at = int64_t{token} * segment.rows + row;
     if (args.residual) value += args.residual[at];
-    args.out[at] = value;
+    segment.out[at] = value;
   };
   if constexpr (Shape::kWarpsK == 1) {
 #pragma unroll
@@ -148,7 +201,7 @@ __global__ void __launch_bounds__(kGemmThreads, 2) gemm_kernel(const __grid_cons
           partial[(warp_k * Shape::kM + warp_m * Shape::kWarpM + 16 * m + lane / 4 + i / 2 * 8) * Shape::kN +
                   warp_n * Shape::kWarpN + 8 * n + lane % 4 * 2 + i % 2] = sum[m][n][i];
     __syncthreads();
-    for (int i = threadIdx.x; i < Shape::kM * Shape::kN; i += kGemmThreads) {
+    for (int i = threadIdx.x; i < Shape::kM * Shape::kN; i += Shape::kThreads) {
       float total = 0;
       for (int k = 0; k < Shape::kWarpsK; ++k) total += partial[k * Shape::kM * Shape::kN + i];
       write(first_token + i / Shape::kN, first_row + i % Shape::kN, total);

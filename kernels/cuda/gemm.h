@@ -9,18 +9,23 @@ namespace ridge::kernels::cuda {
 // kGemmRows; row i stands for x[i] · 2^exponent[i] (so that no activation is out of f16's range).
 inline constexpr int kGemmColumns = 256, kGemmRows = 128;
 
+struct GemmSegment {
+  const uint8_t* weights;
+  int rows;
+  float* out;        // [tokens, rows]
+  const float* bias; // [rows] or null
+};
+
 struct GemmArgs {
   const uint16_t* x;
   int64_t x_stride; // elements
   const int8_t* exponent;
   int tokens;
   int cols;
-  const uint8_t* weights;
   int64_t row_bytes; // of the device layout
-  int rows;
-  float* out; // [tokens, rows]
-  const float* bias;     // [rows] or null
-  const float* residual; // [tokens, rows] or null; may be `out`
+  int segments;      // matrices of one format
+  GemmSegment segment[3];
+  const float* residual; // [tokens, rows of segment 0] or null: added to segment 0's result
 };
 
 } // namespace ridge::kernels::cuda

@@ -1,7 +1,6 @@
 #include "kernels/cuda/plan.h"
 
 #include <algorithm>
-#include <map>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -53,7 +52,7 @@ class Planner {
   }
   bool read_once(ValueId id) const { return id != program_.logits && readers(id).size() == 1; }
   bool is_op(int step, OpKind kind) const {
-    return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op->kind == kind;
+    return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
   }
   // A matrix step of one product that nothing is fused behind yet.
   bool is_plain_matrix(int step) const {
@@ -64,6 +63,13 @@ class Planner {
   bool same_input(const MatrixStep& a, const MatrixStep& b) const {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
     return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;
+  }
+  // A step whose work another one has taken over; removed at the end of the pass, so that indices stay.
+  void mark(int index) {
+    Step& step = steps_[index];
+    step.op = nullptr;
+    step.inputs.clear();
+    step.outputs.clear();
   }
   void remove_marked() {
     std::erase_if(steps_, [](const Step& step) { return step.op == nullptr; });
@@ -94,9 +100,7 @@ void Planner::fold_norms() {
       step.matrix.norm_epsilon = params.epsilon;
       std::ranges::replace(step.inputs, normed, norm.inputs[0]);
     }
-    steps_[i].op = nullptr;
-    steps_[i].outputs.clear();
-    steps_[i].inputs.clear();
+    mark(static_cast<int>(i));
   }
   remove_marked();
 }
@@ -118,11 +122,8 @@ void Planner::fuse_gate_up() {
     steps_[i].kind = Step::Kind::matrix;
     steps_[i].matrix = fused;
     steps_[i].inputs = steps_[gate].inputs;
-    for (const int merged : {gate, up}) {
-      steps_[merged].op = nullptr;
-      steps_[merged].inputs.clear();
-      steps_[merged].outputs.clear();
-    }
+    mark(gate);
+    mark(up);
   }
   remove_marked();
 }
@@ -142,9 +143,7 @@ void Planner::fuse_residuals() {
       steps_[i].matrix.parts[0].out = add.outputs[0];
       steps_[i].inputs = steps_[from].inputs;
       steps_[i].inputs.push_back(residual);
-      steps_[from].op = nullptr;
-      steps_[from].inputs.clear();
-      steps_[from].outputs.clear();
+      mark(from);
       break;
     }
   }
@@ -195,7 +194,7 @@ void Planner::fuse_heads() {
     const Op& store = *steps_[i].op;
     const int32_t layer = std::get<core::KvParams>(store.params).layer;
     const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
-      return step.kind == Step::Kind::op && step.op->kind == OpKind::attention &&
+      return step.kind == Step::Kind::op && step.op && step.op->kind == OpKind::attention &&
              std::get<core::AttentionParams>(step.op->params).layer == layer;
     });
     if (attention == steps_.end()) continue;
@@ -222,11 +221,7 @@ void Planner::fuse_heads() {
     step.inputs = {q.in, k.in, store.inputs[1]};
     step.outputs = {q.rope->outputs[0]};
     for (const Chain* chain : {&q, &k})
-      for (const int merged : chain->steps) {
-        steps_[merged].op = nullptr;
-        steps_[merged].inputs.clear();
-        steps_[merged].outputs.clear();
-      }
+      for (const int merged : chain->steps) mark(merged);
   }
   remove_marked();
 }

@@ -1,7 +1,7 @@
 // How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 8 -p 512
-// prints per model the upload, tokens per second of decoding (at depth 0, or -d), of -s streams at once, and of prompts.
-// Bytes are op_cost's; the share is of the read bandwidth that the same process measured.
+// prints per model the upload, tokens per second of decoding (at depth 0, or -d), of -s streams at once, and of
+// prompts. Bytes are op_cost's; the share is of the read bandwidth that the same process measured.
 #include "core/half.h"
 #include "kernels/cuda/executor.h"
 #include "quant/registry.h"
@@ -41,7 +41,9 @@ class Model {
   core::Program& program = random.program;
 
   Model(const ModelShape& s, const std::string& mix) {
-    const auto more_bits = [&](int64_t i) { return i < s.layers / 8 || i >= 7 * s.layers / 8 || (i - s.layers / 8) % 3 == 2; };
+    const auto more_bits = [&](int64_t i) {
+      return i < s.layers / 8 || i >= 7 * s.layers / 8 || (i - s.layers / 8) % 3 == 2;
+    };
     const auto type_of = [&](const std::string& role, int64_t layer) {
       if (mix == "Q4_K_M") {
         if (role == "v" || role == "down") return more_bits(layer) ? Type::Q6_K : Type::Q4_K;
@@ -52,7 +54,8 @@ class Model {
     };
     core::RopeTable table{{}, 1, core::RopeStyle::adjacent};
     for (int64_t i = 0; i < s.head_dim / 2; ++i)
-      table.inverse_frequency.push_back(static_cast<float>(std::pow(5e5, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim))));
+      table.inverse_frequency.push_back(
+          static_cast<float>(std::pow(5e5, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim))));
     program.rope_tables.push_back(table);
     program.vocab = s.vocab;
     core::ValueId x = random.op(OpKind::embed, {}, {matrix(type_of("embed", 0), s.width, s.vocab)}, s.width);
@@ -67,8 +70,9 @@ class Model {
       q = random.op(OpKind::rope, {q}, {}, s.heads * s.head_dim, core::RopeParams{0, s.heads, s.head_dim});
       k = random.op(OpKind::rope, {k}, {}, s.kv_heads * s.head_dim, core::RopeParams{0, s.kv_heads, s.head_dim});
       random.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{static_cast<int32_t>(i)});
-      h = random.op(OpKind::attention, {q}, {}, s.heads * s.head_dim,
-                    core::AttentionParams{static_cast<int32_t>(i), s.heads, 1 / std::sqrt(static_cast<float>(s.head_dim))});
+      h = random.op(
+          OpKind::attention, {q}, {}, s.heads * s.head_dim,
+          core::AttentionParams{static_cast<int32_t>(i), s.heads, 1 / std::sqrt(static_cast<float>(s.head_dim))});
       x = random.op(OpKind::add, {x, linear(h, "o", i, s.width)}, {}, s.width);
       if (i + 1 == s.layers) x = random.op(OpKind::gather, {x}, {}, s.width);
       h = random.norm(x, s.width);
@@ -120,14 +124,22 @@ int main(int argc, char** argv) {
   kernels::cuda::CudaOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (arg == "-d") depth = std::atoll(argv[++i]);
-    else if (arg == "-s") streams = std::atoll(argv[++i]);
-    else if (arg == "-p") prompt = std::atoll(argv[++i]);
-    else if (arg == "-ub") batch = std::atoll(argv[++i]);
-    else if (arg == "--no-overlap") options.overlap = false;
-    else if (arg == "--no-fuse") options.fuse = false;
-    else if (arg == "--no-graphs") options.graphs = false;
-    else specs.push_back(arg);
+    if (arg == "-d")
+      depth = std::atoll(argv[++i]);
+    else if (arg == "-s")
+      streams = std::atoll(argv[++i]);
+    else if (arg == "-p")
+      prompt = std::atoll(argv[++i]);
+    else if (arg == "-ub")
+      batch = std::atoll(argv[++i]);
+    else if (arg == "--no-overlap")
+      options.overlap = false;
+    else if (arg == "--no-fuse")
+      options.fuse = false;
+    else if (arg == "--no-graphs")
+      options.graphs = false;
+    else
+      specs.push_back(arg);
   }
   const auto info = kernels::cuda::device_info();
   if (!info.usable) {
@@ -150,8 +162,8 @@ int main(int argc, char** argv) {
     const auto decode = [&](int64_t past, int64_t n) {
       const double seconds = executor->time_decode(past, n, 50);
       const double bytes = core::program_cost(model.program, {n, past, n, n, 2, 2}).bytes();
-      fmt::print(" | d{} x{}: {:.1f} tok/s {:.3f} ms {:.1f} %", past, n, static_cast<double>(n) / seconds, seconds * 1e3,
-                 100 * bytes / seconds / roof);
+      fmt::print(" | d{} x{}: {:.1f} tok/s {:.3f} ms {:.1f} %", past, n, static_cast<double>(n) / seconds,
+                 seconds * 1e3, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
     decode(0, 1);
@@ -166,7 +178,8 @@ int main(int argc, char** argv) {
         const double begin = now();
         for (int64_t at = 0; at < prompt; at += batch) {
           const int64_t n = std::min(batch, prompt - at);
-          const std::vector<int32_t> outputs = at + n == prompt ? std::vector<int32_t>{static_cast<int32_t>(n - 1)} : std::vector<int32_t>{};
+          const std::vector<int32_t> outputs =
+              at + n == prompt ? std::vector<int32_t>{static_cast<int32_t>(n - 1)} : std::vector<int32_t>{};
           executor->forward({std::span(tokens).subspan(at, n), std::span(positions).subspan(at, n), {}, outputs});
         }
         if (run > 0) seconds.push_back(now() - begin);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/random_program.h"
 #include "support/numerics.h"
 
+#include <algorithm>
 #include <numeric>
 
 using namespace ridge;
@@ -19,7 +20,8 @@ using tests::RandomProgram;
 
 namespace {
 
-// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 15-bit activations and f16 tiles.
+// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 15-bit activations and f16
+// tiles.
 constexpr double kExact = 1e-9, kFast = 1e-5;
 
 struct Steps {
@@ -101,7 +103,8 @@ TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
     }
   };
   check("embed and linear", [](RandomProgram& m) { m.finish(m.embed(Type::F32, m.integer(1, 70), m.integer(1, 70))); });
-  check("bias", [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
+  check("bias",
+        [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
   check("rms_norm of rows", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 300);
     m.finish(m.norm(m.embed(Type::F32, width, 20), width));
@@ -155,12 +158,14 @@ TEST_CASE("CUDA: every format gives the decoded weights' result: exactly, and wi
     CAPTURE(format.name);
     RandomProgram model(seed);
     // An odd number of rows; columns that are no whole unit of 1024.
-    const int64_t cols = format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
+    const int64_t cols =
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
     core::ValueId x = model.embed(Type::F32, cols, 21);
     x = model.linear(x, format.type, model.integer(1, 175));
     model.finish(x);
     const double exact = worst_error(model, exact_config(), {1, 2, 9});
-    const double matvec = worst_error(model, fast_config(), {1, 2, 3, 4}), product = worst_error(model, fast_config(), {5, 33});
+    const double matvec = worst_error(model, fast_config(), {1, 2, 3, 4}),
+                 product = worst_error(model, fast_config(), {5, 33});
     MESSAGE(format.name, " [", cols, " columns]: NMSE exact ", exact, ", matvec ", matvec, ", product ", product);
     CHECK(exact < kExact);
     CHECK(matvec < kFast);
@@ -175,12 +180,22 @@ TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") 
   for (const quant::FormatInfo& format : quant::formats()) {
     CAPTURE(format.name);
     RandomProgram model(seed);
-    const int64_t cols = format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
-    const core::ValueId x = model.embed(format.type, cols, cols);
+    const int64_t cols =
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(5, 67));
+    // As many rows as columns, from a few random ones.
+    const int64_t row_bytes = format.row_bytes(cols), distinct = std::min<int64_t>(cols, 5);
+    std::vector<std::byte>& data = model.storage.emplace_back(cols * row_bytes);
+    for (int64_t at = 0; at < distinct * row_bytes; at += format.block_bytes)
+      model.fill_block(format, data.data() + at);
+    for (int64_t at = distinct * row_bytes; at < std::ssize(data); ++at) data[at] = data[at - distinct * row_bytes];
+    model.program.vocab = cols;
+    const core::ValueId x =
+        model.op(OpKind::embed, {}, {model.add_weight(format.type, cols, cols, 1, data.data())}, cols);
     std::vector<float> identity(cols * cols, 0.0f);
     for (int64_t i = 0; i < cols; ++i) identity[i * cols + i] = 1;
     const core::ValueId gathered = model.op(OpKind::gather, {x}, {}, cols);
-    const core::WeightId one = model.add_weight(Type::F32, cols, cols, 1, reinterpret_cast<const std::byte*>(identity.data()));
+    const core::WeightId one =
+        model.add_weight(Type::F32, cols, cols, 1, reinterpret_cast<const std::byte*>(identity.data()));
     model.program.logits = model.op(OpKind::linear, {gathered}, {one}, cols);
     validate(model.program);
     const auto executor = make_cuda_executor(model.program, exact_config());
@@ -209,9 +224,25 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
       for (const auto& [twin, options] : twins()) {
         CAPTURE(twin);
         CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
-        CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-4);
+        if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-4);
       }
     }
+}
+
+TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that rounding cannot choose another") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS}) {
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.experts = shape.used = 3;
+    model.transformer(shape, type, Type::Q6_K);
+    for (const auto& [twin, options] : twins()) {
+      CAPTURE(twin);
+      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-4);
+    }
+  }
 }
 
 TEST_CASE("CUDA: streams do not see one another, in whatever order their tokens come") {
@@ -246,7 +277,8 @@ TEST_CASE("CUDA: a stream can go back and continue differently") {
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
-  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30), second = consecutive(model, 10, 5);
+  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
+              second = consecutive(model, 10, 5);
   const auto rewound = make_cuda_executor(model.program, exact_config());
   run(*rewound, prefix);
   run(*rewound, first);
@@ -263,7 +295,8 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
   struct Heads {
     int64_t heads, kv_heads, dim;
   };
-  for (const Heads h : {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16}, Heads{5, 1, 80}}) {
+  for (const Heads h :
+       {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16}, Heads{5, 1, 80}}) {
     CAPTURE(h.heads);
     CAPTURE(h.kv_heads);
     CAPTURE(h.dim);
@@ -323,15 +356,20 @@ TEST_CASE("CUDA: broken weights give broken logits, not a crash") {
   CAPTURE(seed);
   for (const quant::FormatInfo& format : quant::formats()) {
     CAPTURE(format.name);
-    for (const int experts : {0, 3}) {
+    for (const int experts : {0, 2}) {
+      if (experts && format.type != Type::Q4_K) continue;
       RandomProgram model(seed);
-      RandomProgram::Shape shape;
+      RandomProgram::Shape shape; // small: drawing sane weights first is what takes the time
       shape.layers = 1;
+      shape.kv_heads = 1;
+      shape.hidden = shape.width;
+      shape.vocab = 16;
       shape.experts = experts;
       shape.used = 2;
       model.transformer(shape, format.type, format.type);
       for (auto& data : model.storage)
-        for (std::byte& b : data) b = static_cast<std::byte>(model.random() | (model.random() & 0x7c)); // NaN is frequent
+        for (std::byte& b : data)
+          b = static_cast<std::byte>(model.random() | (model.random() & 0x7c)); // NaN is frequent
       for (const core::ExecutorConfig& config : {exact_config(), fast_config()}) {
         const auto executor = make_cuda_executor(model.program, config);
         run(*executor, consecutive(model, 0, 6));

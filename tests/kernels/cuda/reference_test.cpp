@@ -13,7 +13,8 @@ using namespace ridge;
 namespace {
 
 const std::vector<int32_t> kTinyIds = {1, 2, 3, 100, 200, 250, 17, 42, 99, 128, 7, 9};
-const std::vector<int32_t> kStoryIds = {1, 403, 407, 261, 378, 432, 317, 284, 316, 261, 301, 415, 414, 428, 428, 309, 415, 426};
+const std::vector<int32_t> kStoryIds = {1,   403, 407, 261, 378, 432, 317, 284, 316,
+                                        261, 301, 415, 414, 428, 428, 309, 415, 426};
 
 std::vector<float> logits_of(const core::Program& program, std::span<const int32_t> ids, bool exact, bool at_once) {
   core::ExecutorConfig config;
@@ -27,7 +28,8 @@ std::vector<float> logits_of(const core::Program& program, std::span<const int32
   std::vector<float> logits;
   const size_t count = at_once ? ids.size() : 1;
   for (size_t at = 0; at < ids.size(); at += count) {
-    executor->forward({ids.subspan(at, count), std::span(positions).subspan(at, count), {}, std::span(outputs).first(count)});
+    executor->forward(
+        {ids.subspan(at, count), std::span(positions).subspan(at, count), {}, std::span(outputs).first(count)});
     for (size_t i = 0; i < count; ++i) {
       const auto row = executor->logits(static_cast<int64_t>(i));
       logits.insert(logits.end(), row.begin(), row.end());

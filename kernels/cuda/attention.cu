@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   const int first_token = tile * args.tile_tokens;
   const int tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
   __shared__ float warp_max[kWarps][kRows], warp_sum[kWarps][kRows];
-  __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8]; // column tile after column tile; padded for the banks
+  // Column tile after column tile; padded for the banks.
+  __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8];
   let_successor_start();
   wait_for_predecessor();
 
@@ -64,7 +65,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     const float scale = real ? args.scale * kLog2e : 0;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const float4 a = *reinterpret_cast<const float4*>(q + 32 * c), b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
+      const float4 a = *reinterpret_cast<const float4*>(q + 32 * c),
+                   b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
       query[c][0][half] = pack_half2(a.x * scale, a.y * scale);
       query[c][0][2 + half] = pack_half2(a.z * scale, a.w * scale);
       query[c][1][half] = pack_half2(b.x * scale, b.y * scale);
@@ -142,7 +144,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
                                 {value[3][c].x, value[3][c].y, value[3][c].z, value[3][c].w}};
 #pragma unroll
       for (int w = 0; w < 4; ++w) { // two columns of each key -> two keys of each column
-        mma_16x8x16(out[8 * c + 2 * w], weight, __byte_perm(v[0][w], v[1][w], 0x5410), __byte_perm(v[2][w], v[3][w], 0x5410));
+        mma_16x8x16(out[8 * c + 2 * w], weight, __byte_perm(v[0][w], v[1][w], 0x5410),
+                    __byte_perm(v[2][w], v[3][w], 0x5410));
         mma_16x8x16(out[8 * c + 2 * w + 1], weight, __byte_perm(v[0][w], v[1][w], 0x7632),
                     __byte_perm(v[2][w], v[3][w], 0x7632));
       }

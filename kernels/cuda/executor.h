@@ -14,7 +14,7 @@ namespace ridge::kernels::cuda {
 
 struct DeviceInfo {
   bool usable = false;
-  std::string name; // "NVIDIA H200"
+  std::string name;    // "NVIDIA H200"
   std::string problem; // why not usable: no driver, no GPU, …
   int sm_count = 0, compute_major = 0, compute_minor = 0;
   double memory_bytes = 0, free_bytes = 0;
@@ -35,7 +35,8 @@ class CudaExecutor : public core::Executor {
   virtual std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                                std::span<const int32_t> streams, int64_t count) = 0;
 
-  // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the GPU.
+  // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
+  // GPU.
   virtual double time_decode(int64_t position, int64_t streams, int repetitions) = 0;
 };
 

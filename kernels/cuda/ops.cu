@@ -48,7 +48,8 @@ __global__ void gather_kernel(const float* x, const int32_t* rows, float* out, i
   for (int64_t i = first_index(); i < n * width; i += index_step()) out[i] = x[rows[i / width] * width + i % width];
 }
 
-__global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used, int64_t width) {
+__global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used,
+                                  int64_t width) {
   let_successor_start();
   wait_for_predecessor();
   for (int64_t i = first_index(); i < tokens * width; i += index_step()) {
@@ -156,8 +157,10 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
     const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
     for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
-      if (cache.v_half) static_cast<__half*>(cache.v)[at + i] = __float2half_rn(v[i]);
-      else static_cast<float*>(cache.v)[at + i] = v[i];
+      if (cache.v_half)
+        static_cast<__half*>(cache.v)[at + i] = __float2half_rn(v[i]);
+      else
+        static_cast<float*>(cache.v)[at + i] = v[i];
     }
     return;
   }
@@ -192,8 +195,10 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   for (int i = threadIdx.x; i < dim; i += blockDim.x) {
     if (out) out[in_at + i] = head[i];
     if (is_q || !args.store) continue;
-    if (cache.k_half) static_cast<__half*>(cache.k)[at + i] = __float2half_rn(head[i]);
-    else static_cast<float*>(cache.k)[at + i] = head[i];
+    if (cache.k_half)
+      static_cast<__half*>(cache.k)[at + i] = __float2half_rn(head[i]);
+    else
+      static_cast<float*>(cache.k)[at + i] = head[i];
   }
 }
 
@@ -259,8 +264,8 @@ __global__ void greedy_kernel(const __grid_constant__ GreedyArgs args) {
 
 } // namespace
 
-void launch_rms_norm(const Launch& launch, const float* x, const float* weight, float* out, int64_t groups, int64_t group,
-                     float epsilon) {
+void launch_rms_norm(const Launch& launch, const float* x, const float* weight, float* out, int64_t groups,
+                     int64_t group, float epsilon) {
   launch(rms_norm_kernel, static_cast<unsigned>(groups), kThreads, 0, x, weight, out, group, epsilon);
 }
 void launch_add(const Launch& launch, const float* a, const float* b, float* out, int64_t n) {
@@ -272,10 +277,10 @@ void launch_swiglu(const Launch& launch, const float* gate, const float* up, flo
 void launch_gather(const Launch& launch, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
   launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width);
 }
-void launch_route(const Launch& launch, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
-                  bool normalize) {
-  launch(route_kernel, static_cast<unsigned>(tokens), kWarp, experts * sizeof(float), x, ids, shares, tokens, experts, used,
-         normalize);
+void launch_route(const Launch& launch, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts,
+                  int used, bool normalize) {
+  launch(route_kernel, static_cast<unsigned>(tokens), kWarp, experts * sizeof(float), x, ids, shares, tokens, experts,
+         used, normalize);
 }
 void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width) {
@@ -295,7 +300,8 @@ void launch_read(const Launch& launch, const uint8_t* data, size_t bytes, uint32
   launch(read_kernel, 2 * launch.sm_count, 1024, 0, reinterpret_cast<const uint4*>(data), bytes / 16, sink);
 }
 void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
-  const int blocks = (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
+  const int blocks =
+      (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
   const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kThreads);
   launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args);
 }

@@ -16,9 +16,10 @@ void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, in
 void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width);
 
-// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are written.
-void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens, int64_t cols,
-                    uint16_t* out, int64_t stride, int8_t* exponents);
+// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are
+// written.
+void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
+                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents);
 
 // Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
 bool compiled_for_overlap();
@@ -88,7 +89,7 @@ struct GreedyArgs {
   int32_t* tokens;
   int32_t* positions;
   int32_t* history;
-  int32_t* step;      // [n]
+  int32_t* step;     // [n]
   unsigned* tickets; // [n] zero before and after
   float* best_value; // [n, kGreedyBlocks]
   int32_t* best_index;

@@ -87,11 +87,12 @@ void Planner::fold_norms() {
     const auto& params = std::get<core::NormParams>(norm.params);
     const ValueId normed = norm.outputs[0];
     const std::vector<int> users = readers(normed);
-    const bool foldable = params.group == program_.values[normed].width && normed != program_.logits && !users.empty() &&
-                          std::ranges::all_of(users, [&](int user) {
-                            const Step& step = steps_[user];
-                            return step.kind == Step::Kind::matrix && step.matrix.x == normed && step.matrix.norm == kNone;
-                          });
+    const bool foldable =
+        params.group == program_.values[normed].width && normed != program_.logits && !users.empty() &&
+        std::ranges::all_of(users, [&](int user) {
+          const Step& step = steps_[user];
+          return step.kind == Step::Kind::matrix && step.matrix.x == normed && step.matrix.norm == kNone;
+        });
     if (!foldable) continue;
     for (int user : users) {
       Step& step = steps_[user];
@@ -136,7 +137,8 @@ void Planner::fuse_residuals() {
     for (const size_t side : {1, 0}) {
       const ValueId product = add.inputs[side], residual = add.inputs[1 - side];
       const int from = writer(product);
-      if (product == residual || !is_plain_matrix(from) || steps_[from].matrix.ids != kNone || !read_once(product)) continue;
+      if (product == residual || !is_plain_matrix(from) || steps_[from].matrix.ids != kNone || !read_once(product))
+        continue;
       steps_[i].kind = Step::Kind::matrix;
       steps_[i].matrix = steps_[from].matrix;
       steps_[i].matrix.residual = residual;
@@ -200,9 +202,11 @@ void Planner::fuse_heads() {
     if (attention == steps_.end()) continue;
     const Chain q = chain_of(attention->op->inputs[0]), k = chain_of(store.inputs[0]);
     if (!q.rope || !k.rope) continue;
-    const auto &q_rope = std::get<core::RopeParams>(q.rope->params), &k_rope = std::get<core::RopeParams>(k.rope->params);
+    const auto &q_rope = std::get<core::RopeParams>(q.rope->params),
+               &k_rope = std::get<core::RopeParams>(k.rope->params);
     const auto epsilon = [](const Op* norm) { return norm ? std::get<core::NormParams>(norm->params).epsilon : 0; };
-    if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm)) continue;
+    if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm))
+      continue;
     if (std::ranges::any_of(q.steps, [&](int s) { return s > static_cast<int>(i); })) continue;
     Step& step = steps_[i];
     step.kind = Step::Kind::heads;

@@ -1,5 +1,6 @@
-// What the CUDA executor launches: a Program's ops, some of them merged. Each fusion is one pass over the list of steps,
-// and without the passes every op is a step of its own, so that each fusion can be tested against what it replaces.
+// What the CUDA executor launches: a Program's ops, some of them merged. Each fusion is one pass over the list of
+// steps, and without the passes every op is a step of its own, so that each fusion can be tested against what it
+// replaces.
 #pragma once
 
 #include "core/program.h"
@@ -20,9 +21,9 @@ struct MatrixStep {
   core::WeightId norm = kNone; // x is RMS-normed over its whole width first
   float norm_epsilon = 0;
   std::vector<Part> parts;
-  bool swiglu = false;             // parts are gate and up, both with the result as `out`
-  core::ValueId residual = kNone;  // added to the result
-  core::ValueId ids = kNone;       // experts chosen per token
+  bool swiglu = false;            // parts are gate and up, both with the result as `out`
+  core::ValueId residual = kNone; // added to the result
+  core::ValueId ids = kNone;      // experts chosen per token
   int64_t used = 1;
 };
 

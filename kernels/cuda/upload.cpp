@@ -83,7 +83,8 @@ UploadedWeights upload_weights(const core::Program& program, const Launch& launc
       RIDGE_CUDA(cudaEventSynchronize(piece.done));
       copy_with_all_threads(piece.host.as(), w.data + row * w.row_bytes, bytes);
       if (uses[i] == Use::vector) {
-        RIDGE_CUDA(cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
+        RIDGE_CUDA(
+            cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
       } else {
         RIDGE_CUDA(cudaMemcpyAsync(piece.device.as(), piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
         format_kernels(w.type).repack(launch, piece.device.as(), w.row_bytes, data + row * to.row_bytes, w.cols, count);

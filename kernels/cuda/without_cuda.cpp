@@ -10,7 +10,8 @@ DeviceInfo device_info() {
   return info;
 }
 
-std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&, const CudaOptions&) {
+std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
+                                                 const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
 

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ using TextSink = std::function<void(std::string_view text, bool reasoning)>;
 struct Answer {
   std::string content, reasoning;
   std::string raw; // as the model wrote it, markers of reasoning included
+  int64_t tokens = 0; // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
@@ -32,9 +34,9 @@ class Answerer {
   Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options);
   ~Answerer();
 
-  // Evaluates the prompt (what the session does not hold yet) and generates. With `split_reasoning`, sections such as
-  // <think>…</think> go to Answer::reasoning; `prompt_text` (may be empty) tells whether the prompt has opened one.
-  Answer answer(std::span<const int32_t> prompt, bool split_reasoning, std::string_view prompt_text, const TextSink& sink,
+  // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
+  // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
+  Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
                 const std::atomic<bool>* cancel);
 
   core::Sampler& sampler() { return sampler_; }

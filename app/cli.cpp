@@ -35,7 +35,8 @@ std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
 int run_cli(int argc, const char* const* argv) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", "ridge " RIDGE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(1, 1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
   app.footer(kFooter);
   add_chat_command(app);
   add_run_command(app);
@@ -48,6 +49,10 @@ int run_cli(int argc, const char* const* argv) {
 
   try {
     std::vector<std::string> args = expand_short_words(argc, argv);
+    if (args.empty()) return app.exit(CLI::CallForHelp());
+    const auto known = app.get_subcommands([](CLI::App*) { return true; });
+    if (!args[0].starts_with('-') && std::ranges::find(known, args[0], &CLI::App::get_name) == known.end())
+      throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
     std::ranges::reverse(args); // CLI11 takes them last first
     app.parse(std::move(args));
     return 0;

@@ -11,7 +11,9 @@ bool is_role(const Json& message, const char* role) { return message["role"] == 
 
 void Conversation::set_system(std::string text) {
   if (!messages_.empty() && is_role(messages_[0], "system")) messages_.erase(0);
-  if (!text.empty()) messages_.insert(messages_.begin(), {{"role", "system"}, {"content", std::move(text)}});
+  if (text.empty()) return;
+  const Json message = {{"role", "system"}, {"content", std::move(text)}};
+  messages_.insert(messages_.begin(), message);
 }
 
 void Conversation::add_user(std::string text) { messages_.push_back({{"role", "user"}, {"content", std::move(text)}}); }
@@ -56,7 +58,7 @@ void Conversation::set_messages(const Json& json, const std::string& label) {
 Conversation::Prompt Conversation::render(const Json& messages) const {
   const auto& tokenizer = model_.need_tokenizer();
   const auto text_of = [&](int32_t id) { return id >= 0 ? std::string(tokenizer.token_text(id)) : std::string(); };
-  models::text::ChatTemplate::Options options;
+  models::text::ChatOptions options;
   options.bos_token = text_of(tokenizer.bos());
   options.eos_token = text_of(tokenizer.eos());
   Prompt prompt{template_.render(messages, options), {}};
@@ -83,7 +85,7 @@ int64_t Conversation::tokens_with(const std::string& user_text) const {
 
 Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
   const Prompt prompt = render(messages_);
-  Answer answer = answerer.answer(prompt.tokens, true, prompt.text, sink, cancel);
+  Answer answer = answerer.answer(prompt.tokens, prompt.text, sink, cancel);
 
   known_text_ = prompt.text + answer.raw;
   const auto tokens = session_.tokens();

@@ -1,6 +1,7 @@
 // ridge doctor: what this machine has for running models, what is missing, and how to get it. Everything is looked up
 // at run time, so it also says why a GPU or a display is not used.
 #include "app/cli.h"
+#include "app/machine.h"
 #include "app/terminal.h"
 #include "kernels/cpu/bandwidth.h"
 #include "kernels/cpu/executor.h"
@@ -15,8 +16,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -29,18 +28,6 @@ struct Finding {
   std::string found;
   std::string advice; // what to do, where something is missing
 };
-
-// The value of the first "name : value" line of a /proc file.
-std::string proc_field(const char* path, std::string_view name) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos || !line.starts_with(name)) continue;
-    const size_t start = line.find_first_not_of(" \t", colon + 1);
-    return start == std::string::npos ? "" : line.substr(start);
-  }
-  return "";
-}
 
 // Instruction sets that decide which kernels run, of those /proc/cpuinfo names.
 std::string vector_features() {

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <clocale>
 #include <csignal>
@@ -41,6 +42,26 @@ std::string to_utf8(const std::wstring& text) {
   out.resize(bytes == static_cast<size_t>(-1) ? 0 : bytes);
   return out;
 }
+
+// While a line is read, SIGINT and SIGWINCH arrive only where we wait for input, so that none slips in between looking
+// at its flag and waiting.
+class WaitForSignals {
+ public:
+  explicit WaitForSignals(sigset_t& while_waiting) {
+    sigset_t held;
+    ::sigemptyset(&held);
+    ::sigaddset(&held, SIGINT);
+    ::sigaddset(&held, SIGWINCH);
+    ::sigprocmask(SIG_BLOCK, &held, &previous_);
+    while_waiting = previous_;
+  }
+  ~WaitForSignals() { ::sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+  WaitForSignals(const WaitForSignals&) = delete;
+  WaitForSignals& operator=(const WaitForSignals&) = delete;
+
+ private:
+  sigset_t previous_;
+};
 
 } // namespace
 
@@ -84,6 +105,7 @@ class LineReader::Editor {
 
   Event read(std::string& line, bool first, bool& continues) {
     const InterruptFlag interrupt;
+    const WaitForSignals signals(waiting_);
     interrupt_ = &interrupt;
     first_ = first;
     newline_ = false;
@@ -135,17 +157,16 @@ class LineReader::Editor {
     const Editor& editor = self(edit);
     std::mbstate_t state = {};
     while (true) {
-      char byte;
-      const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
+      if (editor.interrupt_ && editor.interrupt_->raised()) return -1;
       if (window_changed) {
         window_changed = 0;
         el_resize(edit);
         el_set(edit, EL_REFRESH);
       }
-      if (got < 0 && errno == EINTR) {
-        if (editor.interrupt_ && editor.interrupt_->raised()) return -1;
-        continue;
-      }
+      pollfd input = {STDIN_FILENO, POLLIN, 0};
+      if (::ppoll(&input, 1, nullptr, &editor.waiting_) < 0 && errno == EINTR) continue;
+      char byte;
+      const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
       if (got <= 0) return static_cast<int>(got);
       const size_t used = std::mbrtowc(out, &byte, 1, &state);
       if (used == static_cast<size_t>(-2)) continue; // more bytes of the character follow
@@ -203,7 +224,8 @@ class LineReader::Editor {
   EditLine* edit_;
   History* history_;
   std::string path_;
-  const InterruptFlag* interrupt_ = nullptr;
+  const InterruptFlag* interrupt_ = nullptr; // of the line being read
+  sigset_t waiting_; // the signal mask while waiting for input
   bool first_ = true, newline_ = false;
   std::vector<std::string> pastes_;
 };

@@ -1,8 +1,13 @@
 #include "app/loaded_model.h"
 
+#include "app/machine.h"
+#include "app/terminal.h"
 #include "core/error.h"
 #include "kernels/cpu/executor.h"
 #include "models/model.h"
+
+#include <algorithm>
+#include <cstdlib>
 
 namespace ridge::app {
 
@@ -22,6 +27,25 @@ LoadedModel open_model(gguf::File file) {
   model.program = models::build_program(model.file);
   model.tokenizer = find_tokenizer(model.file);
   return model;
+}
+
+void read_ahead(const LoadedModel& model) {
+  constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
+  const double available = 1024 * std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+  const auto total = static_cast<int64_t>(model.file.size_bytes());
+  if (static_cast<double>(total) > available) return;
+  Progress progress("loading");
+  int64_t done = 0;
+  unsigned sum = 0;
+  for (const gguf::Tensor& tensor : model.file.tensors())
+    for (size_t start = 0; start < tensor.data.size(); start += kChunk) {
+      const auto chunk = tensor.data.subspan(start, std::min(kChunk, tensor.data.size() - start));
+      for (size_t at = 0; at < chunk.size(); at += kPage) sum += static_cast<unsigned>(chunk[at]);
+      done += std::ssize(chunk);
+      progress.update(done, total);
+    }
+  volatile unsigned keep = sum; // the reads must happen
+  (void)keep;
 }
 
 void start_executor(LoadedModel& model, const core::ExecutorConfig& config) {

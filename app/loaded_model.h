@@ -26,6 +26,9 @@ std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file);
 // Builds the Program and the tokenizer; no executor yet.
 LoadedModel open_model(gguf::File file);
 inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }
+// Brings the weights into memory with a progress bar, so that a big file's first answer does not seem to hang. Does
+// nothing for a model that would not fit.
+void read_ahead(const LoadedModel& model);
 void start_executor(LoadedModel& model, const core::ExecutorConfig& config);
 
 } // namespace ridge::app

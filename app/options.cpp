@@ -1,13 +1,16 @@
 #include "app/options.h"
 
+#include "app/terminal.h"
 #include "core/error.h"
+#include "models/text/json_schema.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <map>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 
 namespace ridge::app {
 
@@ -57,8 +60,43 @@ void SamplingOptions::add_to(CLI::App& command) {
   option("--frequency-penalty", params.frequency_penalty, "subtracted once per recent occurrence", "X");
   command.add_option("-s,--seed", params.seed, "random seed; the same seed gives the same text (default: a new one)")
       ->type_name("N");
-  command.add_option("--stop", stop, "end the answer before this text (repeatable)")->type_name("TEXT");
+  command.add_option("--stop", stop, "end the answer before this text (repeatable)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT");
   command.add_flag("--ignore-eos", ignore_eos, "do not stop where the model ends its turn");
+  auto* text = command.add_option("--grammar", grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
+  auto* file = command.add_option("--grammar-file", grammar_file, "the same from a file")->type_name("FILE")->excludes(text);
+  command.add_option("-j,--json-schema", json_schema, "hold the answer to JSON of this schema ({}: any JSON)")
+      ->type_name("SCHEMA")
+      ->excludes(text)
+      ->excludes(file);
+}
+
+std::string SamplingOptions::grammar_text() const {
+  if (!grammar_file.empty()) return read_text_file(grammar_file);
+  if (json_schema.empty()) return grammar;
+  const auto schema = nlohmann::ordered_json::parse(json_schema, nullptr, false);
+  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
+  return models::text::gbnf_from_json_schema(schema);
+}
+
+void TemplateOptions::add_to(CLI::App& command) {
+  auto* by_name = command
+                      .add_option("--chat-template", name,
+                                  fmt::format("a built-in chat template instead of the model's own: {}",
+                                              fmt::join(models::text::ChatTemplate::builtin_names(), " ")))
+                      ->type_name("NAME");
+  command.add_option("--chat-template-file", file, "a Jinja chat template from a file")->type_name("FILE")->excludes(by_name);
+}
+
+models::text::ChatTemplate TemplateOptions::choose(const gguf::File& model) const {
+  using models::text::ChatTemplate;
+  if (!file.empty()) return ChatTemplate::parse(read_text_file(file), file);
+  if (!name.empty()) return ChatTemplate::builtin(name);
+  auto chosen = models::text::choose_chat_template(model);
+  if (chosen.origin == models::text::kPlainTemplate)
+    note("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
+  return chosen.chat_template;
 }
 
 namespace {
@@ -109,11 +147,15 @@ void TextOptions::add_to(CLI::App& command, const char* text_help) {
 std::string TextOptions::read() const { return file.empty() ? text : read_text_file(file); }
 
 std::string read_text_file(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw_error("{}: cannot open: {}", path, std::strerror(errno));
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad() || !in.eof()) throw_error("{}: cannot read: {}", path, std::strerror(errno ? errno : EISDIR));
+  const auto close = [](std::FILE* file) {
+    if (file != stdin) std::fclose(file);
+  };
+  const std::unique_ptr<std::FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
+  if (!file) throw_error("{}: cannot open: {}", path, std::strerror(errno));
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) text.append(buffer, count);
+  if (std::ferror(file.get())) throw_error("{}: cannot read: {}", path, std::strerror(errno));
   return text;
 }
 

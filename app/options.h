@@ -3,6 +3,7 @@
 
 #include "core/executor.h"
 #include "core/sampler.h"
+#include "models/text/chat_template.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,6 +37,8 @@ struct SamplingOptions {
   std::string grammar, grammar_file, json_schema;
 
   void add_to(CLI::App& command);
+  // The GBNF text that the answer is held to, from whichever of the three was given; empty: none.
+  std::string grammar_text() const;
 };
 
 // One sampling option by the name it has on the command line, as text: for /set.
@@ -45,6 +48,14 @@ struct SamplingSetting {
   void (*set)(SamplingOptions&, const std::string& text); // throws Error for text that is no number
 };
 std::span<const SamplingSetting> sampling_settings();
+
+struct TemplateOptions {
+  std::string name, file;
+
+  void add_to(CLI::App& command);
+  // The template asked for, else the model's own; says so (to stderr) where the model has none.
+  models::text::ChatTemplate choose(const gguf::File& model) const;
+};
 
 // -p TEXT or -f FILE ("-": standard input): the text of whichever was given.
 struct TextOptions {

@@ -12,7 +12,6 @@ namespace ridge::app {
 namespace {
 
 std::atomic<bool> interrupted{false};
-struct sigaction previous_action;
 
 void on_interrupt(int) {
   if (interrupted.exchange(true)) {
@@ -21,8 +20,7 @@ void on_interrupt(int) {
   }
 }
 
-constexpr auto kQuietTime = std::chrono::milliseconds(500), kRedrawTime = std::chrono::milliseconds(100),
-               kLineTime = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100}, kLineTime{5000};
 
 } // namespace
 
@@ -97,10 +95,13 @@ InterruptFlag::InterruptFlag() {
   interrupted = false;
   struct sigaction action = {};
   action.sa_handler = on_interrupt; // without SA_RESTART, so that a blocked read returns
-  ::sigaction(SIGINT, &action, &previous_action);
+  ::sigaction(SIGINT, &action, &previous_);
 }
 
-InterruptFlag::~InterruptFlag() { ::sigaction(SIGINT, &previous_action, nullptr); }
+InterruptFlag::~InterruptFlag() {
+  interrupted = false;
+  ::sigaction(SIGINT, &previous_, nullptr);
+}
 
 const std::atomic<bool>* InterruptFlag::flag() const { return &interrupted; }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -48,7 +49,8 @@ class Progress {
   bool drawn_ = false;
 };
 
-// While it lives, Ctrl-C raises the flag instead of ending the program; a second Ctrl-C ends it at once.
+// While it lives, Ctrl-C raises the flag instead of ending the program; a second Ctrl-C ends it at once. One inside
+// another starts and ends with the flag down.
 class InterruptFlag {
  public:
   InterruptFlag();
@@ -57,6 +59,9 @@ class InterruptFlag {
   InterruptFlag& operator=(const InterruptFlag&) = delete;
   const std::atomic<bool>* flag() const;
   bool raised() const { return flag()->load(); }
+
+ private:
+  struct sigaction previous_;
 };
 
 } // namespace ridge::app

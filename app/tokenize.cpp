@@ -83,7 +83,9 @@ void add_tokenize_commands(CLI::App& app) {
     auto options = std::make_shared<DetokenizeCommand>();
     CLI::App* command = app.add_subcommand("detokenize", "token ids to text");
     command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")->type_name("FILE")->required();
-    command->add_option("ids", options->ids, "token ids: 1,2,3 or 1 2 3")->type_name("IDS")->required();
+    command->add_option("ids", options->ids, "token ids: 1,2,3 or 1 2 3")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->type_name("IDS")->required();
     command->add_flag("--special", options->special, "show special tokens too");
     command->callback([options] { options->run(); });
   }

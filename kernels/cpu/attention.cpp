@@ -66,9 +66,8 @@ template <typename Cached>
 void score_block(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
                  int64_t count, float* scores) {
   const auto* keys = reinterpret_cast<const Cached*>(task.k);
-  const auto vector_at = [&](int64_t p) HWY_ATTR {
-    return keys + p / kKeyBlock * kKeyBlock * task.k_dim + p % kKeyBlock;
-  };
+  const auto vector_at = [&](int64_t p)
+                             HWY_ATTR { return keys + p / kKeyBlock * kKeyBlock * task.k_dim + p % kKeyBlock; };
   for (int64_t p = 0; p < count; p += 2 * kLanes) {
     const Cached *k0 = vector_at(first + p), *k1 = vector_at(first + p + kLanes);
     int64_t row = score_rows<kScoreRows>(k0, k1, task.k_dim, q, q_stride, scores + p, 0, rows);
@@ -82,8 +81,7 @@ template <int kRows, int kVectors, typename Cached>
 void value_tile(const Cached* values, int64_t stride, int64_t count, const float* probabilities, float* sums) {
   VF sum[kRows][kVectors];
   HWY_UNROLL(4)
-  for (int r = 0; r < kRows; ++r)
-    HWY_UNROLL(4)
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(4)
   for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::LoadU(kF, sums + r * stride + v * kLanes);
   for (int64_t p = 0; p < count; ++p) {
     VF value[kVectors];
@@ -97,8 +95,7 @@ void value_tile(const Cached* values, int64_t stride, int64_t count, const float
     }
   }
   HWY_UNROLL(4)
-  for (int r = 0; r < kRows; ++r)
-    HWY_UNROLL(4)
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(4)
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kF, sums + r * stride + v * kLanes);
 }
 

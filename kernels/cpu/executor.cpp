@@ -9,19 +9,19 @@
 #include <stdexcept>
 
 namespace ridge::kernels::cpu {
-namespace {
 
-// The instruction set that run-time dispatch picks: the best of those compiled that this CPU has.
-const char* target_name() {
+std::string_view instruction_set() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(usable & -usable); // lower bits are better
 }
+
+namespace {
 
 class CpuExecutor final : public core::Executor {
  public:
   CpuExecutor(const core::Program& program, const core::ExecutorConfig& config, int threads)
       : program_(program), config_(config), lowering_(program, config, threads),
-        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", target_name())) {}
+        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {}
 
   void forward(const core::Batch& batch) override {
     check(batch);
@@ -47,7 +47,8 @@ class CpuExecutor final : public core::Executor {
   }
 
   std::span<const float> logits(int64_t i) override {
-    if (i < 0 || i >= lowering_.batch().rows(true)) throw std::logic_error("logits of an output that was not asked for");
+    if (i < 0 || i >= lowering_.batch().rows(true))
+      throw std::logic_error("logits of an output that was not asked for");
     return {lowering_.logits(i), static_cast<size_t>(program_.vocab)};
   }
 
@@ -60,7 +61,8 @@ class CpuExecutor final : public core::Executor {
     const size_t tokens = batch.tokens.size();
     if (batch.positions.size() != tokens || (!batch.streams.empty() && batch.streams.size() != tokens))
       throw std::logic_error("batch: positions or streams do not match the tokens");
-    if (static_cast<int64_t>(tokens) > config_.max_batch || static_cast<int64_t>(batch.outputs.size()) > config_.max_outputs)
+    if (static_cast<int64_t>(tokens) > config_.max_batch ||
+        static_cast<int64_t>(batch.outputs.size()) > config_.max_outputs)
       throw std::logic_error("batch: more tokens or outputs than the executor was made for");
     for (int32_t output : batch.outputs)
       if (output < 0 || static_cast<size_t>(output) >= tokens) throw std::logic_error("batch: output out of range");

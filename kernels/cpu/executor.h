@@ -4,6 +4,7 @@
 #include "core/executor.h"
 
 #include <memory>
+#include <string_view>
 
 namespace ridge::kernels::cpu {
 
@@ -14,5 +15,8 @@ namespace ridge::kernels::cpu {
 // with the decoded weights and f32 activations. Memory beyond the model: the KV cache as far as it is filled, plus
 // activations for max_batch tokens.
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config);
+
+// The instruction set that run-time dispatch picks, the best of those compiled that this CPU has: "AVX3_DL".
+std::string_view instruction_set();
 
 } // namespace ridge::kernels::cpu

@@ -1,5 +1,5 @@
-// The kernels that know weight formats: rows times one token, and panels for the matrix tiles. Each part (formats0.cpp …)
-// compiles every kFormatParts-th format for every instruction set.
+// The kernels that know weight formats: rows times one token, and panels for the matrix tiles. Each part (formats0.cpp
+// …) compiles every kFormatParts-th format for every instruction set.
 #if defined(RIDGE_CPU_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_FORMATS_INL_H
 #undef RIDGE_CPU_FORMATS_INL_H
@@ -8,8 +8,11 @@
 #endif
 
 #include "kernels/cpu/unpack-inl.h"
+#include "kernels/cpu/unpack_codebook-inl.h"
 #include "kernels/cpu/unpack_wide-inl.h"
 #include "quant/all_formats.h"
+
+#include <hwy/cache_control.h>
 
 #include <algorithm>
 
@@ -32,6 +35,14 @@ class ScaleLanes {
   alignas(64) int32_t lane_[4][kLanes];
 };
 
+// Asks for the bytes that a dot over rows will come to soon. The hardware's own prefetch stops at the ends of pages:
+// with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
+template <int64_t kBytes>
+HWY_INLINE void prefetch(const void* p) {
+  constexpr int64_t kAhead = 8192, kLine = 64;
+  for (int64_t i = 0; i < kBytes; i += kLine) hwy::Prefetch(static_cast<const std::byte*>(p) + kAhead + i);
+}
+
 template <typename Format>
 void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x, float* out) {
   using Unpack = Unpacker<Format>;
@@ -42,6 +53,7 @@ void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t 
     VF sum[4] = {hn::Zero(kF), hn::Zero(kF), hn::Zero(kF), hn::Zero(kF)};
     VF shift = hn::Zero(kF); // what offsets, or the codes' bias, add
     const auto accumulate = [&](const Format* blocks, int64_t column) HWY_ATTR {
+      prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks);
       Chunk chunk;
       Unpack::unpack(blocks, chunk);
       VF scale[kScaleVectors];
@@ -72,7 +84,8 @@ template <typename Format>
 void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, int64_t first_col,
                 CodePanel& panel) {
   using Unpack = Unpacker<Format>;
-  constexpr int64_t kStep = Format::kScaleWeights / 16; // every group of 16 has a row in `scale`: keep each or every other
+  constexpr int64_t kStep =
+      Format::kScaleWeights / 16; // every group of 16 has a row in `scale`: keep each or every other
   alignas(64) uint8_t code[16][kChunk];
   alignas(64) float scale[16][kChunk / 16], offset[16][kChunk / 16], spread[kChunk / 16][16];
   const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101); // no byte overflows
@@ -94,8 +107,9 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
       for (int64_t w = 0; w < kChunk / 4; w += 16)
         transpose16(reinterpret_cast<const uint32_t*>(code[0]) + w, kChunk / 4,
                     reinterpret_cast<uint32_t*>(panel.code[word + w][half]), kPanelRows);
-      const auto keep = [&](const float (&from)[16][kChunk / 16], float (*to)[kPanelRows]) HWY_ATTR {
-        transpose16(reinterpret_cast<const uint32_t*>(from[0]), kChunk / 16, reinterpret_cast<uint32_t*>(spread[0]), 16);
+      const auto keep = [&](const float(&from)[16][kChunk / 16], float(*to)[kPanelRows]) HWY_ATTR {
+        transpose16(reinterpret_cast<const uint32_t*>(from[0]), kChunk / 16, reinterpret_cast<uint32_t*>(spread[0]),
+                    16);
         for (int64_t g = 0; g < kChunk / Format::kScaleWeights; ++g)
           std::copy_n(spread[g * kStep], 16, to[group + g] + half);
       };
@@ -106,7 +120,7 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
 }
 
 template <typename Format>
-HWY_INLINE VF load_weights(const Format* p) {
+HWY_INLINE VF load_weights(const Format* p) { // of a float format
   if constexpr (sizeof(Format) == 4)
     return load_float(reinterpret_cast<const float*>(p));
   else if constexpr (std::is_same_v<Format, quant::BF16>)
@@ -115,16 +129,34 @@ HWY_INLINE VF load_weights(const Format* p) {
     return load_half(reinterpret_cast<const uint16_t*>(p));
 }
 
-// Decodes `count` (at most kChunk) weights from `column` on, both multiples of the block, to f32.
+// Decodes `count` (at most kChunk) weights of a row from `column`, a multiple of kChunk, on to f32: bit for bit what
+// quant::decode gives. `out` has room for a chunk.
 template <typename Format>
-HWY_INLINE void decode_piece(const std::byte* row, int64_t column, int64_t count, float* out) {
-  const auto* blocks = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
+HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column, int64_t count, float* out) {
   if constexpr (quant::FloatFormat<Format>) {
+    const auto* weights = reinterpret_cast<const Format*>(row) + column;
     int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights(blocks + i), kF, out + i);
-    for (; i < count; ++i) out[i] = blocks[i].value();
+    for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights(weights + i), kF, out + i);
+    for (; i < count; ++i) out[i] = weights[i].value();
   } else {
-    for (int64_t i = 0; i < count; i += Format::kWeights) quant::decode(*blocks++, out + i);
+    Chunk chunk;
+    Unpacker<Format>::unpack(ChunkBlocks<Format>(row, cols, column).get(), chunk);
+    alignas(64) uint8_t code[kChunk];
+    alignas(64) float scale[kChunk / 16], offset[kChunk / 16];
+    for (int64_t j = 0; j < kCodeVectors; ++j)
+      hn::StoreU(chunk.code[j], kI, reinterpret_cast<int32_t*>(code) + kLanes * j);
+    for (int64_t j = 0; j < kScaleVectors; ++j) {
+      hn::StoreU(chunk.scale[j], kF, scale + kLanes * j);
+      if constexpr (Format::kHasOffset) hn::StoreU(chunk.offset[j], kF, offset + kLanes * j);
+    }
+    const hn::Rebind<uint8_t, FloatTag> bytes;
+    const VI bias = hn::Set(kI, Unpacker<Format>::kBias);
+    for (int64_t i = 0; i < kChunk; i += kLanes) {
+      const VI q = hn::Sub(hn::PromoteTo(kI, hn::LoadU(bytes, code + i)), bias);
+      VF w = hn::Mul(hn::Set(kF, scale[i / 16]), hn::ConvertTo(kF, q));
+      if constexpr (Format::kHasOffset) w = hn::Add(w, hn::Set(kF, offset[i / 16]));
+      hn::StoreU(w, kF, out + i);
+    }
   }
 }
 
@@ -137,7 +169,8 @@ void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
     double rest = 0;
     for (int64_t column = 0; column < cols; column += kChunk) {
       const int64_t n = std::min(kChunk, cols - column);
-      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, column, n, decoded);
+      prefetch<kChunk * sizeof(Format) / Format::kWeights>(row + column / Format::kWeights * sizeof(Format));
+      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded);
       const auto weights = [&](int64_t i) HWY_ATTR {
         if constexpr (quant::FloatFormat<Format>)
           return load_weights(reinterpret_cast<const Format*>(row) + column + i);
@@ -149,10 +182,9 @@ void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
         for (int j = 0; j < 4; ++j)
           sum[j] = hn::MulAdd(weights(i + j * kLanes), hn::LoadU(kF, x + column + i + j * kLanes), sum[j]);
       for (; i + kLanes <= n; i += kLanes) sum[0] = hn::MulAdd(weights(i), hn::LoadU(kF, x + column + i), sum[0]);
-      if (i < n) {
-        decode_piece<Format>(row, column + i, n - i, decoded);
-        for (int64_t k = 0; i + k < n; ++k) rest += static_cast<double>(decoded[k]) * x[column + i + k];
-      }
+      if constexpr (quant::FloatFormat<Format>) // packed rows are whole groups of 32
+        for (; i < n; ++i)
+          rest += static_cast<double>(reinterpret_cast<const Format*>(row)[column + i].value()) * x[column + i];
     }
     const VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
     out[r] = static_cast<float>(sum_of(total) + rest);
@@ -166,7 +198,7 @@ void pack_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_
   const int64_t n = std::min(kFloatPanelCols, cols - first_col);
   for (int64_t half = 0; half < kPanelRows; half += 16) {
     for (int64_t r = 0; r < 16; ++r)
-      decode_piece<Format>(rows + std::min(half + r, count - 1) * row_bytes, first_col, n, decoded[r]);
+      decode_piece<Format>(rows + std::min(half + r, count - 1) * row_bytes, cols, first_col, n, decoded[r]);
     for (int64_t c = 0; c < n; c += 16)
       transpose16(reinterpret_cast<const uint32_t*>(decoded[0]) + c, kFloatPanelCols,
                   reinterpret_cast<uint32_t*>(panel.weight[c] + half), kPanelRows);

@@ -7,25 +7,25 @@
 
 namespace ridge::kernels::cpu {
 
-inline constexpr int64_t kChunk = 256;        // weights of a row that are unpacked together
-inline constexpr int64_t kPanelRows = 32;     // rows of W that a matrix tile covers
+inline constexpr int64_t kChunk = 256;         // weights of a row that are unpacked together
+inline constexpr int64_t kPanelRows = 32;      // rows of W that a matrix tile covers
 inline constexpr int64_t kCodePanelCols = 512; // columns of W unpacked at once: the panel stays in L1
 inline constexpr int64_t kFloatPanelCols = 256;
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// One row of activations in 8 bits: x[i] ≈ scale of its 32 × code[i]. What the dots need beside the codes is kept per 16
-// and per 32 values, because weight scales and offsets change at either step. Padded with zeros to whole chunks.
+// One row of activations in 8 bits: x[i] ≈ scale of its 32 × code[i]. What the dots need beside the codes is kept per
+// 16 and per 32 values, because weight scales and offsets change at either step. Padded with zeros to whole chunks.
 struct QuantizedRow {
   std::byte* data; // 2 bytes per padded column
   int64_t cols;    // padded
 
   int8_t* code() const { return reinterpret_cast<int8_t*>(data); }
-  float* scale16() const { return reinterpret_cast<float*>(data + cols); }               // each scale twice
-  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }         // scale × Σ code
-  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }    // −128 × Σ code
-  float* sum32() const { return reinterpret_cast<float*>(data + cols / 4 * 7); }         // as sum16, of 32
-  int32_t* bias32() const { return reinterpret_cast<int32_t*>(data + cols / 8 * 15); }   // as bias16, of 32
+  float* scale16() const { return reinterpret_cast<float*>(data + cols); }             // each scale twice
+  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }       // scale × Σ code
+  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }  // −128 × Σ code
+  float* sum32() const { return reinterpret_cast<float*>(data + cols / 4 * 7); }       // as sum16, of 32
+  int32_t* bias32() const { return reinterpret_cast<int32_t*>(data + cols / 8 * 15); } // as bias16, of 32
 
   static int64_t bytes(int64_t padded_cols) { return 2 * padded_cols; }
 };
@@ -85,16 +85,16 @@ struct VectorKernels {
 };
 const VectorKernels& vector_kernels();
 
-// Keys are cached in blocks of 16 positions, [k_dim][16], so that one vector holds one dimension of 16 positions; values
-// as rows of v_dim padded to 16. Cached lengths are padded to kPositionTile.
+// Keys are cached in blocks of 16 positions, [k_dim][16], so that one vector holds one dimension of 16 positions;
+// values as rows of v_dim padded to 16. Cached lengths are padded to kPositionTile.
 inline constexpr int64_t kKeyBlock = 16;
 inline constexpr int64_t kPositionTile = 32;
 inline constexpr int64_t kAttentionBlock = 128; // positions per pass of the online softmax
 
 // The queries of `tokens` consecutive positions that share one KV head: `group` heads each.
 struct AttentionTask {
-  const float* q; // [group][k_dim] for the first token
-  float* out;     // [group][v_dim]
+  const float* q;               // [group][k_dim] for the first token
+  float* out;                   // [group][v_dim]
   int64_t q_stride, out_stride; // floats between tokens
   int64_t tokens, group, first_position;
   const std::byte* k; // this head's key blocks

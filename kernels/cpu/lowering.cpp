@@ -16,6 +16,8 @@ constexpr int64_t kAttentionRows = 32; // queries (tokens × heads of a group) p
 const quant::FormatInfo& format_of(const core::Weight& weight) {
   const quant::FormatInfo* format = quant::find_format(weight.type);
   if (!format) throw_error("tensor {}: weight type {} is unknown to this version", weight.name, weight.type);
+  if (weight.cols % format->block_weights != 0)
+    throw_error("tensor {}: rows of {} weights are no whole blocks of {}", weight.name, weight.cols, format->name);
   return *format;
 }
 
@@ -42,22 +44,22 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
     }
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
   for (const core::KvLayer& kv : program.kv_layers)
-    scratch_bytes =
-        std::max(scratch_bytes, 4 * attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim));
+    scratch_bytes = std::max(scratch_bytes, 4 * attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim));
   for (int i = 0; i < threads; ++i) scratch_.emplace_back(scratch_bytes, "thread's scratch");
 
   for (const core::RopeTable& table : program.rope_tables) {
     const auto pairs = static_cast<int64_t>(table.inverse_frequency.size());
     angles_.push_back({Memory(8 * pairs * config.max_batch, "rotation angles"), new_resource()});
     float* cos_sin = angles_.back().cos_sin.as<float>();
-    add_rows({}, {angles_.back().resource}, false, 32 * pairs, [this, &table, pairs, cos_sin](int64_t first, int64_t last) {
-      for (int64_t t = first; t < last; ++t)
-        for (int64_t i = 0; i < pairs; ++i) {
-          const double angle = static_cast<double>(batch_.positions[t]) * table.inverse_frequency[i];
-          cos_sin[2 * pairs * t + i] = static_cast<float>(std::cos(angle) * table.magnitude);
-          cos_sin[2 * pairs * t + pairs + i] = static_cast<float>(std::sin(angle) * table.magnitude);
-        }
-    });
+    add_rows({}, {angles_.back().resource}, false, 32 * pairs,
+             [this, &table, pairs, cos_sin](int64_t first, int64_t last) {
+               for (int64_t t = first; t < last; ++t)
+                 for (int64_t i = 0; i < pairs; ++i) {
+                   const double angle = static_cast<double>(batch_.positions[t]) * table.inverse_frequency[i];
+                   cos_sin[2 * pairs * t + i] = static_cast<float>(std::cos(angle) * table.magnitude);
+                   cos_sin[2 * pairs * t + pairs + i] = static_cast<float>(std::sin(angle) * table.magnitude);
+                 }
+             });
   }
 
   last_linear_use_.assign(program.values.size(), 0);
@@ -68,18 +70,18 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
   for (current_op_ = 0; current_op_ < program.ops.size(); ++current_op_) {
     const core::Op& op = program.ops[current_op_];
     switch (op.kind) {
-      case core::OpKind::embed: embed(op); break;
-      case core::OpKind::rms_norm: rms_norm(op); break;
-      case core::OpKind::linear: linear(op); break;
-      case core::OpKind::rope: rope(op); break;
-      case core::OpKind::kv_store: kv_store(op); break;
-      case core::OpKind::attention: attention(op); break;
-      case core::OpKind::swiglu: swiglu(op); break;
-      case core::OpKind::add: add(op); break;
-      case core::OpKind::gather: gather(op); break;
-      case core::OpKind::route: route(op); break;
-      case core::OpKind::expert_linear: expert_linear(op); break;
-      case core::OpKind::expert_sum: expert_sum(op); break;
+    case core::OpKind::embed: embed(op); break;
+    case core::OpKind::rms_norm: rms_norm(op); break;
+    case core::OpKind::linear: linear(op); break;
+    case core::OpKind::rope: rope(op); break;
+    case core::OpKind::kv_store: kv_store(op); break;
+    case core::OpKind::attention: attention(op); break;
+    case core::OpKind::swiglu: swiglu(op); break;
+    case core::OpKind::add: add(op); break;
+    case core::OpKind::gather: gather(op); break;
+    case core::OpKind::route: route(op); break;
+    case core::OpKind::expert_linear: expert_linear(op); break;
+    case core::OpKind::expert_sum: expert_sum(op); break;
     }
   }
 }
@@ -131,12 +133,11 @@ const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
 bool Lowering::wants_codes(const core::Weight& weight) const { return !config_.exact && format_of(weight).packed; }
 
 Linear Lowering::make_linear(const core::Weight& weight) {
-  const quant::FormatInfo& format = format_of(weight);
-  if (weight.cols % format.block_weights != 0)
-    throw_error("tensor {}: rows of {} weights are no whole blocks of {}", weight.name, weight.cols, format.name);
+  format_of(weight); // or throws
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
-  return {&kernels->second, weight.data, weight.row_bytes, weight.rows, weight.cols, nullptr, nullptr, nullptr, nullptr};
+  return {&kernels->second, weight.data, weight.row_bytes, weight.rows, weight.cols,
+          nullptr,          nullptr,     nullptr,          nullptr};
 }
 
 std::pair<std::byte*, int64_t> Lowering::quantized(core::ValueId id, int64_t cols) {
@@ -172,6 +173,8 @@ std::pair<std::byte*, int64_t> Lowering::quantized(core::ValueId id, int64_t col
 void Lowering::embed(const core::Op& op) {
   const core::Weight& table = program_.weights[op.weights[0]];
   const quant::FormatInfo& format = format_of(table);
+  if (table.rows < program_.vocab)
+    throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, program_.vocab);
   float* out = value(op.outputs[0]);
   add_rows({}, {slot(op.outputs[0])}, false, table.cols, [=, this, &table](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t)
@@ -352,9 +355,8 @@ void Lowering::route(const core::Op& op) {
                  chosen += std::exp(static_cast<double>(scores[id[s]]) - largest);
                }
                for (int64_t s = 0; s < params.used; ++s)
-                 shares[t * params.used + s] =
-                     static_cast<float>(std::exp(static_cast<double>(scores[id[s]]) - largest) /
-                                        (params.normalize ? chosen : all));
+                 shares[t * params.used + s] = static_cast<float>(
+                     std::exp(static_cast<double>(scores[id[s]]) - largest) / (params.normalize ? chosen : all));
              }
            });
 }
@@ -378,9 +380,8 @@ Lowering::ExpertGroups& Lowering::expert_groups(core::ValueId ids, int64_t exper
         const int64_t pairs = batch_.rows(gathered) * used;
         groups.pair.resize(pairs);
         for (int64_t i = 0; i < pairs; ++i) groups.pair[i] = static_cast<int32_t>(i);
-        std::sort(groups.pair.begin(), groups.pair.end(), [&](int32_t a, int32_t b) {
-          return id[a] != id[b] ? id[a] < id[b] : a < b;
-        });
+        std::sort(groups.pair.begin(), groups.pair.end(),
+                  [&](int32_t a, int32_t b) { return id[a] != id[b] ? id[a] < id[b] : a < b; });
         groups.token.resize(pairs);
         groups.groups.clear();
         for (int64_t i = 0; i < pairs; ++i) {
@@ -418,7 +419,8 @@ void Lowering::expert_linear(const core::Op& op) {
       [=, this, &groups, &weight](int64_t item, int thread) {
         const ExpertGroups::Group& group = groups.groups[item / pieces];
         const std::span<const int32_t> out(groups.pair.data() + group.first, group.count);
-        const std::span<const int32_t> in = shared_input ? std::span(groups.token.data() + group.first, group.count) : out;
+        const std::span<const int32_t> in =
+            shared_input ? std::span(groups.token.data() + group.first, group.count) : out;
         Linear expert = linear;
         expert.matrix += group.expert * weight.matrix_bytes();
         const int64_t first = item % pieces * piece * kPanelRows;

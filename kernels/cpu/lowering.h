@@ -66,8 +66,7 @@ class Lowering {
                 RowRange run);
   // Pieces of a row, for ops that treat every element alike.
   using Elements = std::function<void(int64_t first, int64_t count)>;
-  void add_elements(const std::set<int64_t>& reads, const std::set<int64_t>& writes, core::ValueId value,
-                    Elements run);
+  void add_elements(const std::set<int64_t>& reads, const std::set<int64_t>& writes, core::ValueId value, Elements run);
 
   const core::ValueInfo& info(core::ValueId id) const { return program_.values[id]; }
   float* value(core::ValueId id) const { return slots_[plan_.slot_of_value[id]].as<float>(); }
@@ -88,7 +87,7 @@ class Lowering {
   BatchState batch_;
   Schedule schedule_;
   std::vector<Memory> slots_;
-  std::vector<Memory> scratch_;  // per thread
+  std::vector<Memory> scratch_;   // per thread
   std::vector<int32_t> identity_; // 0, 1, 2 …
   int64_t segment_tokens_ = 1;
 

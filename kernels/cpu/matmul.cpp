@@ -103,7 +103,7 @@ void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, 
   }
 }
 
-// Calls tile<n>(...) for pieces of at most kTileTokens tokens, of even size where they do not divide.
+// tile.run<tokens>(), for 1 to kTokens tokens.
 template <int kTokens, typename Tile>
 HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
   if (tokens == kTokens)
@@ -148,8 +148,7 @@ void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, con
                     float* sums) {
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t);
-    with_tokens<kTileTokens>(
-        n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    with_tokens<kTileTokens>(n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
     t += n;
   }
 }

@@ -14,7 +14,8 @@ class Memory {
   // Throws Error where the address space has no room. 64-byte aligned (in fact to a page).
   Memory(int64_t bytes, const char* purpose);
   ~Memory();
-  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

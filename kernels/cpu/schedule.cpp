@@ -1,10 +1,42 @@
 #include "kernels/cpu/schedule.h"
 
+#include <hwy/cache_control.h>
 #include <omp.h>
 
 #include <algorithm>
 
 namespace ridge::kernels::cpu {
+namespace {
+
+// Not OpenMP's barrier: that one spins for milliseconds, and on a machine with other work the thread that is waited for
+// is then the one without a core. This one spins for about the length of a small op, then sleeps.
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+
+  void wait() {
+    const uint32_t phase = phase_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      phase_.store(phase + 1, std::memory_order_release);
+      phase_.notify_all();
+      return;
+    }
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (phase_.load(std::memory_order_acquire) != phase) return;
+      hwy::Pause();
+    }
+    phase_.wait(phase, std::memory_order_acquire);
+  }
+
+ private:
+  static constexpr int kSpins = 2000; // some 20 to 50 µs
+  const int threads_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+};
+
+} // namespace
 
 void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
                    std::function<void(int64_t, int)> run) {
@@ -23,13 +55,12 @@ void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& wr
 
 void Schedule::run(int threads) {
   for (Step& step : steps_) step.next.store(0, std::memory_order_relaxed);
+  Barrier barrier(threads);
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
     for (Step& step : steps_) {
-      if (step.barrier) {
-#pragma omp barrier
-      }
+      if (step.barrier) barrier.wait();
       const int64_t items = step.items();
       for (int64_t item; (item = step.next.fetch_add(1, std::memory_order_relaxed)) < items;) step.run(item, thread);
     }

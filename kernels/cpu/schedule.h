@@ -1,8 +1,8 @@
 // What the threads do in one forward(): a list of steps, each of independent items.
 //
-// All threads walk the list inside one parallel region and take items from a step's counter, so a thread that is held up
-// takes fewer. A barrier stands only where a step touches what steps since the last barrier wrote (or writes what they
-// read): the projections of q, k and v, for example, flow into one another.
+// All threads walk the list inside one parallel region and take items from a step's counter, so a thread that is held
+// up takes fewer. A barrier stands only where a step touches what steps since the last barrier wrote (or writes what
+// they read): the projections of q, k and v, for example, flow into one another.
 #pragma once
 
 #include <atomic>

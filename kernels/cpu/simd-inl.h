@@ -110,8 +110,10 @@ HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out
   }
   HWY_UNROLL(4)
   for (int c = 0; c < 4; ++c) { // 4×4 of 128-bit lanes
-    const __m512i low0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0x88), low1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0x88);
-    const __m512i high0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0xdd), high1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0xdd);
+    const __m512i low0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0x88),
+                  low1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0x88);
+    const __m512i high0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0xdd),
+                  high1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0xdd);
     _mm512_storeu_si512(out + c * out_stride, _mm512_shuffle_i32x4(low0, low1, 0x88));
     _mm512_storeu_si512(out + (c + 8) * out_stride, _mm512_shuffle_i32x4(low0, low1, 0xdd));
     _mm512_storeu_si512(out + (c + 4) * out_stride, _mm512_shuffle_i32x4(high0, high1, 0x88));

@@ -2,8 +2,8 @@
 //
 //   w[i] = scale[i / 16] * (code[i] - kBias) + offset[i / 16],   code unsigned
 //
-// `Unpacker<Format>` serves every format through its own `unpack`; unpack_wide-inl.h specializes it for 512-bit registers
-// where that is worth it.
+// `Unpacker<Format>` serves every format through its own `unpack`; unpack_wide-inl.h specializes it for 512-bit
+// registers where that is worth it.
 #if defined(RIDGE_CPU_UNPACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_INL_H
 #undef RIDGE_CPU_UNPACK_INL_H
@@ -22,7 +22,7 @@ inline constexpr int64_t kCodeVectors = kChunk / 4 / kLanes;
 inline constexpr int64_t kScaleVectors = kChunk / 16 / kLanes;
 
 struct Chunk {
-  VI code[kCodeVectors]; // bytes in the weights' order
+  VI code[kCodeVectors];                          // bytes in the weights' order
   VF scale[kScaleVectors], offset[kScaleVectors]; // offset is unset for formats without
 };
 

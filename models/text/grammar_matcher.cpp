@@ -1,3 +1,4 @@
+// The vocabulary's trie, and its walk in step with the grammar's states.
 #include "models/text/grammar_matcher.h"
 
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// Sets of configurations, found by closure, interned, and linked by a table of steps that fills as it is asked.
 #include "models/text/grammar_states.h"
 
 #include "core/error.h"

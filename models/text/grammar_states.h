@@ -27,7 +27,7 @@ class GrammarStates {
   static constexpr SetId kDead = 0; // nothing can follow and the text is no complete output
 
   // How many configurations one call of the matcher may look at before the grammar counts as too ambiguous.
-  static constexpr int64_t kMaxWork = 4'000'000;
+  static constexpr int64_t kMaxWork = 2'000'000;
 
   // token_ids: for each of grammar.tokens the id that it means. The grammar must outlive this.
   GrammarStates(const Grammar& grammar, std::vector<int32_t> token_ids);

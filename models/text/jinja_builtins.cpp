@@ -104,6 +104,11 @@ bool has_case(std::string_view text, Has has, Lacks lacks) {
   return any;
 }
 
+bool names(const Value& value, const Builtin* (*find)(std::string_view)) {
+  Dict().find(value); // refuses what Python cannot look up
+  return value.is_string() && find(value.string());
+}
+
 bool is_iterable(const Value& v) { return v.is_undefined() || v.is_string() || v.is_dict() || v.list(); }
 
 constexpr Builtin kTests[] = {
@@ -133,8 +138,8 @@ constexpr Builtin kTests[] = {
     {"divisibleby", "num", [](Runtime& r, const Call& c) { return remainder_is(r, c, *c[0], 0); }},
     {"lower", "", [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self), is_lower, is_upper); }},
     {"upper", "", [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self), is_upper, is_lower); }},
-    {"filter", "", [](Runtime& r, const Call& c) -> Value { return find_filter(r.str(c.self)) != nullptr; }},
-    {"test", "", [](Runtime& r, const Call& c) -> Value { return find_test(r.str(c.self)) != nullptr; }},
+    {"filter", "", [](Runtime&, const Call& c) -> Value { return names(c.self, find_filter); }},
+    {"test", "", [](Runtime&, const Call& c) -> Value { return names(c.self, find_test); }},
     {"sameas", "other", [](Runtime&, const Call& c) -> Value { return c.self.same_as(*c[0]); }},
     {"in", "seq", [](Runtime& r, const Call& c) -> Value { return r.contains(*c[0], c.self); }},
     {"==", "other", [](Runtime& r, const Call& c) -> Value { return r.equal(c.self, *c[0]); }},

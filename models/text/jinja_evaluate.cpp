@@ -146,15 +146,15 @@ Value Runtime::eval_test(const Expression& node) {
   return apply_test(node.text, operand, arguments);
 }
 
-Value Runtime::eval_concat(const Expression& node) {
-  Value joined = eval(*node.parts[0]);
-  if (!joined.is_string()) joined = text(str(joined));
-  for (size_t i = 1; i < node.parts.size(); ++i) {
-    const Value part = eval(*node.parts[i]);
+Value Runtime::eval_concat(const Expression& node) { // markup joined this way is plain text again
+  std::string joined;
+  for (const ExpressionPtr& part : node.parts) {
+    const Value value = eval(*part);
     position_ = node.offset;
-    joined = concat(joined, part);
+    joined += str(value);
+    allow(joined.size());
   }
-  return joined;
+  return text(std::move(joined));
 }
 
 Value Runtime::eval_compare(const Expression& node) {

@@ -344,15 +344,10 @@ class ExpressionParser {
       ExpressionPtr stop = part();
       ExpressionPtr step = skip_symbol(":") ? part() : nullptr;
       node = make(Kind::slice, offset, std::move(node), std::move(first), std::move(stop), std::move(step));
-    } else if (is_symbol(",")) {
-      ExpressionPtr key = make(Kind::tuple, offset, std::move(first));
-      while (skip_symbol(",")) {
-        if (is_symbol("]")) fail_here("expected an expression, got ']'");
-        add(*key, expression());
-      }
-      node = make(Kind::item, offset, std::move(node), std::move(key));
     } else {
       if (!first) fail_here("expected an expression, got " + describe(current()));
+      if (is_symbol(",")) first = make(Kind::tuple, offset, std::move(first));
+      while (skip_symbol(",")) add(*first, expression());
       node = make(Kind::item, offset, std::move(node), std::move(first));
     }
     expect_symbol("]");

@@ -119,6 +119,7 @@ Value groupby(Runtime& runtime, const Call& call) {
 }
 
 Value map(Runtime& runtime, const Call& call) {
+  if (!call.self.truth()) return generator(runtime, {}); // none, 0 and the like have no items, as in Jinja2
   Arguments arguments = call.rest;
   Values out;
   if (arguments.positional.empty()) {
@@ -150,6 +151,7 @@ Value map(Runtime& runtime, const Call& call) {
 
 // select, reject, selectattr and rejectattr: the items (or their attribute) that pass a test, or do not.
 Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wanted) {
+  if (!call.self.truth()) return generator(runtime, {});
   Arguments arguments = call.rest;
   Values& given = arguments.positional;
   Value attribute;
@@ -209,6 +211,7 @@ Value reverse(Runtime& runtime, const Call& call) {
 
 Value last(Runtime& runtime, const Call& call) {
   if (call.self.list() && call.self.list()->kind == List::Kind::generator) fail("'generator' object is not reversible");
+  if (call.self.is_string()) return runtime.item(call.self, Value(int64_t{-1})); // which keeps markup
   const Values items = runtime.iterate(call.self);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }

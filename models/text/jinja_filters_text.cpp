@@ -122,6 +122,19 @@ Value truncate(Runtime& runtime, const Call& call) {
   return runtime.text(std::string(kept) + end, call.self.is_markup());
 }
 
+// textwrap's rule: two letters or the like before the hyphen (or a-b-), two letters after it.
+bool breaks_after_hyphen(const std::u32string& text, size_t end) {
+  if (end < 3 || text[end - 1] != '-') return false;
+  const auto is_letter = [&](size_t i) { return i < text.size() && is_word(text[i]) && !is_numeric(text[i]); };
+  const auto is_near = [&](size_t i) {
+    return is_word(text[i]) || std::u32string_view(U"!\"'&.,?").find(text[i]) != std::u32string_view::npos;
+  };
+  const bool before = (is_near(end - 2) && is_near(end - 3)) ||
+                      (end >= 4 && is_word(text[end - 2]) && text[end - 3] == '-' && is_word(text[end - 4]));
+  return before && is_letter(end) &&
+         (is_letter(end + 1) || (end + 1 < text.size() && text[end + 1] == '-' && is_letter(end + 2)));
+}
+
 // textwrap.wrap of one line: runs of white space and of anything else are the pieces; a piece may also end after a
 // hyphen between letters; a piece longer than a line is cut.
 void wrap_line(Runtime& runtime, std::string_view line, size_t width, bool cut_long, bool cut_hyphens,
@@ -133,8 +146,7 @@ void wrap_line(Runtime& runtime, std::string_view line, size_t width, bool cut_l
     size_t end = at + 1;
     const bool space = is_space(points[at]);
     while (end < points.size() && is_space(points[end]) == space) {
-      const bool hyphen = cut_hyphens && !space && points[end - 1] == '-' && end - at >= 2 &&
-                          is_word(points[end - 2]) && (is_alpha(points[end]));
+      const bool hyphen = cut_hyphens && !space && breaks_after_hyphen(points, end);
       if (hyphen) break;
       ++end;
     }
@@ -172,10 +184,11 @@ void wrap_line(Runtime& runtime, std::string_view line, size_t width, bool cut_l
 }
 
 Value wordwrap(Runtime& runtime, const Call& call) {
+  if (!call.self.is_string()) fail("wordwrap: expected a string, got '{}'", call.self.type_name());
   const int64_t width = call.integer(0, 79);
   if (width <= 0) fail("wordwrap: invalid width {}", width);
   const std::string separator = call.has(2) ? runtime.str(*call[2]) : "\n";
-  const std::string text = runtime.str(call.self);
+  const std::string& text = call.self.string();
   runtime.spend(static_cast<int64_t>(text.size()));
   std::string out;
   bool is_first = true;
@@ -266,7 +279,8 @@ Value xmlattr(Runtime& runtime, const Call& call) {
   std::string out;
   for (const auto& [key, value] : call.self.dict()->entries) {
     if (value.is_none() || value.is_undefined()) continue;
-    const std::string name = runtime.str(key);
+    if (!key.is_string()) fail("xmlattr: attribute names are strings, not '{}'", key.type_name());
+    const std::string& name = key.string();
     if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos)
       fail("Invalid character in attribute name: {}", string_repr(name));
     if (!out.empty()) out += ' ';
@@ -322,7 +336,7 @@ Value round_number(Runtime& runtime, const Call& call) {
     const double scale = std::pow(10.0, static_cast<double>(precision));
     const double scaled = number * scale;
     if (!std::isfinite(scaled) || scale == 0) fail("round: the result is out of range");
-    return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
+    return ((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale; // + 0.0: Python has no int -0
   }
   if (call.self.is_integral()) {
     if (precision >= 0) return call.self.integer();

@@ -153,8 +153,9 @@ Field parse_field(std::string_view spec) {
 std::string write_field(Runtime& runtime, const Value& value, std::string_view spec) {
   if (spec.empty()) return runtime.str(value);
   const Field field = parse_field(spec);
-  if (value.is_string() || (value.is_undefined() && false)) {
+  if (value.is_string()) {
     if (field.type != 0 && field.type != 's') fail("unknown format code '{}' for object of type 'str'", field.type);
+    if (field.group) fail("cannot specify '{}' with 's'", field.group);
     if (field.sign != '-' || field.align == '=')
       fail("sign and '=' alignment are not allowed in string format specifier");
     return write_text(runtime, field, value.string());
@@ -162,7 +163,6 @@ std::string write_field(Runtime& runtime, const Value& value, std::string_view s
   if (value.is_number()) {
     if (value.is_integral() && (field.type == 0 || is_among(field.type, "dnxXob"))) {
       if (field.precision >= 0) fail("precision not allowed in integer format specifier");
-      if (field.type == 0 && value.is_bool() && field.width == 0) return runtime.str(value);
       return write_integer(runtime, field, value.integer());
     }
     if (value.is_integral() && field.type == 'c') {
@@ -377,9 +377,10 @@ std::string format_percent(Runtime& runtime, std::string_view text, const Value&
     }
     runtime.allow(out.size());
   }
-  const bool all_used = is_tuple ? next >= arguments.list()->items.size()
-                                 : next > 0 || used_names || arguments.is_dict() || (arguments.list() && !is_tuple) ||
-                                       arguments.is_undefined();
+  // Python lets what can be subscripted go unused.
+  const bool may_be_unused =
+      arguments.is_dict() || arguments.is_undefined() || (arguments.list() && arguments.list()->is_sequence());
+  const bool all_used = is_tuple ? next >= arguments.list()->items.size() : next > 0 || used_names || may_be_unused;
   if (!all_used) fail("not all arguments converted during string formatting");
   return out;
 }

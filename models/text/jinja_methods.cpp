@@ -36,14 +36,14 @@ Value split_text(Runtime& runtime, const Call& call) {
   if (call.has(0)) separator = call.string(0);
   Values parts;
   for (const std::string_view part : split(self_text(runtime, call), separator, call.integer(1, -1), from_right))
-    parts.emplace_back(part);
+    parts.push_back(same_kind(runtime, call, std::string(part)));
   return runtime.list(std::move(parts));
 }
 
 Value split_into_lines(Runtime& runtime, const Call& call) {
   Values lines;
   for (const std::string_view line : split_lines(self_text(runtime, call), call.truth(0, false)))
-    lines.emplace_back(line);
+    lines.push_back(same_kind(runtime, call, std::string(line)));
   return runtime.list(std::move(lines));
 }
 
@@ -131,11 +131,23 @@ Value partition(Runtime& runtime, const Call& call) {
   const std::string_view separator = call.string(0);
   if (separator.empty()) fail("empty separator");
   const size_t at = from_right ? text.rfind(separator) : text.find(separator);
-  if (at == text.npos)
-    return from_right ? runtime.list({Value(""), Value(""), Value(text)}, List::Kind::tuple)
-                      : runtime.list({Value(text), Value(""), Value("")}, List::Kind::tuple);
-  return runtime.list({Value(text.substr(0, at)), Value(separator), Value(text.substr(at + separator.size()))},
-                      List::Kind::tuple);
+  const auto parts = [&](std::string_view before, std::string_view middle, std::string_view after) {
+    return runtime.list({same_kind(runtime, call, std::string(before)), same_kind(runtime, call, std::string(middle)),
+                         same_kind(runtime, call, std::string(after))},
+                        List::Kind::tuple);
+  };
+  if (at == text.npos) return from_right ? parts("", "", text) : parts(text, "", "");
+  const std::string_view whole = text;
+  return parts(whole.substr(0, at), separator, whole.substr(at + separator.size()));
+}
+
+std::string case_fold(std::string_view text) { // as lower, but for the sharp s
+  const std::string lowered = lower(text);
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = lowered.find("ß", at)) != lowered.npos; at = found + 2)
+    out.append(lowered, at, found - at) += "ss";
+  return out.append(lowered, at);
 }
 
 enum class Side { left, right, both };
@@ -166,7 +178,8 @@ Value zero_fill(Runtime& runtime, const Call& call) {
   if (margin <= 0) return call.self;
   runtime.allow(static_cast<size_t>(margin));
   const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  return runtime.text(text.substr(0, sign) + std::string(static_cast<size_t>(margin), '0') + text.substr(sign));
+  return same_kind(runtime, call,
+                   text.substr(0, sign) + std::string(static_cast<size_t>(margin), '0') + text.substr(sign));
 }
 
 Value expand_tabs(Runtime& runtime, const Call& call) {
@@ -187,7 +200,7 @@ Value expand_tabs(Runtime& runtime, const Call& call) {
     }
     at += point.bytes;
   }
-  return runtime.text(std::move(out));
+  return same_kind(runtime, call, std::move(out));
 }
 
 // Whether the text is not empty and `holds` of every character.
@@ -232,7 +245,7 @@ Value without_affix(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);
   const std::string_view affix = call.string(0);
   if (at_end ? !text.ends_with(affix) : !text.starts_with(affix)) return call.self;
-  return runtime.text(at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
+  return same_kind(runtime, call, at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
 }
 
 Value test_of(Runtime& runtime, const Call& call, const char* test) {
@@ -257,7 +270,7 @@ constexpr Builtin kTextMethods[] = {
      [](Runtime& r, const Call& c) { return r.text(format_braces(r, self_text(r, c), c.rest), c.self.is_markup()); }},
     {"upper", "", mapped<upper>},
     {"lower", "", mapped<lower>},
-    {"casefold", "", mapped<lower>},
+    {"casefold", "", mapped<case_fold>},
     {"title", "", mapped<title>},
     {"capitalize", "", mapped<capitalize>},
     {"swapcase", "", mapped<swap_case>},

@@ -281,15 +281,6 @@ bool Runtime::contains(const Value& container, const Value& item) {
   fail("argument of type '{}' is not iterable", container.type_name());
 }
 
-Value Runtime::concat(const Value& a, const Value& b) {
-  const bool is_markup = a.is_markup() || b.is_markup();
-  const auto part = [&](const Value& v) { return is_markup && !v.is_markup() ? escape_html(str(v)) : str(v); };
-  std::string left = part(a);
-  const std::string right = part(b);
-  allow(left.size() + right.size());
-  return text(left += right, is_markup);
-}
-
 Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   if (op == "%" && a.is_string()) {
     scan(a.string().size());
@@ -302,7 +293,14 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   }
   const List *left = a.list(), *right = b.list();
   if (op == "+") {
-    if (a.is_string() && b.is_string()) return concat(a, b);
+    if (a.is_string() && b.is_string()) {
+      const bool is_markup = a.is_markup() || b.is_markup();
+      const auto part = [&](const Value& v) {
+        return is_markup && !v.is_markup() ? escape_html(v.string()) : v.string();
+      };
+      allow(a.string().size() + b.string().size());
+      return text(part(a) + part(b), is_markup);
+    }
     if (left && right && left->kind == right->kind &&
         (left->kind == List::Kind::list || left->kind == List::Kind::tuple)) {
       Values items = left->items;

@@ -254,7 +254,9 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
 
 std::string Runtime::render(const Block& block, const Dict& variables) {
   frame_ = std::make_shared<Frame>();
-  for (const auto& [name, value] : variables.entries) frame_->variables.emplace_back(name.string(), value);
+  frame_->set("self",
+              keep(std::make_shared<Namespace>())); // the template's blocks in Jinja2, of which there are none here
+  for (const auto& [name, value] : variables.entries) frame_->set(name.string(), value);
   auto inner = std::make_shared<Frame>(); // assignments of the template hide the variables given to it
   inner->parent = frame_;
   frame_ = inner;
@@ -286,7 +288,12 @@ Runtime::Flow Runtime::run(const Statement& node) {
     break;
   }
   case Kind::call: run_call(node); break;
-  case Kind::filter: emit(str(through_filters(node.expression.get(), captured(node.body)))); break;
+  case Kind::filter: {
+    const Value result = through_filters(node.expression.get(), captured(node.body));
+    if (!result.is_string()) fail("the filter makes a '{}' of its block, not text", result.type_name());
+    emit(result.string());
+    break;
+  }
   case Kind::with: run_with(node); break;
   case Kind::evaluate: eval(*node.expression); break;
   case Kind::scope: {

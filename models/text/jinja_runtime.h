@@ -61,7 +61,6 @@ class Runtime {
                               std::string_view op = "<"); // refuses what Python cannot order
   bool contains(const Value& container, const Value& item);
   Value binary(std::string_view op, const Value& a, const Value& b);
-  Value concat(const Value& a, const Value& b);
 
   Value attribute(const Value& object, const std::string& name);
   Value item(const Value& object, const Value& key);

@@ -84,10 +84,14 @@ void encode_key(const Value& key, std::string& out) {
   }
   case Value::Kind::object: out += fmt::format("o{};", static_cast<const void*>(key.object().get())); return;
   case Value::Kind::list:
-    if (key.list()->kind == List::Kind::tuple) {
-      out += '(';
+    if (const List::Kind kind = key.list()->kind; kind == List::Kind::tuple || kind == List::Kind::range) {
+      out += kind == List::Kind::tuple ? '(' : 'r';
       for (const Value& item : key.list()->items) encode_key(item, out);
       out += ')';
+      return;
+    }
+    if (key.list()->kind == List::Kind::values || key.list()->kind == List::Kind::generator) {
+      out += fmt::format("l{};", static_cast<const void*>(key.list()));
       return;
     }
     [[fallthrough]];

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <string_view>
 
 namespace ridge::models::text {
 
+// Drawn anew in every process, so that no file can hold tokens that all fall into one slot.
+inline const uint64_t kHashSeed = static_cast<uint64_t>(std::random_device{}()) << 32 | std::random_device{}();
+
 inline uint64_t mix(uint64_t value) { // multiply, fold the high half back: enough for tables of a power of two
-  const unsigned __int128 product = static_cast<unsigned __int128>(value) * 0x9E3779B97F4A7C15u;
+  const unsigned __int128 product = static_cast<unsigned __int128>(value ^ kHashSeed) * 0x9E3779B97F4A7C15u;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 

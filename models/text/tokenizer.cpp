@@ -11,21 +11,45 @@
 namespace ridge::models::text {
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{1} << 30; // offsets are 32 bits; U+2581 takes three bytes for a space's one
+constexpr size_t kMaxTextBytes = size_t{256} << 20; // offsets are 32 bits, and Viterbi keeps 16 bytes for each
 
+// Checks that the arrays fit the tokens, and fills in what a file may leave out.
 Vocabulary make_vocabulary(TokenizerData& data) {
   const size_t tokens = data.tokens.size();
   if (tokens == 0) throw_error("tokenizer.ggml.tokens: absent or empty");
+  const auto check_count = [&](std::string_view key, size_t count) {
+    if (count != 0 && count != tokens) throw_error("{}: {} values for {} tokens", key, count, tokens);
+  };
+  check_count("tokenizer.ggml.scores", data.scores.size());
+  check_count("tokenizer.ggml.token_type", data.kinds.size());
+
   const bool scored = data.model == "llama" || data.model == "t5";
   if (scored && data.scores.empty())
     throw_error("tokenizer.ggml.scores: absent, but a tokenizer of the model \"{}\" needs them", data.model);
   for (size_t id = 0; scored && id < tokens; ++id)
     if (!std::isfinite(data.scores[id])) throw_error("tokenizer.ggml.scores[{}]: not a finite number", id);
-  if (data.scores.empty()) data.scores.assign(tokens, 0.0f);
+  data.scores.resize(tokens);
+
+  SpecialIds& special = data.special;
+  const auto assume = [&](int32_t& id, int32_t usual) { // where the file names none, the model's traditional one
+    if (id < 0 && usual < static_cast<int32_t>(tokens)) id = usual;
+  };
+  if (data.model == "llama") {
+    assume(special.unknown, 0);
+    assume(special.bos, 1);
+    assume(special.eos, 2);
+  } else if (data.model == "t5") {
+    assume(special.padding, 0);
+    assume(special.eos, 1);
+    assume(special.unknown, 2);
+  }
   if (data.kinds.empty()) {
     data.kinds.assign(tokens, TokenKind::normal);
     for (size_t id = 0; id < tokens; ++id)
       if (data.model != "gpt2" && byte_of(data.tokens[id]) >= 0) data.kinds[id] = TokenKind::byte;
+    for (const int32_t id : {special.bos, special.eos, special.padding})
+      if (id >= 0) data.kinds[id] = TokenKind::control;
+    if (special.unknown >= 0) data.kinds[special.unknown] = TokenKind::unknown;
   }
   return {data.tokens, std::move(data.kinds), std::move(data.scores)};
 }
@@ -46,10 +70,9 @@ constexpr EndToken kEndTokens[] = {
     {"< EOT >", false, true},
     {"<EOT>", false, true},
     {"_<EOT>", false, true},
+    {"\u2581<EOT>", false, true}, // Code Llama
     {"[EOT]", false, true},
-    {"<\xEF\xBD\x9C"
-     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-     true, true}, // DeepSeek
+    {"<\uFF5Cend\u2581of\u2581sentence\uFF5C>", true, true}, // DeepSeek
     {"<end_of_utterance>", true, true},
     {"<|eom_id|>", true},
     {"<|return|>", true},
@@ -89,29 +112,12 @@ std::unique_ptr<Tokenizer> Tokenizer::from_file(const gguf::File& file) {
 Tokenizer::Tokenizer(TokenizerData data)
     : model_(data.model), warnings_(std::move(data.warnings)), vocabulary_(make_vocabulary(data)),
       special_(data.special), end_of_generation_(vocabulary_.size()) {
-  resolve_special(data);
   mark_end_of_generation();
   make_model(data);
   make_pieces();
   for (int32_t id = 0; id < vocab_size(); ++id) {
     if (kind(id) == TokenKind::user_defined) always_matched_.insert(token_text(id), id);
     if (kind(id) == TokenKind::user_defined || is_special(id)) special_matched_.insert(token_text(id), id);
-  }
-}
-
-// Where the file names no id, the model's traditional ones hold.
-void Tokenizer::resolve_special(const TokenizerData& data) {
-  const auto assume = [&](int32_t& id, int32_t usual) {
-    if (id < 0 && usual < vocab_size()) id = usual;
-  };
-  if (data.model == "llama") {
-    assume(special_.unknown, 0);
-    assume(special_.bos, 1);
-    assume(special_.eos, 2);
-  } else if (data.model == "t5") {
-    assume(special_.padding, 0);
-    assume(special_.eos, 1);
-    assume(special_.unknown, 2);
   }
 }
 

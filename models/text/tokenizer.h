@@ -22,7 +22,7 @@
 
 namespace ridge::models::text {
 
-struct SpecialIds { // -1: the model has none
+struct SpecialIds { // tokens of the vocabulary; -1: the model has none
   int32_t bos = -1, eos = -1, eot = -1, eom = -1, unknown = -1, separator = -1, padding = -1, mask = -1;
   int32_t fim_padding = -1, fim_repository = -1, fim_file = -1; // of fill-in-the-middle: end the generated part
 };
@@ -60,8 +60,10 @@ class Tokenizer {
  public:
   static std::unique_ptr<Tokenizer> from_file(const gguf::File& file); // Errors name the file
   explicit Tokenizer(TokenizerData data); // throws Error where the data do not fit together
+  Tokenizer(const Tokenizer&) = delete;   // its parts refer to each other
+  Tokenizer& operator=(const Tokenizer&) = delete;
 
-  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const; // at most 1 GiB
+  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const; // at most 256 MiB
   // Gives back what encode() was given, for well-formed text without U+2581. Ids outside the vocabulary throw Error.
   std::string decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;
 
@@ -90,7 +92,6 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
-  void resolve_special(const TokenizerData& data);
   void mark_end_of_generation();
   void make_model(const TokenizerData& data);
   void make_pieces();
@@ -122,7 +123,7 @@ class StreamDecoder {
   std::string take(bool at_end);
 
   const Tokenizer& tokenizer_;
-  bool render_special_;
+  bool render_special_, continues_;
   bool strip_space_; // the next piece stands where encode() adds a space
   std::string pending_;
 };

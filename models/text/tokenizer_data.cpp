@@ -25,12 +25,7 @@ std::vector<std::string_view> get_strings(const gguf::File& file, std::string_vi
   return std::move(*strings);
 }
 
-template <class T>
-void check_count(const gguf::File& file, std::string_view key, const std::vector<T>& values, size_t tokens) {
-  if (values.size() != tokens) throw_error("{}: {}: {} values for {} tokens", file.path(), key, values.size(), tokens);
-}
-
-std::vector<float> get_scores(const gguf::File& file, size_t tokens) {
+std::vector<float> get_scores(const gguf::File& file) {
   constexpr std::string_view key = "tokenizer.ggml.scores";
   const gguf::Value* value = find_array(file, key);
   if (!value) return {};
@@ -38,11 +33,10 @@ std::vector<float> get_scores(const gguf::File& file, size_t tokens) {
   if (!scores)
     throw_error("{}: {}: expected an array of numbers, found one of {}", file.path(), key,
                 gguf::name_of(value->element_type()));
-  check_count(file, key, *scores, tokens);
   return std::move(*scores);
 }
 
-std::vector<TokenKind> get_kinds(const gguf::File& file, size_t tokens) {
+std::vector<TokenKind> get_kinds(const gguf::File& file) {
   constexpr std::string_view key = "tokenizer.ggml.token_type";
   const gguf::Value* value = find_array(file, key);
   if (!value) return {};
@@ -50,7 +44,6 @@ std::vector<TokenKind> get_kinds(const gguf::File& file, size_t tokens) {
   if (!numbers)
     throw_error("{}: {}: expected an array of integers, found one of {}", file.path(), key,
                 gguf::name_of(value->element_type()));
-  check_count(file, key, *numbers, tokens);
   std::vector<TokenKind> kinds;
   kinds.reserve(numbers->size());
   for (const int64_t number : *numbers) // 0 and what later versions may add: ordinary
@@ -105,8 +98,8 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.model = file.get_string("tokenizer.ggml.model");
   data.pre = file.get_string("tokenizer.ggml.pre", "");
   data.tokens = get_strings(file, "tokenizer.ggml.tokens");
-  data.scores = get_scores(file, data.tokens.size());
-  data.kinds = get_kinds(file, data.tokens.size());
+  data.scores = get_scores(file);
+  data.kinds = get_kinds(file);
   data.merges = get_strings(file, "tokenizer.ggml.merges");
   data.charsmap = get_charsmap(file);
   data.add_bos = get_flag(file, "tokenizer.ggml.add_bos_token");

@@ -4,11 +4,12 @@
 namespace ridge::models::text {
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options)
-    : tokenizer_(tokenizer), render_special_(options.render_special),
+    : tokenizer_(tokenizer), render_special_(options.render_special), continues_(options.continues),
       strip_space_(tokenizer.add_space_prefix() && !options.continues) {}
 
 std::string StreamDecoder::push(int32_t id) {
   tokenizer_.append_piece(id, render_special_, strip_space_, pending_);
+  if (continues_) strip_space_ = false; // a generated token means its space, after a special token too
   return take(false);
 }
 

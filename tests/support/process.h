@@ -113,7 +113,10 @@ class Terminal {
         read_ = at + text.size();
         return true;
       }
-      if (std::chrono::steady_clock::now() > deadline || !pump(100)) return false;
+      if (std::chrono::steady_clock::now() > deadline || !pump(100)) {
+        MESSAGE("expected \"", text, "\", the terminal has: ", unread());
+        return false;
+      }
     }
   }
 

@@ -2,6 +2,7 @@
 // model, where what it says does not matter.
 #pragma once
 
+#include "core/error.h"
 #include "core/half.h"
 #include "gguf/writer.h"
 

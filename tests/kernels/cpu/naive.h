@@ -1,5 +1,5 @@
-// The meaning of a Program in the plainest terms: every op in double precision over decoded weights, the whole history of
-// a stream computed anew. What the executors are compared with.
+// The meaning of a Program in the plainest terms: every op in double precision over decoded weights, the whole history
+// of a stream computed anew. What the executors are compared with.
 #pragma once
 
 #include "core/executor.h"
@@ -46,8 +46,8 @@ class Naive {
     }
     return out;
   }
-  static double stored(double value, core::KvType, bool half) {
-    return half ? core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))) : value;
+  double stored(double value) const {
+    return half_cache_ ? core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))) : value;
   }
 
   void run(const core::Op& op, const core::Batch& batch, std::vector<Matrix>& values) {
@@ -63,8 +63,8 @@ class Naive {
     if (op.kind == OpKind::kv_store) {
       for (size_t t = 0; t < rows; ++t) {
         Row k = in(0, t), v = in(1, t);
-        for (double& e : k) e = stored(e, {}, half_cache_);
-        for (double& e : v) e = stored(e, {}, half_cache_);
+        for (double& e : k) e = stored(e);
+        for (double& e : v) e = stored(e);
         cache_[{std::get<core::KvParams>(op.params).layer, stream(t), batch.positions[t]}] = {k, v};
       }
       return;
@@ -72,111 +72,111 @@ class Naive {
     for (size_t t = 0; t < rows; ++t) {
       Row y;
       switch (op.kind) {
-        case OpKind::embed: y = weight_row(op.weights[0], batch.tokens[t]); break;
-        case OpKind::rms_norm: {
-          const auto& p = std::get<core::NormParams>(op.params);
-          const Row w = weight_row(op.weights[0], 0);
-          y = in(0, t);
-          for (size_t g = 0; g < y.size(); g += p.group) {
-            double sum = 0;
-            for (int64_t i = 0; i < p.group; ++i) sum += y[g + i] * y[g + i];
-            for (int64_t i = 0; i < p.group; ++i)
-              y[g + i] *= w[i] / std::sqrt(sum / static_cast<double>(p.group) + p.epsilon);
+      case OpKind::embed: y = weight_row(op.weights[0], batch.tokens[t]); break;
+      case OpKind::rms_norm: {
+        const auto& p = std::get<core::NormParams>(op.params);
+        const Row w = weight_row(op.weights[0], 0);
+        y = in(0, t);
+        for (size_t g = 0; g < y.size(); g += p.group) {
+          double sum = 0;
+          for (int64_t i = 0; i < p.group; ++i) sum += y[g + i] * y[g + i];
+          for (int64_t i = 0; i < p.group; ++i)
+            y[g + i] *= w[i] / std::sqrt(sum / static_cast<double>(p.group) + p.epsilon);
+        }
+        break;
+      }
+      case OpKind::linear: {
+        y = multiply(op.weights[0], 0, in(0, t).data());
+        if (op.weights.size() > 1) {
+          const Row bias = weight_row(op.weights[1], 0);
+          for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i];
+        }
+        break;
+      }
+      case OpKind::rope: {
+        const auto& p = std::get<core::RopeParams>(op.params);
+        const core::RopeTable& table = program_.rope_tables[p.table];
+        const size_t pairs = table.inverse_frequency.size();
+        y = in(0, t);
+        for (int64_t h = 0; h < p.heads; ++h)
+          for (size_t i = 0; i < pairs; ++i) {
+            const bool split = table.style == core::RopeStyle::split;
+            double& a = y[h * p.head_dim + (split ? i : 2 * i)];
+            double& b = y[h * p.head_dim + (split ? i + pairs : 2 * i + 1)];
+            const double angle = batch.positions[t] * static_cast<double>(table.inverse_frequency[i]);
+            const double c = std::cos(angle) * table.magnitude, s = std::sin(angle) * table.magnitude;
+            const double x0 = a, x1 = b;
+            a = x0 * c - x1 * s;
+            b = x0 * s + x1 * c;
           }
-          break;
-        }
-        case OpKind::linear: {
-          y = multiply(op.weights[0], 0, in(0, t).data());
-          if (op.weights.size() > 1) {
-            const Row bias = weight_row(op.weights[1], 0);
-            for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i];
+        break;
+      }
+      case OpKind::attention: {
+        const auto& p = std::get<core::AttentionParams>(op.params);
+        const core::KvLayer& kv = program_.kv_layers[p.layer];
+        for (int64_t h = 0; h < p.heads; ++h) {
+          const int64_t kv_head = h / (p.heads / kv.heads);
+          Row score;
+          for (int32_t pos = 0; pos <= batch.positions[t]; ++pos) {
+            double dot = 0;
+            for (int64_t d = 0; d < kv.k_dim; ++d)
+              dot += in(0, t)[h * kv.k_dim + d] * cache_.at({p.layer, stream(t), pos}).first[kv_head * kv.k_dim + d];
+            score.push_back(dot * p.scale);
           }
-          break;
+          const double largest = *std::max_element(score.begin(), score.end());
+          double sum = 0;
+          for (double& s : score) sum += s = std::exp(s - largest);
+          Row head(kv.v_dim);
+          for (size_t pos = 0; pos < score.size(); ++pos)
+            for (int64_t d = 0; d < kv.v_dim; ++d)
+              head[d] += score[pos] / sum *
+                         cache_.at({p.layer, stream(t), static_cast<int32_t>(pos)}).second[kv_head * kv.v_dim + d];
+          y.insert(y.end(), head.begin(), head.end());
         }
-        case OpKind::rope: {
-          const auto& p = std::get<core::RopeParams>(op.params);
-          const core::RopeTable& table = program_.rope_tables[p.table];
-          const size_t pairs = table.inverse_frequency.size();
-          y = in(0, t);
-          for (int64_t h = 0; h < p.heads; ++h)
-            for (size_t i = 0; i < pairs; ++i) {
-              const bool split = table.style == core::RopeStyle::split;
-              double& a = y[h * p.head_dim + (split ? i : 2 * i)];
-              double& b = y[h * p.head_dim + (split ? i + pairs : 2 * i + 1)];
-              const double angle = batch.positions[t] * static_cast<double>(table.inverse_frequency[i]);
-              const double c = std::cos(angle) * table.magnitude, s = std::sin(angle) * table.magnitude;
-              const double x0 = a, x1 = b;
-              a = x0 * c - x1 * s;
-              b = x0 * s + x1 * c;
-            }
-          break;
+        break;
+      }
+      case OpKind::swiglu:
+        y = in(0, t);
+        for (size_t i = 0; i < y.size(); ++i) y[i] = y[i] / (1 + std::exp(-y[i])) * in(1, t)[i];
+        break;
+      case OpKind::add:
+        y = in(0, t);
+        for (size_t i = 0; i < y.size(); ++i) y[i] += in(1, t)[i];
+        break;
+      case OpKind::route: {
+        const auto& p = std::get<core::RouteParams>(op.params);
+        const Row& x = in(0, t);
+        std::vector<int> order(x.size());
+        for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return x[a] > x[b]; });
+        double all = 0, chosen = 0;
+        for (double e : x) all += std::exp(e - x[order[0]]);
+        Row shares;
+        for (int64_t s = 0; s < p.used; ++s) {
+          y.push_back(order[s]);
+          shares.push_back(std::exp(x[order[s]] - x[order[0]]));
+          chosen += shares.back();
         }
-        case OpKind::attention: {
-          const auto& p = std::get<core::AttentionParams>(op.params);
-          const core::KvLayer& kv = program_.kv_layers[p.layer];
-          for (int64_t h = 0; h < p.heads; ++h) {
-            const int64_t kv_head = h / (p.heads / kv.heads);
-            Row score;
-            for (int32_t pos = 0; pos <= batch.positions[t]; ++pos) {
-              double dot = 0;
-              for (int64_t d = 0; d < kv.k_dim; ++d)
-                dot += in(0, t)[h * kv.k_dim + d] * cache_.at({p.layer, stream(t), pos}).first[kv_head * kv.k_dim + d];
-              score.push_back(dot * p.scale);
-            }
-            const double largest = *std::max_element(score.begin(), score.end());
-            double sum = 0;
-            for (double& s : score) sum += s = std::exp(s - largest);
-            Row head(kv.v_dim);
-            for (size_t pos = 0; pos < score.size(); ++pos)
-              for (int64_t d = 0; d < kv.v_dim; ++d)
-                head[d] += score[pos] / sum *
-                           cache_.at({p.layer, stream(t), static_cast<int32_t>(pos)}).second[kv_head * kv.v_dim + d];
-            y.insert(y.end(), head.begin(), head.end());
-          }
-          break;
+        for (double& s : shares) s /= p.normalize ? chosen : all;
+        values[op.outputs[1]].push_back(shares);
+        break;
+      }
+      case OpKind::expert_linear: {
+        const core::Weight& w = program_.weights[op.weights[0]];
+        const bool shared = static_cast<int64_t>(in(0, t).size()) == w.cols;
+        for (size_t s = 0; s < in(1, t).size(); ++s) {
+          const Row part = multiply(op.weights[0], static_cast<int64_t>(in(1, t)[s]) * w.rows,
+                                    in(0, t).data() + (shared ? 0 : s * w.cols));
+          y.insert(y.end(), part.begin(), part.end());
         }
-        case OpKind::swiglu:
-          y = in(0, t);
-          for (size_t i = 0; i < y.size(); ++i) y[i] = y[i] / (1 + std::exp(-y[i])) * in(1, t)[i];
-          break;
-        case OpKind::add:
-          y = in(0, t);
-          for (size_t i = 0; i < y.size(); ++i) y[i] += in(1, t)[i];
-          break;
-        case OpKind::route: {
-          const auto& p = std::get<core::RouteParams>(op.params);
-          const Row& x = in(0, t);
-          std::vector<int> order(x.size());
-          for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-          std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return x[a] > x[b]; });
-          double all = 0, chosen = 0;
-          for (double e : x) all += std::exp(e - x[order[0]]);
-          Row shares;
-          for (int64_t s = 0; s < p.used; ++s) {
-            y.push_back(order[s]);
-            shares.push_back(std::exp(x[order[s]] - x[order[0]]));
-            chosen += shares.back();
-          }
-          for (double& s : shares) s /= p.normalize ? chosen : all;
-          values[op.outputs[1]].push_back(shares);
-          break;
-        }
-        case OpKind::expert_linear: {
-          const core::Weight& w = program_.weights[op.weights[0]];
-          const bool shared = static_cast<int64_t>(in(0, t).size()) == w.cols;
-          for (size_t s = 0; s < in(1, t).size(); ++s) {
-            const Row part = multiply(op.weights[0], static_cast<int64_t>(in(1, t)[s]) * w.rows,
-                                      in(0, t).data() + (shared ? 0 : s * w.cols));
-            y.insert(y.end(), part.begin(), part.end());
-          }
-          break;
-        }
-        case OpKind::expert_sum:
-          y.resize(program_.values[op.outputs[0]].width);
-          for (size_t s = 0; s < in(1, t).size(); ++s)
-            for (size_t i = 0; i < y.size(); ++i) y[i] += in(1, t)[s] * in(0, t)[s * y.size() + i];
-          break;
-        default: break;
+        break;
+      }
+      case OpKind::expert_sum:
+        y.resize(program_.values[op.outputs[0]].width);
+        for (size_t s = 0; s < in(1, t).size(); ++s)
+          for (size_t i = 0; i < y.size(); ++i) y[i] += in(1, t)[s] * in(0, t)[s * y.size() + i];
+        break;
+      default: break;
       }
       out->push_back(std::move(y));
     }

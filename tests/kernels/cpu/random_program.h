@@ -1,12 +1,15 @@
 // Small random Programs for testing executors: weights of any format with sane values, and a builder for ops.
 #pragma once
 
+#include "core/half.h"
 #include "core/program.h"
 #include "quant/registry.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,6 +20,7 @@ struct RandomProgram {
   core::Program program;
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> storage;
+  std::map<quant::Type, std::vector<std::byte>> good_blocks;
 
   explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
 
@@ -46,7 +50,14 @@ struct RandomProgram {
     const quant::FormatInfo& format = quant::format(type);
     const int64_t row_bytes = format.row_bytes(cols);
     std::vector<std::byte>& data = storage.emplace_back(row_bytes * rows * count);
-    for (size_t at = 0; at < data.size(); at += format.block_bytes) fill_block(format, data.data() + at);
+    // Few distinct blocks, because good ones are rare among random bits; where they fall is random.
+    std::vector<std::byte>& blocks = good_blocks[type];
+    if (blocks.empty()) {
+      blocks.resize(64 * format.block_bytes);
+      for (int i = 0; i < 64; ++i) fill_block(format, blocks.data() + i * format.block_bytes);
+    }
+    for (size_t at = 0; at < data.size(); at += format.block_bytes)
+      std::memcpy(data.data() + at, blocks.data() + random() % 64 * format.block_bytes, format.block_bytes);
     return add_weight(type, cols, rows, count, data.data());
   }
   core::WeightId add_weight(quant::Type type, int64_t cols, int64_t rows, int64_t count, const std::byte* data) {
@@ -67,7 +78,8 @@ struct RandomProgram {
     const bool gathered = kind == core::OpKind::gather || (!inputs.empty() && program.values[inputs[0]].gathered);
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
-    program.ops.push_back({kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
+    program.ops.push_back(
+        {kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
     return outputs.empty() ? -1 : outputs[0];
   }
 
@@ -140,7 +152,12 @@ struct RandomProgram {
   core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
-    program.ops.push_back({core::OpKind::route, -1, "route", {scores}, {ids, shares}, {},
+    program.ops.push_back({core::OpKind::route,
+                           -1,
+                           "route",
+                           {scores},
+                           {ids, shares},
+                           {},
                            core::RouteParams{s.experts, s.used, s.normalize_shares}});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
       return op(core::OpKind::expert_linear, {x, ids}, {weight(type, cols, rows, s.experts)}, s.used * rows,

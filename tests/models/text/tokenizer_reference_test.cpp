@@ -2,8 +2,9 @@
 #include "models/text/tokenizer.h"
 #include "support/reference.h"
 
-#include <iterator>
+#include <nlohmann/json.hpp>
 
+#include <iterator>
 #include <sstream>
 
 using namespace ridge;
@@ -40,5 +41,19 @@ TEST_CASE("real vocabularies give the ids their makers' tokenizers give, and the
       CHECK(ids == expected);
       CHECK(tokenizer->decode(ids) == texts[i]);
     }
+  }
+}
+
+TEST_CASE("a real model's prompts become the ids it was run with") {
+  REQUIRE_REFERENCE();
+  const std::string path = tests::reference_dir() + "/models/stories260K";
+  const auto tokenizer = Tokenizer::from_file(gguf::File::open(path + ".gguf"));
+  const auto cases = nlohmann::json::parse(tests::read_file(path + ".greedy.json"));
+  REQUIRE_FALSE(cases.empty());
+  for (const auto& run : cases) {
+    const auto prompt = run.at("prompt").get<std::string>();
+    const auto ids = tokenizer->encode(prompt, {.add_special = true});
+    CHECK(ids == run.at("prompt_ids").get<std::vector<int32_t>>());
+    CHECK(tokenizer->decode(ids) == prompt);
   }
 }

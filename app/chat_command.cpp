@@ -1,0 +1,66 @@
+// ridge chat: the chat on a terminal, or line by line from a pipe.
+#include "app/chat.h"
+#include "app/cli.h"
+#include "app/line_reader.h"
+#include "app/terminal.h"
+#include "core/error.h"
+#include "models/model.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+namespace {
+
+struct ChatCommand {
+  ModelOptions model;
+  SamplingOptions sampling;
+  TemplateOptions chat_template;
+  std::string system;
+  bool context_shift = false;
+
+  void run() {
+    core::validate(sampling.params);
+    LoadedModel loaded = open_model(model.model);
+    for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
+    const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
+    read_ahead(loaded);
+    start_executor(loaded, model.executor_config(loaded.program.trained_context));
+    Session session(*loaded.executor, loaded.program);
+    Conversation conversation(loaded, session, chosen);
+    conversation.set_system(system);
+    Chat chat(loaded, session, conversation, sampling, context_shift);
+
+    const bool interactive = stdin_is_terminal();
+    if (interactive)
+      note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.", models::model_label(loaded.file),
+                       loaded.executor->description(), session.context()));
+    const InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
+    LineReader reader;
+    std::string message;
+    while (true) {
+      const LineReader::Event event = reader.read(message);
+      if (event == LineReader::Event::end_of_input) break;
+      if (event == LineReader::Event::interrupted) {
+        note("[Ctrl-D or /exit leaves]");
+        continue;
+      }
+      if (!chat.take(message)) break;
+    }
+    if (!interactive && chat.failed()) throw Error("not every message was answered");
+  }
+};
+
+} // namespace
+
+void add_chat_command(CLI::App& app) {
+  auto options = std::make_shared<ChatCommand>();
+  CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
+  options->model.add_to(*command);
+  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
+  options->chat_template.add_to(*command);
+  options->sampling.add_to(*command);
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

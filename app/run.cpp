@@ -1,0 +1,106 @@
+// ridge run: one answer to stdout.
+#include "app/cli.h"
+#include "app/conversation.h"
+#include "app/terminal.h"
+#include "core/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::app {
+namespace {
+
+struct RunCommand {
+  ModelOptions model;
+  SamplingOptions sampling;
+  TemplateOptions chat_template;
+  TextOptions prompt;
+  std::string system;
+  bool raw = false, json = false;
+
+  void run() {
+    if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
+    if (raw && !system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
+    core::validate(sampling.params);
+    const std::string text = prompt.read();
+    LoadedModel loaded = open_model(model.model);
+    const auto& tokenizer = loaded.need_tokenizer();
+    for (const std::string& warning : tokenizer.warnings()) note(warning);
+
+    const std::vector<int32_t> raw_tokens = tokenizer.encode(text, {.add_special = true});
+    core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
+    if (model.context < 0 && sampling.max_tokens > 0) {
+      // Room for what was asked for, also past the length the model was trained for: then it is said.
+      const int64_t needed = std::ssize(raw_tokens) + sampling.max_tokens + (raw ? 0 : kTemplateRoom);
+      if (raw && needed > loaded.program.trained_context)
+        note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
+      config.context = std::max(config.context, needed);
+    }
+    read_ahead(loaded);
+    start_executor(loaded, config);
+    Session session(*loaded.executor, loaded.program);
+    Answerer answerer(loaded, session, sampling);
+    const InterruptFlag interrupt;
+    TextPrinter printer;
+    const TextSink sink = [&](std::string_view part, bool reasoning) {
+      if (!json) printer.print(part, reasoning);
+    };
+    const Answer answer = raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
+                              : chat(loaded, session, answerer, text, sink, interrupt.flag());
+    if (json) {
+      print_json(answer, session, answerer);
+    } else if (stdout_is_terminal()) {
+      printer.finish();
+    }
+    if (answer.stop == StopReason::context_full)
+      note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
+    if (answer.stop == StopReason::interrupted) throw Error("interrupted", kInterrupted);
+  }
+
+  Answer chat(const LoadedModel& loaded, Session& session, Answerer& answerer, const std::string& text, const TextSink& sink,
+              const std::atomic<bool>* cancel) const {
+    const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
+    Conversation conversation(loaded, session, chosen);
+    conversation.set_system(system);
+    conversation.add_user(text);
+    return conversation.answer(answerer, sink, cancel);
+  }
+
+  static void print_json(const Answer& answer, const Session& session, Answerer& answerer) {
+    const Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
+    const Json report = {{"content", answer.content},
+                         {"reasoning_content", answer.reasoning},
+                         {"stop", name_of(answer.stop)},
+                         {"seed", answerer.sampler().seed()},
+                         {"usage",
+                          {{"prompt_tokens", prompt.tokens},
+                           {"completion_tokens", answer.tokens},
+                           {"prompt_seconds", prompt.seconds},
+                           {"completion_seconds", generation.seconds},
+                           {"prompt_tokens_per_second", prompt.tokens_per_second()},
+                           {"completion_tokens_per_second", generation.tokens_per_second()},
+                           {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    fmt::print("{}\n", report.dump(1, ' ', false, Json::error_handler_t::replace));
+  }
+
+  static constexpr int64_t kTemplateRoom = 1024; // tokens that a chat template may add around a message
+  static constexpr int kInterrupted = 130;       // as a shell reports a program that Ctrl-C ended
+};
+
+} // namespace
+
+void add_run_command(CLI::App& app) {
+  auto options = std::make_shared<RunCommand>();
+  CLI::App* command = app.add_subcommand("run", "one answer to stdout");
+  options->model.add_to(*command);
+  options->prompt.add_to(*command, "your message");
+  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");
+  command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
+  options->chat_template.add_to(*command);
+  options->sampling.add_to(*command);
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

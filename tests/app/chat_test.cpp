@@ -1,0 +1,224 @@
+// The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
+#include "app/support.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace ridge::tests;
+using nlohmann::json;
+
+namespace {
+
+const char* kEndOfInput = "\x04";
+const char* kInterrupt = "\x03";
+const char* kUp = "\033[A";
+const char* kLeft = "\033[D";
+
+Terminal::Environment environment(const char* term = "xterm") {
+  return {{"TERM", term}, {"XDG_STATE_HOME", folder() / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}};
+}
+
+std::vector<std::string> chat_args(std::vector<std::string> extra = {}) {
+  std::vector<std::string> args = {RIDGE_BINARY, "chat", "-m", tiny_model(), "-n", "8", "-s", "1", "-t", "1"};
+  args.insert(args.end(), extra.begin(), extra.end());
+  return args;
+}
+
+// A conversation as the chat saved it.
+json saved(Terminal& chat, const std::string& name) {
+  chat.type("/save " + (folder() / name) + "\r");
+  REQUIRE(chat.expect("[saved"));
+  return json::parse(read_file(folder() / name))["messages"];
+}
+
+} // namespace
+
+TEST_CASE("a typed message is answered, with a status line, and Ctrl-D leaves") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("hello\r");
+  CHECK(chat.expect("tokens"));
+  CHECK(chat.expect("· context "));
+  REQUIRE(chat.expect("> "));
+  chat.type(kEndOfInput);
+  CHECK(chat.exit_status() == 0);
+}
+
+TEST_CASE("a line can be edited before it is sent") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("helo");
+  chat.type(kLeft);
+  chat.type("l\x05 there\x7f\x7f\x7f\x7f\x7f\x7f!\r"); // into the middle, end of line, and backspaces
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "edited.json")[0]["content"] == "hello!");
+}
+
+TEST_CASE("history comes back, also in the next chat") {
+  {
+    Terminal chat(chat_args(), environment());
+    REQUIRE(chat.expect("> "));
+    chat.type("remember me\r");
+    REQUIRE(chat.expect("· context "));
+    chat.type("/exit\r");
+    CHECK(chat.exit_status() == 0);
+  }
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type(kUp); // /exit
+  chat.type(kUp);
+  CHECK(chat.expect("remember me"));
+}
+
+TEST_CASE("several lines become one message: continued, or pasted") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("first \\\r");
+  REQUIRE(chat.expect("… "));
+  chat.type("second\r");
+  REQUIRE(chat.expect("· context "));
+  REQUIRE(chat.expect("> "));
+  chat.type("see: \033[200~one\rtwo\rthree\033[201~ end");
+  REQUIRE(chat.expect("3 lines]"));
+  chat.type("\r");
+  REQUIRE(chat.expect("· context "));
+  const json messages = saved(chat, "lines.json");
+  CHECK(messages[0]["content"] == "first \nsecond");
+  CHECK(messages[2]["content"] == "see: one\ntwo\nthree end");
+}
+
+TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says how to leave") {
+  Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("go on for ever\r");
+  REQUIRE(chat.expect("\r\n"));
+  ::usleep(300'000);
+  chat.type(kInterrupt);
+  CHECK(chat.expect("[stopped]"));
+  REQUIRE(chat.expect("> "));
+  chat.type("dropped");
+  chat.type(kInterrupt);
+  CHECK(chat.expect("/exit leaves"));
+  const json messages = saved(chat, "stopped.json");
+  CHECK(messages.size() == 2); // the dropped line was not sent
+  CHECK(messages[1]["role"] == "assistant");
+}
+
+TEST_CASE("a resize in the middle of a line loses nothing") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("before ");
+  chat.resize(40, 132);
+  ::usleep(100'000);
+  chat.type("after\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "resized.json")[0]["content"] == "before after");
+}
+
+TEST_CASE("every command does what /help says") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("/help\r");
+  for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/save", "/load", "/set", "/stats", "/exit"})
+    CHECK(chat.expect(name));
+  chat.type("/system You are a test.\r");
+  CHECK(chat.expect("[system prompt set]"));
+  chat.type("one\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  json messages = saved(chat, "commands.json");
+  CHECK(messages.size() == 3);
+  CHECK(messages[0] == json{{"role", "system"}, {"content", "You are a test."}});
+
+  chat.type("/set temp 0\r");
+  CHECK(chat.expect("[temp = 0]"));
+  chat.type("/stats\r");
+  CHECK(chat.expect("answers"));
+  chat.type("/undo\r");
+  CHECK(chat.expect("[taken back]"));
+  CHECK(saved(chat, "undone.json").size() == 1);
+  chat.type("/load " + (folder() / "commands.json") + "\r");
+  CHECK(chat.expect("[loaded 3 messages]"));
+  chat.type("/read " + folder().write("note.txt", "text of a file\n") + "\r");
+  REQUIRE(chat.expect("· context "));
+  messages = saved(chat, "read.json");
+  CHECK(messages.size() == 5);
+  CHECK(messages[3]["content"] == "text of a file\n");
+  chat.type("/clear\r");
+  CHECK(chat.expect("[cleared]"));
+  CHECK(saved(chat, "cleared.json").size() == 1);
+  chat.type("/exit\r");
+  CHECK(chat.exit_status() == 0);
+}
+
+TEST_CASE("mistakes are explained and the chat goes on") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  const std::string junk = folder().write("junk.json", "{{{");
+  for (const auto& [typed, said] : std::vector<std::pair<std::string, std::string>>{
+           {"/nonsense", "unknown command /nonsense"},
+           {"/read " + (folder() / "absent.txt"), "absent.txt: cannot open"},
+           {"/load " + junk, "is no JSON"},
+           {"/save /no/such/folder/x.json", "/no/such/folder"},
+           {"/set temp hot", "'hot' is no number"},
+           {"/set warmth 1", "unknown option 'warmth'"},
+           {"/set top-p 3", "top-p"},
+           {"/regen", "no answer yet"},
+           {"/undo", "nothing to take back"}}) {
+    CAPTURE(typed);
+    chat.type(typed + "\r");
+    CHECK(chat.expect("ridge: error: "));
+    CHECK(chat.expect(said));
+  }
+  chat.type("still there?\r");
+  CHECK(chat.expect("· context "));
+}
+
+TEST_CASE("a full context is announced, then refused, or with --context-shift forgotten from the front") {
+  const std::string words(80, 'w'); // about 105 tokens a message, with the template
+  SUBCASE("without shift") {
+    Terminal chat(chat_args({"-c", "256"}), environment());
+    REQUIRE(chat.expect("> "));
+    chat.type(words + "\r");
+    REQUIRE(chat.expect("· context "));
+    chat.type(words + "\r");
+    CHECK(chat.expect("[context nearly full"));
+    REQUIRE(chat.expect("· context "));
+    chat.type(words + "\r");
+    CHECK(chat.expect("the context holds 256"));
+  }
+  SUBCASE("with shift") {
+    Terminal chat(chat_args({"-c", "256", "--context-shift"}), environment());
+    REQUIRE(chat.expect("> "));
+    for (int i = 0; i < 3; ++i) {
+      chat.type(words + "\r");
+      REQUIRE(chat.expect("· context "));
+    }
+    chat.type(words + "\r");
+    CHECK(chat.expect("context shift"));
+    CHECK(chat.expect("answer"));
+    CHECK(saved(chat, "shifted.json").size() < 8);
+  }
+}
+
+TEST_CASE("through a pipe the chat prints answers alone") {
+  const Result result = run_ridge({"chat", "-m", tiny_model(), "-n", "8", "-s", "1", "--grammar", "root ::= [a-z]{8}"}, "hi\nagain\n");
+  CHECK(result.status == 0);
+  CHECK(result.out.size() == 2 * 9);
+  CHECK(std::ranges::all_of(result.out, [](char c) { return (c >= 'a' && c <= 'z') || c == '\n'; }));
+  const Result failed = run_ridge({"chat", "-m", tiny_model(), "-n", "8"}, "/read /absent\n");
+  CHECK(failed.status == 1);
+}
+
+TEST_CASE("a dumb terminal gets plain lines") {
+  Terminal chat(chat_args(), environment("dumb"));
+  REQUIRE(chat.expect("> "));
+  chat.type("hello\r");
+  CHECK(chat.expect("· context "));
+  CHECK(chat.seen().find("\033") == std::string::npos);
+  chat.type(kEndOfInput);
+  CHECK(chat.exit_status() == 0);
+}

@@ -1,0 +1,143 @@
+// The commands as a user runs them: the built executable, its output, its errors and exit status.
+#include "app/support.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace ridge::tests;
+using nlohmann::json;
+
+namespace {
+
+// One line "ridge: error: …" on stderr, nothing on stdout, the given status.
+void check_refusal(const Result& result, int status, const std::string& said) {
+  CAPTURE(result.err);
+  CHECK(result.status == status);
+  CHECK(result.out.empty());
+  CHECK(result.err.starts_with("ridge: error: "));
+  CHECK(std::ranges::count(result.err, '\n') == 1);
+  CHECK(result.err.find(said) != std::string::npos);
+}
+
+} // namespace
+
+TEST_CASE("wrong usage is one line and exit status 2") {
+  check_refusal(run_ridge({"frobnicate"}), 2, "frobnicate");
+  check_refusal(run_ridge({"run", "-p", "x"}), 2, "--model");
+  check_refusal(run_ridge({"inspect", "--no-such-flag"}), 2, "ridge inspect --help");
+  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,x", "--out", folder() / "x.npy"}), 2, "'x'");
+  check_refusal(run_ridge({"bench"}), 2, "--shape");
+  check_refusal(run_ridge({"bench", "--shape", "llama-1b:Q9_Z"}), 2, "Q4_K_M");
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--top-p", "7"}), 2, "top-p");
+}
+
+TEST_CASE("a bad file is one line and exit status 1") {
+  check_refusal(run_ridge({"inspect", folder() / "missing.gguf"}), 1, "missing.gguf");
+  check_refusal(run_ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
+  check_refusal(run_ridge({"inspect", "/"}), 1, "directory");
+  const std::string whole = read_file(tiny_model());
+  check_refusal(run_ridge({"run", "-m", folder().write("cut.gguf", whole.substr(0, whole.size() - 1000)), "-p", "x"}), 1, "cut.gguf");
+}
+
+TEST_CASE("--help and --version succeed, and every command has help") {
+  CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
+  for (const char* command : {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench", "doctor"}) {
+    const Result result = run_ridge({command, "--help"});
+    CHECK(result.status == 0);
+    CHECK(result.out.find(command) != std::string::npos);
+  }
+}
+
+TEST_CASE("inspect --json describes the whole file") {
+  const Result result = run_ridge({"inspect", "--json", tiny_model()});
+  REQUIRE(result.status == 0);
+  const json report = json::parse(result.out);
+  CHECK(report["metadata"]["general.architecture"] == "llama");
+  CHECK(report["metadata"]["tokenizer.ggml.tokens"]["length"] > 300);
+  CHECK(report["tensors"].size() == 21);
+  CHECK(report["tensors"][0]["name"] == "token_embd.weight");
+  CHECK(report["tensors"][0]["bits_per_weight"] == 16);
+  const json full = json::parse(run_ridge({"inspect", "--json", "--full", tiny_model()}).out);
+  CHECK(full["metadata"]["tokenizer.ggml.tokens"].size() > 300);
+}
+
+TEST_CASE("inspect --tensor writes the decoded tensor as NumPy reads it") {
+  const Result result = run_ridge({"inspect", tiny_model(), "--tensor", "blk.0.attn_k.weight", "--out", folder() / "k.npy"});
+  REQUIRE(result.status == 0);
+  const std::string npy = read_file(folder() / "k.npy");
+  CHECK(npy.starts_with("\x93NUMPY"));
+  CHECK(npy.find("'shape': (32, 64,)") != std::string::npos);
+  CHECK(npy.size() == 128 + 32 * 64 * 4);
+  check_refusal(run_ridge({"inspect", tiny_model(), "--tensor", "nothing"}), 1, "no tensor 'nothing'");
+}
+
+TEST_CASE("tokenize and detokenize are inverse") {
+  const std::string text = "on the hill: ünïcode 🙂\n\tdone";
+  const Result ids = run_ridge({"tokenize", "-m", tiny_model(), "-f", "-", "--ids", "--no-bos"}, text);
+  REQUIRE(ids.status == 0);
+  CHECK(std::ranges::count(ids.out, '\n') == 1);
+  CHECK(run_ridge({"detokenize", "-m", tiny_model(), ids.out}).out == text);
+  check_refusal(run_ridge({"detokenize", "-m", tiny_model(), "99999"}), 1, "vocabulary");
+}
+
+TEST_CASE("special tokens in a text are parsed only with --special") {
+  const auto count = [](std::vector<std::string> extra) {
+    std::vector<std::string> args = {"tokenize", "-m", tiny_model(), "-p", "<|im_end|>", "--ids", "--no-bos"};
+    args.insert(args.end(), extra.begin(), extra.end());
+    const std::string out = run_ridge(args).out;
+    return std::ranges::count(out, ' ') + 1;
+  };
+  CHECK(count({"--special"}) == 1);
+  CHECK(count({}) > 5);
+}
+
+TEST_CASE("logits have one row per token") {
+  REQUIRE(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,2 3", "--out", folder() / "l.npy", "--exact"}).status == 0);
+  CHECK(read_file(folder() / "l.npy").find("'shape': (3, ") != std::string::npos);
+  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1, "vocabulary");
+  CHECK(!std::filesystem::exists(folder() / "no.npy"));
+}
+
+TEST_CASE("bench reports rates and the roof they are measured against") {
+  const Result result = run_ridge({"bench", "-m", tiny_model(), "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
+  REQUIRE(result.status == 0);
+  const json report = json::parse(result.out);
+  CHECK(report["read_bytes_per_second"] > 1e8);
+  REQUIRE(report["tests"].size() == 2);
+  CHECK(report["tests"][0]["test"] == "pp16");
+  CHECK(report["tests"][1]["tokens_per_second"] > 0);
+}
+
+TEST_CASE("doctor names what it found") {
+  const json report = json::parse(run_ridge({"doctor", "--json"}).out);
+  CHECK(report["findings"].size() >= 8);
+}
+
+TEST_CASE("run gives the reference completions") {
+  REQUIRE_REFERENCE();
+  for (const json& c : json::parse(read_file(reference_dir() + "/models/stories260K.greedy.json"))) {
+    const Result result = run_ridge({"run", "-m", reference_dir() + "/models/stories260K.gguf", "--raw", "-p", c["prompt"], "-n",
+                                 std::to_string(c["n_predict"].get<int>()), "--temp", "0"});
+    CHECK(result.status == 0);
+    CHECK(result.out == c["completion"].get<std::string>());
+  }
+}
+
+TEST_CASE("the same seed gives the same text, another seed another") {
+  const auto text = [](const char* seed) {
+    return run_ridge({"run", "-m", tiny_model(), "--raw", "-p", "on", "-n", "30", "-s", seed, "--ignore-eos"}).out;
+  };
+  CHECK(text("5") == text("5"));
+  CHECK(text("5") != text("6"));
+}
+
+TEST_CASE("run --json separates the text from how it came about") {
+  const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "Hello", "-n", "5", "--ignore-eos", "--json"});
+  REQUIRE(result.status == 0);
+  const json report = json::parse(result.out);
+  CHECK(report["stop"] == "limit");
+  CHECK(report["usage"]["completion_tokens"] == 5);
+  CHECK(report["usage"]["prompt_tokens"] > 5);
+}

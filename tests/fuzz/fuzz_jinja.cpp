@@ -1,0 +1,31 @@
+// Feeds any bytes to the template engine as a chat template, then renders it over a small conversation. The limits are
+// set low enough that the slowest template takes well under a second even with sanitizers; only ridge::Error may come
+// out.
+#include "core/error.h"
+#include "models/text/jinja.h"
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  namespace jinja = ridge::models::text::jinja;
+  static const auto variables = nlohmann::ordered_json::parse(R"({
+    "messages": [
+      {"role": "system", "content": "Be brief."},
+      {"role": "user", "content": [{"type": "text", "text": "héllo <b> 🦙"}]},
+      {"role": "assistant", "content": null, "tool_calls": [
+        {"id": "a1", "type": "function", "function": {"name": "f", "arguments": {"x": [1, 2.5, true, null]}}}]},
+      {"role": "tool", "tool_call_id": "a1", "content": "  21\n"}],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+    "documents": null, "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"})");
+  jinja::Limits limits;
+  limits.max_steps = 100'000;
+  limits.max_value_bytes = size_t{1} << 20;
+  limits.max_created_bytes = size_t{16} << 20;
+  try {
+    const std::string_view source(reinterpret_cast<const char*>(data), size);
+    jinja::Template::parse(source, "fuzz", limits).render(variables, std::tm{});
+  } catch (const ridge::Error&) {
+  }
+  return 0;
+}

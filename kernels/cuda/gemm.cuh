@@ -11,6 +11,8 @@
 
 namespace ridge::kernels::cuda {
 
+inline constexpr int kXBuffers = 3;
+
 // A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it, and where
 // that leaves warps over, they share a step's columns.
 template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_>
@@ -20,8 +22,8 @@ struct GemmShape {
   static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN, kWarpsK = kThreads / kWarp / kWarpsM / kWarpsN;
   static constexpr int kPitch =
       kK + 8; // halves per tile row: an odd number of 16-byte pieces, so that no banks collide
-  static constexpr int kTileHalves = (kM + kN) * kPitch;
-  static constexpr int kSharedBytes = 2 * kTileHalves * 2;
+  static constexpr int kXHalves = kXBuffers * kM * kPitch, kWHalves = kN * kPitch; // three tiles of x, two of W
+  static constexpr int kSharedBytes = (kXHalves + 2 * kWHalves) * 2;
   static_assert(kWarpsK * kM * kN * 4 <= kSharedBytes || kWarpsK == 1, "the partial sums fit where the tiles were");
 };
 using PromptShape = GemmShape<128, 64, 64, 64, 32>;
@@ -30,13 +32,14 @@ using BatchShape = GemmShape<32, 16, 256, 32, 16>;
 // Weights are multiplied by this on the way to f16, so that small ones keep their precision.
 inline constexpr int kWeightExponent = 6;
 
-// Half of an item as 16 halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
+// An item as 32 halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
 // permute; the subtraction is exact, the scale rounds.
 template <typename L>
-__device__ __forceinline__ void store_halves(__half* to, const Item& item, int half) {
+__device__ __forceinline__ void store_halves(__half* to, const Item& item) {
   constexpr float kFactor = 1 << kWeightExponent;
   const __half2 zero = __float2half2_rn(1024 + 128 + L::kBias);
-  {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
     const __half2 scale = __float2half2_rn(item.scale[half] * kFactor),
                   offset = __float2half2_rn(item.offset[half] * kFactor);
     uint32_t out[8];
@@ -53,6 +56,18 @@ __device__ __forceinline__ void store_halves(__half* to, const Item& item, int h
   }
 }
 
+// The bits of 32 weights of one row, as they came from memory.
+template <typename Format>
+struct FetchedWeights {
+  typename Layout<Format>::Raw raw;
+  bool real[1]; // false: past the row's end
+};
+template <quant::FloatFormat Format>
+struct FetchedWeights<Format> {
+  uint4 raw[2 * sizeof(Format)]; // two pieces per item of 32 bytes
+  bool real[sizeof(Format)];
+};
+
 template <typename Format, typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
@@ -62,7 +77,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
   constexpr int kThreadsPerRow = Shape::kK / 32;
   constexpr int kTilesM = Shape::kWarpM / 16, kTilesN = Shape::kWarpN / 8;
   extern __shared__ uint4 shared[];
-  auto* tiles = reinterpret_cast<__half*>(shared); // two of: x [kM][kPitch], W [kN][kPitch]
+  auto* tiles = reinterpret_cast<__half*>(shared); // x [kXBuffers][kM][kPitch], then W [2][kN][kPitch]
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_m = warp % Shape::kWarpsM, warp_n = warp / Shape::kWarpsM % Shape::kWarpsN;
   const int warp_k = warp / (Shape::kWarpsM * Shape::kWarpsN);
@@ -78,52 +93,56 @@ __global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
   const int my_row = threadIdx.x / kThreadsPerRow, my_column = threadIdx.x % kThreadsPerRow * 32;
   const uint8_t* weights = segment.weights + min(first_row + my_row, segment.rows - 1) * args.row_bytes;
   constexpr bool kPacked = !quant::FloatFormat<Format>;
-  [[maybe_unused]] Item packed;
-  [[maybe_unused]] float floats[kPacked ? 1 : 32];
-  const auto load_weights_of = [&](int step) {
+  using Fetched = FetchedWeights<Format>;
+  const auto fetch_weights = [&](Fetched& to, int step) {
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) {
       const int item = (step * Shape::kK + my_column) / L::kItemWeights + k, unit = item / kUnitItems;
+      to.real[k] = item < items;
+      if (!to.real[k]) continue;
       const uint8_t* from = weights + int64_t{unit} * U::kBytes;
       const int unit_items = min(kUnitItems, items - unit * kUnitItems);
       if constexpr (kPacked) {
-        if (item < items)
-          L::load(packed, from, unit_items, item % kUnitItems);
-        else
-          packed = Item{{}, {0, 0}, {0, 0}};
+        L::fetch(to.raw, from, unit_items, item % kUnitItems);
       } else {
-        auto& part = reinterpret_cast<float(&)[L::kItemWeights]>(floats[k * L::kItemWeights]);
-        if (item < items) {
-          load_weights<Format>(part, from, unit_items, item % kUnitItems);
-        } else {
-          for (float& v : part) v = 0;
+#pragma unroll
+        for (int piece = 0; piece < 2; ++piece)
+          to.raw[2 * k + piece] =
+              *reinterpret_cast<const uint4*>(from + piece * 16 * unit_items + 16 * (item % kUnitItems));
+      }
+    }
+  };
+  const auto store_weights = [&](const Fetched& from, int step) {
+    __half* to = tiles + Shape::kXHalves + step % 2 * Shape::kWHalves + my_row * Shape::kPitch + my_column;
+    if constexpr (kPacked) {
+      Item item{};
+      if (from.real[0]) L::unpack(item, from.raw, (step * Shape::kK + my_column) / L::kItemWeights % kUnitItems);
+      store_halves<L>(to, item);
+    } else {
+      constexpr float kFactor = 1 << kWeightExponent;
+#pragma unroll
+      for (int k = 0; k < kPerThread; ++k) {
+        float v[L::kItemWeights];
+        L::unpack(v, from.raw[2 * k], from.raw[2 * k + 1]);
+#pragma unroll
+        for (int i = 0; i < L::kItemWeights; i += 8) {
+          uint4 halves = {
+              pack_half2(v[i] * kFactor, v[i + 1] * kFactor), pack_half2(v[i + 2] * kFactor, v[i + 3] * kFactor),
+              pack_half2(v[i + 4] * kFactor, v[i + 5] * kFactor), pack_half2(v[i + 6] * kFactor, v[i + 7] * kFactor)};
+          if (!from.real[k]) halves = {0, 0, 0, 0};
+          *reinterpret_cast<uint4*>(to + k * L::kItemWeights + i) = halves;
         }
       }
     }
   };
-  const auto store_weights = [&](int buffer, int half) {
-    __half* to = tiles + buffer * Shape::kTileHalves + (Shape::kM + my_row) * Shape::kPitch + my_column;
-    if constexpr (kPacked) {
-      store_halves<L>(to, packed, half);
-    } else {
-      constexpr float kFactor = 1 << kWeightExponent;
-#pragma unroll
-      for (int k = 2 * half; k < 2 * half + 2; ++k) {
-        const float* v = floats + 8 * k;
-        *reinterpret_cast<uint4*>(to + 8 * k) = {
-            pack_half2(v[0] * kFactor, v[1] * kFactor), pack_half2(v[2] * kFactor, v[3] * kFactor),
-            pack_half2(v[4] * kFactor, v[5] * kFactor), pack_half2(v[6] * kFactor, v[7] * kFactor)};
-      }
-    }
-  };
-  const auto fetch_x = [&](int step, int buffer) {
+  const auto fetch_x = [&](int step) {
     constexpr int kPieces = Shape::kK / 8; // of 16 bytes per row
-    __half* to = tiles + buffer * Shape::kTileHalves;
+    __half* to = tiles + step % kXBuffers * Shape::kM * Shape::kPitch;
+    const uint16_t* from = args.x + first_token * args.x_stride + step * Shape::kK;
 #pragma unroll
     for (int i = threadIdx.x; i < Shape::kM * kPieces; i += Shape::kThreads)
       copy_async_16(to + i / kPieces * Shape::kPitch + i % kPieces * 8,
-                    args.x + (first_token + i / kPieces) * args.x_stride + step * Shape::kK + i % kPieces * 8);
-    copy_async_commit();
+                    from + i / kPieces * args.x_stride + i % kPieces * 8);
   };
 
   float sum[kTilesM][kTilesN][4];
@@ -132,22 +151,25 @@ __global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
     for (int n = 0; n < kTilesN; ++n)
       for (float& v : sum[m][n]) v = 0;
 
-  load_weights_of(0);
-  store_weights(0, 0);
-  store_weights(0, 1);
+  // Weights are fetched into registers two steps ahead and decoded one step ahead; activations are fetched two steps
+  // ahead.
+  Fetched even, odd;
+  fetch_weights(even, 0);
+  fetch_weights(odd, 1);
   wait_for_predecessor();
-  fetch_x(0, 0);
-  copy_async_wait<0>();
+  fetch_x(0);
+  copy_async_commit();
+  if (steps > 1) fetch_x(1);
+  copy_async_commit();
+  store_weights(even, 0);
+  copy_async_wait<1>();
   __syncthreads();
-  for (int step = 0; step < steps; ++step) {
-    const int buffer = step % 2;
-    const bool more = step + 1 < steps;
-    if (more) {
-      fetch_x(step + 1, buffer ^ 1);
-      load_weights_of(step + 1);
-    }
-    const __half* x_tile = tiles + buffer * Shape::kTileHalves;
-    const __half* w_tile = x_tile + Shape::kM * Shape::kPitch;
+  const auto make_step = [&](int step, Fetched& next, Fetched& after) {
+    if (step + 2 < steps) fetch_x(step + 2);
+    copy_async_commit();
+    fetch_weights(after, step + 2);
+    const __half* x_tile = tiles + step % kXBuffers * Shape::kM * Shape::kPitch;
+    const __half* w_tile = tiles + Shape::kXHalves + step % 2 * Shape::kWHalves;
 #pragma unroll
     for (int k = 0; k < Shape::kK / Shape::kWarpsK; k += 16) {
       const int column = warp_k * (Shape::kK / Shape::kWarpsK) + k;
@@ -164,13 +186,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
       for (int m = 0; m < kTilesM; ++m)
 #pragma unroll
         for (int n = 0; n < kTilesN; ++n) mma_16x8x16(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-      // The next step's weights are decoded while the tensor cores work on this one's last columns.
-      constexpr int kColumns = Shape::kK / Shape::kWarpsK;
-      if (more && k == std::max(kColumns - 48, 0)) store_weights(buffer ^ 1, 0);
-      if (more && k == std::max(kColumns - 32, 0)) store_weights(buffer ^ 1, 1);
     }
-    copy_async_wait<0>();
+    store_weights(next, step + 1);
+    copy_async_wait<1>();
     __syncthreads();
+  };
+  for (int step = 0; step < steps; step += 2) {
+    make_step(step, odd, even);
+    if (step + 1 < steps) make_step(step + 1, even, odd);
   }
 
   const auto write = [&](int token, int row, float value) {

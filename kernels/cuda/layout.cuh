@@ -7,8 +7,9 @@
 // Inside a unit the pieces of all items lie in planes: first the codes (four-bit part, then two-bit, then one-bit part:
 // 16, 8 and 4 bytes per item), then the scales. So the lanes of a warp read neighbouring, aligned words, and codes
 // come four to a register, as the integer dot instruction takes them. No bit is added: a unit has as many bytes as the
-// file's blocks, rounded up to 16. `store` makes this order at upload from what Format::unpack says; a format
-// that no specialisation names keeps its blocks as they are in the file, and `load` asks Format::unpack.
+// file's blocks, rounded up to 16. `store` makes this order at upload from what Format::unpack says; `fetch` reads an
+// item's bits and `unpack` makes codes and scales of them, so that a kernel can do the one long before the other. A
+// format that no specialisation names keeps its blocks as they are in the file, and `unpack` asks Format::unpack.
 #pragma once
 
 #include "quant/formats/bf16.h"
@@ -48,8 +49,17 @@ struct Item {
   float scale[2], offset[2];
 };
 
-__device__ __forceinline__ float half_at(const uint8_t* p) { return __half2float(*reinterpret_cast<const __half*>(p)); }
 __device__ __forceinline__ uint32_t word_at(const uint8_t* p) { return *reinterpret_cast<const uint32_t*>(p); }
+__device__ __forceinline__ uint32_t short_at(const uint8_t* p) { return *reinterpret_cast<const uint16_t*>(p); }
+__device__ __forceinline__ float half_of(uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<uint16_t>(bits)));
+}
+__device__ __forceinline__ float2 halves_of(uint32_t bits) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&bits));
+}
+__device__ __forceinline__ void put(uint32_t* to, const uint4& v) {
+  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
 __device__ __forceinline__ void store_half(uint8_t* p, quant::Half h) { *reinterpret_cast<uint16_t*>(p) = h.bits; }
 
 // ---- Codes
@@ -61,7 +71,7 @@ struct Codes {
   static constexpr int kBytes = 4 * kBits; // per item
   static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
   static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
-  static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : (kFour ? 0 : 0));
+  static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : 0);
 
   // Byte 4k + i of the four-bit plane holds code 8k + i low and code 8k + 4 + i high; byte 4k + i of the two-bit plane
   // codes 16k + i, +4, +8, +12 from the lowest bits up; byte i of the one-bit plane codes i, i+4, … i+28.
@@ -93,37 +103,29 @@ struct Codes {
     return left >= 0 ? word << left : word >> -left;
   }
 
-  static __device__ __forceinline__ void load(uint32_t (&word)[8], const uint8_t* unit, int items, int item) {
-    if constexpr (kBits == 8) {
-      for (int half = 0; half < 2; ++half) {
-        const uint4 piece = *reinterpret_cast<const uint4*>(unit + half * 16 * items + 16 * item);
-        word[4 * half] = piece.x, word[4 * half + 1] = piece.y, word[4 * half + 2] = piece.z,
-                 word[4 * half + 3] = piece.w;
-      }
-      return;
-    }
-    if constexpr (kFour) {
-      const uint4 piece = *reinterpret_cast<const uint4*>(unit + 16 * item);
-      const uint32_t packed[4] = {piece.x, piece.y, piece.z, piece.w};
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        word[2 * k] = packed[k] & 0x0f0f0f0f;
-        word[2 * k + 1] = packed[k] >> 4 & 0x0f0f0f0f;
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < 8; ++k) word[k] = 0;
-    }
+  static constexpr int kWords = kBits;
+
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    if constexpr (kBits == 8)
+      for (int half = 0; half < 2; ++half)
+        put(raw + 4 * half, *reinterpret_cast<const uint4*>(unit + half * 16 * items + 16 * item));
+    if constexpr (kFour) put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
     if constexpr (kTwo) {
       const uint2 piece = *reinterpret_cast<const uint2*>(unit + kFourBytes * items + 8 * item);
-#pragma unroll
-      for (int k = 0; k < 8; ++k)
-        word[k] |= shifted(k < 4 ? piece.x : piece.y, kTwoShift - 2 * (k % 4)) & (0x03030303u << kTwoShift);
+      raw[kFourBytes / 4] = piece.x;
+      raw[kFourBytes / 4 + 1] = piece.y;
     }
-    if constexpr (kOne) {
-      const uint32_t piece = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
+    if constexpr (kOne) raw[kWords - 1] = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
+  }
+
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords]) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k) word[k] |= shifted(piece, kOneShift - k) & (0x01010101u << kOneShift);
+    for (int k = 0; k < 8; ++k) {
+      word[k] = kBits == 8 ? raw[k % kWords] : 0;
+      if constexpr (kFour) word[k] = raw[k / 2] >> (4 * (k % 2)) & 0x0f0f0f0f;
+      if constexpr (kTwo)
+        word[k] |= shifted(raw[kFourBytes / 4 + k / 4], kTwoShift - 2 * (k % 4)) & (0x03030303u << kTwoShift);
+      if constexpr (kOne) word[k] |= shifted(raw[kWords - 1], kOneShift - k) & (0x01010101u << kOneShift);
     }
   }
 };
@@ -160,12 +162,13 @@ struct LevelCodes {
     high = __byte_perm(found[0], found[1], 0x7531);
   }
 
-  static __device__ __forceinline__ void load(uint32_t (&word)[8], const uint8_t* unit, int, int item) {
-    const uint4 piece = *reinterpret_cast<const uint4*>(unit + 16 * item);
-    look_up(piece.x, word[0], word[1]);
-    look_up(piece.y, word[2], word[3]);
-    look_up(piece.z, word[4], word[5]);
-    look_up(piece.w, word[6], word[7]);
+  static constexpr int kWords = 4;
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int, int item) {
+    put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
+  }
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) look_up(raw[k], word[2 * k], word[2 * k + 1]);
   }
 };
 
@@ -195,6 +198,8 @@ struct E2m1Levels { // doubled
 template <typename Format>
 inline constexpr int kBlockItems = Format::kWeights / 32;
 
+using RawScale = uint32_t[3];
+
 struct ScaleOut {
   float (&scale)[2];
   float (&offset)[2];
@@ -211,8 +216,12 @@ struct HalfScale { // one binary16 per block
     if (group == 0) store_half(base + 2 * (item / kBlockItems<Format>), block.d);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int, int item) {
-    out.both(half_at(base + 2 * (item / kBlockItems<Format>)));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * (item / kBlockItems<Format>));
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    out.both(half_of(raw[0]));
   }
 };
 
@@ -224,9 +233,12 @@ struct HalfScaleOffset { // binary16 scale and offset per 32
     store_half(base + 4 * item + 2, block.m);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int, int item) {
-    const uint32_t both = word_at(base + 4 * item);
-    const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&both));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 4 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 pair = halves_of(raw[0]);
     out.both(pair.x, pair.y);
   }
 };
@@ -238,9 +250,12 @@ struct PowerScale { // MXFP4: E8M0 per 32
     base[item] = block.e;
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int, int item) {
-    const uint32_t e = base[item];
-    out.both(__uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = base[item];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    out.both(__uint_as_float(raw[0] < 2 ? 0x00200000u << raw[0] : (raw[0] - 1) << 23));
   }
 };
 
@@ -252,9 +267,13 @@ struct E4m3Scales { // NVFP4: UE4M3 per 16
     base[2 * item + 1] = block.d[2 * group + 1];
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int, int item) {
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
     for (int s = 0; s < 2; ++s) {
-      out.scale[s] = Format::half_ue4m3(base[2 * item + s]);
+      out.scale[s] = Format::half_ue4m3(static_cast<uint8_t>(raw[0] >> (8 * s)));
       out.offset[s] = 0;
     }
   }
@@ -270,10 +289,15 @@ struct SixBitPairs {
       base[items + item / 2] =
           static_cast<uint8_t>(first >> 4 | (second >> 4) << 2 | (next_first >> 4) << 4 | (next_second >> 4) << 6);
   }
-  static __device__ __forceinline__ void load(int& first, int& second, const uint8_t* base, int items, int item) {
-    const int low = base[item], high = base[items + item / 2] >> (4 * (item & 1));
-    first = (low & 15) | (high & 3) << 4;
-    second = low >> 4 | (high & 12) << 2;
+  static __device__ __forceinline__ void fetch(uint32_t& low, uint32_t& high, const uint8_t* base, int items,
+                                               int item) {
+    low = base[item];
+    high = base[items + item / 2];
+  }
+  static __device__ __forceinline__ void unpack(int& first, int& second, uint32_t low, uint32_t high, int item) {
+    high >>= 4 * (item & 1);
+    first = static_cast<int>((low & 15) | (high & 3) << 4);
+    second = static_cast<int>(low >> 4 | (high & 12) << 2);
   }
 };
 
@@ -291,11 +315,15 @@ struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
     SixBitPairs::store(scale, min, next_scale, next_min, base + items / 2, items, item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int items, int item) {
-    const uint32_t both = word_at(base + 4 * (item / 8));
-    const float2 d = __half22float2(*reinterpret_cast<const __half2*>(&both));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 4 * (item / 8));
+    SixBitPairs::fetch(raw[1], raw[2], base + items / 2, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 d = halves_of(raw[0]);
     int scale, min;
-    SixBitPairs::load(scale, min, base + items / 2, items, item);
+    SixBitPairs::unpack(scale, min, raw[1], raw[2], item);
     out.both(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
   }
 };
@@ -310,10 +338,15 @@ struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
                        base, items, item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int items, int item) {
-    const float d = half_at(base + items + items / 2 + 2 * (item / 8));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + items + items / 2 + 2 * (item / 8));
+    SixBitPairs::fetch(raw[1], raw[2], base, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float d = half_of(raw[0]);
     int first, second;
-    SixBitPairs::load(first, second, base, items, item);
+    SixBitPairs::unpack(first, second, raw[1], raw[2], item);
     out.scale[0] = d * static_cast<float>(first - 32);
     out.scale[1] = d * static_cast<float>(second - 32);
     out.offset[0] = out.offset[1] = 0;
@@ -329,11 +362,15 @@ struct Q6Scales { // Q6_K: 8-bit scales per 16
     if (group == 0) store_half(base + 2 * items + 2 * (item / 8), block.d);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int items, int item) {
-    const float d = half_at(base + 2 * items + 2 * (item / 8));
-    const int both = *reinterpret_cast<const int16_t*>(base + 2 * item);
-    out.scale[0] = d * static_cast<float>(static_cast<int8_t>(both & 255));
-    out.scale[1] = d * static_cast<float>(both >> 8);
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * items + 2 * (item / 8));
+    raw[1] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float d = half_of(raw[0]);
+    out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw[1]));
+    out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw[1] >> 8));
     out.offset[0] = out.offset[1] = 0;
   }
 };
@@ -350,13 +387,16 @@ struct Q2Scales { // Q2_K: 4-bit scale and min per 16
     }
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int items, int item) {
-    const uint32_t both = word_at(base + 2 * items + 4 * (item / 8));
-    const float2 d = __half22float2(*reinterpret_cast<const __half2*>(&both));
-    const int packed = *reinterpret_cast<const uint16_t*>(base + 2 * item);
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 2 * items + 4 * (item / 8));
+    raw[1] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 d = halves_of(raw[0]);
     for (int s = 0; s < 2; ++s) {
-      out.scale[s] = d.x * static_cast<float>(packed >> (8 * s) & 15);
-      out.offset[s] = -__fmul_rn(d.y, static_cast<float>(packed >> (8 * s + 4) & 15));
+      out.scale[s] = d.x * static_cast<float>(raw[1] >> (8 * s) & 15);
+      out.offset[s] = -__fmul_rn(d.y, static_cast<float>(raw[1] >> (8 * s + 4) & 15));
     }
   }
 };
@@ -371,10 +411,16 @@ struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
     store_half(base + items / 2 + items / 4 + item / 4, block.d);
   }
   template <typename Format>
-  static __device__ __forceinline__ void load(ScaleOut out, const uint8_t* base, int items, int item) {
-    const int low = base[item / 2] >> (4 * (item & 1)) & 15, high = base[items / 2 + item / 4] >> (2 * (item & 3)) & 3;
-    const float d = half_at(base + items / 2 + items / 4 + 2 * (item / 8));
-    out.both(d * static_cast<float>((low | high << 4) - 32));
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + items / 2 + items / 4 + 2 * (item / 8));
+    raw[1] = base[item / 2];
+    raw[2] = base[items / 2 + item / 4];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const auto low = static_cast<int>(raw[1] >> (4 * (item & 1)) & 15),
+               high = static_cast<int>(raw[2] >> (2 * (item & 3)) & 3);
+    out.both(half_of(raw[0]) * static_cast<float>((low | high << 4) - 32));
   }
 };
 
@@ -398,10 +444,16 @@ struct Layout {
     for (unsigned i = 0; i < sizeof(Format); ++i) to[i] = from[i];
   }
 
-  static __device__ __forceinline__ void load(Item& out, const uint8_t* unit, int, int item) {
-    const auto* blocks = reinterpret_cast<const Format*>(unit);
+  struct Raw {
+    const Format* block;
+    int group;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int, int item) {
+    raw = {reinterpret_cast<const Format*>(unit) + item / kBlockItems<Format>, item % kBlockItems<Format>};
+  }
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int) {
     quant::Group group;
-    blocks[item / kBlockItems<Format>].unpack(item % kBlockItems<Format>, group);
+    raw.block->unpack(raw.group, group);
 #pragma unroll
     for (int k = 0; k < 8; ++k)
       out.word[k] = static_cast<uint8_t>(group.code[4 * k]) | static_cast<uint8_t>(group.code[4 * k + 1]) << 8 |
@@ -430,9 +482,17 @@ struct PlaneLayout {
     Scales::template store<Format>(block, group, unit + CodePlanes::kBytes * items, items, item);
   }
 
-  static __device__ __forceinline__ void load(Item& out, const uint8_t* unit, int items, int item) {
-    CodePlanes::load(out.word, unit, items, item);
-    Scales::template load<Format>({out.scale, out.offset}, unit + CodePlanes::kBytes * items, items, item);
+  struct Raw {
+    uint32_t code[CodePlanes::kWords];
+    RawScale scale;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    CodePlanes::fetch(raw.code, unit, items, item);
+    Scales::template fetch<Format>(raw.scale, unit + CodePlanes::kBytes * items, items, item);
+  }
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item) {
+    CodePlanes::unpack(out.word, raw.code);
+    Scales::template unpack<Format>({out.scale, out.offset}, raw.scale, item);
   }
 };
 
@@ -466,28 +526,30 @@ struct Layout<Format> {
     return unit + byte / 16 * 16 * items + 16 * item + byte % 16;
   }
 
-  static __device__ __forceinline__ void load(float (&out)[kItemWeights], const uint8_t* unit, int items, int item) {
-    constexpr int kPerPiece = kItemWeights / 2;
+  static __device__ __forceinline__ void unpack(float (&out)[kItemWeights], const uint4& first, const uint4& second) {
+    constexpr int kPerWord = 4 / static_cast<int>(sizeof(Format)) > 0 ? 4 / static_cast<int>(sizeof(Format)) : 1;
+    uint32_t words[8];
+    put(words, first);
+    put(words + 4, second);
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
-      const uint4 bits = *reinterpret_cast<const uint4*>(unit + piece * 16 * items + 16 * item);
-      const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        if constexpr (sizeof(Format) == 4) {
-          out[kPerPiece * piece + k] = __uint_as_float(words[k]);
-        } else if constexpr (std::is_same_v<Format, quant::F16>) {
-          const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[k]));
-          out[kPerPiece * piece + 2 * k] = pair.x;
-          out[kPerPiece * piece + 2 * k + 1] = pair.y;
-        } else {
-          for (int j = 0; j < 2; ++j) {
-            const auto half_word = static_cast<uint16_t>(words[k] >> (16 * j));
-            out[kPerPiece * piece + 2 * k + j] = reinterpret_cast<const Format*>(&half_word)->value();
-          }
+    for (int k = 0; k < 8; ++k) {
+      if constexpr (sizeof(Format) == 4) {
+        out[k] = __uint_as_float(words[k]);
+      } else if constexpr (std::is_same_v<Format, quant::F16>) {
+        const float2 pair = halves_of(words[k]);
+        out[2 * k] = pair.x;
+        out[2 * k + 1] = pair.y;
+      } else {
+        for (int j = 0; j < kPerWord; ++j) {
+          const auto bits = static_cast<uint16_t>(words[k] >> (16 * j));
+          out[kPerWord * k + j] = reinterpret_cast<const Format*>(&bits)->value();
         }
       }
     }
+  }
+  static __device__ __forceinline__ void load(float (&out)[kItemWeights], const uint8_t* unit, int items, int item) {
+    unpack(out, *reinterpret_cast<const uint4*>(unit + 16 * item),
+           *reinterpret_cast<const uint4*>(unit + 16 * items + 16 * item));
   }
 };
 
@@ -505,6 +567,13 @@ struct Units {
   }
 };
 
+template <typename L>
+__device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int items, int item) {
+  typename L::Raw raw;
+  L::fetch(raw, unit, items, item);
+  L::unpack(out, raw, item);
+}
+
 // The weights of an item as f32, as the CPU decodes them.
 template <typename Format>
 __device__ __forceinline__ void load_weights(float (&out)[Layout<Format>::kItemWeights], const uint8_t* unit, int items,
@@ -514,7 +583,7 @@ __device__ __forceinline__ void load_weights(float (&out)[Layout<Format>::kItemW
     L::load(out, unit, items, item);
   } else {
     Item packed;
-    L::load(packed, unit, items, item);
+    load_item<L>(packed, unit, items, item);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - L::kBias;

@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
           }
         } else {
           Item first, second;
-          L::load(first, landed, unit_items, lane);
-          L::load(second, landed + U::kBytes, unit_items, lane);
+          load_item<L>(first, landed, unit_items, lane);
+          load_item<L>(second, landed + U::kBytes, unit_items, lane);
 #pragma unroll
           for (int t = 0; t < kTokens; ++t) {
             const IntegerItem x(activations + t * token_bytes, items, item);

@@ -24,6 +24,10 @@ namespace {
 // tiles.
 constexpr double kExact = 1e-9, kFast = 1e-5;
 
+// The same for a whole transformer. Random Q4_K weights lean to one side (scale and min are both positive), which makes
+// attention scores so large that f16 queries and keys show.
+double fast_bound(Type type) { return type == Type::Q4_K ? 5e-3 : 1e-4; }
+
 struct Steps {
   std::vector<int32_t> tokens, positions, streams, outputs;
   core::Batch batch() const { return {tokens, positions, streams, outputs}; }
@@ -224,7 +228,7 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
       for (const auto& [twin, options] : twins()) {
         CAPTURE(twin);
         CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
-        if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-4);
+        if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
       }
     }
 }
@@ -240,7 +244,7 @@ TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that 
     model.transformer(shape, type, Type::Q6_K);
     for (const auto& [twin, options] : twins()) {
       CAPTURE(twin);
-      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-4);
+      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
     }
   }
 }

@@ -1,0 +1,63 @@
+# ridge_cuda: the CUDA executor, one .cu file per row of quant/formats.def. Where there is no nvcc, the library says so
+# when it is asked for a device, and everything else is built as usual.
+#
+# RIDGE_CUDA                AUTO (where nvcc is found), ON (an error where it is not), OFF
+# RIDGE_CUDA_ARCHITECTURES  what to compile for, as CMAKE_CUDA_ARCHITECTURES. "native" compiles for the GPU of this
+#                           machine, and for 90a where there is none: quick to build, for development and CI. The
+#                           preset `dist` names them all.
+set(RIDGE_CUDA AUTO CACHE STRING "Build the CUDA executor: AUTO, ON or OFF")
+set(RIDGE_CUDA_ARCHITECTURES native CACHE STRING "CUDA architectures, or native")
+
+set(cuda_dir ${PROJECT_SOURCE_DIR}/kernels/cuda)
+set(have_cuda OFF)
+if(NOT RIDGE_CUDA STREQUAL "OFF" AND NOT RIDGE_SANITIZE)
+  find_program(RIDGE_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
+  if(RIDGE_NVCC)
+    set(have_cuda ON)
+  elseif(RIDGE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "RIDGE_CUDA is ON, but there is no nvcc; install the CUDA Toolkit 13 or set CUDACXX")
+  endif()
+endif()
+
+if(NOT have_cuda)
+  message(STATUS "ridge: no CUDA (no nvcc, RIDGE_CUDA=OFF or a sanitizer build): models run on the CPU")
+  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp)
+  target_link_libraries(ridge_cuda PUBLIC ridge_quant)
+  return()
+endif()
+
+if(RIDGE_CUDA_ARCHITECTURES STREQUAL "native")
+  file(GLOB gpus /dev/nvidia[0-9]*)
+  if(gpus)
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 90a)
+  endif()
+else()
+  set(CMAKE_CUDA_ARCHITECTURES ${RIDGE_CUDA_ARCHITECTURES})
+endif()
+set(CMAKE_CUDA_COMPILER ${RIDGE_NVCC})
+if(CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know it of CUDA 13
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "ridge: CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+
+set(cuda_sources)
+foreach(NAME ${RIDGE_FORMATS})
+  string(TOLOWER ${NAME} FILE)
+  set(generated ${PROJECT_BINARY_DIR}/generated/kernels/cuda/${FILE}.cu)
+  configure_file(${cuda_dir}/format.cu.in ${generated} @ONLY)
+  list(APPEND cuda_sources ${generated})
+endforeach()
+file(GLOB sources CONFIGURE_DEPENDS ${cuda_dir}/*.cpp ${cuda_dir}/*.cu)
+list(REMOVE_ITEM sources ${cuda_dir}/without_cuda.cpp)
+add_library(ridge_cuda STATIC ${sources} ${cuda_sources})
+target_include_directories(ridge_cuda PUBLIC ${PROJECT_SOURCE_DIR})
+target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+target_link_libraries(ridge_cuda PUBLIC ridge_quant PRIVATE CUDA::cudart_static)

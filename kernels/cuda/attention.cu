@@ -1,0 +1,287 @@
+// Causal attention over the cache, for one new token or a prompt's worth.
+//
+// A tile is 16 rows that read the same keys: the query heads that share a KV head (GQA), times as many consecutive
+// tokens as fit. Scores and outputs are tensor-core products of [16 x dim] by 16 keys, straight from the cache into
+// registers: a lane reads 16 consecutive bytes of a key or value, and the summation order inside a product, which is
+// free, is chosen to suit. Four warps share a block's keys and `splits` blocks a tile's context, each with its own
+// running maximum and sum; the last block to finish (an atomic ticket) combines them.
+//
+// The plain kernel takes any head size and f32 caches; it is also what the fast one is tested against.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4, kKeysPerStep = 16, kRows = kAttentionRows;
+constexpr float kLog2e = 1.4426950408889634f;
+
+// Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
+constexpr int64_t part_floats(int v_dim) { return 2 * kRows + int64_t{kRows} * v_dim; }
+
+// Dims: of a head, k_dim = v_dim, 64 or 128.
+template <int kDim>
+__global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_constant__ AttentionArgs args) {
+  constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
+  constexpr int kColumns = kDim / 8; // output columns per lane group: 8 neighbouring lanes' share
+  const Cache& cache = args.cache;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
+  const int split = blockIdx.x, kv_head = blockIdx.y, tile = blockIdx.z;
+  const int group = args.heads / cache.heads;
+  const int first_token = tile * args.tile_tokens;
+  const int tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
+  __shared__ float warp_max[kWarps][kRows], warp_sum[kWarps][kRows];
+  // Column tile after column tile; padded for the banks.
+  __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8];
+  let_successor_start();
+  wait_for_predecessor();
+
+  const int64_t stream = args.streams[first_token];
+  const int64_t head_at = (stream * cache.heads + kv_head) * cache.context;
+  const auto* keys = static_cast<const __half*>(cache.k) + head_at * kDim;
+  const auto* values = static_cast<const __half*>(cache.v) + head_at * kDim;
+  const int length = args.positions[first_token + tokens - 1] + 1;
+  const int per_split = ((length + args.splits - 1) / args.splits + 63) / 64 * 64;
+  const int used_splits = (length + per_split - 1) / per_split;
+  if (split >= used_splits) return;
+  const int begin = split * per_split, end = min(length, begin + per_split);
+  const auto write_out = [&](int row, int column, float value) {
+    const int token = first_token + row / group, head = kv_head * group + row % group;
+    args.out[(int64_t{token} * args.heads + head) * kDim + column] = value;
+  };
+
+  // Queries of rows g and g + 8: chunk c, this lane's dims 32 c + 8 t … + 7, in log2 units.
+  uint32_t query[kChunks][2][4];
+  int visible[2]; // keys that a row sees
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = g + 8 * half;
+    const bool real = row < rows;
+    const int token = first_token + (real ? row / group : 0), head = kv_head * group + (real ? row % group : 0);
+    visible[half] = real ? args.positions[token] + 1 : 0;
+    const float* q = args.q + (int64_t{token} * args.heads + head) * kDim + 8 * t;
+    const float scale = real ? args.scale * kLog2e : 0;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const float4 a = *reinterpret_cast<const float4*>(q + 32 * c),
+                   b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
+      query[c][0][half] = pack_half2(a.x * scale, a.y * scale);
+      query[c][0][2 + half] = pack_half2(a.z * scale, a.w * scale);
+      query[c][1][half] = pack_half2(b.x * scale, b.y * scale);
+      query[c][1][2 + half] = pack_half2(b.z * scale, b.w * scale);
+    }
+  }
+
+  float out[kColumns][4]; // column tile j: rows g, g+8; columns 2t and 2t+1 of it are output columns n · kColumns + j
+#pragma unroll
+  for (int j = 0; j < kColumns; ++j)
+    for (int i = 0; i < 4; ++i) out[j][i] = 0;
+  float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
+
+  for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
+    // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
+    uint4 key[2][kChunks];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const __half* from = keys + int64_t{min(base + 8 * i + g, length - 1)} * kDim + 8 * t;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) key[i][c] = *reinterpret_cast<const uint4*>(from + 32 * c);
+    }
+    uint4 value[4][kColumns / 8];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __half* from = values + int64_t{min(base + 8 * (i / 2) + 2 * t + i % 2, length - 1)} * kDim + kColumns * g;
+#pragma unroll
+      for (int c = 0; c < kColumns / 8; ++c) value[i][c] = *reinterpret_cast<const uint4*>(from + 8 * c);
+    }
+    float score[2][4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      for (float& s : score[i]) s = 0;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        mma_16x8x16(score[i], query[c][0], key[i][c].x, key[i][c].y);
+        mma_16x8x16(score[i], query[c][1], key[i][c].z, key[i][c].w);
+      }
+    }
+    uint32_t weight[4]; // the scores' exponentials, as the left operand of the next product
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = row_max[half];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        for (int k = 0; k < 2; ++k) {
+          float& s = score[i][2 * half + k];
+          if (base + 8 * i + 2 * t + k >= visible[half] || base + 8 * i + 2 * t + k >= end) s = -INFINITY;
+          largest = fmaxf(largest, s);
+        }
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      const float reference = largest == -INFINITY ? 0 : largest;
+      const float shrink = exp2f(row_max[half] - reference);
+      row_max[half] = largest;
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float p0 = exp2f(score[i][2 * half] - reference), p1 = exp2f(score[i][2 * half + 1] - reference);
+        sum += p0 + p1;
+        weight[2 * i + half] = pack_half2(p0, p1);
+      }
+      row_sum[half] = row_sum[half] * shrink + sum;
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        out[j][2 * half] *= shrink;
+        out[j][2 * half + 1] *= shrink;
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < kColumns / 8; ++c) {
+      const uint32_t v[4][4] = {{value[0][c].x, value[0][c].y, value[0][c].z, value[0][c].w},
+                                {value[1][c].x, value[1][c].y, value[1][c].z, value[1][c].w},
+                                {value[2][c].x, value[2][c].y, value[2][c].z, value[2][c].w},
+                                {value[3][c].x, value[3][c].y, value[3][c].z, value[3][c].w}};
+#pragma unroll
+      for (int w = 0; w < 4; ++w) { // two columns of each key -> two keys of each column
+        mma_16x8x16(out[8 * c + 2 * w], weight, __byte_perm(v[0][w], v[1][w], 0x5410),
+                    __byte_perm(v[2][w], v[3][w], 0x5410));
+        mma_16x8x16(out[8 * c + 2 * w + 1], weight, __byte_perm(v[0][w], v[1][w], 0x7632),
+                    __byte_perm(v[2][w], v[3][w], 0x7632));
+      }
+    }
+  }
+
+  // Merge the warps: each leaves its maxima, sums and outputs in shared memory.
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = g + 8 * half;
+    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 1);
+    row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 2);
+    if (t == 0) {
+      warp_max[warp][row] = row_max[half];
+      warp_sum[warp][row] = row_sum[half];
+    }
+    if (row < rows)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+        *reinterpret_cast<float2*>(&warp_out[warp][row][8 * j + 2 * t]) = {out[j][2 * half], out[j][2 * half + 1]};
+  }
+  __syncthreads();
+  float* parts = args.partial + (int64_t{tile} * cache.heads + kv_head) * args.splits * part_floats(kDim);
+  float* part = parts + split * part_floats(kDim);
+  for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) {
+    const int row = i / kDim, column = i % kDim, at = column % kColumns * 8 + column / kColumns;
+    float largest = -INFINITY, sum = 0, value = 0;
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_max[w][row]);
+    const float reference = largest == -INFINITY ? 0 : largest;
+    for (int w = 0; w < kWarps; ++w) {
+      const float shrink = exp2f(warp_max[w][row] - reference);
+      sum += warp_sum[w][row] * shrink;
+      value += warp_out[w][row][at] * shrink;
+    }
+    if (used_splits == 1) {
+      write_out(row, column, value / sum);
+      continue;
+    }
+    part[2 * kRows + i] = value;
+    if (column == 0) {
+      part[row] = largest;
+      part[kRows + row] = sum;
+    }
+  }
+  if (used_splits == 1) return;
+
+  // The last block of the tile to come here combines the splits.
+  __threadfence();
+  __syncthreads();
+  __shared__ bool last;
+  unsigned* ticket = &args.tickets[tile * cache.heads + kv_head];
+  if (threadIdx.x == 0) last = atomicAdd(ticket, 1) == static_cast<unsigned>(used_splits - 1);
+  __syncthreads();
+  if (!last) return;
+  if (threadIdx.x == 0) *ticket = 0;
+  __threadfence();
+  for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) {
+    const int row = i / kDim;
+    float largest = -INFINITY, sum = 0, value = 0;
+    for (int s = 0; s < used_splits; ++s) largest = fmaxf(largest, __ldcg(parts + s * part_floats(kDim) + row));
+#pragma unroll 4
+    for (int s = 0; s < used_splits; ++s) {
+      const float* from = parts + s * part_floats(kDim);
+      const float shrink = exp2f(__ldcg(from + row) - largest);
+      sum += __ldcg(from + kRows + row) * shrink;
+      value += __ldcg(from + 2 * kRows + i) * shrink;
+    }
+    write_out(row, i % kDim, value / sum);
+  }
+}
+
+// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
+__global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
+  __shared__ float warp_max[kWarps], warp_weight[kWarps];
+  const Cache& cache = args.cache;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
+  let_successor_start();
+  wait_for_predecessor();
+  float* query = shared;
+  float* out = shared + cache.k_dim + warp * cache.v_dim;
+  for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)
+    query[i] = args.q[(int64_t{token} * args.heads + head) * cache.k_dim + i] * args.scale;
+  for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
+  __syncthreads();
+  const int64_t stream = args.streams[token];
+  const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
+  float largest = -INFINITY, sum = 0;
+  const auto read = [](const void* from, bool half, int64_t i) {
+    return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
+  };
+  for (int key = warp; key <= args.positions[token]; key += kWarps) {
+    float score = 0;
+    for (int i = lane; i < cache.k_dim; i += kWarp)
+      score += query[i] * read(cache.k, cache.k_half, (head_at + key) * cache.k_dim + i);
+    score = warp_sum(score);
+    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
+    const float weight = expf(score - new_largest);
+    largest = new_largest;
+    sum = sum * shrink + weight;
+    for (int i = lane; i < cache.v_dim; i += kWarp)
+      out[i] = out[i] * shrink + weight * read(cache.v, cache.v_half, (head_at + key) * cache.v_dim + i);
+  }
+  if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
+  __syncthreads();
+  float block_max = -INFINITY, total = 0;
+  for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
+  for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
+  for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
+    float value = 0;
+    for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
+    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = value / total;
+  }
+}
+
+} // namespace
+
+bool fast_attention(const Cache& cache) {
+  return cache.k_half && cache.v_half && cache.k_dim == cache.v_dim && (cache.k_dim == 64 || cache.k_dim == 128);
+}
+
+int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim) {
+  return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
+}
+
+void launch_attention(const Launch& launch, const AttentionArgs& args) {
+  const Cache& cache = args.cache;
+  if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows) {
+    const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
+    launch(cache.k_dim == 64 ? attention_kernel<64> : attention_kernel<128>, dim3(args.splits, cache.heads, tiles),
+           kWarps * kWarp, 0, args);
+    return;
+  }
+  const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);
+  allow_shared(plain_attention_kernel, shared);
+  launch(plain_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
+}
+
+} // namespace ridge::kernels::cuda

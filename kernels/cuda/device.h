@@ -1,0 +1,111 @@
+// Ownership and errors for what the CUDA runtime hands out. Every runtime call goes through `check`, which turns a
+// failure into an Error that names the call.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+// These throw an Error. They are not inline because nvcc cannot read fmt's compile-time format strings.
+[[noreturn]] void throw_failed_call(cudaError_t status, const char* call);
+[[noreturn]] void throw_out_of_memory(size_t bytes, const char* what);
+[[noreturn]] void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit);
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) throw_failed_call(status, call);
+}
+#define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
+
+// Device memory. Running out is an Error that says what was needed and what is free.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(size_t bytes, const char* what) : bytes_(bytes) {
+    if (bytes == 0) return;
+    if (cudaMalloc(&data_, bytes) != cudaSuccess) throw_out_of_memory(bytes, what);
+  }
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  template <typename T = uint8_t>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(DeviceMemory& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Page-locked host memory, which the copy engine reads while the CPU does something else.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  explicit PinnedMemory(size_t bytes) : bytes_(bytes) { RIDGE_CUDA(cudaMallocHost(&data_, bytes)); }
+  ~PinnedMemory() { cudaFreeHost(data_); }
+  PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  template <typename T = uint8_t>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(PinnedMemory& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our
+// kernels waits for its predecessor itself where the chip knows how).
+struct Launch {
+  cudaStream_t stream = nullptr;
+  int sm_count = 1;
+  int shared_per_block = 48 << 10; // bytes a block may ask for
+  bool overlap = false;            // programmatic dependent launch
+
+  template <typename... Params, typename... Args>
+  void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, Args&&... args) const {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...), "kernel launch");
+  }
+};
+
+// Lets a kernel use more than 48 KB of dynamic shared memory where it needs to.
+template <typename Kernel>
+void allow_shared(Kernel* kernel, size_t bytes) {
+  if (bytes > 48 << 10)
+    RIDGE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,51 @@
+// Runs a Program on an NVIDIA GPU. Nothing here needs CUDA headers, a driver or a GPU to be included or linked: whether
+// there is one is a question that available_device() answers.
+#pragma once
+
+#include "core/executor.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+struct DeviceInfo {
+  bool usable = false;
+  std::string name;    // "NVIDIA H200"
+  std::string problem; // why not usable: no driver, no GPU, …
+  int sm_count = 0, compute_major = 0, compute_minor = 0;
+  double memory_bytes = 0, free_bytes = 0;
+};
+DeviceInfo device_info();
+
+struct CudaOptions {
+  std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
+  // For tests: the twins that fusions, graphs and overlapping launches are compared with.
+  bool fuse = true, graphs = true, overlap = true;
+};
+
+class CudaExecutor : public core::Executor {
+ public:
+  // Continues each stream greedily by `count` tokens, without the host in between: feeds tokens[i] at positions[i] of
+  // streams[i] (empty: stream 0), then the token of the largest logit, and so on. Returns the chosen tokens,
+  // [count][tokens.size()]. At most config().max_outputs streams.
+  virtual std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
+                                               std::span<const int32_t> streams, int64_t count) = 0;
+
+  // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
+  // GPU.
+  virtual double time_decode(int64_t position, int64_t streams, int repetitions) = 0;
+};
+
+// Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the
+// Program itself is. Throws Error where there is no usable GPU, not enough memory, or a CUDA call fails.
+std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
+                                                 const CudaOptions& options = {});
+
+// Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
+double measure_read_bandwidth();
+
+} // namespace ridge::kernels::cuda

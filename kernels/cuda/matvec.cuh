@@ -1,0 +1,322 @@
+// y = W x for one to four rows of activations at a time: the kernel of decoding.
+//
+// Each warp works on whole rows, two at a time. It fetches their units into a ring in shared memory, several ahead,
+// with 16-byte asynchronous copies; so the bytes in flight do not depend on registers or on how soon the arithmetic is
+// done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
+// 32 codes times 32 activations.
+//
+// Activations are integers for this: x ≈ s · (128 · high + low), one scale s per 32, 15 bits, high and low in bytes, so
+// that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
+// 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
+// and activations are f32 instead.
+//
+// The RMS norm in front of a matrix costs nothing: its weight is multiplied in while the activations are brought in,
+// and the scalar 1/rms, known only after that, scales the results.
+#pragma once
+
+#include "kernels/cuda/layout.cuh"
+#include "kernels/cuda/matvec.h"
+#include "kernels/cuda/ptx.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
+
+// Ring slots per warp, each for a unit of two rows: enough that a warp has 3 KB on their way, 48 KB per multiprocessor.
+// The formats with large units, whose arithmetic is light, gain from twice that (H200, 2026-11-20: Q8_0 4 %, F16 1 %;
+// Q4_K loses 4 %).
+template <typename Format>
+inline constexpr int kBytesInFlight = Units<Format>::kBytes >= 1024 ? 6400 : 3200;
+template <typename Format>
+inline constexpr int kSlots =
+    std::clamp((kBytesInFlight<Format> + 2 * Units<Format>::kBytes - 1) / (2 * Units<Format>::kBytes) + 1, 3, 8);
+
+template <typename Format, bool kExact>
+inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
+
+// Shared memory of the activations of one token.
+//   integers: 80 bytes per group of 32, as five planes of 16 bytes per group (high 0-15, high 16-31, low 0-15, low
+//   16-31; its scale s, and s times the sum of its first half, of its second half, and of all);
+//   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
+template <typename Format, bool kExact>
+constexpr int64_t activation_bytes(int64_t cols) {
+  const int64_t items = Units<Format>::items_of(cols);
+  return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 80;
+}
+
+template <typename Format, bool kExact>
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens) {
+  return int64_t{kMatvecWarps} * kSlots<Format> * 2 * Units<Format>::kBytes +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + kMatvecWarps * 4 + 16;
+}
+
+// Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
+__device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
+  constexpr float kMax = 127 * 128;
+  float largest = 0;
+#pragma unroll
+  for (float value : v) largest = fmaxf(largest, fabsf(value));
+  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
+  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
+  const float inverse = largest > 0 ? kMax / largest : 0;
+  uint32_t high[2] = {0, 0}, low[2] = {0, 0};
+  int total = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int q = __float2int_rn(v[i] * inverse);
+    const int h = (q + 64) >> 7, l = q - h * 128;
+    high[i / 4] |= static_cast<uint32_t>(h & 255) << (8 * (i % 4));
+    low[i / 4] |= static_cast<uint32_t>(l & 255) << (8 * (i % 4));
+    total += q;
+  }
+  total += __shfl_xor_sync(lanes, total, 1); // of 16
+  const int other_half = __shfl_xor_sync(lanes, total, 2);
+  const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
+  auto* planes = reinterpret_cast<uint2*>(to);
+  planes[2 * (half * groups + group) + part] = {high[0], high[1]};
+  planes[2 * ((2 + half) * groups + group) + part] = {low[0], low[1]};
+  if (half == 0 && part == 0) {
+    const float scale = largest / kMax;
+    reinterpret_cast<float4*>(to)[4 * groups + group] = {scale, scale * static_cast<float>(total),
+                                                         scale * static_cast<float>(other_half),
+                                                         scale * static_cast<float>(total + other_half)};
+  }
+}
+
+__device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int sum) {
+  sum = __dp4a(static_cast<int>(codes[0]), static_cast<int>(x.x), sum);
+  sum = __dp4a(static_cast<int>(codes[1]), static_cast<int>(x.y), sum);
+  sum = __dp4a(static_cast<int>(codes[2]), static_cast<int>(x.z), sum);
+  return __dp4a(static_cast<int>(codes[3]), static_cast<int>(x.w), sum);
+}
+
+// Group `group` of one token's activations.
+struct IntegerItem {
+  uint4 high[2], low[2];
+  float4 scale_sums;
+
+  __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
+    const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
+    high[0] = planes[0];
+    high[1] = planes[groups];
+    low[0] = planes[2 * groups];
+    low[1] = planes[3 * groups];
+    scale_sums = *reinterpret_cast<const float4*>(planes + 4 * groups);
+  }
+};
+
+// Σ weight · activation over an item.
+template <typename L>
+__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
+  constexpr bool kSums = L::kHasOffset || L::kBias != 0;
+  constexpr auto kBias = static_cast<float>(L::kBias);
+  const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
+  if constexpr (L::kHalfScales) {
+    const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
+    float result =
+        (w.scale[0] * static_cast<float>(high0 * 128 + low0) + w.scale[1] * static_cast<float>(high1 * 128 + low1)) *
+        x.scale_sums.x;
+    if constexpr (kSums)
+      result +=
+          (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
+    return result;
+  } else {
+    const int dot = dot16(w.word + 4, x.high[1], high0) * 128 + dot16(w.word + 4, x.low[1], low0);
+    float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
+    if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
+    return result;
+  }
+}
+
+// kWhole: rows are whole units, so that where a lane's item lies is known to the compiler.
+template <typename Format, int kTokens, bool kExact, bool kWhole>
+__global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
+  using L = Layout<Format>;
+  using U = Units<Format>;
+  constexpr bool kFloat = kFloatDots<Format, kExact>;
+  constexpr int kRing = kSlots<Format>, kSlotBytes = 2 * U::kBytes;
+  extern __shared__ uint4 shared[];
+  auto* ring = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* activations = ring + kMatvecWarps * kRing * kSlotBytes;
+  const int items = static_cast<int>(U::items_of(args.cols));
+  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
+  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // a float per warp
+
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int first_token = blockIdx.y * kTokens;
+  const int tokens = min(kTokens, args.tokens - first_token);
+  let_successor_start();
+
+  // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
+  // or with swiglu row p of the gate and row p of up.
+  const int stride = gridDim.x * kMatvecWarps, first_pair = warp * gridDim.x + blockIdx.x;
+  int total_rows = args.segment[0].rows;
+  for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
+  const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
+  const int my_pairs = first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0;
+  const int units = (items + kUnitItems - 1) / kUnitItems;
+  const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
+  const int total_units = my_pairs * units;
+  // Segment and row in it of a pair's first or second row; where there is no second, the first again.
+  const auto locate = [&](int pair, int second, int& row) -> const MatvecSegment& {
+    if (args.swiglu) {
+      row = pair;
+      return args.segment[second];
+    }
+    row = min(2 * pair + second, total_rows - 1);
+    int s = 0;
+    while (row >= args.segment[s].rows) row -= args.segment[s++].rows;
+    return args.segment[s];
+  };
+
+  int64_t expert_offset = 0;
+  if (args.ids) {
+    wait_for_predecessor();
+    expert_offset = args.ids[first_token] * args.expert_bytes;
+  }
+
+  // The fetching side runs kRing - 1 units ahead of the computing side.
+  int fetch_pair = first_pair, fetch_unit = 0, fetch_left = total_units;
+  const uint8_t *fetch_first = nullptr, *fetch_second = nullptr;
+  uint8_t* const my_ring = ring + warp * kRing * kSlotBytes;
+  uint8_t* fetch_to = my_ring;
+  const int tail_bytes = U::rounded(L::unit_payload(tail_items));
+  const auto fetch_next = [&] {
+    if (fetch_left > 0) {
+      --fetch_left;
+      if (fetch_unit == 0) {
+        int row;
+        const MatvecSegment& first = locate(fetch_pair, 0, row);
+        fetch_first = first.weights + expert_offset + row * args.row_bytes + 16 * lane;
+        const MatvecSegment& second = locate(fetch_pair, 1, row);
+        fetch_second = second.weights + expert_offset + row * args.row_bytes + 16 * lane;
+      }
+      const int bytes = !kWhole && fetch_unit == units - 1 ? tail_bytes : U::kBytes;
+#pragma unroll
+      for (int at = 0; at < U::kBytes; at += 16 * kWarp)
+        if (at + 16 * lane < bytes) {
+          copy_async_16(fetch_to + at + 16 * lane, fetch_first + at);
+          copy_async_16(fetch_to + U::kBytes + at + 16 * lane, fetch_second + at);
+        }
+      fetch_first += U::kBytes;
+      fetch_second += U::kBytes;
+      fetch_to = fetch_to == my_ring + (kRing - 1) * kSlotBytes ? my_ring : fetch_to + kSlotBytes;
+      if (++fetch_unit == units) fetch_unit = 0, fetch_pair += stride;
+    }
+    copy_async_commit(); // also when there is nothing left, so that counts stay in step
+  };
+#pragma unroll 1
+  for (int s = 0; s < kRing - 1; ++s) fetch_next();
+
+  // Bring in the activations.
+  wait_for_predecessor();
+  float inverse_rms[kTokens];
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+    inverse_rms[t] = 1;
+    if (t >= tokens) continue;
+    const int64_t token = first_token + t;
+    const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
+    uint8_t* to = activations + t * token_bytes;
+    float squares = 0;
+    if constexpr (kFloat) {
+      constexpr int kItem = L::kItemWeights;
+      auto* out = reinterpret_cast<float*>(to);
+      for (int i = threadIdx.x; i < items * kItem; i += kMatvecThreads) {
+        float v = i < args.cols ? x[i] : 0;
+        squares += v * v;
+        if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
+        out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
+      }
+    } else {
+      for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * kMatvecThreads) { // cols is a multiple of 32
+        const unsigned lanes = __activemask();
+        const float4 first = *reinterpret_cast<const float4*>(x + i),
+                     second = *reinterpret_cast<const float4*>(x + i + 4);
+        float v[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+        if (args.norm_weight) {
+          const float4 w0 = *reinterpret_cast<const float4*>(args.norm_weight + i);
+          const float4 w1 = *reinterpret_cast<const float4*>(args.norm_weight + i + 4);
+          const float w[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+#pragma unroll
+          for (int k = 0; k < 8; ++k) {
+            squares += v[k] * v[k];
+            v[k] *= w[k];
+          }
+        }
+        store_integers(reinterpret_cast<uint4*>(to), items, i, v, lanes);
+      }
+    }
+    if (args.norm_weight)
+      inverse_rms[t] = rsqrtf(block_sum(squares, scratch) / static_cast<float>(args.cols) + args.norm_epsilon);
+  }
+  __syncthreads();
+
+  const uint8_t* landed = my_ring;
+  for (int pair = first_pair; pair < pairs; pair += stride) {
+    float sum[2][kTokens];
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) sum[0][t] = sum[1][t] = 0;
+    // Lane r finishes row r of the pair; what it adds to the result is fetched now, to be there by then.
+    int row;
+    const MatvecSegment& segment = locate(pair, lane & 1, row);
+    const bool finishes = lane < (args.swiglu || 2 * pair + 1 == total_rows ? 1 : 2);
+    float addend[kTokens];
+    const float bias = lane < 2 && segment.bias ? segment.bias[row] : 0;
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t)
+      addend[t] =
+          finishes && args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
+
+    for (int unit = 0; unit < units; ++unit) {
+      copy_async_wait<kRing - 2>();
+      __syncwarp(); // the unit has landed for all lanes, and the one before has been used by all
+      fetch_next();
+      const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
+      if (kWhole || lane < unit_items) {
+        const int item = unit * kUnitItems + lane;
+        if constexpr (kFloat) {
+          float first[L::kItemWeights], second[L::kItemWeights];
+          load_weights<Format>(first, landed, unit_items, lane);
+          load_weights<Format>(second, landed + U::kBytes, unit_items, lane);
+#pragma unroll
+          for (int t = 0; t < kTokens; ++t) {
+            const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
+#pragma unroll
+            for (int k = 0; k < L::kItemWeights; k += 4) {
+              const float4 v = x[k / 4 * items];
+              sum[0][t] += first[k] * v.x + first[k + 1] * v.y + first[k + 2] * v.z + first[k + 3] * v.w;
+              sum[1][t] += second[k] * v.x + second[k + 1] * v.y + second[k + 2] * v.z + second[k + 3] * v.w;
+            }
+          }
+        } else {
+          Item first, second;
+          load_item<L>(first, landed, unit_items, lane);
+          load_item<L>(second, landed + U::kBytes, unit_items, lane);
+#pragma unroll
+          for (int t = 0; t < kTokens; ++t) {
+            const IntegerItem x(activations + t * token_bytes, items, item);
+            sum[0][t] += item_dot<L>(first, x);
+            sum[1][t] += item_dot<L>(second, x);
+          }
+        }
+      }
+      landed = landed == my_ring + (kRing - 1) * kSlotBytes ? my_ring : landed + kSlotBytes;
+    }
+
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      const float first = warp_sum(sum[0][t]) * inverse_rms[t], second = warp_sum(sum[1][t]) * inverse_rms[t];
+      float value = (lane == 0 ? first : second) + bias;
+      if (args.swiglu) {
+        const float up = __shfl_sync(~0u, value, 1);
+        value = value / (1 + __expf(-value)) * up;
+      }
+      if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
+    }
+  }
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,312 @@
+// The small ops. Each is a fraction of a microsecond of memory traffic; what they cost in decoding is their launch, so
+// most of them run only where no fusion took them up (plan.h), or over the many rows of a prompt.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/ptx.cuh"
+
+#include <algorithm>
+#include <cfloat>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+int blocks_for(const Launch& launch, int64_t n) {
+  return static_cast<int>(std::clamp<int64_t>((n + kThreads - 1) / kThreads, 1, launch.sm_count * int64_t{8}));
+}
+
+__device__ __forceinline__ int64_t first_index() { return blockIdx.x * int64_t{kThreads} + threadIdx.x; }
+__device__ __forceinline__ int64_t index_step() { return gridDim.x * int64_t{kThreads}; }
+
+__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, float epsilon) {
+  __shared__ float scratch[kThreads / kWarp];
+  let_successor_start();
+  wait_for_predecessor();
+  x += blockIdx.x * group;
+  out += blockIdx.x * group;
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < group; i += kThreads) squares += x[i] * x[i];
+  const float inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group) + epsilon);
+  for (int64_t i = threadIdx.x; i < group; i += kThreads) out[i] = x[i] * inverse * weight[i];
+}
+
+__global__ void add_kernel(const float* a, const float* b, float* out, int64_t n) {
+  let_successor_start();
+  wait_for_predecessor();
+  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = a[i] + b[i];
+}
+
+__global__ void swiglu_kernel(const float* gate, const float* up, float* out, int64_t n) {
+  let_successor_start();
+  wait_for_predecessor();
+  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = gate[i] / (1 + __expf(-gate[i])) * up[i];
+}
+
+__global__ void gather_kernel(const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
+  let_successor_start();
+  wait_for_predecessor();
+  for (int64_t i = first_index(); i < n * width; i += index_step()) out[i] = x[rows[i / width] * width + i % width];
+}
+
+__global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used,
+                                  int64_t width) {
+  let_successor_start();
+  wait_for_predecessor();
+  for (int64_t i = first_index(); i < tokens * width; i += index_step()) {
+    const int64_t token = i / width, col = i % width;
+    float sum = 0;
+    for (int s = 0; s < used; ++s) sum += shares[token * used + s] * x[(token * used + s) * width + col];
+    out[i] = sum;
+  }
+}
+
+// One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
+__global__ void to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, __half* out,
+                               int64_t stride, int8_t* exponents) {
+  __shared__ float scratch[kThreads / kWarp];
+  let_successor_start();
+  wait_for_predecessor();
+  x += blockIdx.x * cols;
+  out += blockIdx.x * stride;
+  float squares = 0, largest = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += kThreads) {
+    squares += x[i] * x[i];
+    largest = fmaxf(largest, fabsf(norm_weight ? x[i] * norm_weight[i] : x[i]));
+  }
+  float factor = 1;
+  if (norm_weight) factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(cols) + epsilon);
+  largest = warp_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = largest;
+  __syncthreads();
+  for (const float value : scratch) largest = fmaxf(largest, value);
+  largest *= factor;
+  const int exponent = largest > 0 ? min(max(ilogbf(largest) - 9, -120), 120) : 0;
+  factor *= exp2f(static_cast<float>(-exponent));
+  if (threadIdx.x == 0) exponents[blockIdx.x] = static_cast<int8_t>(exponent);
+  for (int64_t i = threadIdx.x; i < stride; i += kThreads)
+    out[i] = __float2half_rn(i < cols ? (norm_weight ? x[i] * norm_weight[i] : x[i]) * factor : 0);
+}
+
+__global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint32_t* sink) {
+  uint32_t seen = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    uint4 v[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) v[k] = __ldcs(data + i + k * step);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) seen |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
+  }
+  for (; i < count; i += step) seen |= data[i].x;
+  if (seen == 0x12345678) *sink = seen; // never true of what is read, which the compiler cannot know
+}
+
+// One warp per token: softmax over the experts, then `used` times the largest that is left (the first of equals).
+__global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
+                             bool normalize) {
+  extern __shared__ float probabilities[]; // [experts]
+  let_successor_start();
+  wait_for_predecessor();
+  const int64_t token = blockIdx.x;
+  const int lane = threadIdx.x;
+  const auto larger = [](float a, float b) { return fmaxf(a, b); };
+  x += token * experts;
+  float largest = -FLT_MAX, sum = 0;
+  for (int e = lane; e < experts; e += kWarp) largest = fmaxf(largest, x[e]);
+  largest = warp_reduce(largest, larger);
+  for (int e = lane; e < experts; e += kWarp) sum += probabilities[e] = expf(x[e] - largest);
+  sum = warp_sum(sum);
+  __syncwarp();
+  float total = 0;
+  for (int s = 0; s < used; ++s) {
+    float best = -1;
+    int best_expert = 0;
+    for (int e = lane; e < experts; e += kWarp)
+      if (probabilities[e] > best) best = probabilities[e], best_expert = e;
+    const float top = warp_reduce(best, larger);
+    const int chosen = warp_reduce(best == top ? best_expert : experts, [](int a, int b) { return min(a, b); });
+    if (lane == 0) {
+      ids[token * used + s] = chosen;
+      shares[token * used + s] = top / sum;
+      probabilities[chosen] = -1;
+    }
+    total += top / sum;
+    __syncwarp();
+  }
+  if (normalize && lane == 0)
+    for (int s = 0; s < used; ++s) shares[token * used + s] /= total;
+}
+
+// One block per head of q and k and per head of v, and token.
+__global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
+  __shared__ float scratch[kWarp];
+  extern __shared__ float head[]; // [head_dim]
+  let_successor_start();
+  wait_for_predecessor();
+  const int token = blockIdx.y, position = args.positions[token];
+  const Cache& cache = args.cache;
+  int h = blockIdx.x;
+  const int64_t stream = args.streams[token];
+  const bool is_q = args.q_in && h < args.q_heads;
+  if (args.q_in && !is_q) h -= args.q_heads;
+  const bool is_k = !is_q && args.k_in && h < args.k_heads;
+  if (args.k_in && !is_q && !is_k) h -= args.k_heads;
+
+  if (!is_q && !is_k) {
+    const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
+    const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
+      if (cache.v_half)
+        static_cast<__half*>(cache.v)[at + i] = __float2half_rn(v[i]);
+      else
+        static_cast<float*>(cache.v)[at + i] = v[i];
+    }
+    return;
+  }
+  const int heads = is_q ? args.q_heads : args.k_heads, dim = args.head_dim;
+  const int64_t in_at = (int64_t{token} * heads + h) * dim;
+  const float* x = (is_q ? args.q_in : args.k_in) + in_at;
+  const float* norm = is_q ? args.q_norm : args.k_norm;
+  float inverse = 1;
+  if (norm) {
+    float squares = 0;
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) squares += x[i] * x[i];
+    inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(dim) + args.epsilon);
+  }
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) head[i] = norm ? x[i] * inverse * norm[i] : x[i];
+  __syncthreads();
+  if (args.rotate) {
+    const RopeArgs& rope = args.rope;
+    for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
+      const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
+      float sine, cosine; // the accurate ones: angles reach 100,000 radians
+      sincosf(static_cast<float>(position) * rope.inverse_frequency[pair], &sine, &cosine);
+      sine *= rope.magnitude;
+      cosine *= rope.magnitude;
+      const float a = head[first], b = head[second];
+      head[first] = a * cosine - b * sine;
+      head[second] = a * sine + b * cosine;
+    }
+    __syncthreads();
+  }
+  float* out = is_q ? args.q_out : args.k_out;
+  const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) {
+    if (out) out[in_at + i] = head[i];
+    if (is_q || !args.store) continue;
+    if (cache.k_half)
+      static_cast<__half*>(cache.k)[at + i] = __float2half_rn(head[i]);
+    else
+      static_cast<float*>(cache.k)[at + i] = head[i];
+  }
+}
+
+__device__ __forceinline__ bool better(float a, int32_t a_index, float b, int32_t b_index) {
+  return a > b || (a == b && a_index < b_index);
+}
+
+__device__ void block_best(float& value, int32_t& index) {
+  __shared__ float values[kWarp];
+  __shared__ int32_t indices[kWarp];
+  for (int round = 0; round < 2; ++round) {
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      const float other = __shfl_xor_sync(~0u, value, offset);
+      const int32_t other_index = __shfl_xor_sync(~0u, index, offset);
+      if (better(other, other_index, value, index)) value = other, index = other_index;
+    }
+    if (round == 1) break;
+    const int warps = blockDim.x / kWarp, lane = threadIdx.x % kWarp;
+    if (lane == 0) values[threadIdx.x / kWarp] = value, indices[threadIdx.x / kWarp] = index;
+    __syncthreads();
+    value = lane < warps ? values[lane] : -INFINITY;
+    index = lane < warps ? indices[lane] : INT32_MAX;
+  }
+}
+
+__global__ void greedy_kernel(const __grid_constant__ GreedyArgs args) {
+  let_successor_start();
+  wait_for_predecessor();
+  const int row = blockIdx.y;
+  const float* logits = args.logits + row * args.vocab;
+  float value = -INFINITY;
+  int32_t index = INT32_MAX;
+  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < args.vocab; i += int64_t{gridDim.x} * blockDim.x)
+    if (better(logits[i], static_cast<int32_t>(i), value, index)) value = logits[i], index = static_cast<int32_t>(i);
+  block_best(value, index);
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    args.best_value[row * kGreedyBlocks + blockIdx.x] = value;
+    args.best_index[row * kGreedyBlocks + blockIdx.x] = index;
+    __threadfence();
+    last = atomicAdd(&args.tickets[row], 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last || threadIdx.x >= kWarp) return;
+  __threadfence();
+  const bool mine = threadIdx.x < gridDim.x;
+  value = mine ? args.best_value[row * kGreedyBlocks + threadIdx.x] : -INFINITY;
+  index = mine ? args.best_index[row * kGreedyBlocks + threadIdx.x] : INT32_MAX;
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const float other = __shfl_xor_sync(~0u, value, offset);
+    const int32_t other_index = __shfl_xor_sync(~0u, index, offset);
+    if (better(other, other_index, value, index)) value = other, index = other_index;
+  }
+  if (threadIdx.x == 0) {
+    args.tickets[row] = 0;
+    if (index == INT32_MAX) index = 0; // every logit is NaN
+    args.tokens[row] = index;
+    args.positions[row] += 1;
+    args.history[args.step[row] * args.n + row] = index;
+    args.step[row] += 1;
+  }
+}
+
+} // namespace
+
+void launch_rms_norm(const Launch& launch, const float* x, const float* weight, float* out, int64_t groups,
+                     int64_t group, float epsilon) {
+  launch(rms_norm_kernel, static_cast<unsigned>(groups), kThreads, 0, x, weight, out, group, epsilon);
+}
+void launch_add(const Launch& launch, const float* a, const float* b, float* out, int64_t n) {
+  launch(add_kernel, blocks_for(launch, n), kThreads, 0, a, b, out, n);
+}
+void launch_swiglu(const Launch& launch, const float* gate, const float* up, float* out, int64_t n) {
+  launch(swiglu_kernel, blocks_for(launch, n), kThreads, 0, gate, up, out, n);
+}
+void launch_gather(const Launch& launch, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
+  launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width);
+}
+void launch_route(const Launch& launch, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts,
+                  int used, bool normalize) {
+  launch(route_kernel, static_cast<unsigned>(tokens), kWarp, experts * sizeof(float), x, ids, shares, tokens, experts,
+         used, normalize);
+}
+void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
+                       int64_t width) {
+  launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width);
+}
+void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
+                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents) {
+  launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
+         reinterpret_cast<__half*>(out), stride, exponents);
+}
+bool compiled_for_overlap() {
+  cudaFuncAttributes attributes = {};
+  RIDGE_CUDA(cudaFuncGetAttributes(&attributes, add_kernel));
+  return attributes.ptxVersion >= 90;
+}
+void launch_read(const Launch& launch, const uint8_t* data, size_t bytes, uint32_t* sink) {
+  launch(read_kernel, 2 * launch.sm_count, 1024, 0, reinterpret_cast<const uint4*>(data), bytes / 16, sink);
+}
+void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
+  const int blocks =
+      (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
+  const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kThreads);
+  launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args);
+}
+void launch_greedy(const Launch& launch, const GreedyArgs& args) {
+  launch(greedy_kernel, dim3(kGreedyBlocks, args.n), 1024, 0, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,100 @@
+// Launchers of the ops that do not read weight matrices. Activations are f32, [rows, width]; all pointers are device
+// memory. `tokens` rows have their position and stream in two arrays, which kernels read when they run.
+#pragma once
+
+#include "kernels/cuda/device.h"
+
+namespace ridge::kernels::cuda {
+
+void launch_rms_norm(const Launch&, const float* x, const float* weight, float* out, int64_t groups, int64_t group,
+                     float epsilon); // weight [group]
+void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
+void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
+void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
+void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
+                  bool normalize);
+void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
+                       int64_t width);
+
+// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are
+// written.
+void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
+                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents);
+
+// Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
+bool compiled_for_overlap();
+
+// Reads `bytes` (a multiple of 16) and keeps nothing; `sink` is one word.
+void launch_read(const Launch&, const uint8_t* data, size_t bytes, uint32_t* sink);
+
+// What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
+struct RopeArgs {
+  const float* inverse_frequency; // [pairs]
+  int pairs;
+  float magnitude;
+  bool split; // pairs (i, i + pairs), else (2i, 2i + 1)
+};
+
+// A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
+struct Cache {
+  void* k;
+  void* v;
+  bool k_half, v_half; // f16, else f32
+  int heads, k_dim, v_dim;
+  int64_t context;
+};
+
+// One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),
+// rotation, storing. Any of q, k, v may be absent (null).
+struct RopeStoreArgs {
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens;
+  const float *q_in, *k_in, *v_in; // [tokens, heads * dim]
+  float *q_out, *k_out;            // rotated; k_out null: only stored
+  const float *q_norm, *k_norm;    // [dim] or null
+  float epsilon;
+  int q_heads, k_heads, head_dim; // k_heads also without a cache
+  bool rotate;
+  RopeArgs rope;
+  bool store;
+  Cache cache;
+};
+void launch_rope_store(const Launch&, const RopeStoreArgs&);
+
+struct AttentionArgs {
+  const float* q; // [tokens, heads * k_dim]
+  float* out;     // [tokens, heads * v_dim]
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens, heads;
+  float scale;
+  Cache cache;
+  int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
+  int splits;        // blocks that share a tile's context
+  float* partial;    // scratch, attention_scratch_floats
+  unsigned* tickets; // one per tile and KV head, zero before and after
+};
+inline constexpr int kAttentionRows = 16; // (token, head) pairs per tile
+bool fast_attention(const Cache& cache);  // else `splits` and `tile_tokens` are not used
+int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
+void launch_attention(const Launch&, const AttentionArgs&);
+
+// The index of the largest logit of each row, and the step of a generating loop: tokens[i] = it, positions[i] += 1,
+// history[step[i] * n + i] = it; step[i] += 1.
+struct GreedyArgs {
+  const float* logits; // [n, vocab]
+  int64_t vocab;
+  int n;
+  int32_t* tokens;
+  int32_t* positions;
+  int32_t* history;
+  int32_t* step;     // [n]
+  unsigned* tickets; // [n] zero before and after
+  float* best_value; // [n, kGreedyBlocks]
+  int32_t* best_index;
+};
+inline constexpr int kGreedyBlocks = 32;
+void launch_greedy(const Launch&, const GreedyArgs&);
+
+} // namespace ridge::kernels::cuda

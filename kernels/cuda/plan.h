@@ -1,0 +1,58 @@
+// What the CUDA executor launches: a Program's ops, some of them merged. Each fusion is one pass over the list of
+// steps, and without the passes every op is a step of its own, so that each fusion can be tested against what it
+// replaces.
+#pragma once
+
+#include "core/program.h"
+
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int32_t kNone = -1;
+
+// One product with a matrix, or up to three with a common input, and what is fused around it.
+struct MatrixStep {
+  struct Part {
+    core::WeightId weight, bias; // bias: kNone where there is none
+    core::ValueId out;
+  };
+  core::ValueId x;
+  core::WeightId norm = kNone; // x is RMS-normed over its whole width first
+  float norm_epsilon = 0;
+  std::vector<Part> parts;
+  bool swiglu = false;            // parts are gate and up, both with the result as `out`
+  core::ValueId residual = kNone; // added to the result
+  core::ValueId ids = kNone;      // experts chosen per token
+  int64_t used = 1;
+};
+
+// Between the q/k/v matrices and attention: head norms, rotation, cache.
+struct HeadsStep {
+  core::ValueId q_in = kNone, k_in = kNone, v_in = kNone;
+  core::ValueId q_out = kNone, k_out = kNone; // rotated; k_out kNone: stored only
+  core::WeightId q_norm = kNone, k_norm = kNone;
+  float epsilon = 0;
+  int64_t q_heads = 0, k_heads = 0, head_dim = 0;
+  int32_t table = kNone;    // of Program::rope_tables
+  int32_t kv_layer = kNone; // where k and v go
+};
+
+struct Step {
+  enum class Kind { op, matrix, heads };
+  Kind kind;
+  const core::Op* op; // the first, or for Kind::op the only op that this step stands for
+  MatrixStep matrix;
+  HeadsStep heads;
+  std::vector<core::ValueId> inputs, outputs;
+};
+
+struct Plan {
+  std::vector<Step> steps;
+  core::BufferPlan buffers; // for these steps
+};
+
+// The Program must outlive the plan.
+Plan make_plan(const core::Program& program, bool fuse);
+
+} // namespace ridge::kernels::cuda

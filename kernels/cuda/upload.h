@@ -1,0 +1,26 @@
+// Weights from the mapped file into device memory, in the order that the kernels want.
+#pragma once
+
+#include "core/program.h"
+#include "kernels/cuda/device.h"
+
+#include <functional>
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+struct DeviceWeight {
+  const uint8_t* data = nullptr; // matrices in the device layout of their format; vectors as f32
+  int64_t row_bytes = 0;         // 0: a vector
+};
+
+struct UploadedWeights {
+  DeviceMemory memory;
+  std::vector<DeviceWeight> weights; // by WeightId; unused ones are empty
+};
+
+// Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next.
+UploadedWeights upload_weights(const core::Program& program, const Launch& launch,
+                               const std::function<void(double, double)>& progress);
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,20 @@
+// The CUDA executor of a build that has none.
+#include "core/error.h"
+#include "kernels/cuda/executor.h"
+
+namespace ridge::kernels::cuda {
+
+DeviceInfo device_info() {
+  DeviceInfo info;
+  info.problem = "this ridge was built without CUDA";
+  return info;
+}
+
+std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
+                                                 const CudaOptions&) {
+  throw Error("CUDA: " + device_info().problem + "; use --device cpu");
+}
+
+double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
+
+} // namespace ridge::kernels::cuda

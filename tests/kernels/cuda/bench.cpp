@@ -1,0 +1,192 @@
+// How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
+//   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 8 -p 512
+// prints per model the upload, tokens per second of decoding (at depth 0, or -d), of -s streams at once, and of
+// prompts. Bytes are op_cost's; the share is of the read bandwidth that the same process measured.
+#include "core/half.h"
+#include "kernels/cuda/executor.h"
+#include "quant/registry.h"
+
+#include "kernels/cpu/random_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <string>
+
+using namespace ridge;
+using core::OpKind;
+using quant::Type;
+
+namespace {
+
+struct ModelShape {
+  int64_t layers, width, hidden, heads, kv_heads, head_dim, vocab;
+};
+const std::map<std::string, ModelShape> kShapes = {
+    {"1b", {16, 2048, 8192, 32, 8, 64, 128256}},
+    {"8b", {32, 4096, 14336, 32, 8, 128, 128256}},
+    {"70b", {80, 8192, 28672, 64, 8, 128, 128256}},
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A transformer whose weights of one format all lie over the same random blocks, so that it fits into little memory.
+class Model {
+ public:
+  tests::RandomProgram random{1};
+  core::Program& program = random.program;
+
+  Model(const ModelShape& s, const std::string& mix) {
+    const auto more_bits = [&](int64_t i) {
+      return i < s.layers / 8 || i >= 7 * s.layers / 8 || (i - s.layers / 8) % 3 == 2;
+    };
+    const auto type_of = [&](const std::string& role, int64_t layer) {
+      if (mix == "Q4_K_M") {
+        if (role == "v" || role == "down") return more_bits(layer) ? Type::Q6_K : Type::Q4_K;
+        return role == "out" ? Type::Q6_K : Type::Q4_K;
+      }
+      const Type type = quant::find_format(mix)->type;
+      return role == "out" && type != Type::F16 && type != Type::Q8_0 ? Type::Q6_K : type;
+    };
+    core::RopeTable table{{}, 1, core::RopeStyle::adjacent};
+    for (int64_t i = 0; i < s.head_dim / 2; ++i)
+      table.inverse_frequency.push_back(
+          static_cast<float>(std::pow(5e5, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim))));
+    program.rope_tables.push_back(table);
+    program.vocab = s.vocab;
+    core::ValueId x = random.op(OpKind::embed, {}, {matrix(type_of("embed", 0), s.width, s.vocab)}, s.width);
+    const auto linear = [&](core::ValueId in, const char* role, int64_t layer, int64_t rows) {
+      return random.op(OpKind::linear, {in}, {matrix(type_of(role, layer), program.values[in].width, rows)}, rows);
+    };
+    for (int64_t i = 0; i < s.layers; ++i) {
+      program.kv_layers.push_back({s.kv_heads, s.head_dim, s.head_dim});
+      core::ValueId h = random.norm(x, s.width);
+      core::ValueId q = linear(h, "q", i, s.heads * s.head_dim), k = linear(h, "k", i, s.kv_heads * s.head_dim);
+      const core::ValueId v = linear(h, "v", i, s.kv_heads * s.head_dim);
+      q = random.op(OpKind::rope, {q}, {}, s.heads * s.head_dim, core::RopeParams{0, s.heads, s.head_dim});
+      k = random.op(OpKind::rope, {k}, {}, s.kv_heads * s.head_dim, core::RopeParams{0, s.kv_heads, s.head_dim});
+      random.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{static_cast<int32_t>(i)});
+      h = random.op(
+          OpKind::attention, {q}, {}, s.heads * s.head_dim,
+          core::AttentionParams{static_cast<int32_t>(i), s.heads, 1 / std::sqrt(static_cast<float>(s.head_dim))});
+      x = random.op(OpKind::add, {x, linear(h, "o", i, s.width)}, {}, s.width);
+      if (i + 1 == s.layers) x = random.op(OpKind::gather, {x}, {}, s.width);
+      h = random.norm(x, s.width);
+      const core::ValueId gate = linear(h, "gate", i, s.hidden), up = linear(h, "up", i, s.hidden);
+      h = random.op(OpKind::swiglu, {gate, up}, {}, s.hidden);
+      x = random.op(OpKind::add, {x, linear(h, "down", i, s.width)}, {}, s.width);
+    }
+    program.logits = linear(random.norm(x, s.width), "out", 0, s.vocab);
+    // Pools as large as the largest weight of their format.
+    for (auto& [type, pool] : pools_) {
+      const quant::FormatInfo& format = quant::format(type);
+      constexpr int64_t kDistinct = 2048;
+      std::vector<std::byte> blocks(kDistinct * format.block_bytes);
+      for (int64_t i = 0; i < kDistinct; ++i) random.fill_block(format, blocks.data() + i * format.block_bytes);
+      pool.data.resize(pool.bytes);
+      const int64_t count = pool.bytes / format.block_bytes;
+#pragma omp parallel for
+      for (int64_t i = 0; i < count; ++i) {
+        const uint64_t pick = (static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15ull) >> 53;
+        std::memcpy(pool.data.data() + i * format.block_bytes, blocks.data() + pick % kDistinct * format.block_bytes,
+                    format.block_bytes);
+      }
+      for (core::WeightId id : pool.users) program.weights[id].data = pool.data.data();
+    }
+    validate(program);
+  }
+
+ private:
+  struct Pool {
+    int64_t bytes = 0;
+    std::vector<core::WeightId> users;
+    std::vector<std::byte> data;
+  };
+  core::WeightId matrix(Type type, int64_t cols, int64_t rows) {
+    const core::WeightId id = random.add_weight(type, cols, rows, 1, nullptr);
+    Pool& pool = pools_[type];
+    pool.bytes = std::max(pool.bytes, program.weights[id].total_bytes());
+    pool.users.push_back(id);
+    return id;
+  }
+  std::map<Type, Pool> pools_;
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> specs;
+  int64_t depth = 0, streams = 0, prompt = 0, batch = 512;
+  kernels::cuda::CudaOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "-d")
+      depth = std::atoll(argv[++i]);
+    else if (arg == "-s")
+      streams = std::atoll(argv[++i]);
+    else if (arg == "-p")
+      prompt = std::atoll(argv[++i]);
+    else if (arg == "-ub")
+      batch = std::atoll(argv[++i]);
+    else if (arg == "--no-overlap")
+      options.overlap = false;
+    else if (arg == "--no-fuse")
+      options.fuse = false;
+    else if (arg == "--no-graphs")
+      options.graphs = false;
+    else
+      specs.push_back(arg);
+  }
+  const auto info = kernels::cuda::device_info();
+  if (!info.usable) {
+    fmt::print("skipped: no CUDA device ({})\n", info.problem);
+    return 0;
+  }
+  const double roof = kernels::cuda::measure_read_bandwidth();
+  fmt::print("{}: {:.1f} GB/s read\n", info.name, roof / 1e9);
+  for (const std::string& spec : specs) {
+    const size_t colon = spec.find(':');
+    Model model(kShapes.at(spec.substr(0, colon)), spec.substr(colon + 1));
+    core::ExecutorConfig config;
+    config.context = std::max<int64_t>({depth + 512, prompt + 64, 1024});
+    config.streams = std::max<int64_t>(streams, 1);
+    config.max_batch = std::max<int64_t>(batch, streams);
+    config.max_outputs = config.streams;
+    const double start = now();
+    const auto executor = kernels::cuda::make_cuda_executor(model.program, config, options);
+    fmt::print("{:14} load {:.2f} s", spec, now() - start);
+    const auto decode = [&](int64_t past, int64_t n) {
+      const double seconds = executor->time_decode(past, n, 50);
+      const double bytes = core::program_cost(model.program, {n, past, n, n, 2, 2}).bytes();
+      fmt::print(" | d{} x{}: {:.1f} tok/s {:.3f} ms {:.1f} %", past, n, static_cast<double>(n) / seconds,
+                 seconds * 1e3, 100 * bytes / seconds / roof);
+      std::fflush(stdout);
+    };
+    decode(0, 1);
+    if (depth > 0) decode(depth, 1);
+    if (streams > 1) decode(0, streams);
+    if (prompt > 0) {
+      std::vector<int32_t> tokens(prompt), positions(prompt);
+      std::iota(positions.begin(), positions.end(), 0);
+      for (int64_t i = 0; i < prompt; ++i) tokens[i] = static_cast<int32_t>(i * 7919 % model.program.vocab);
+      std::vector<double> seconds;
+      for (int run = 0; run < 6; ++run) {
+        const double begin = now();
+        for (int64_t at = 0; at < prompt; at += batch) {
+          const int64_t n = std::min(batch, prompt - at);
+          const std::vector<int32_t> outputs =
+              at + n == prompt ? std::vector<int32_t>{static_cast<int32_t>(n - 1)} : std::vector<int32_t>{};
+          executor->forward({std::span(tokens).subspan(at, n), std::span(positions).subspan(at, n), {}, outputs});
+        }
+        if (run > 0) seconds.push_back(now() - begin);
+      }
+      std::ranges::sort(seconds);
+      fmt::print(" | pp{}: {:.0f} tok/s", prompt, static_cast<double>(prompt) / seconds[seconds.size() / 2]);
+    }
+    fmt::print("\n");
+  }
+}

@@ -1,0 +1,405 @@
+// The CUDA executor against the meaning of Programs (naive.h), for every op, every format, fused and not.
+#include "kernels/cuda/executor.h"
+
+#include "core/error.h"
+#include "device.h"
+#include "kernels/cpu/naive.h"
+#include "kernels/cpu/random_program.h"
+#include "support/numerics.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace ridge;
+using core::OpKind;
+using kernels::cuda::CudaOptions;
+using kernels::cuda::make_cuda_executor;
+using quant::Type;
+using tests::Naive;
+using tests::RandomProgram;
+
+namespace {
+
+// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 15-bit activations and f16
+// tiles.
+constexpr double kExact = 1e-9, kFast = 1e-5;
+
+// The same for a whole transformer. Random Q4_K weights lean to one side (scale and min are both positive), which makes
+// attention scores so large that f16 queries and keys show.
+double fast_bound(Type type) { return type == Type::Q4_K ? 5e-3 : 1e-4; }
+
+struct Steps {
+  std::vector<int32_t> tokens, positions, streams, outputs;
+  core::Batch batch() const { return {tokens, positions, streams, outputs}; }
+};
+
+Steps consecutive(RandomProgram& model, int32_t first, int32_t count, int32_t stream = 0) {
+  Steps steps;
+  for (int32_t i = 0; i < count; ++i) {
+    steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+    steps.positions.push_back(first + i);
+    steps.streams.push_back(stream);
+    steps.outputs.push_back(i);
+  }
+  return steps;
+}
+
+core::ExecutorConfig exact_config() {
+  core::ExecutorConfig config;
+  config.context = 64;
+  config.max_batch = 64;
+  config.k_type = config.v_type = core::KvType::f32;
+  config.exact = true;
+  return config;
+}
+core::ExecutorConfig fast_config() {
+  core::ExecutorConfig config = exact_config();
+  config.k_type = config.v_type = core::KvType::f16;
+  config.exact = false;
+  return config;
+}
+
+std::vector<float> run(core::Executor& executor, const Steps& steps) {
+  executor.forward(steps.batch());
+  std::vector<float> all;
+  for (size_t i = 0; i < steps.outputs.size(); ++i) {
+    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+// Runs batches of several sizes through both; the cache carries over from one to the next.
+double worst_error(RandomProgram& model, const core::ExecutorConfig& config, std::vector<int32_t> sizes,
+                   const CudaOptions& options = {}) {
+  const auto executor = make_cuda_executor(model.program, config, options);
+  Naive naive(model.program, config.k_type == core::KvType::f16);
+  double worst = 0;
+  int32_t position = 0;
+  for (int32_t size : sizes) {
+    const Steps steps = consecutive(model, position, size);
+    position += size;
+    const double error = tests::nmse(run(*executor, steps), naive.forward(steps.batch()));
+    worst = error > worst || std::isnan(error) ? error : worst;
+  }
+  return worst;
+}
+
+std::vector<std::pair<const char*, CudaOptions>> twins() {
+  CudaOptions unfused, eager, serial;
+  unfused.fuse = eager.graphs = serial.overlap = false;
+  return {{"fused", {}}, {"unfused", unfused}, {"without graphs", eager}, {"without overlap", serial}};
+}
+
+} // namespace
+
+TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  const auto check = [&](const char* name, auto&& build) {
+    CAPTURE(name);
+    RandomProgram model(seed);
+    build(model);
+    for (const auto& [twin, options] : twins()) {
+      CAPTURE(twin);
+      CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}, options) < kExact);
+    }
+  };
+  check("embed and linear", [](RandomProgram& m) { m.finish(m.embed(Type::F32, m.integer(1, 70), m.integer(1, 70))); });
+  check("bias",
+        [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
+  check("rms_norm of rows", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 300);
+    m.finish(m.norm(m.embed(Type::F32, width, 20), width));
+  });
+  check("rms_norm of heads", [](RandomProgram& m) {
+    const int64_t head = m.integer(1, 40);
+    m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
+  });
+  for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
+    check("rope", [&](RandomProgram& m) {
+      const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
+      m.program.rope_tables.push_back({{}, 1.1f, style});
+      for (int64_t i = 0; i < pairs; ++i)
+        m.program.rope_tables[0].inverse_frequency.push_back(1.0f / static_cast<float>(1 + i));
+      const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
+      m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
+    });
+  check("attention", [](RandomProgram& m) {
+    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+    const int64_t heads = kv_heads * m.integer(1, 9);
+    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
+    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
+    m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
+  });
+  check("swiglu and add", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    const core::ValueId gate = m.linear(x, Type::F32, width), up = m.linear(x, Type::F32, width);
+    m.finish(m.op(OpKind::add, {m.op(OpKind::swiglu, {gate, up}, {}, width), gate}, {}, width));
+  });
+  for (const bool normalize : {false, true})
+    check("experts", [&](RandomProgram& m) {
+      RandomProgram::Shape shape;
+      shape.hidden = m.integer(1, 80);
+      shape.width = m.integer(1, 80);
+      shape.experts = m.integer(2, 9);
+      shape.used = m.integer(1, shape.experts);
+      shape.normalize_shares = normalize;
+      m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+    });
+}
+
+TEST_CASE("CUDA: every format gives the decoded weights' result: exactly, and within 15-bit activations or f16 tiles") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats()) {
+    CAPTURE(format.name);
+    RandomProgram model(seed);
+    // An odd number of rows; columns that are no whole unit of 1024.
+    const int64_t cols =
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
+    core::ValueId x = model.embed(Type::F32, cols, 21);
+    x = model.linear(x, format.type, model.integer(1, 175));
+    model.finish(x);
+    const double exact = worst_error(model, exact_config(), {1, 2, 9});
+    const double matvec = worst_error(model, fast_config(), {1, 2, 3, 4}),
+                 product = worst_error(model, fast_config(), {5, 33});
+    MESSAGE(format.name, " [", cols, " columns]: NMSE exact ", exact, ", matvec ", matvec, ", product ", product);
+    CHECK(exact < kExact);
+    CHECK(matvec < kFast);
+    CHECK(product < kFast);
+  }
+}
+
+TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats()) {
+    CAPTURE(format.name);
+    RandomProgram model(seed);
+    const int64_t cols =
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(5, 67));
+    // As many rows as columns, from a few random ones.
+    const int64_t row_bytes = format.row_bytes(cols), distinct = std::min<int64_t>(cols, 5);
+    std::vector<std::byte>& data = model.storage.emplace_back(cols * row_bytes);
+    for (int64_t at = 0; at < distinct * row_bytes; at += format.block_bytes)
+      model.fill_block(format, data.data() + at);
+    for (int64_t at = distinct * row_bytes; at < std::ssize(data); ++at) data[at] = data[at - distinct * row_bytes];
+    model.program.vocab = cols;
+    const core::ValueId x =
+        model.op(OpKind::embed, {}, {model.add_weight(format.type, cols, cols, 1, data.data())}, cols);
+    std::vector<float> identity(cols * cols, 0.0f);
+    for (int64_t i = 0; i < cols; ++i) identity[i * cols + i] = 1;
+    const core::ValueId gathered = model.op(OpKind::gather, {x}, {}, cols);
+    const core::WeightId one =
+        model.add_weight(Type::F32, cols, cols, 1, reinterpret_cast<const std::byte*>(identity.data()));
+    model.program.logits = model.op(OpKind::linear, {gathered}, {one}, cols);
+    validate(model.program);
+    const auto executor = make_cuda_executor(model.program, exact_config());
+    const auto row = static_cast<int32_t>(model.integer(0, cols - 1));
+    std::vector<float> expected(cols);
+    format.decode(model.storage.front().data() + row * format.row_bytes(cols), cols, expected.data());
+    CHECK(run(*executor, {{row}, {0}, {0}, {0}}) == expected);
+  }
+}
+
+TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unfused, in exact and in fast mode") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K})
+    for (const int64_t experts : {0, 5}) {
+      CAPTURE(type);
+      CAPTURE(experts);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape;
+      shape.experts = experts;
+      shape.used = 2;
+      shape.style = experts ? core::RopeStyle::split : core::RopeStyle::adjacent;
+      shape.bias = shape.head_norms = experts != 0;
+      model.transformer(shape, type, Type::Q6_K);
+      for (const auto& [twin, options] : twins()) {
+        CAPTURE(twin);
+        CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
+        if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
+      }
+    }
+}
+
+TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that rounding cannot choose another") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS}) {
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.experts = shape.used = 3;
+    model.transformer(shape, type, Type::Q6_K);
+    for (const auto& [twin, options] : twins()) {
+      CAPTURE(twin);
+      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
+    }
+  }
+}
+
+TEST_CASE("CUDA: streams do not see one another, in whatever order their tokens come") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  model.transformer({}, Type::F16, Type::F16);
+  for (const bool exact : {true, false}) {
+    core::ExecutorConfig config = exact ? exact_config() : fast_config();
+    config.streams = 3;
+    const auto together = make_cuda_executor(model.program, config);
+    Naive naive(model.program, !exact);
+    std::vector<int32_t> next(3, 0);
+    for (int round = 0; round < 4; ++round) {
+      Steps steps;
+      for (int i = 0; i < 12; ++i) {
+        const auto stream = static_cast<int32_t>(model.integer(0, 2));
+        steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+        steps.streams.push_back(stream);
+        steps.positions.push_back(next[stream]++);
+        if (model.integer(0, 1)) steps.outputs.push_back(i);
+      }
+      CHECK(tests::nmse(run(*together, steps), naive.forward(steps.batch())) < (exact ? 1e-8 : 1e-4));
+    }
+  }
+}
+
+TEST_CASE("CUDA: a stream can go back and continue differently") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  model.transformer({}, Type::F32, Type::F32);
+  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
+              second = consecutive(model, 10, 5);
+  const auto rewound = make_cuda_executor(model.program, exact_config());
+  run(*rewound, prefix);
+  run(*rewound, first);
+  const std::vector<float> after = run(*rewound, second);
+  const auto fresh = make_cuda_executor(model.program, exact_config());
+  run(*fresh, prefix);
+  CHECK(after == run(*fresh, second));
+}
+
+TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grouping") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  struct Heads {
+    int64_t heads, kv_heads, dim;
+  };
+  for (const Heads h :
+       {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16}, Heads{5, 1, 80}}) {
+    CAPTURE(h.heads);
+    CAPTURE(h.kv_heads);
+    CAPTURE(h.dim);
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.layers = 1;
+    shape.width = shape.hidden = 32;
+    shape.heads = h.heads;
+    shape.kv_heads = h.kv_heads;
+    shape.k_dim = shape.v_dim = shape.rotated = h.dim;
+    model.transformer(shape, Type::F32, Type::F32);
+    core::ExecutorConfig config = exact_config();
+    config.context = 700;
+    config.max_batch = config.max_outputs = 300;
+    CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-8);
+    config.k_type = config.v_type = core::KvType::f16;
+    CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-6);
+    config.exact = false;
+    CHECK(worst_error(model, config, {300, 1, 3, 77, 1, 200}) < 1e-5);
+  }
+}
+
+TEST_CASE("CUDA: greedy generation on the device chooses what the host would choose, and the same twice") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  RandomProgram::Shape shape;
+  shape.vocab = 3000;
+  model.transformer(shape, Type::Q4_K, Type::Q6_K);
+  core::ExecutorConfig config = fast_config();
+  config.streams = 2;
+  const auto executor = make_cuda_executor(model.program, config);
+  const auto by_host = [&](int32_t token, int32_t stream, int count) {
+    std::vector<int32_t> chosen;
+    for (int32_t i = 0; i < count; ++i) {
+      const std::vector<float> logits = run(*executor, {{token}, {i}, {stream}, {0}});
+      token = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+      chosen.push_back(token);
+    }
+    return chosen;
+  };
+  const std::vector<int32_t> start = {5}, zero = {0}, stream = {1};
+  const auto first = executor->generate_greedy(start, zero, stream, 40);
+  CHECK(first == by_host(5, 1, 40));
+  CHECK(first == executor->generate_greedy(start, zero, stream, 40));
+  const std::vector<int32_t> two = {5, 7}, zeros = {0, 0};
+  const std::vector<int32_t> streams = {0, 1};
+  const auto both = executor->generate_greedy(two, zeros, streams, 20);
+  CHECK(both == executor->generate_greedy(two, zeros, streams, 20));
+  CHECK(both.size() == 40);
+}
+
+TEST_CASE("CUDA: broken weights give broken logits, not a crash") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats()) {
+    CAPTURE(format.name);
+    for (const int experts : {0, 2}) {
+      if (experts && format.type != Type::Q4_K) continue;
+      RandomProgram model(seed);
+      RandomProgram::Shape shape; // small: drawing sane weights first is what takes the time
+      shape.layers = 1;
+      shape.kv_heads = 1;
+      shape.hidden = shape.width;
+      shape.vocab = 16;
+      shape.experts = experts;
+      shape.used = 2;
+      model.transformer(shape, format.type, format.type);
+      for (auto& data : model.storage)
+        for (std::byte& b : data)
+          b = static_cast<std::byte>(model.random() | (model.random() & 0x7c)); // NaN is frequent
+      for (const core::ExecutorConfig& config : {exact_config(), fast_config()}) {
+        const auto executor = make_cuda_executor(model.program, config);
+        run(*executor, consecutive(model, 0, 6));
+        CHECK(run(*executor, consecutive(model, 6, 1)).size() == static_cast<size_t>(model.program.vocab));
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA: requests outside the model or the context are refused with a reason") {
+  REQUIRE_DEVICE();
+  RandomProgram model(1);
+  model.transformer({}, Type::F32, Type::F32);
+  const auto executor = make_cuda_executor(model.program, exact_config());
+  CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{-1}, {0}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{1}, {64}, {0}, {0}}.batch()), Error);
+  executor->forward(Steps{{1}, {63}, {0}, {0}}.batch());
+  CHECK_THROWS_AS(executor->logits(1), std::logic_error);
+}
+
+TEST_CASE("CUDA: without a device, asking for one is an error that says so") {
+  const auto info = kernels::cuda::device_info();
+  if (info.usable) return;
+  CHECK_FALSE(info.problem.empty());
+  RandomProgram model(1);
+  model.finish(model.embed(Type::F32, 8, 8));
+  CHECK_THROWS_AS(make_cuda_executor(model.program, exact_config()), Error);
+}

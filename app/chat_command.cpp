@@ -23,8 +23,7 @@ struct ChatCommand {
     LoadedModel loaded = open_model(model.model);
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
-    read_ahead(loaded);
-    start_executor(loaded, model.executor_config(loaded.program.trained_context));
+    start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device);
     Session session(*loaded.executor, loaded.program);
     Conversation conversation(loaded, session, chosen);
     conversation.set_system(system);

@@ -5,6 +5,7 @@
 #include "app/terminal.h"
 #include "kernels/cpu/bandwidth.h"
 #include "kernels/cpu/executor.h"
+#include "kernels/cuda/executor.h"
 #include "models/model.h"
 #include "quant/registry.h"
 
@@ -43,7 +44,7 @@ std::string vector_features() {
 // Asks the NVIDIA driver itself, through its library, so that no CUDA is needed to build or start.
 Finding find_gpu() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", "models run on the CPU"};
+  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", ""};
   const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
   const auto initialize = reinterpret_cast<int (*)(unsigned)>(symbol("cuInit"));
   const auto driver_version = reinterpret_cast<int (*)(int*)>(symbol("cuDriverGetVersion"));
@@ -67,6 +68,16 @@ Finding find_gpu() {
     names.push_back(fmt::format("{} ({:.1f} GB)", name, static_cast<double>(bytes) / 1e9));
   }
   return {"GPU", true, fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
+}
+
+// Whether this build can use what find_gpu found.
+Finding find_cuda() {
+  const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+  if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
+  return {"CUDA engine", true,
+          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free", gpu.name, gpu.sm_count, gpu.compute_major,
+                      gpu.compute_minor, gpu.free_bytes / 1e9),
+          ""};
 }
 
 Finding find_toolkit() {
@@ -104,6 +115,7 @@ struct DoctorCommand {
         {"memory", true, fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
         {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
         find_gpu(),
+        find_cuda(),
         find_toolkit(),
         find_display(),
         {"architectures", true, fmt::format("{}", fmt::join(models::architectures(), " ")), ""},

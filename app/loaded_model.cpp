@@ -3,7 +3,9 @@
 #include "app/machine.h"
 #include "app/terminal.h"
 #include "core/error.h"
+#include "kernels/cpu/bandwidth.h"
 #include "kernels/cpu/executor.h"
+#include "kernels/cuda/executor.h"
 #include "models/model.h"
 
 #include <algorithm>
@@ -29,6 +31,10 @@ LoadedModel open_model(gguf::File file) {
   return model;
 }
 
+namespace {
+
+// Brings the weights into memory with a progress bar, so that a big file's first answer does not seem to hang. Does
+// nothing for a model that would not fit.
 void read_ahead(const LoadedModel& model) {
   constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
   const double available = 1024 * std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
@@ -48,8 +54,38 @@ void read_ahead(const LoadedModel& model) {
   (void)keep;
 }
 
-void start_executor(LoadedModel& model, const core::ExecutorConfig& config) {
+void start_on_cuda(LoadedModel& model, const core::ExecutorConfig& config) {
+  Progress progress("copying to the GPU");
+  kernels::cuda::CudaOptions options;
+  options.upload_progress = [&](double done, double total) {
+    progress.update(static_cast<int64_t>(done), static_cast<int64_t>(total));
+  };
+  model.executor = kernels::cuda::make_cuda_executor(model.program, config, options);
+}
+
+} // namespace
+
+Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name) {
+  if (name != "cpu") {
+    const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+    if (name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+    if (gpu.usable) {
+      try {
+        start_on_cuda(model, config);
+        return Device::cuda;
+      } catch (const Error& error) {
+        if (name == "cuda") throw;
+        note(fmt::format("running on the CPU: {}", error.what()));
+      }
+    }
+  }
+  read_ahead(model);
   model.executor = kernels::cpu::make_cpu_executor(model.program, config);
+  return Device::cpu;
+}
+
+double measure_read_bandwidth(Device device, int threads) {
+  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth() : kernels::cpu::measure_read_bandwidth(threads);
 }
 
 } // namespace ridge::app

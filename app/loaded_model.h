@@ -26,9 +26,14 @@ std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file);
 // Builds the Program and the tokenizer; no executor yet.
 LoadedModel open_model(gguf::File file);
 inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }
-// Brings the weights into memory with a progress bar, so that a big file's first answer does not seem to hang. Does
-// nothing for a model that would not fit.
-void read_ahead(const LoadedModel& model);
-void start_executor(LoadedModel& model, const core::ExecutorConfig& config);
+// Where models run: on a GPU that is there and has room, or on the CPU.
+enum class Device { cuda, cpu };
+
+// `name` is auto, cuda or cpu. auto falls back to the CPU, and says so where a GPU is there that cannot be used; cuda is
+// an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
+Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name);
+
+// Bytes per second: the roof of decoding on that device with so many threads (0: all cores).
+double measure_read_bandwidth(Device device, int threads);
 
 } // namespace ridge::app

@@ -16,7 +16,9 @@ namespace ridge::app {
 
 void ModelOptions::add_to(CLI::App& command) {
   command.add_option("-m,--model", model, "GGUF file (of a split model: any part)")->type_name("FILE")->required();
-  command.add_option("--device", device, "auto or cpu")->check(CLI::IsMember({"auto", "cpu"}))->type_name("NAME");
+  command.add_option("--device", device, "auto (the GPU where there is one), cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
   command
       .add_option("-c,--ctx-size", context,
                   fmt::format("context in tokens; 0: all the model was trained for (default: that, at most {})", kDefaultContext))

@@ -6,8 +6,8 @@
 namespace ridge::kernels::cuda {
 
 // x is f16, [rows, x_stride], rows padded with zeros to a multiple of kGemmColumns and rounded up in number to
-// kGemmRows; row i stands for x[i] · 2^exponent[i] (so that no activation is out of f16's range).
-inline constexpr int kGemmColumns = 256, kGemmRows = 128;
+
+inline constexpr int kGemmColumns = 256, kGemmRows = 256;
 
 struct GemmSegment {
   const uint8_t* weights;

@@ -73,7 +73,8 @@ TEST_CASE("fast logits stay within what 8-bit activations cost") {
     const auto golden = tests::read_array<float>(tests::reference_dir() + "/" + c.name + ".logits.f32");
     for (const Feeding feeding : {Feeding::at_once, Feeding::one_by_one}) {
       const double error = tests::nmse(logits_of(tests::reference_dir() + "/" + c.name + ".gguf", c.ids, false, feeding), golden);
-      MESSAGE(c.name + (feeding == Feeding::at_once ? " at once" : " one by one"), ": NMSE ", error);
+      const std::string way = feeding == Feeding::at_once ? " at once" : " one by one";
+      MESSAGE(c.name, way, ": NMSE ", error);
       CHECK(error <= 3.5e-4);
     }
   }

@@ -18,8 +18,10 @@ using tests::RandomProgram;
 
 namespace {
 
-// Bounds on NMSE: exact mode differs from double precision by f32 rounding; fast mode by 8-bit activations.
-constexpr double kExact = 1e-9, kFast = 3.5e-4;
+// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; 8-bit dots, too, where the inputs lose
+// nothing, but codes stored plus 128 cancel a few digits. Whole random models in fast mode are far more sensitive than
+// trained ones.
+constexpr double kExact = 1e-9, kDots = 1e-8, kFastModel = 1e-2;
 
 struct Steps {
   std::vector<int32_t> tokens, positions, streams, outputs;
@@ -86,7 +88,8 @@ void for_each_target(const Run& run) {
   for (int64_t rest = usable; rest != 0; rest &= rest - 1) {
     const int64_t target = rest & -rest;
     hwy::SetSupportedTargetsForTest(target);
-    CAPTURE(hwy::TargetName(target));
+    const std::string name = hwy::TargetName(target);
+    CAPTURE(name);
     run();
   }
   hwy::SetSupportedTargetsForTest(0);
@@ -169,7 +172,7 @@ TEST_CASE("equal router scores go to the lowest expert") {
   CHECK(worst_error(model, exact_config(), {1, 3}) < kExact);
 }
 
-TEST_CASE("every format gives the decoded weights' result: exactly, and within 8-bit activations") {
+TEST_CASE("every format gives the decoded weights' result, with f32 activations and with 8-bit ones") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   for (const quant::FormatInfo& format : quant::formats()) {
@@ -180,15 +183,21 @@ TEST_CASE("every format gives the decoded weights' result: exactly, and within 8
       const int64_t cols =
           format.block_weights * (format.block_weights == 256 ? model.integer(1, 3) : model.integer(1, 19));
       core::ValueId x = model.embed(Type::F32, cols, 21);
+      // Inputs that 8 bits hold without loss: whole sixteenths whose largest of each 32 is 127 of them.
+      std::vector<std::byte>& table = model.storage.back();
+      for (size_t i = 0; i < table.size() / 4; ++i) {
+        const float value = (i % cols % 32 == 7 ? 127.0f : static_cast<float>(model.integer(-127, 127))) / 16;
+        std::memcpy(table.data() + 4 * i, &value, 4);
+      }
       x = model.linear(x, format.type, model.integer(30, 75));
       model.finish(x);
       CHECK(worst_error(model, exact_config(), {1, 2, 9}) < kExact);
-      CHECK(worst_error(model, fast_config(), {1, 2, 9}) < kFast);
+      CHECK(worst_error(model, fast_config(), {1, 2, 9}) < kDots);
     });
   }
 }
 
-TEST_CASE("whole transformers, dense and with experts, match in exact and in fast mode") {
+TEST_CASE("whole transformers match, dense and with experts") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K})
@@ -202,6 +211,8 @@ TEST_CASE("whole transformers, dense and with experts, match in exact and in fas
       shape.bias = shape.head_norms = experts != 0;
       model.transformer(shape, type, Type::Q6_K);
       CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
+      // With experts a tiny difference may choose another one.
+      if (!experts) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}) < kFastModel);
     }
 }
 

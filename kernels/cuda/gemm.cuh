@@ -29,6 +29,7 @@ struct GemmShape {
 using LargeShape = GemmShape<256, 128, 64, 64, 64>;
 using PromptShape = GemmShape<128, 64, 64, 64, 32>;
 using BatchShape = GemmShape<32, 16, 256, 32, 16>;
+static_assert(PromptShape::kSharedBytes <= kGemmSharedBytes && BatchShape::kSharedBytes <= kGemmSharedBytes);
 
 // Weights are multiplied by this on the way to f16, so that small ones keep their precision.
 inline constexpr int kWeightExponent = 6;

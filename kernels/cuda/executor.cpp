@@ -22,7 +22,7 @@ constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as 
 constexpr int kMaxSplits = 64;       // blocks that share one tile's context
 constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop keeps before the host collects them
 
-// Batches up to this size use the matvec kernel, larger ones the tensor cores.
+// Batches up to this size use the matvec kernel even where there are tensor cores.
 constexpr int64_t kMatvecTokens = 8;
 
 struct Stream {
@@ -110,7 +110,9 @@ class Executor final : public CudaExecutor {
     scratch_bytes_ += bytes;
     return DeviceMemory(bytes, what);
   }
-  int64_t matvec_limit() const { return config_.exact ? config_.max_batch : kMatvecTokens; }
+  int64_t matvec_limit() const { // larger batches go through the tensor cores
+    return config_.exact || launch_.shared_per_block < kGemmSharedBytes ? config_.max_batch : kMatvecTokens;
+  }
 
   const core::Program& program_;
   core::ExecutorConfig config_;

@@ -111,18 +111,28 @@ struct Launchers {
   }
 
   template <typename Shape>
-  static void gemm_with(const Launch& launch, const GemmArgs& args) {
-    constexpr auto kernel = &gemm_kernel<Format, Shape>;
-    allow_shared(kernel, Shape::kSharedBytes);
+  static unsigned gemm_tiles(const GemmArgs& args) {
     const auto tiles = [](int n, int tile) { return static_cast<unsigned>((n + tile - 1) / tile); };
     unsigned row_tiles = 0;
     for (int s = 0; s < args.segments; ++s) row_tiles += tiles(args.segment[s].rows, Shape::kN);
-    launch(kernel, dim3(tiles(args.tokens, Shape::kM), row_tiles), Shape::kThreads, Shape::kSharedBytes, args);
+    return row_tiles * tiles(args.tokens, Shape::kM);
+  }
+
+  template <typename Shape>
+  static void gemm_with(const Launch& launch, const GemmArgs& args) {
+    constexpr auto kernel = &gemm_kernel<Format, Shape>;
+    allow_shared(kernel, Shape::kSharedBytes);
+    const unsigned token_tiles = static_cast<unsigned>((args.tokens + Shape::kM - 1) / Shape::kM);
+    launch(kernel, dim3(token_tiles, gemm_tiles<Shape>(args) / token_tiles), Shape::kThreads, Shape::kSharedBytes,
+           args);
   }
 
   static void gemm(const Launch& launch, const GemmArgs& args) {
-    if (args.tokens > 2 * BatchShape::kM) return gemm_with<PromptShape>(launch, args);
-    gemm_with<BatchShape>(launch, args);
+    if (args.tokens <= 2 * BatchShape::kM) return gemm_with<BatchShape>(launch, args);
+    // The large tiles decode half as often, but there must be enough of them to go round.
+    const bool large = LargeShape::kSharedBytes <= launch.shared_per_block && args.tokens > LargeShape::kM / 2 &&
+                       gemm_tiles<LargeShape>(args) >= 2 * static_cast<unsigned>(launch.sm_count);
+    large ? gemm_with<LargeShape>(launch, args) : gemm_with<PromptShape>(launch, args);
   }
 };
 

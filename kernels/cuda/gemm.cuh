@@ -26,8 +26,10 @@ struct GemmShape {
   static constexpr int kSharedBytes = (kXHalves + 2 * kWHalves) * 2;
   static_assert(kWarpsK * kM * kN * 4 <= kSharedBytes || kWarpsK == 1, "the partial sums fit where the tiles were");
 };
+using LargeShape = GemmShape<256, 128, 64, 64, 64>;
 using PromptShape = GemmShape<128, 64, 64, 64, 32>;
 using BatchShape = GemmShape<32, 16, 256, 32, 16>;
+static_assert(PromptShape::kSharedBytes <= kGemmSharedBytes && BatchShape::kSharedBytes <= kGemmSharedBytes);
 
 // Weights are multiplied by this on the way to f16, so that small ones keep their precision.
 inline constexpr int kWeightExponent = 6;
@@ -69,7 +71,7 @@ struct FetchedWeights<Format> {
 };
 
 template <typename Format, typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 512 / Shape::kThreads)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN > 2048 ? 1 : 512 / Shape::kThreads)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using L = Layout<Format>;
   using U = Units<Format>;

@@ -6,8 +6,11 @@
 namespace ridge::kernels::cuda {
 
 // x is f16, [rows, x_stride], rows padded with zeros to a multiple of kGemmColumns and rounded up in number to
-// kGemmRows; row i stands for x[i] · 2^exponent[i] (so that no activation is out of f16's range).
-inline constexpr int kGemmColumns = 256, kGemmRows = 128;
+// kGemmRows (what those hold does not matter); row i stands for x[i] · 2^exponent[i], so that no activation is out of
+// f16's range.
+inline constexpr int kGemmColumns = 256, kGemmRows = 256;
+
+inline constexpr int kGemmSharedBytes = 72 << 10; // what a block needs; chips with less (sm_75) go without
 
 struct GemmSegment {
   const uint8_t* weights;

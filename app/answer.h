@@ -1,5 +1,5 @@
-// From tokens to what a person reads: one answer, streamed as whole characters, cut at stop strings, with reasoning told
-// apart from the answer, optionally held to a grammar.
+// From tokens to what a person reads: one answer, streamed as whole characters, cut at stop strings, with reasoning
+// told apart from the answer, optionally held to a grammar.
 #pragma once
 
 #include "app/loaded_model.h"
@@ -21,7 +21,7 @@ using TextSink = std::function<void(std::string_view text, bool reasoning)>;
 
 struct Answer {
   std::string content, reasoning;
-  std::string raw; // as the model wrote it, markers of reasoning included
+  std::string raw;    // as the model wrote it, markers of reasoning included
   int64_t tokens = 0; // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
 };

@@ -122,7 +122,8 @@ struct BenchCommand {
   Device device_ = Device::cpu;
 
   void run() {
-    if (model.model.empty() == shape.empty()) throw Error("bench: give either -m FILE or --shape NAME:TYPE", Error::kUsage);
+    if (model.model.empty() == shape.empty())
+      throw Error("bench: give either -m FILE or --shape NAME:TYPE", Error::kUsage);
     if (!save.empty() && shape.empty()) throw Error("bench: --save needs --shape", Error::kUsage);
     LoadedModel loaded = shape.empty() ? open_model(model.model)
                                        : open_model(gguf::File::from_bytes(models::synthetic_model(shape), shape));
@@ -149,15 +150,18 @@ struct BenchCommand {
     const std::string label = shape.empty() ? models::model_label(loaded.file) : shape;
     const double gib = static_cast<double>(loaded.file.size_bytes()) / (1 << 30);
     const double billions = static_cast<double>(models::parameter_count(loaded.file)) / 1e9;
-    fmt::print("| {:<24} | {:>9} | {:>8} | {:<7} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size", "params", "backend",
-               "test", "t/s", "GB/s", "roof", "% roof");
-    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<7} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "", "", "", "", "", "", "", "");
+    fmt::print("| {:<24} | {:>9} | {:>8} | {:<7} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size",
+               "params", "backend", "test", "t/s", "GB/s", "roof", "% roof");
+    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<7} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "",
+               "", "", "", "", "", "", "");
     for (const Result& r : results)
-      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<7} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | {:>6.1f} |\n", label, gib,
-                 billions, device_ == Device::cuda ? "CUDA" : "CPU", r.test, r.tokens_per_second, r.deviation, r.bytes_per_second / 1e9,
-                 r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
-    fmt::print("\n{}; median of {} ± standard deviation; roof: GB/s read from memory, measured before and after each test\n",
-               loaded.executor->description(), repetitions);
+      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<7} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | "
+                 "{:>6.1f} |\n",
+                 label, gib, billions, device_ == Device::cuda ? "CUDA" : "CPU", r.test, r.tokens_per_second,
+                 r.deviation, r.bytes_per_second / 1e9, r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
+    fmt::print(
+        "\n{}; median of {} ± standard deviation; roof: GB/s read from memory, measured before and after each test\n",
+        loaded.executor->description(), repetitions);
   }
 
   void print_json(const LoadedModel& loaded, const std::vector<Result>& results) const {
@@ -187,16 +191,26 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "measure prompt and generation speed against the memory roofline");
   options->model.add_to(*command);
   command->get_option("--model")->required(false);
-  command->add_option("--shape", options->shape, "a synthetic model instead, e.g. llama-1b:Q4_K_M")->type_name("NAME:TYPE");
+  command->add_option("--shape", options->shape, "a synthetic model instead, e.g. llama-1b:Q4_K_M")
+      ->type_name("NAME:TYPE");
   command->add_option("--save", options->save, "also write the synthetic model as a GGUF file")->type_name("FILE");
   const auto count = [&](const char* name, int64_t& variable, const char* help) {
-    command->add_option(name, variable, help)->check(CLI::Range(int64_t{0}, int64_t{1} << 20))->capture_default_str()->type_name("N");
+    command->add_option(name, variable, help)
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+        ->capture_default_str()
+        ->type_name("N");
   };
   count("-p,--n-prompt", options->prompt, "prompt tokens; 0: no prompt test");
   count("-n,--n-gen", options->generate, "generated tokens; 0: no generation test");
   count("-d,--n-depth", options->depth, "tokens already in the context");
-  command->add_option("-r,--repetitions", options->repetitions, "repetitions after a warm-up")->check(CLI::Range(1, 1000))->capture_default_str()->type_name("N");
-  command->add_option("-o,--output", options->output, "md or json")->check(CLI::IsMember({"md", "json"}))->capture_default_str()->type_name("FORMAT");
+  command->add_option("-r,--repetitions", options->repetitions, "repetitions after a warm-up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("-o,--output", options->output, "md or json")
+      ->check(CLI::IsMember({"md", "json"}))
+      ->capture_default_str()
+      ->type_name("FORMAT");
   command->callback([options] { options->run(); });
 }
 

@@ -12,8 +12,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr double kNearlyFull = 0.8;   // of the context: from here on the user is told
-constexpr int64_t kAnswerShare = 4;   // context shift keeps 1/4 of the context free for the answer
+constexpr double kNearlyFull = 0.8; // of the context: from here on the user is told
+constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 of the context free for the answer
 
 std::string trim(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\n"), last = text.find_last_not_of(" \t\n");
@@ -90,14 +90,18 @@ bool Chat::make_room(const std::string& text) {
     ++forgotten;
     needed = conversation_.tokens_with(text);
   }
-  if (forgotten > 0) note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten, forgotten == 1 ? " is" : "s are"));
+  if (forgotten > 0)
+    note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
+                     forgotten == 1 ? " is" : "s are"));
   if (needed >= context)
-    throw_error("the conversation would have {} tokens, the context holds {}: shorten the message, /undo, /clear, or start with a "
+    throw_error("the conversation would have {} tokens, the context holds {}: shorten the message, /undo, /clear, or "
+                "start with a "
                 "larger -c{}",
                 needed, context, context_shift_ ? "" : " or --context-shift");
   if (!context_shift_ && !warned_full_ && static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
     warned_full_ = true;
-    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /clear makes room]", needed, context));
+    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /clear makes room]", needed,
+                     context));
   }
   return true;
 }
@@ -107,8 +111,8 @@ void Chat::answer() {
   TextPrinter printer;
   Answer answer;
   try {
-    answer = conversation_.answer(*answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
-                                  interrupt.flag());
+    answer = conversation_.answer(
+        *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt.flag());
   } catch (...) {
     printer.finish();
     conversation_.undo();
@@ -125,13 +129,14 @@ void Chat::show_status(const Answer& answer) const {
   if (answer.stop == StopReason::context_full) note("[the context is full: the answer is cut; /clear makes room]");
   if (!stderr_is_terminal()) return;
   const Usage &prompt = session_.prompt_usage(), &generation = session_.generation_usage();
-  note(fmt::format("[prompt {} tokens, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]", prompt.tokens,
-                   prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
+  note(fmt::format("[prompt {} tokens, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]",
+                   prompt.tokens, prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
                    generation.bytes_per_second() / 1e9, session_.tokens().size(), session_.context()));
 }
 
 void Chat::help(const std::string&) {
-  for (const Command& command : commands()) fmt::print("{:<20} {}\n", fmt::format("{} {}", command.name, command.argument), command.help);
+  for (const Command& command : commands())
+    fmt::print("{:<20} {}\n", fmt::format("{} {}", command.name, command.argument), command.help);
   fmt::print("A line that ends with \\ (or Alt-Enter) continues on the next. Ctrl-C stops an answer.\n");
 }
 
@@ -172,7 +177,8 @@ void Chat::read(const std::string& path) {
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
-  const std::string text = Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text =
+      Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   core::AtomicFile file(path, text.size());
   file.write(std::as_bytes(std::span(text)));
   file.commit();
@@ -190,11 +196,13 @@ void Chat::load(const std::string& path) {
 
 void Chat::set(const std::string& assignment) {
   if (assignment.empty()) {
-    for (const SamplingSetting& setting : sampling_settings()) fmt::print("{:<18} {}\n", setting.name, setting.get(sampling_));
+    for (const SamplingSetting& setting : sampling_settings())
+      fmt::print("{:<18} {}\n", setting.name, setting.get(sampling_));
     return;
   }
   const size_t space = assignment.find_first_of(" \t=");
-  const std::string name = assignment.substr(0, space), value = space == std::string::npos ? "" : trim(assignment.substr(space + 1));
+  const std::string name = assignment.substr(0, space),
+                    value = space == std::string::npos ? "" : trim(assignment.substr(space + 1));
   const auto settings = sampling_settings();
   const auto setting = std::ranges::find(settings, name, &SamplingSetting::name);
   if (setting == settings.end()) throw_error("/set: unknown option '{}'; /set alone lists them", name);
@@ -209,11 +217,14 @@ void Chat::set(const std::string& assignment) {
 void Chat::stats(const std::string&) {
   fmt::print("prompts    {} tokens, {:.1f} s, {:.1f} tokens/s\n", total_prompt_.tokens, total_prompt_.seconds,
              total_prompt_.tokens_per_second());
-  fmt::print("answers    {} tokens, {:.1f} s, {:.1f} tokens/s, {:.2f} GB/s\n", total_generation_.tokens, total_generation_.seconds,
-             total_generation_.tokens_per_second(), total_generation_.bytes_per_second() / 1e9);
-  fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(), conversation_.messages().size());
+  fmt::print("answers    {} tokens, {:.1f} s, {:.1f} tokens/s, {:.2f} GB/s\n", total_generation_.tokens,
+             total_generation_.seconds, total_generation_.tokens_per_second(),
+             total_generation_.bytes_per_second() / 1e9);
+  fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
+             conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());
-  fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.executor->description(), model_.executor->memory_bytes() / 1e6);
+  fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.executor->description(),
+             model_.executor->memory_bytes() / 1e6);
 }
 
 } // namespace ridge::app

@@ -11,7 +11,8 @@ namespace ridge::app {
 class Chat {
  public:
   // All must outlive it.
-  Chat(const LoadedModel& model, Session& session, Conversation& conversation, SamplingOptions& sampling, bool context_shift);
+  Chat(const LoadedModel& model, Session& session, Conversation& conversation, SamplingOptions& sampling,
+       bool context_shift);
 
   // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
   bool take(const std::string& message);

@@ -31,8 +31,8 @@ struct ChatCommand {
 
     const bool interactive = stdin_is_terminal();
     if (interactive)
-      note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.", models::model_label(loaded.file),
-                       loaded.executor->description(), session.context()));
+      note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
+                       models::model_label(loaded.file), loaded.executor->description(), session.context()));
     const InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
     LineReader reader;
     std::string message;

@@ -50,7 +50,8 @@ void Conversation::set_messages(const Json& json, const std::string& label) {
   const Json& list = json.is_object() && json.contains("messages") ? json["messages"] : json;
   if (!list.is_array()) throw_error("{}: expected a JSON list of messages", label);
   for (size_t i = 0; i < list.size(); ++i)
-    if (!list[i].is_object() || !list[i].contains("role") || !list[i]["role"].is_string() || !list[i].contains("content"))
+    if (!list[i].is_object() || !list[i].contains("role") || !list[i]["role"].is_string() ||
+        !list[i].contains("content"))
       throw_error("{}: message {}: expected an object with \"role\" and \"content\"", label, i);
   messages_ = list;
 }
@@ -65,7 +66,8 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
 
   if (!known_text_.empty() && prompt.text.starts_with(known_text_)) {
     prompt.tokens = known_tokens_;
-    const auto rest = tokenizer.encode(std::string_view(prompt.text).substr(known_text_.size()), {.parse_special = true});
+    const auto rest =
+        tokenizer.encode(std::string_view(prompt.text).substr(known_text_.size()), {.parse_special = true});
     prompt.tokens.insert(prompt.tokens.end(), rest.begin(), rest.end());
   } else {
     // Templates that write the BOS token themselves must not get a second one.
@@ -92,7 +94,7 @@ Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std:
   known_tokens_.assign(tokens.begin(), tokens.end());
   const auto& tokenizer = model_.need_tokenizer();
   if (answer.stop == StopReason::end_of_turn && !known_tokens_.empty() && tokenizer.is_eog(known_tokens_.back()))
-    known_tokens_.pop_back(); // the template writes the end of the turn itself
+    known_tokens_.pop_back();                                  // the template writes the end of the turn itself
   if (answer.stop == StopReason::stopped) known_text_.clear(); // tokens run past the cut text
 
   Json message = {{"role", "assistant"}, {"content", answer.content}};

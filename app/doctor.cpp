@@ -35,8 +35,8 @@ std::string vector_features() {
   std::istringstream flags(proc_field("/proc/cpuinfo", "flags"));
   std::vector<std::string> found;
   for (std::string flag; flags >> flag;)
-    if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" || flag == "avx512_bf16" ||
-        flag == "avx_vnni" || flag == "amx_int8")
+    if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" ||
+        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8")
       found.push_back(flag);
   return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
 }
@@ -58,7 +58,8 @@ Finding find_gpu() {
   int version = 0, count = 0;
   driver_version(&version);
   device_count(&count);
-  if (count == 0) return {"GPU", false, "driver present, no device", "check that the device is visible: CUDA_VISIBLE_DEVICES"};
+  if (count == 0)
+    return {"GPU", false, "driver present, no device", "check that the device is visible: CUDA_VISIBLE_DEVICES"};
   std::vector<std::string> names;
   for (int device = 0; device < count; ++device) {
     char name[256] = "";
@@ -67,7 +68,8 @@ Finding find_gpu() {
     device_memory(&bytes, device);
     names.push_back(fmt::format("{} ({:.1f} GB)", name, static_cast<double>(bytes) / 1e9));
   }
-  return {"GPU", true, fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
+  return {"GPU", true,
+          fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
 }
 
 // Whether this build can use what find_gpu found.
@@ -75,8 +77,8 @@ Finding find_cuda() {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
   return {"CUDA engine", true,
-          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free", gpu.name, gpu.sm_count, gpu.compute_major,
-                      gpu.compute_minor, gpu.free_bytes / 1e9),
+          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free", gpu.name, gpu.sm_count,
+                      gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9),
           ""};
 }
 
@@ -91,7 +93,8 @@ Finding find_toolkit() {
 
 Finding find_display() {
   for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
-    if (const char* value = std::getenv(name); value && *value) return {"display", true, fmt::format("{}={}", name, value), ""};
+    if (const char* value = std::getenv(name); value && *value)
+      return {"display", true, fmt::format("{}={}", name, value), ""};
   return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", "everything works in a terminal"};
 }
 
@@ -112,7 +115,8 @@ struct DoctorCommand {
                      vector_features()),
          ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
-        {"memory", true, fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
+        {"memory", true,
+         fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
         {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
         find_gpu(),
         find_cuda(),
@@ -123,7 +127,8 @@ struct DoctorCommand {
     };
     if (json) {
       nlohmann::ordered_json list = nlohmann::ordered_json::array();
-      for (const Finding& f : findings) list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
+      for (const Finding& f : findings)
+        list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
       fmt::print("{}\n", nlohmann::ordered_json{{"read_bytes_per_second", bandwidth}, {"findings", list}}.dump(1));
       return;
     }

@@ -18,9 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownElements = 8;  // of a longer array
-constexpr size_t kShownText = 100;    // bytes of a longer string in the table
-constexpr size_t kWholeArray = 32;    // arrays up to this length are shown whole
+constexpr size_t kShownElements = 8; // of a longer array
+constexpr size_t kShownText = 100;   // bytes of a longer string in the table
+constexpr size_t kWholeArray = 32;   // arrays up to this length are shown whole
 
 std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -46,7 +46,8 @@ Json to_json(const gguf::Value& value, bool full) {
     return number;
   }
   if (const auto integer = value.as_int()) return *integer;
-  if (const auto number = value.as_float()) return value.type() == gguf::ValueType::f32 ? Json(static_cast<float>(*number)) : Json(*number);
+  if (const auto number = value.as_float())
+    return value.type() == gguf::ValueType::f32 ? Json(static_cast<float>(*number)) : Json(*number);
   return std::string(*value.as_string());
 }
 
@@ -232,7 +233,8 @@ void add_inspect_command(CLI::App& app) {
   command->add_option("file", options->path, "GGUF file (of a split model: any part)")->type_name("FILE")->required();
   command->add_flag("--json", options->json, "machine-readable");
   command->add_flag("--full", options->full, "long arrays and strings whole");
-  command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")->type_name("NAME");
+  command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")
+      ->type_name("NAME");
   command->add_option("--out", options->out, "with --tensor: write it as a NumPy file")->type_name("X.npy");
   command->callback([options] { options->run(); });
 }

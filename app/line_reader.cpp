@@ -110,6 +110,7 @@ class LineReader::Editor {
     first_ = first;
     newline_ = false;
     pastes_.clear();
+    el_set(edit_, EL_PREP_TERM, 1); // raw before the prompt shows: a key typed at once must not meet the line discipline
     bracketed_paste(true);
     int count = 0;
     errno = 0;
@@ -225,14 +226,15 @@ class LineReader::Editor {
   History* history_;
   std::string path_;
   const InterruptFlag* interrupt_ = nullptr; // of the line being read
-  sigset_t waiting_; // the signal mask while waiting for input
+  sigset_t waiting_;                         // the signal mask while waiting for input
   bool first_ = true, newline_ = false;
   std::vector<std::string> pastes_;
 };
 
 LineReader::LineReader() {
   const char* term = std::getenv("TERM");
-  if (stdin_is_terminal() && stdout_is_terminal() && term && std::strcmp(term, "dumb") != 0) editor_ = std::make_unique<Editor>();
+  if (stdin_is_terminal() && stdout_is_terminal() && term && std::strcmp(term, "dumb") != 0)
+    editor_ = std::make_unique<Editor>();
 }
 
 LineReader::~LineReader() = default;

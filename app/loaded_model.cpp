@@ -85,7 +85,8 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
 }
 
 double measure_read_bandwidth(Device device, int threads) {
-  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth() : kernels::cpu::measure_read_bandwidth(threads);
+  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth()
+                                : kernels::cpu::measure_read_bandwidth(threads);
 }
 
 } // namespace ridge::app

@@ -12,9 +12,9 @@ namespace ridge::app {
 
 struct LoadedModel {
   gguf::File file;
-  core::Program program;                                  // points into file
-  std::unique_ptr<models::text::Tokenizer> tokenizer;     // null where the file has none
-  std::unique_ptr<core::Executor> executor;               // runs program
+  core::Program program;                              // points into file
+  std::unique_ptr<models::text::Tokenizer> tokenizer; // null where the file has none
+  std::unique_ptr<core::Executor> executor;           // runs program
 
   // The tokenizer, or an Error that says the file has none.
   const models::text::Tokenizer& need_tokenizer() const;
@@ -29,8 +29,8 @@ inline LoadedModel open_model(const std::string& path) { return open_model(gguf:
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };
 
-// `name` is auto, cuda or cpu. auto falls back to the CPU, and says so where a GPU is there that cannot be used; cuda is
-// an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
+// `name` is auto, cuda or cpu. auto falls back to the CPU, and says so where a GPU is there that cannot be used; cuda
+// is an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name);
 
 // Bytes per second: the roof of decoding on that device with so many threads (0: all cores).

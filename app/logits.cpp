@@ -42,7 +42,9 @@ struct LogitsCommand {
     std::iota(all.begin(), all.end(), 0);
     for (int64_t at = 0; at < std::ssize(tokens); at += config.max_batch) {
       const int64_t count = std::min(config.max_batch, std::ssize(tokens) - at);
-      loaded.executor->forward({std::span(tokens).subspan(at, count), std::span(positions).subspan(at, count), {},
+      loaded.executor->forward({std::span(tokens).subspan(at, count),
+                                std::span(positions).subspan(at, count),
+                                {},
                                 std::span(all).first(count)});
       for (int64_t i = 0; i < count; ++i) npy.append(loaded.executor->logits(i));
     }

@@ -14,7 +14,8 @@ uint64_t data_bytes(const std::vector<int64_t>& shape) {
 } // namespace
 
 NpyWriter::NpyWriter(const std::string& path, const std::vector<int64_t>& shape) : file_(path, data_bytes(shape)) {
-  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
+  std::string dict =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(shape, ", "));
   constexpr size_t kPreamble = 10, kAlign = 64; // magic, version, dict length; the data starts aligned
   dict.append(kAlign - 1 - (kPreamble + dict.size()) % kAlign, ' ');
   dict += '\n';

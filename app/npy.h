@@ -10,7 +10,8 @@
 
 namespace ridge::app {
 
-// Writes an array of `shape` row by row; the file appears with finish(), whole. Throws Error where it cannot be written.
+// Writes an array of `shape` row by row; the file appears with finish(), whole. Throws Error where it cannot be
+// written.
 class NpyWriter {
  public:
   NpyWriter(const std::string& path, const std::vector<int64_t>& shape);

@@ -21,17 +21,26 @@ void ModelOptions::add_to(CLI::App& command) {
       ->type_name("NAME");
   command
       .add_option("-c,--ctx-size", context,
-                  fmt::format("context in tokens; 0: all the model was trained for (default: that, at most {})", kDefaultContext))
+                  fmt::format("context in tokens; 0: all the model was trained for (default: that, at most {})",
+                              kDefaultContext))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->type_name("N");
   command.add_option("-b,--batch-size,--ubatch-size", ubatch, "prompt tokens evaluated at once (-ub)")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-t,--threads", threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+  command.add_option("-t,--threads", threads, "CPU threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
   const auto types = CLI::IsMember({"f16", "f32"});
-  command.add_option("--cache-type-k", k_type, "KV cache type of keys: f16 or f32 (-ctk)")->check(types)->capture_default_str()->type_name("TYPE");
-  command.add_option("--cache-type-v", v_type, "KV cache type of values: f16 or f32 (-ctv)")->check(types)->capture_default_str()->type_name("TYPE");
+  command.add_option("--cache-type-k", k_type, "KV cache type of keys: f16 or f32 (-ctk)")
+      ->check(types)
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command.add_option("--cache-type-v", v_type, "KV cache type of values: f16 or f32 (-ctv)")
+      ->check(types)
+      ->capture_default_str()
+      ->type_name("TYPE");
 }
 
 core::ExecutorConfig ModelOptions::executor_config(int64_t trained_context) const {
@@ -49,7 +58,9 @@ void SamplingOptions::add_to(CLI::App& command) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
     command.add_option(name, variable, help)->capture_default_str()->type_name(type);
   };
-  command.add_option("-n,--predict", max_tokens, "tokens to generate (default: until the model ends or the context is full)")
+  command
+      .add_option("-n,--predict", max_tokens,
+                  "tokens to generate (default: until the model ends or the context is full)")
       ->type_name("N");
   option("--temp", params.temp, "temperature; 0: always the most probable token", "X");
   option("--top-k", params.top_k, "keep the k most probable tokens; 0: all", "K");
@@ -67,7 +78,8 @@ void SamplingOptions::add_to(CLI::App& command) {
       ->type_name("TEXT");
   command.add_flag("--ignore-eos", ignore_eos, "do not stop where the model ends its turn");
   auto* text = command.add_option("--grammar", grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
-  auto* file = command.add_option("--grammar-file", grammar_file, "the same from a file")->type_name("FILE")->excludes(text);
+  auto* file =
+      command.add_option("--grammar-file", grammar_file, "the same from a file")->type_name("FILE")->excludes(text);
   command.add_option("-j,--json-schema", json_schema, "hold the answer to JSON of this schema ({}: any JSON)")
       ->type_name("SCHEMA")
       ->excludes(text)
@@ -88,7 +100,9 @@ void TemplateOptions::add_to(CLI::App& command) {
                                   fmt::format("a built-in chat template instead of the model's own: {}",
                                               fmt::join(models::text::ChatTemplate::builtin_names(), " ")))
                       ->type_name("NAME");
-  command.add_option("--chat-template-file", file, "a Jinja chat template from a file")->type_name("FILE")->excludes(by_name);
+  command.add_option("--chat-template-file", file, "a Jinja chat template from a file")
+      ->type_name("FILE")
+      ->excludes(by_name);
 }
 
 models::text::ChatTemplate TemplateOptions::choose(const gguf::File& model) const {
@@ -107,7 +121,8 @@ template <typename T>
 T parse_number(const std::string& text) {
   T value{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size()) throw_error("'{}' is no {}", text, std::is_integral_v<T> ? "whole number" : "number");
+  if (problem != std::errc() || end != text.data() + text.size())
+    throw_error("'{}' is no {}", text, std::is_integral_v<T> ? "whole number" : "number");
   return value;
 }
 

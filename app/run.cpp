@@ -57,8 +57,8 @@ struct RunCommand {
     if (answer.stop == StopReason::interrupted) throw Error("interrupted", kInterrupted);
   }
 
-  Answer chat(const LoadedModel& loaded, Session& session, Answerer& answerer, const std::string& text, const TextSink& sink,
-              const std::atomic<bool>* cancel) const {
+  Answer chat(const LoadedModel& loaded, Session& session, Answerer& answerer, const std::string& text,
+              const TextSink& sink, const std::atomic<bool>* cancel) const {
     const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
     Conversation conversation(loaded, session, chosen);
     conversation.set_system(system);

@@ -61,12 +61,15 @@ void add_template_command(CLI::App& app) {
   command->add_option("-m,--model", options->model, "GGUF file whose template to use")->type_name("FILE");
   command->add_option("--template-file", options->file, "Jinja template")->type_name("FILE");
   command->add_option("--chat-template", options->name, "built-in template")->type_name("NAME");
-  command->add_option("--messages", options->messages, "JSON list of messages (-: standard input)")->type_name("FILE")->required();
+  command->add_option("--messages", options->messages, "JSON list of messages (-: standard input)")
+      ->type_name("FILE")
+      ->required();
   command->add_option("--tools", options->tools, "JSON list of tools")->type_name("FILE");
   command->add_flag("--no-generation-prompt", options->no_generation_prompt, "do not open the assistant's turn");
   command->add_option("--bos", options->bos, "beginning-of-text token")->type_name("TEXT");
   command->add_option("--eos", options->eos, "end-of-text token")->type_name("TEXT");
-  command->add_option("--now", options->now, "the time that strftime_now tells: 2026-01-15T12:00:00")->type_name("TIME");
+  command->add_option("--now", options->now, "the time that strftime_now tells: 2026-01-15T12:00:00")
+      ->type_name("TIME");
   command->callback([options] { options->run(); });
 }
 

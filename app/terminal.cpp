@@ -32,13 +32,18 @@ bool use_color() {
   static const bool use = [] {
     const char* no_color = std::getenv("NO_COLOR");
     const char* term = std::getenv("TERM");
-    return stdout_is_terminal() && stderr_is_terminal() && !(no_color && *no_color) && term && std::strcmp(term, "dumb") != 0;
+    return stdout_is_terminal() && stderr_is_terminal() && !(no_color && *no_color) && term &&
+           std::strcmp(term, "dumb") != 0;
   }();
   return use;
 }
 
-std::string dim(std::string_view text) { return use_color() ? fmt::format("\033[2m{}\033[0m", text) : std::string(text); }
-std::string bold(std::string_view text) { return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text); }
+std::string dim(std::string_view text) {
+  return use_color() ? fmt::format("\033[2m{}\033[0m", text) : std::string(text);
+}
+std::string bold(std::string_view text) {
+  return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
+}
 
 void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
 

@@ -85,7 +85,8 @@ void add_tokenize_commands(CLI::App& app) {
     command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")->type_name("FILE")->required();
     command->add_option("ids", options->ids, "token ids: 1,2,3 or 1 2 3")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->type_name("IDS")->required();
+        ->type_name("IDS")
+        ->required();
     command->add_flag("--special", options->special, "show special tokens too");
     command->callback([options] { options->run(); });
   }

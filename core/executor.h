@@ -13,13 +13,13 @@ namespace ridge::core {
 enum class KvType : uint8_t { f16, f32 };
 
 struct ExecutorConfig {
-  int64_t context = 4096;   // positions per stream that the KV cache holds
+  int64_t context = 4096; // positions per stream that the KV cache holds
   int64_t streams = 1;
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
   KvType k_type = KvType::f16, v_type = KvType::f16;
-  int threads = 0;          // 0: all cores
-  bool exact = false;       // no activation quantization
+  int threads = 0;    // 0: all cores
+  bool exact = false; // no activation quantization
 };
 
 // Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one

@@ -1,5 +1,6 @@
 // The small float types of model files, as bit patterns, and their exact conversions to f32 (host and device).
-// Sources: IEEE 754 binary16; bfloat16 is the upper half of a binary32; E8M0 and E4M3 as in the OCP MX specification 1.0.
+// Sources: IEEE 754 binary16; bfloat16 is the upper half of a binary32; E8M0 and E4M3 as in the OCP MX
+// specification 1.0.
 #pragma once
 
 #include "core/host_device.h"

@@ -26,18 +26,18 @@ struct Arity {
 };
 Arity arity_of(OpKind kind) {
   switch (kind) {
-    case OpKind::embed: return {0, 1, 1, 1};
-    case OpKind::rms_norm: return {1, 1, 1, 1};
-    case OpKind::linear: return {1, 1, 1, 2};
-    case OpKind::rope: return {1, 1, 0, 0};
-    case OpKind::kv_store: return {2, 0, 0, 0};
-    case OpKind::attention: return {1, 1, 0, 0};
-    case OpKind::swiglu: return {2, 1, 0, 0};
-    case OpKind::add: return {2, 1, 0, 0};
-    case OpKind::gather: return {1, 1, 0, 0};
-    case OpKind::route: return {1, 2, 0, 0};
-    case OpKind::expert_linear: return {2, 1, 1, 1};
-    case OpKind::expert_sum: return {2, 1, 0, 0};
+  case OpKind::embed: return {0, 1, 1, 1};
+  case OpKind::rms_norm: return {1, 1, 1, 1};
+  case OpKind::linear: return {1, 1, 1, 2};
+  case OpKind::rope: return {1, 1, 0, 0};
+  case OpKind::kv_store: return {2, 0, 0, 0};
+  case OpKind::attention: return {1, 1, 0, 0};
+  case OpKind::swiglu: return {2, 1, 0, 0};
+  case OpKind::add: return {2, 1, 0, 0};
+  case OpKind::gather: return {1, 1, 0, 0};
+  case OpKind::route: return {1, 2, 0, 0};
+  case OpKind::expert_linear: return {2, 1, 1, 1};
+  case OpKind::expert_sum: return {2, 1, 0, 0};
   }
   throw std::logic_error("Program: unknown op kind");
 }
@@ -46,18 +46,18 @@ Arity arity_of(OpKind kind) {
 
 std::string_view name_of(OpKind kind) {
   switch (kind) {
-    case OpKind::embed: return "embed";
-    case OpKind::rms_norm: return "rms_norm";
-    case OpKind::linear: return "linear";
-    case OpKind::rope: return "rope";
-    case OpKind::kv_store: return "kv_store";
-    case OpKind::attention: return "attention";
-    case OpKind::swiglu: return "swiglu";
-    case OpKind::add: return "add";
-    case OpKind::gather: return "gather";
-    case OpKind::route: return "route";
-    case OpKind::expert_linear: return "expert_linear";
-    case OpKind::expert_sum: return "expert_sum";
+  case OpKind::embed: return "embed";
+  case OpKind::rms_norm: return "rms_norm";
+  case OpKind::linear: return "linear";
+  case OpKind::rope: return "rope";
+  case OpKind::kv_store: return "kv_store";
+  case OpKind::attention: return "attention";
+  case OpKind::swiglu: return "swiglu";
+  case OpKind::add: return "add";
+  case OpKind::gather: return "gather";
+  case OpKind::route: return "route";
+  case OpKind::expert_linear: return "expert_linear";
+  case OpKind::expert_sum: return "expert_sum";
   }
   return "?";
 }
@@ -87,45 +87,47 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   };
 
   switch (op.kind) {
-    case OpKind::embed: cost.weight_bytes = tokens * static_cast<double>(program.weights[op.weights[0]].row_bytes); break;
-    case OpKind::rms_norm: cost.flops = kNormFlops * elements_in; break;
-    case OpKind::rope: cost.flops = kRopeFlops * elements_in; break;
-    case OpKind::swiglu: cost.flops = kSwigluFlops * elements_out; break;
-    case OpKind::add: cost.flops = elements_out; break;
-    case OpKind::gather: cost.activation_bytes = 2 * kValueBytes * elements_out; break; // the other rows are not read
-    case OpKind::route: cost.flops = 3 * elements_in; break;
-    case OpKind::expert_sum: cost.flops = 2 * static_cast<double>(step.tokens * program.values[op.inputs[0]].width); break;
-    case OpKind::linear: {
-      const Weight& w = program.weights[op.weights[0]];
-      const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
-      cost.flops = 2 * rows * static_cast<double>(w.rows) * static_cast<double>(w.cols);
-      break;
-    }
-    case OpKind::expert_linear: {
-      // Tokens choose `used` of the experts each; with even routing n tokens touch E (1 - (1 - used/E)^n) of them.
-      const Weight& w = program.weights[op.weights[0]];
-      const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
-      const auto experts = static_cast<double>(w.count);
-      const auto used = static_cast<double>(std::get<ExpertParams>(op.params).used);
-      const double touched = experts * (1 - std::pow(1 - used / experts, rows));
-      cost.weight_bytes = touched * static_cast<double>(w.matrix_bytes());
-      cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
-      break;
-    }
-    case OpKind::kv_store: {
-      const KvLayer& kv = program.kv_layers[std::get<KvParams>(op.params).layer];
-      cost.kv_bytes = tokens * cached_bytes_per_token(kv);
-      break;
-    }
-    case OpKind::attention: {
-      const auto& params = std::get<AttentionParams>(op.params);
-      const KvLayer& kv = program.kv_layers[params.layer];
-      const double past = static_cast<double>(step.past), per_stream = tokens / streams;
-      cost.kv_bytes = streams * (past + per_stream) * cached_bytes_per_token(kv);
-      const double pairs = tokens * past + streams * per_stream * (per_stream + 1) / 2; // (query, visible key)
-      cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
-      break;
-    }
+  case OpKind::embed: cost.weight_bytes = tokens * static_cast<double>(program.weights[op.weights[0]].row_bytes); break;
+  case OpKind::rms_norm: cost.flops = kNormFlops * elements_in; break;
+  case OpKind::rope: cost.flops = kRopeFlops * elements_in; break;
+  case OpKind::swiglu: cost.flops = kSwigluFlops * elements_out; break;
+  case OpKind::add: cost.flops = elements_out; break;
+  case OpKind::gather: cost.activation_bytes = 2 * kValueBytes * elements_out; break; // the other rows are not read
+  case OpKind::route: cost.flops = 3 * elements_in; break;
+  case OpKind::expert_sum:
+    cost.flops = 2 * static_cast<double>(step.tokens * program.values[op.inputs[0]].width);
+    break;
+  case OpKind::linear: {
+    const Weight& w = program.weights[op.weights[0]];
+    const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
+    cost.flops = 2 * rows * static_cast<double>(w.rows) * static_cast<double>(w.cols);
+    break;
+  }
+  case OpKind::expert_linear: {
+    // Tokens choose `used` of the experts each; with even routing n tokens touch E (1 - (1 - used/E)^n) of them.
+    const Weight& w = program.weights[op.weights[0]];
+    const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
+    const auto experts = static_cast<double>(w.count);
+    const auto used = static_cast<double>(std::get<ExpertParams>(op.params).used);
+    const double touched = experts * (1 - std::pow(1 - used / experts, rows));
+    cost.weight_bytes = touched * static_cast<double>(w.matrix_bytes());
+    cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
+    break;
+  }
+  case OpKind::kv_store: {
+    const KvLayer& kv = program.kv_layers[std::get<KvParams>(op.params).layer];
+    cost.kv_bytes = tokens * cached_bytes_per_token(kv);
+    break;
+  }
+  case OpKind::attention: {
+    const auto& params = std::get<AttentionParams>(op.params);
+    const KvLayer& kv = program.kv_layers[params.layer];
+    const double past = static_cast<double>(step.past), per_stream = tokens / streams;
+    cost.kv_bytes = streams * (past + per_stream) * cached_bytes_per_token(kv);
+    const double pairs = tokens * past + streams * per_stream * (per_stream + 1) / 2; // (query, visible key)
+    cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
+    break;
+  }
   }
   if (op.kind != OpKind::embed && op.kind != OpKind::expert_linear)
     for (WeightId id : op.weights) cost.weight_bytes += static_cast<double>(program.weights[id].total_bytes());
@@ -216,58 +218,58 @@ void validate(const Program& program) {
       for (size_t o = 0; o < op.outputs.size(); ++o) expect(in(i).gathered == out(o).gathered, "mixes row counts");
 
     switch (op.kind) {
-      case OpKind::embed: expect(weight(0).cols == out(0).width, "the table has another width"); break;
-      case OpKind::rms_norm: {
-        const int64_t group = std::get<NormParams>(op.params).group;
-        expect(group > 0 && in(0).width % group == 0 && weight(0).cols == group, "group and weight differ");
-        expect(in(0).width == out(0).width, "changes the width");
-        break;
-      }
-      case OpKind::linear:
-        expect(weight(0).count == 1 && weight(0).cols == in(0).width && weight(0).rows == out(0).width, "shape");
-        if (op.weights.size() == 2) expect(weight(1).cols == out(0).width, "the bias has another width");
-        break;
-      case OpKind::rope: {
-        const auto& params = std::get<RopeParams>(op.params);
-        const RopeTable& table = program.rope_tables.at(params.table);
-        expect(params.heads * params.head_dim == in(0).width && in(0).width == out(0).width, "shape");
-        expect(2 * static_cast<int64_t>(table.inverse_frequency.size()) <= params.head_dim, "rotates past the head");
-        break;
-      }
-      case OpKind::kv_store: {
-        const KvLayer& kv = program.kv_layers.at(std::get<KvParams>(op.params).layer);
-        expect(in(0).width == kv.heads * kv.k_dim && in(1).width == kv.heads * kv.v_dim, "shape");
-        break;
-      }
-      case OpKind::attention: {
-        const auto& params = std::get<AttentionParams>(op.params);
-        const KvLayer& kv = program.kv_layers.at(params.layer);
-        expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
-        expect(in(0).width == params.heads * kv.k_dim && out(0).width == params.heads * kv.v_dim, "shape");
-        break;
-      }
-      case OpKind::swiglu:
-      case OpKind::add:
-        expect(in(0).width == in(1).width && in(0).width == out(0).width, "operands differ in width");
-        break;
-      case OpKind::gather: expect(!in(0).gathered && out(0).gathered && in(0).width == out(0).width, "shape"); break;
-      case OpKind::route: {
-        const auto& params = std::get<RouteParams>(op.params);
-        expect(in(0).width == params.experts && params.used > 0 && params.used <= params.experts, "expert counts");
-        expect(out(0).kind == ValueKind::i32 && out(0).width == params.used && out(1).width == params.used, "shape");
-        break;
-      }
-      case OpKind::expert_linear: {
-        const int64_t used = std::get<ExpertParams>(op.params).used;
-        expect(in(0).width == weight(0).cols || in(0).width == used * weight(0).cols, "input width");
-        expect(in(1).kind == ValueKind::i32 && in(1).width == used, "expert ids");
-        expect(out(0).width == used * weight(0).rows, "output width");
-        break;
-      }
-      case OpKind::expert_sum:
-        expect(in(1).width == std::get<ExpertParams>(op.params).used && in(0).width == in(1).width * out(0).width,
-               "shape");
-        break;
+    case OpKind::embed: expect(weight(0).cols == out(0).width, "the table has another width"); break;
+    case OpKind::rms_norm: {
+      const int64_t group = std::get<NormParams>(op.params).group;
+      expect(group > 0 && in(0).width % group == 0 && weight(0).cols == group, "group and weight differ");
+      expect(in(0).width == out(0).width, "changes the width");
+      break;
+    }
+    case OpKind::linear:
+      expect(weight(0).count == 1 && weight(0).cols == in(0).width && weight(0).rows == out(0).width, "shape");
+      if (op.weights.size() == 2) expect(weight(1).cols == out(0).width, "the bias has another width");
+      break;
+    case OpKind::rope: {
+      const auto& params = std::get<RopeParams>(op.params);
+      const RopeTable& table = program.rope_tables.at(params.table);
+      expect(params.heads * params.head_dim == in(0).width && in(0).width == out(0).width, "shape");
+      expect(2 * static_cast<int64_t>(table.inverse_frequency.size()) <= params.head_dim, "rotates past the head");
+      break;
+    }
+    case OpKind::kv_store: {
+      const KvLayer& kv = program.kv_layers.at(std::get<KvParams>(op.params).layer);
+      expect(in(0).width == kv.heads * kv.k_dim && in(1).width == kv.heads * kv.v_dim, "shape");
+      break;
+    }
+    case OpKind::attention: {
+      const auto& params = std::get<AttentionParams>(op.params);
+      const KvLayer& kv = program.kv_layers.at(params.layer);
+      expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
+      expect(in(0).width == params.heads * kv.k_dim && out(0).width == params.heads * kv.v_dim, "shape");
+      break;
+    }
+    case OpKind::swiglu:
+    case OpKind::add:
+      expect(in(0).width == in(1).width && in(0).width == out(0).width, "operands differ in width");
+      break;
+    case OpKind::gather: expect(!in(0).gathered && out(0).gathered && in(0).width == out(0).width, "shape"); break;
+    case OpKind::route: {
+      const auto& params = std::get<RouteParams>(op.params);
+      expect(in(0).width == params.experts && params.used > 0 && params.used <= params.experts, "expert counts");
+      expect(out(0).kind == ValueKind::i32 && out(0).width == params.used && out(1).width == params.used, "shape");
+      break;
+    }
+    case OpKind::expert_linear: {
+      const int64_t used = std::get<ExpertParams>(op.params).used;
+      expect(in(0).width == weight(0).cols || in(0).width == used * weight(0).cols, "input width");
+      expect(in(1).kind == ValueKind::i32 && in(1).width == used, "expert ids");
+      expect(out(0).width == used * weight(0).rows, "output width");
+      break;
+    }
+    case OpKind::expert_sum:
+      expect(in(1).width == std::get<ExpertParams>(op.params).used && in(0).width == in(1).width * out(0).width,
+             "shape");
+      break;
     }
   }
   if (program.logits < 0 || !written.at(program.logits) || program.values[program.logits].width != program.vocab)

@@ -84,7 +84,7 @@ using OpParams =
 
 struct Op {
   OpKind kind;
-  int32_t layer; // transformer layer, -1 outside
+  int32_t layer;    // transformer layer, -1 outside
   std::string name; // "blk.3.attn_q": for profiles and messages
   std::vector<ValueId> inputs, outputs;
   std::vector<WeightId> weights;
@@ -131,10 +131,10 @@ struct Program {
 
 // One run of a Program, as far as its cost depends on it.
 struct Step {
-  int64_t tokens = 1;  // rows of the batch, the same number for each stream
-  int64_t past = 0;    // tokens already in each stream's cache
-  int64_t streams = 1; // independent sequences
-  int64_t outputs = 1; // tokens whose logits are wanted
+  int64_t tokens = 1;              // rows of the batch, the same number for each stream
+  int64_t past = 0;                // tokens already in each stream's cache
+  int64_t streams = 1;             // independent sequences
+  int64_t outputs = 1;             // tokens whose logits are wanted
   double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4
 };
 
@@ -151,8 +151,8 @@ Cost program_cost(const Program& program, const Step& step);
 // Bytes of KV cache for `context` tokens of one stream.
 double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes);
 
-// Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value; slots of
-// gathered values are apart, because they have far fewer rows and, with the logits, the widest ones.
+// Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value; slots
+// of gathered values are apart, because they have far fewer rows and, with the logits, the widest ones.
 struct BufferPlan {
   struct Slot {
     int64_t width; // elements (4 bytes) per row

@@ -26,8 +26,8 @@ std::string_view Builder::get_string(const char* name, std::string_view absent) 
 
 void Builder::check_range(const char* what, int64_t found, int64_t low, int64_t high) const {
   if (found < low || found > high)
-    throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(what), found,
-                low, high, program_.architecture);
+    throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(what),
+                found, low, high, program_.architecture);
 }
 
 // A hyperparameter that is one number for all layers, or an array with one number for each.
@@ -59,8 +59,8 @@ void Builder::read_hparams() {
     check_range("attention.head_count", h.heads[il], 1, kMaxHeads);
     check_range("attention.head_count_kv", h.kv_heads[il], 1, h.heads[il]);
     if (h.heads[il] % h.kv_heads[il] != 0)
-      throw_error("{}: layer {}: {} attention heads cannot share {} key-value heads evenly", file_.path(), il, h.heads[il],
-                  h.kv_heads[il]);
+      throw_error("{}: layer {}: {} attention heads cannot share {} key-value heads evenly", file_.path(), il,
+                  h.heads[il], h.kv_heads[il]);
   }
   h.k_dim = get_int("attention.key_length", h.width / h.heads[0]);
   check_range("attention.key_length", h.k_dim, 1, kMaxHeadDim);
@@ -93,8 +93,8 @@ WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, in
                 program_.architecture);
   const auto& dims = tensor->dims;
   if (dims[0] != cols || dims[1] != rows || dims[2] != count || dims[3] != 1)
-    throw_error("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}, {}, 1]", file_.path(), name, dims[0], dims[1],
-                dims[2], dims[3], cols, rows, count);
+    throw_error("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}, {}, 1]", file_.path(), name, dims[0],
+                dims[1], dims[2], dims[3], cols, rows, count);
   const auto type = static_cast<uint32_t>(tensor->type);
   const quant::FormatInfo* format = quant::find_format(type);
   if (!format) throw_error("{}: tensor {} has type id {}, which is no weight format", file_.path(), name, type);
@@ -204,7 +204,12 @@ ValueId Builder::experts(ValueId x, int64_t il, int64_t expert_width) {
   const ValueId router = linear(x, blk + "ffn_gate_inp", hparams_.experts);
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
-  program_.ops.push_back({OpKind::route, layer_, blk + "route", {router}, {ids, shares}, {},
+  program_.ops.push_back({OpKind::route,
+                          layer_,
+                          blk + "route",
+                          {router},
+                          {ids, shares},
+                          {},
                           core::RouteParams{hparams_.experts, used, true}});
   const auto expert_linear = [&](ValueId in, const char* name, int64_t cols, int64_t rows) {
     return emit(OpKind::expert_linear, blk + name, {in, ids}, used * rows,

@@ -17,7 +17,6 @@
 namespace ridge::models {
 namespace {
 
-
 // The pair that turns `turns` times over the original context (a real number).
 double pair_of_turns(double turns, double base, int64_t dims, double original_context) {
   return static_cast<double>(dims) * std::log(original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
@@ -34,7 +33,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
   const auto key = [&](const char* name) { return arch + ".rope." + name; };
   const auto positive = [&](const std::string& name, double absent) {
     const double value = file.get_float(name, absent);
-    if (!(value > 0 && std::isfinite(value))) throw_error("{}: {} is {}, expected a number above 0", file.path(), name, value);
+    if (!(value > 0 && std::isfinite(value)))
+      throw_error("{}: {} is {}, expected a number above 0", file.path(), name, value);
     return value;
   };
 
@@ -61,7 +61,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
       throw_error("{}: tensor rope_freqs.weight: expected {} F32 values", file.path(), dims / 2);
     std::memcpy(divisors.data(), tensor->data.data(), divisors.size() * sizeof(float));
     for (float divisor : divisors)
-      if (!(divisor > 0)) throw_error("{}: tensor rope_freqs.weight holds {}, expected factors above 0", file.path(), divisor);
+      if (!(divisor > 0))
+        throw_error("{}: tensor rope_freqs.weight holds {}, expected factors above 0", file.path(), divisor);
   }
 
   core::RopeTable table;
@@ -69,7 +70,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
   table.magnitude = static_cast<float>(positive(key("scaling.attn_factor"), 1));
   double low = 0, high = 0, extrapolation = 0;
   if (yarn) {
-    const double context = positive(key("scaling.original_context_length"), file.get_float(arch + ".context_length", 2048));
+    const double context =
+        positive(key("scaling.original_context_length"), file.get_float(arch + ".context_length", 2048));
     low = std::max(0.0, std::floor(pair_of_turns(positive(key("scaling.yarn_beta_fast"), 32), base, dims, context)));
     high = std::min(static_cast<double>(dims - 1),
                     std::ceil(pair_of_turns(positive(key("scaling.yarn_beta_slow"), 1), base, dims, context)));

@@ -118,7 +118,8 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   metadata.set("tokenizer.ggml.model", "none");
 
   std::vector<gguf::TensorInfo> tensors;
-  const auto matrix = [&](const std::string& prefix, std::string_view tensor, int64_t layer, std::vector<int64_t> dims) {
+  const auto matrix = [&](const std::string& prefix, std::string_view tensor, int64_t layer,
+                          std::vector<int64_t> dims) {
     const quant::Type format = pure ? pure->type : q4_k_m_type(tensor, layer, s.layers);
     tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), format, std::move(dims)});
   };
@@ -159,8 +160,8 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   matrix("", "output", s.layers, {s.width, s.vocab});
   for (const gguf::TensorInfo& info : tensors)
     if (const int64_t block = info.type.block_weights(); info.dims[0] % block != 0)
-      throw Error(fmt::format("--shape: {} rows of {} weights do not divide into {} blocks of {}", info.name, info.dims[0],
-                              info.type.name(), block),
+      throw Error(fmt::format("--shape: {} rows of {} weights do not divide into {} blocks of {}", info.name,
+                              info.dims[0], info.type.name(), block),
                   Error::kUsage);
 
   std::mt19937_64 random(kSeed);

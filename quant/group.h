@@ -20,8 +20,8 @@ using core::Half;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
-// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0 bytes can also say
-// -128, which encoders do not write.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0 bytes can also
+// say -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];
@@ -39,7 +39,9 @@ concept PackedFormat = requires(const Format& block, Group& group) {
 };
 
 template <typename Format>
-concept FloatFormat = requires(const Format& block) { block.value(); };
+concept FloatFormat = requires(const Format& block) {
+  block.value();
+};
 
 // Decodes one block to f32: the oracle for every faster kernel. `out` has Format::kWeights floats.
 template <typename Format>

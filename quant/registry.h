@@ -17,10 +17,10 @@ enum class Type : uint32_t {
 
 struct FormatInfo {
   Type type;
-  std::string_view name;  // as written in formats.def: "Q4_K"
-  int64_t block_weights;  // weights per block: 1 for float formats
+  std::string_view name; // as written in formats.def: "Q4_K"
+  int64_t block_weights; // weights per block: 1 for float formats
   int64_t block_bytes;
-  bool packed;            // false for F32, F16, BF16
+  bool packed; // false for F32, F16, BF16
   // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 
@@ -28,8 +28,8 @@ struct FormatInfo {
   int64_t row_bytes(int64_t weights) const { return weights / block_weights * block_bytes; }
 };
 
-std::span<const FormatInfo> formats();           // in formats.def order
-const FormatInfo* find_format(uint32_t type_id); // nullptr: unknown id
+std::span<const FormatInfo> formats();                // in formats.def order
+const FormatInfo* find_format(uint32_t type_id);      // nullptr: unknown id
 const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown name
 const FormatInfo& format(Type type);
 

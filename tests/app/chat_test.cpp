@@ -121,7 +121,8 @@ TEST_CASE("every command does what /help says") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
   chat.type("/help\r");
-  for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/save", "/load", "/set", "/stats", "/exit"})
+  for (const char* name :
+       {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/save", "/load", "/set", "/stats", "/exit"})
     CHECK(chat.expect(name));
   chat.type("/system You are a test.\r");
   CHECK(chat.expect("[system prompt set]"));
@@ -205,7 +206,8 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
 }
 
 TEST_CASE("through a pipe the chat prints answers alone") {
-  const Result result = run_ridge({"chat", "-m", tiny_model(), "-n", "8", "-s", "1", "--grammar", "root ::= [a-z]{8}"}, "hi\nagain\n");
+  const Result result =
+      run_ridge({"chat", "-m", tiny_model(), "-n", "8", "-s", "1", "--grammar", "root ::= [a-z]{8}"}, "hi\nagain\n");
   CHECK(result.status == 0);
   CHECK(result.out.size() == 2 * 9);
   CHECK(std::ranges::all_of(result.out, [](char c) { return (c >= 'a' && c <= 'z') || c == '\n'; }));

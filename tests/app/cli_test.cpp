@@ -38,12 +38,14 @@ TEST_CASE("a bad file is one line and exit status 1") {
   check_refusal(run_ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
   check_refusal(run_ridge({"inspect", "/"}), 1, "directory");
   const std::string whole = read_file(tiny_model());
-  check_refusal(run_ridge({"run", "-m", folder().write("cut.gguf", whole.substr(0, whole.size() - 1000)), "-p", "x"}), 1, "cut.gguf");
+  check_refusal(run_ridge({"run", "-m", folder().write("cut.gguf", whole.substr(0, whole.size() - 1000)), "-p", "x"}),
+                1, "cut.gguf");
 }
 
 TEST_CASE("--help and --version succeed, and every command has help") {
   CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
-  for (const char* command : {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench", "doctor"}) {
+  for (const char* command :
+       {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench", "doctor"}) {
     const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);
@@ -64,7 +66,8 @@ TEST_CASE("inspect --json describes the whole file") {
 }
 
 TEST_CASE("inspect --tensor writes the decoded tensor as NumPy reads it") {
-  const Result result = run_ridge({"inspect", tiny_model(), "--tensor", "blk.0.attn_k.weight", "--out", folder() / "k.npy"});
+  const Result result =
+      run_ridge({"inspect", tiny_model(), "--tensor", "blk.0.attn_k.weight", "--out", folder() / "k.npy"});
   REQUIRE(result.status == 0);
   const std::string npy = read_file(folder() / "k.npy");
   CHECK(npy.starts_with("\x93NUMPY"));
@@ -94,9 +97,11 @@ TEST_CASE("special tokens in a text are parsed only with --special") {
 }
 
 TEST_CASE("logits have one row per token") {
-  REQUIRE(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,2 3", "--out", folder() / "l.npy", "--exact"}).status == 0);
+  REQUIRE(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,2 3", "--out", folder() / "l.npy", "--exact"}).status ==
+          0);
   CHECK(read_file(folder() / "l.npy").find("'shape': (3, ") != std::string::npos);
-  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1, "vocabulary");
+  check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1,
+                "vocabulary");
   CHECK(!std::filesystem::exists(folder() / "no.npy"));
 }
 
@@ -118,8 +123,8 @@ TEST_CASE("doctor names what it found") {
 TEST_CASE("run gives the reference completions") {
   REQUIRE_REFERENCE();
   for (const json& c : json::parse(read_file(reference_dir() + "/models/stories260K.greedy.json"))) {
-    const Result result = run_ridge({"run", "-m", reference_dir() + "/models/stories260K.gguf", "--raw", "-p", c["prompt"], "-n",
-                                 std::to_string(c["n_predict"].get<int>()), "--temp", "0"});
+    const Result result = run_ridge({"run", "-m", reference_dir() + "/models/stories260K.gguf", "--raw", "-p",
+                                     c["prompt"], "-n", std::to_string(c["n_predict"].get<int>()), "--temp", "0"});
     CHECK(result.status == 0);
     CHECK(result.out == c["completion"].get<std::string>());
   }
@@ -140,4 +145,50 @@ TEST_CASE("run --json separates the text from how it came about") {
   CHECK(report["stop"] == "limit");
   CHECK(report["usage"]["completion_tokens"] == 5);
   CHECK(report["usage"]["prompt_tokens"] > 5);
+}
+
+TEST_CASE("reasoning is told apart from the answer") {
+  const std::vector<std::string> args = {
+      "run", "-m", tiny_model(), "-p", "Hello", "--grammar", "root ::= \"<think>\" [a-z]{4} \"</think>\" [A-Z]{3}"};
+  std::vector<std::string> with_json = args;
+  with_json.push_back("--json");
+  const json report = json::parse(run_ridge(with_json).out);
+  CHECK(report["reasoning_content"].get<std::string>().size() == 4);
+  CHECK(report["content"].get<std::string>().size() == 3);
+  CHECK(run_ridge(args).out.size() == 3); // through a pipe only the answer
+}
+
+TEST_CASE("a stop string ends the answer before it, wherever tokens break") {
+  const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "x", "--raw", "--grammar", "root ::= \"abcdefgh\"",
+                                   "--stop", "zz", "--stop", "def"});
+  CHECK(result.out == "abc");
+}
+
+TEST_CASE("a JSON schema holds the answer") {
+  const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "x", "-j",
+                                   R"({"type":"object","properties":{"n":{"enum":[1,2]}},"required":["n"]})"});
+  REQUIRE(result.status == 0);
+  const json answer = json::parse(result.out);
+  CHECK((answer["n"] == 1 || answer["n"] == 2));
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "-j", "{nonsense"}), 1, "--json-schema");
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--grammar", "root ::= nothing"}), 1, "nothing");
+}
+
+TEST_CASE("a model without a chat template says so, and a named one stands in") {
+  TinyModel plain;
+  plain.chat_template.clear();
+  plain.write(folder() / "plain.gguf");
+  const Result result = run_ridge({"run", "-m", folder() / "plain.gguf", "-p", "x", "-n", "2"});
+  CHECK(result.err.find("no chat template") != std::string::npos);
+  CHECK(
+      run_ridge({"run", "-m", folder() / "plain.gguf", "-p", "x", "-n", "2", "--chat-template", "chatml"}).err.empty());
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--chat-template", "nosuch"}), 2, "chatml");
+}
+
+TEST_CASE("--device cuda without a GPU is refused with the reason") {
+  if (std::filesystem::exists("/dev/nvidia0")) {
+    MESSAGE("skipped: there is a GPU");
+    return;
+  }
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--device", "cuda"}), 1, "--device cuda: ");
 }

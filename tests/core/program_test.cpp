@@ -14,16 +14,17 @@ Program small_program() {
   Program p;
   p.vocab = 100;
   p.weights = {
-      {"embed", 0, 8, 100, 1, 32, nullptr}, {"gate", 0, 8, 24, 1, 32, nullptr},   {"up", 0, 8, 24, 1, 32, nullptr},
+      {"embed", 0, 8, 100, 1, 32, nullptr}, {"gate", 0, 8, 24, 1, 32, nullptr},    {"up", 0, 8, 24, 1, 32, nullptr},
       {"down", 0, 24, 8, 1, 96, nullptr},   {"output", 0, 8, 100, 1, 32, nullptr}, {"bias", 0, 24, 1, 1, 96, nullptr},
   };
-  p.values = {{"x", 8}, {"gate", 24}, {"up", 24}, {"hidden", 24}, {"down", 8}, {"sum", 8}, {"kept", 8}, {"logits", 100}};
+  p.values = {{"x", 8},    {"gate", 24}, {"up", 24},  {"hidden", 24},
+              {"down", 8}, {"sum", 8},   {"kept", 8}, {"logits", 100}};
   p.values[6].gathered = p.values[7].gathered = true;
   p.ops = {
-      {OpKind::embed, -1, "embed", {}, {0}, {0}, {}},        {OpKind::linear, 0, "gate", {0}, {1}, {1, 5}, {}},
-      {OpKind::linear, 0, "up", {0}, {2}, {2}, {}},          {OpKind::swiglu, 0, "swiglu", {1, 2}, {3}, {}, {}},
-      {OpKind::linear, 0, "down", {3}, {4}, {3}, {}},        {OpKind::add, 0, "add", {0, 4}, {5}, {}, {}},
-      {OpKind::gather, 0, "gather", {5}, {6}, {}, {}},       {OpKind::linear, -1, "output", {6}, {7}, {4}, {}},
+      {OpKind::embed, -1, "embed", {}, {0}, {0}, {}},  {OpKind::linear, 0, "gate", {0}, {1}, {1, 5}, {}},
+      {OpKind::linear, 0, "up", {0}, {2}, {2}, {}},    {OpKind::swiglu, 0, "swiglu", {1, 2}, {3}, {}, {}},
+      {OpKind::linear, 0, "down", {3}, {4}, {3}, {}},  {OpKind::add, 0, "add", {0, 4}, {5}, {}, {}},
+      {OpKind::gather, 0, "gather", {5}, {6}, {}, {}}, {OpKind::linear, -1, "output", {6}, {7}, {4}, {}},
   };
   p.logits = 7;
   return p;

@@ -12,7 +12,8 @@ using namespace ridge;
 namespace {
 
 const std::vector<int32_t> kTinyIds = {1, 2, 3, 100, 200, 250, 17, 42, 99, 128, 7, 9};
-const std::vector<int32_t> kStoryIds = {1, 403, 407, 261, 378, 432, 317, 284, 316, 261, 301, 415, 414, 428, 428, 309, 415, 426};
+const std::vector<int32_t> kStoryIds = {1,   403, 407, 261, 378, 432, 317, 284, 316,
+                                        261, 301, 415, 414, 428, 428, 309, 415, 426};
 
 enum class Feeding { at_once, one_by_one };
 
@@ -30,7 +31,8 @@ std::vector<float> logits_of(const std::string& path, std::span<const int32_t> i
   std::vector<float> logits;
   const size_t count = feeding == Feeding::at_once ? ids.size() : 1;
   for (size_t at = 0; at < ids.size(); at += count) {
-    executor->forward({ids.subspan(at, count), std::span(positions).subspan(at, count), {}, std::span(outputs).first(count)});
+    executor->forward(
+        {ids.subspan(at, count), std::span(positions).subspan(at, count), {}, std::span(outputs).first(count)});
     for (size_t i = 0; i < count; ++i) {
       const auto row = executor->logits(static_cast<int64_t>(i));
       logits.insert(logits.end(), row.begin(), row.end());
@@ -62,7 +64,8 @@ TEST_CASE("exact logits agree with the reference") {
     CAPTURE(c.name);
     const auto golden = tests::read_array<float>(tests::reference_dir() + "/" + c.name + ".logits.f32");
     for (const Feeding feeding : {Feeding::at_once, Feeding::one_by_one})
-      CHECK(tests::nmse(logits_of(tests::reference_dir() + "/" + c.name + ".gguf", c.ids, true, feeding), golden) <= 1e-8);
+      CHECK(tests::nmse(logits_of(tests::reference_dir() + "/" + c.name + ".gguf", c.ids, true, feeding), golden) <=
+            1e-8);
   }
 }
 
@@ -72,7 +75,8 @@ TEST_CASE("fast logits stay within what 8-bit activations cost") {
     CAPTURE(c.name);
     const auto golden = tests::read_array<float>(tests::reference_dir() + "/" + c.name + ".logits.f32");
     for (const Feeding feeding : {Feeding::at_once, Feeding::one_by_one}) {
-      const double error = tests::nmse(logits_of(tests::reference_dir() + "/" + c.name + ".gguf", c.ids, false, feeding), golden);
+      const double error =
+          tests::nmse(logits_of(tests::reference_dir() + "/" + c.name + ".gguf", c.ids, false, feeding), golden);
       const std::string way = feeding == Feeding::at_once ? " at once" : " one by one";
       MESSAGE(c.name, way, ": NMSE ", error);
       CHECK(error <= 3.5e-4);

@@ -35,7 +35,8 @@ TEST_CASE("every reference model becomes a Program whose decode step reads all o
     const core::Program program = models::build_program(file);
     CHECK(count(program, core::OpKind::attention) == file.get_int(program.architecture + ".block_count"));
     const bool experts = count(program, core::OpKind::route) > 0;
-    CHECK(experts == (std::string(name).find("experts") != std::string::npos || std::string(name).find("moe") != std::string::npos));
+    CHECK(experts == (std::string(name).find("experts") != std::string::npos ||
+                      std::string(name).find("moe") != std::string::npos));
 
     double stored = 0, embedding = 0, embedding_row = 0;
     for (const gguf::Tensor& tensor : file.tensors()) {

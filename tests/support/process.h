@@ -99,7 +99,9 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  void type(const std::string& keys) { REQUIRE(::write(fd_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size())); }
+  void type(const std::string& keys) {
+    REQUIRE(::write(fd_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
+  }
   void resize(unsigned short rows, unsigned short cols) {
     const winsize size = {rows, cols, 0, 0};
     REQUIRE(::ioctl(fd_, TIOCSWINSZ, &size) == 0);
@@ -136,8 +138,8 @@ class Terminal {
     return -1;
   }
 
-  const std::string& seen() const { return seen_; }             // everything so far
-  std::string unread() const { return seen_.substr(read_); }    // since the last expect()
+  const std::string& seen() const { return seen_; }          // everything so far
+  std::string unread() const { return seen_.substr(read_); } // since the last expect()
 
  private:
   bool pump(int milliseconds) { // false: the program closed its terminal

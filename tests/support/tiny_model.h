@@ -14,9 +14,8 @@ namespace ridge::tests {
 
 struct TinyModel {
   int64_t layers = 2, width = 64, heads = 4, kv_heads = 2, ffn_width = 96, context = 512;
-  std::string chat_template =
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  std::string chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   uint64_t seed = 7;
 
   // SentencePiece-style: specials, 256 byte tokens, and printable single characters, so any text can be encoded.
@@ -85,7 +84,8 @@ struct TinyModel {
       if (info.type == quant::Type::F32) {
         for (size_t i = 0; i < bytes / 4; ++i) reinterpret_cast<float*>(data.data())[i] = 1.0f;
       } else {
-        for (size_t i = 0; i < bytes / 2; ++i) reinterpret_cast<uint16_t*>(data.data())[i] = core::f16_from_f32(normal(random));
+        for (size_t i = 0; i < bytes / 2; ++i)
+          reinterpret_cast<uint16_t*>(data.data())[i] = core::f16_from_f32(normal(random));
       }
       writer.write(data);
     }

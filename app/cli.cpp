@@ -68,6 +68,9 @@ int run_cli(int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "ridge: error: out of memory\n");
     return Error::kFailed;
+  } catch (const std::exception& error) { // a bug of ours, but still one line
+    fmt::print(stderr, "ridge: error: internal error, please report it: {}\n", error.what());
+    return Error::kFailed;
   }
 }
 

@@ -62,8 +62,8 @@ class Bench {
   // Evaluates `count` random tokens from `position` on and adds up what op_cost says of it.
   void feed(int64_t count, int64_t position) {
     const core::ExecutorConfig& config = model_.executor->config();
-    const double kv_bytes = config.k_type == core::KvType::f32 ? 4 : 2;
-    const double v_bytes = config.v_type == core::KvType::f32 ? 4 : 2;
+    const auto k_bytes = static_cast<double>(core::bytes_per_element(config.k_type));
+    const auto v_bytes = static_cast<double>(core::bytes_per_element(config.v_type));
     while (count > 0) {
       const int64_t rows = std::min(count, config.max_batch);
       std::vector<int32_t> tokens(rows), positions(rows);
@@ -75,7 +75,7 @@ class Bench {
       core::Batch batch{tokens, positions, {}, {}};
       if (rows == count) batch.outputs = {&last, 1};
       model_.executor->forward(batch);
-      cost_ += core::program_cost(model_.program, {rows, position, 1, rows == count ? 1 : 0, kv_bytes, v_bytes});
+      cost_ += core::program_cost(model_.program, {rows, position, 1, rows == count ? 1 : 0, k_bytes, v_bytes});
       position += rows;
       count -= rows;
     }

@@ -15,8 +15,6 @@ double seconds_now() {
 
 bool raised(const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_relaxed); }
 
-double bytes_per_element(core::KvType type) { return type == core::KvType::f16 ? 2 : 4; }
-
 } // namespace
 
 void Session::forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage) {
@@ -31,7 +29,8 @@ void Session::forward(std::span<const int32_t> tokens, int64_t position, bool wa
   usage.tokens += std::ssize(tokens);
   const auto& config = executor_.config();
   usage.bytes += core::program_cost(program_, {std::ssize(tokens), position, 1, want_logits ? 1 : 0,
-                                               bytes_per_element(config.k_type), bytes_per_element(config.v_type)})
+                                               static_cast<double>(core::bytes_per_element(config.k_type)),
+                                               static_cast<double>(core::bytes_per_element(config.v_type))})
                      .bytes();
 }
 

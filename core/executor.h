@@ -11,6 +11,7 @@
 namespace ridge::core {
 
 enum class KvType : uint8_t { f16, f32 };
+inline constexpr int64_t bytes_per_element(KvType type) { return type == KvType::f16 ? 2 : 4; }
 
 struct ExecutorConfig {
   int64_t context = 4096; // positions per stream that the KV cache holds

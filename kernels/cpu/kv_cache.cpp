@@ -6,8 +6,7 @@ namespace ridge::kernels::cpu {
 
 KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
   const int64_t positions = round_up(config.context, kPositionTile);
-  const int64_t k_bytes = config.k_type == core::KvType::f16 ? 2 : 4,
-                v_bytes = config.v_type == core::KvType::f16 ? 2 : 4;
+  const int64_t k_bytes = core::bytes_per_element(config.k_type), v_bytes = core::bytes_per_element(config.v_type);
   for (const core::KvLayer& kv : layers) {
     const double elements = static_cast<double>(config.streams) * static_cast<double>(kv.heads) *
                             static_cast<double>(positions) * static_cast<double>(kv.k_dim + kv.v_dim + 16);

@@ -163,13 +163,12 @@ void Executor::allocate() {
     RIDGE_CUDA(cudaMemcpy(rope_tables_.back().as(), table.inverse_frequency.data(), bytes, cudaMemcpyHostToDevice));
   }
 
-  const auto element = [](core::KvType type) { return type == core::KvType::f32 ? 4 : 2; };
   const int64_t positions = config_.streams * config_.context;
   size_t bytes = 0;
   const auto aligned = [](size_t n) { return (n + 255) / 256 * 256; };
   for (const core::KvLayer& kv : program_.kv_layers)
-    bytes += aligned(positions * kv.heads * kv.k_dim * element(config_.k_type)) +
-             aligned(positions * kv.heads * kv.v_dim * element(config_.v_type));
+    bytes += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type)) +
+             aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
   cache_ = DeviceMemory(bytes, "the KV cache");
   RIDGE_CUDA(cudaMemset(cache_.as(), 0, bytes));
   uint8_t* at = cache_.as();
@@ -184,9 +183,9 @@ void Executor::allocate() {
                    static_cast<int>(kv.v_dim),
                    config_.context};
     layer.k = at;
-    at += aligned(positions * kv.heads * kv.k_dim * element(config_.k_type));
+    at += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type));
     layer.v = at;
-    at += aligned(positions * kv.heads * kv.v_dim * element(config_.v_type));
+    at += aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
     cache_layers_.push_back(layer);
     most_kv_heads = std::max(most_kv_heads, kv.heads);
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);

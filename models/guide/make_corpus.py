@@ -264,7 +264,9 @@ class Corpus:
             subject = subject.capitalize() if rng.random() < 0.5 else subject
         if rng.random() < 0.2:
             subject = rng.choice(self.unknown["subjects"]) + rng.choice([" and ", " in ", " of ", " or ", " for "]) + subject
-        question = rng.choice(self.unknown["ask"]).format(s=subject, n=rng.randint(2, 999), m=rng.randint(2, 99))
+        slots = {"s": subject, "s2": rng.choice(self.unknown["subjects"]), "v": rng.choice(self.unknown["verbs"]), "r": rng.choice(self.unknown["roles"]),
+                 "j": rng.choice(self.unknown["adjectives"]), "n": rng.randint(2, 999), "m": rng.randint(2, 99)}
+        question = rng.choice(self.unknown["ask"]).format(**slots)
         question = self.vary(rng, question)
         if normalized(question) in self.tested:
             return self.refusal(rng)
@@ -283,7 +285,7 @@ class Corpus:
         turns = []
         for _ in range(rng.choice([1, 1, 2, 2, 3, 4])):
             kind = rng.random()
-            turns += (self.about(rng, held_out) if kind < 0.8 else self.refusal(rng) if kind < 0.95 else self.story(rng))
+            turns += (self.about(rng, held_out) if kind < 0.77 else self.refusal(rng) if kind < 0.95 else self.story(rng))
         return [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(turns)]
 
 

@@ -30,7 +30,7 @@ import make_corpus
 kVocabulary = 4096
 kContext = 1024
 kUserWeight = 0.1
-kConversations = 700_000
+kConversations = 400_000
 # qwen2's pattern: single digits, so that numbers of any length are spelled the same way
 kPattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 kTemplate = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"

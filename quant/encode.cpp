@@ -40,6 +40,11 @@ void encode_float_blocks(Type type, const float* weights, int64_t count, std::by
   }
 }
 
+EncodeBlocks find_encoder(Type type) {
+  const EncodeBlocks plain = find_plain_encoder(type);
+  return plain ? plain : find_codebook_encoder(type);
+}
+
 template <bool kParallel>
 void encode(Type type, const float* weights, int64_t rows, int64_t cols, std::span<const float> importance,
             std::byte* out) {
@@ -51,7 +56,7 @@ void encode(Type type, const float* weights, int64_t rows, int64_t cols, std::sp
   check(importance.data(), importance.empty() ? 0 : 1, cols, "importance", false);
   check(weights, rows, cols, "weight", true);
 
-  const EncodeBlocks encoder = find_plain_encoder(type);
+  const EncodeBlocks encoder = find_encoder(type);
   const int64_t blocks_per_row = cols / info.block_weights, blocks = rows * blocks_per_row;
   const int64_t step = std::max<int64_t>(1, kTaskWeights / info.block_weights);
 #pragma omp parallel for schedule(dynamic) if (kParallel)
@@ -68,7 +73,7 @@ void encode(Type type, const float* weights, int64_t rows, int64_t cols, std::sp
 
 } // namespace
 
-bool can_encode(Type type) { return !format(type).packed || find_plain_encoder(type); }
+bool can_encode(Type type) { return !format(type).packed || find_encoder(type); }
 
 void encode_rows(Type type, const float* weights, int64_t rows, int64_t cols, std::span<const float> importance,
                  std::byte* out) {

@@ -89,6 +89,7 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
     for (int g = 0; g < kGroups; ++g) {
       const Lanes centre = round(free_scale[g] * per_d);
       Lanes group_gain(-1e30f), group_xq(0.0f), group_qq(0.0f);
+      chosen[g] = Lanes(0.0f);
       for (int step = -reach; step <= reach; ++step) {
         const Lanes n = clamp(centre + Lanes(static_cast<float>(step)), Lanes(kLow), Lanes(kHigh)), scale = d * n;
         const Sums s = sums<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, inverse(scale));
@@ -140,6 +141,7 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, int clip
       const Lanes centre = round(scale[g] * per_d), given_min = dmin * round(low[g] * per_dmin);
       Lanes group_gain(-1e30f);
       OffsetSums group{Lanes(0.0f), Lanes(0.0f), Lanes(0.0f)};
+      scales[g] = mins[g] = Lanes(0.0f);
       for (int step = -1; step <= 1; ++step) {
         const Lanes n = clamp(centre + Lanes(static_cast<float>(step)), Lanes(0.0f), Lanes(kHigh)), tried = d * n;
         const OffsetSums s = offset_sums<kTop, kGroup>(b.x + g * kGroup, b.w + g * kGroup, inverse(tried), given_min);

@@ -1,11 +1,15 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
-#include "app/calibration.h"
 #include "app/cli.h"
+#include "app/loaded_model.h"
 #include "app/options.h"
 #include "app/terminal.h"
 #include "app/units.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "kernels/cpu/executor.h"
+#include "models/calibrated.h"
+#include "models/calibration.h"
+#include "models/model.h"
 #include "models/requantize.h"
 #include "models/type_search.h"
 
@@ -24,6 +28,8 @@ namespace ridge::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int64_t kChunkTokens = 512; // of a calibration text that run together
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
@@ -113,13 +119,30 @@ struct QuantizeCommand {
       const auto done = [&](const models::TensorResult& result) { report.add(result); };
       const models::RequantizeOutput output{out, split_size.empty() ? 0 : parse_bytes(split_size, "--split-max-size")};
       if (calibrated) {
-        paths = quantize_calibrated(plan, {method, calibration, calibration_tokens, threads}, output, factors, done);
+        paths = quantize_calibrated(plan, output, factors, done);
       } else {
         paths = models::write(plan, output, factors, quant::encode_rows_parallel, nullptr, done, show);
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report.finish(type, paths, seconds.count(), search_report);
+  }
+
+  std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
+                                               const models::RequantizeOutput& output, const gguf::Imatrix* factors,
+                                               const std::function<void(const models::TensorResult&)>& done) const {
+    const core::Program program = models::build_program(*plan.file);
+    const auto tokenizer = find_tokenizer(*plan.file);
+    if (!tokenizer) throw_error("{}: has no tokenizer, which --calibration needs", plan.file->path());
+    const int64_t chunk = std::min(kChunkTokens, program.trained_context);
+    const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), chunk,
+                                                   std::max<int64_t>(1, calibration_tokens / chunk));
+    models::CalibratedQuantizer calibrated(
+        plan, program, {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")}, chunks,
+        kernels::cpu::make_cpu_executor, threads);
+    return models::write(
+        plan, output, factors, quant::encode_rows_parallel,
+        [&](std::string_view name) { return calibrated.tensor(name); }, done, nullptr);
   }
 
   models::RecipeOptions recipe_options(bool importance) const {
@@ -303,8 +326,8 @@ void add_quantize_command(CLI::App& app) {
       ->excludes("--target-size")
       ->check(CLI::Range(0.1, 32.0))
       ->type_name("4.3");
-  command->add_option("--method", options->method, "plain, or with a text: awq (scales channels), gptq (feeds errors on)")
-      ->check(CLI::IsMember({"plain", "awq", "gptq"}))
+  command->add_option("--method", options->method, "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
+      ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");
   command->add_option("--calibration", options->calibration, "text for --method awq and gptq")->type_name("FILE");

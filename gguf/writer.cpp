@@ -66,6 +66,7 @@ Writer::Writer(std::vector<std::byte>& image, const Metadata& metadata, std::vec
   sink_->write(head);
 }
 
+Writer::Writer(std::vector<TensorInfo> tensors) : tensors_(std::move(tensors)) {}
 Writer::~Writer() = default;
 
 uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors) {

@@ -54,7 +54,7 @@ class Writer {
 
  private:
   friend uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
-  explicit Writer(std::vector<TensorInfo> tensors) : tensors_(std::move(tensors)) {}
+  explicit Writer(std::vector<TensorInfo> tensors); // lays out only
 
   class Sink;
   class FileSink;

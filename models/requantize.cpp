@@ -35,7 +35,7 @@ std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, cons
 
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink) {
+                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling) {
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
@@ -52,12 +52,15 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       for (int64_t r = 0; r < count; ++r) {
         float* weights = original.data() + r * cols;
         source.decode(first + r, 1, weights);
+        if (!scaling.rows.empty())
+          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
+        if (!scaling.cols.empty())
+          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
         if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
       }
       if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
       encode(type, original.data(), count, cols, factors, packed.data());
       quant::ErrorStats chunk;
-#pragma omp declare reduction(+ : quant::ErrorStats : omp_out += omp_in)
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {
         float* weights = decoded.data() + r * cols;
@@ -148,6 +151,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
     if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
       sink(made->bytes);
       result.error = made->error;
+      result.encoded = source.type() != plan.types[i];
     } else if (source.type() == plan.types[i]) {
       result.encoded = false;
       const int64_t rows = source.rows();

@@ -25,11 +25,17 @@ using EncodeRows = std::function<void(quant::Type type, const float* weights, in
 // Importance of the columns of each of a tensor's matrices; empty: all alike.
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source);
 
+// Factors that a tensor's weights are multiplied with before they are encoded; empty: 1.
+struct Scaling {
+  std::vector<float> rows, cols;
+};
+
 // One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor, row
 // and column where a weight is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink);
+                                const std::function<void(std::span<const std::byte>)>& sink,
+                                const Scaling& scaling = {});
 
 // What a tensor of the output is and was.
 struct TensorResult {
@@ -72,7 +78,8 @@ struct RequantizeOutput {
 };
 
 // Calls done(result) after each tensor and progress(weights done of all) after each chunk; either may be empty.
-// `prepared` is asked for each tensor to be encoded; nullptr: encode it here. Returns the paths that were written.
+// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied here.
+// Returns the paths that were written.
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
                                const EncodeRows& encode, const std::function<const Prepared*(std::string_view)>& prepared,
                                const std::function<void(const TensorResult&)>& done,

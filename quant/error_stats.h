@@ -22,5 +22,6 @@ struct ErrorStats {
   double relative() const { return signal > 0 ? error / signal : 0; }
   double weighted_relative() const { return weighted_signal > 0 ? weighted_error / weighted_signal : relative(); }
 };
+#pragma omp declare reduction(+ : ErrorStats : omp_out += omp_in)
 
 } // namespace ridge::quant

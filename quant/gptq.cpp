@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 
 namespace ridge::quant {
@@ -63,9 +64,16 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
   const CodeMap* map = CodeMap::of(type);
   if (!map || factor.cols != cols) throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
   const int64_t row_bytes = format(type).row_bytes(cols);
+  std::exception_ptr problem; // none may leave the parallel loop
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t first = 0; first < rows; first += kRows)
-    encode_some(type, *map, weights + first * cols, std::min(kRows, rows - first), cols, factor, out + first * row_bytes);
+  for (int64_t first = 0; first < rows; first += kRows) try {
+      encode_some(type, *map, weights + first * cols, std::min(kRows, rows - first), cols, factor,
+                  out + first * row_bytes);
+    } catch (...) {
+#pragma omp critical
+      problem = std::current_exception();
+    }
+  if (problem) std::rethrow_exception(problem);
 }
 
 } // namespace ridge::quant

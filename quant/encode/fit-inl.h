@@ -45,7 +45,6 @@ struct FloatCodes {
 struct LevelCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     Lanes q(static_cast<float>(kIq4Levels[0]));
-#pragma GCC unroll 15
     for (int i = 0; i < 15; ++i) {
       const auto low = static_cast<float>(kIq4Levels[i]), high = static_cast<float>(kIq4Levels[i + 1]);
       q = select(v > Lanes(0.5f * (low + high)), Lanes(high), q);

@@ -7,7 +7,8 @@
 //
 //   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
 //                                 void pack(const Parts&); }
-//   float format:   struct F16  { kWeights = 1; field;                 float value() const; }
+//   float format:   struct F16  { kWeights = 1; field;                 float value() const;
+//                                 static F16 from(float); }
 #pragma once
 
 #include "core/half.h"

@@ -32,7 +32,7 @@ struct Block {
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
       // The least importance is not 0 but a millionth, so that no group is without any.
-      w[i] = select(unweighted, Lanes(1.0f), w[i] * per_weight + Lanes(0x1p-20f));
+      w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }
 

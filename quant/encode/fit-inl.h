@@ -45,7 +45,6 @@ struct FloatCodes {
 struct LevelCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     Lanes q(static_cast<float>(kIq4Levels[0]));
-#pragma GCC unroll 15
     for (int i = 0; i < 15; ++i) {
       const auto low = static_cast<float>(kIq4Levels[i]), high = static_cast<float>(kIq4Levels[i + 1]);
       q = select(v > Lanes(0.5f * (low + high)), Lanes(high), q);
@@ -145,10 +144,17 @@ RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   return {select(negative, s.xq * inverse(s.qq), scale), select(negative, Lanes(0.0f), min)};
 }
 
-// The best scale (>= 0) and min of kCount weights. Starts clip 0 … kClips - 1 times `clip` of the range at either end.
+// Where the search for a scale and a min starts: at either end of the range, the first code lies first, first + step, …
+// of the range within it (count numbers; negative: beyond it).
+struct Clips {
+  int count;
+  float first, step;
+  int descents = 3;
+};
+
+// The best scale (>= 0) and min of kCount weights, not rounded to anything.
 template <int kTop, int kCount, bool kMinOnly>
-RIDGE_LANES_FN ScaleMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, int clips,
-                                      float clip) {
+RIDGE_LANES_FN ScaleMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, const Clips& clips) {
   Lanes low = x[0], high = x[0];
   for (int i = 1; i < kCount; ++i) {
     low = min(low, x[i]);
@@ -156,15 +162,17 @@ RIDGE_LANES_FN ScaleMin fit_scale_min(const Lanes* x, const Lanes* w, const Cons
   }
   if (kMinOnly) low = min(low, Lanes(0.0f));
   const Lanes range = high - low;
-  ScaleMin best{Lanes(0.0f), kMinOnly ? max(-(constants.x / constants.w), Lanes(0.0f)) : -(constants.x / constants.w)};
+  ScaleMin best{Lanes(0.0f), -(constants.x / constants.w)};
+  if (kMinOnly) best.min = max(best.min, Lanes(0.0f));
   Lanes best_gain = -(best.min * constants.x);
-  constexpr int kDescents = 3;
-  for (int pass = 0; pass < clips * clips + kDescents; ++pass) {
-    const auto below = static_cast<float>(pass / clips), above = static_cast<float>(pass % clips);
-    const bool start = pass < clips * clips;
-    const Lanes first = low + range * Lanes(clip * below);
-    const Lanes step = range * Lanes((1.0f - clip * (below + above)) / kTop);
-    const OffsetSums s = offset_sums<kTop, kCount>(x, w, inverse(start ? step : best.scale), start ? -first : best.min);
+  const int starts = clips.count * clips.count;
+  for (int pass = 0; pass < starts + clips.descents; ++pass) {
+    const float below = clips.first + clips.step * static_cast<float>(pass / clips.count);
+    const float above = clips.first + clips.step * static_cast<float>(pass % clips.count);
+    const bool start = pass < starts;
+    const Lanes scale = start ? range * Lanes((1.0f - below - above) * (1.0f / kTop)) : best.scale;
+    const Lanes shift = start ? -(low + range * Lanes(below)) : best.min;
+    const OffsetSums s = offset_sums<kTop, kCount>(x, w, inverse(scale), shift);
     const ScaleMin fit = solve<kMinOnly>(s, constants);
     const Lanes gained = fit.scale * s.xq - fit.min * constants.x;
     const auto better = gained > best_gain;

@@ -22,10 +22,10 @@ RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& start
 
 // A binary16 scale and offset for the block.
 template <typename Format, int kTop>
-RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, int clips, float clip) {
+RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
   constexpr int kWeights = Format::kWeights;
   const Constants constants = b.constants(0, kWeights);
-  const ScaleMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips, clip);
+  const ScaleMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips);
   const Lanes scale = b.to_f16(fit.scale), low = b.to_f16(fit.min);
   b.d = scale * b.unit;
   b.m = Lanes(0.0f) - low * b.unit;
@@ -38,7 +38,7 @@ struct PowerOfTwoScales {
   static constexpr int kTries = 3;
   static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(i == 0 ? 1.0f : i == 1 ? 0.5f : 2.0f); }
   static RIDGE_LANES_FN Lanes round(Lanes a) {
-    return clamp(floor_power_of_two(a * Lanes(4.0f / 3)), Lanes(0x1p-126f), Lanes(0x1p126f));
+    return clamp(floor_power_of_two(a * Lanes(4.0f / 3)), Lanes(0x1p-126f), Lanes(0x1p124f)); // 12 * 2^124 is finite
   }
 };
 struct E4M3Scales { // halves of UE4M3 numbers, as NVFP4 multiplies its codes
@@ -117,14 +117,13 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
 // Super-blocks with mins: integers 0 … kHigh times d, and as many times dmin. Searched like group scales; for each
 // integer scale the best min of the codes follows.
 template <typename Format, int kTop, int kHigh>
-RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, int clips, float clip, int rounds) {
+RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, int rounds) {
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
   Lanes scale[kGroups], low[kGroups], most_scale(0.0f), most_min(0.0f);
   Constants constants[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     constants[g] = b.constants(g * kGroup, kGroup);
-    const ScaleMin fit =
-        fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips, clip);
+    const ScaleMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
     most_scale = max(most_scale, fit.scale);
     most_min = max(most_min, fit.min);
     scale[g] = fit.scale;
@@ -201,16 +200,16 @@ RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {24, 0.7f, 1.18f, fa
 RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {24, 0.7f, 1.18f, false, 3}))
 RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {24, 0.7f, 1.18f, true, 3}))
 RIDGE_SCHEME(Q1_0, search_scale<Q1_0, SignCodes>(b, {1, 1.0f, 1.0f, false, 0}))
-RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, 4, 0.03f))
-RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, 3, 0.015f))
+RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {5, -0.03f, 0.03f}))
+RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {5, -0.032f, 0.016f}))
 RIDGE_SCHEME(MXFP4, search_float_scales<MXFP4, FloatCodes, PowerOfTwoScales>(b, {6, 10.0f, 1.1f, false}))
 RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {8, 8.0f, 1.1f, false}))
 RIDGE_SCHEME(Q3_K, search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {8, 3.0f, 1.1f, true}, 1, 3))
 RIDGE_SCHEME(Q6_K, search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {5, 30.0f, 1.015f, true}, 0, 2))
 RIDGE_SCHEME(IQ4_XS, search_group_scales<IQ4_XS, LevelCodes, -32, 31>(b, {8, -105.0f, 1.05f, true}, 1, 3))
-RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, 4, 0.08f, 4))
-RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, 4, 0.03f, 3))
-RIDGE_SCHEME(Q5_K, search_group_scale_mins<Q5_K, 31, 63>(b, 3, 0.015f, 3))
+RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, {4, 0.0f, 0.08f}, 4))
+RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, {4, 0.0f, 0.03f}, 3))
+RIDGE_SCHEME(Q5_K, search_group_scale_mins<Q5_K, 31, 63>(b, {3, 0.0f, 0.015f}, 3))
 #undef RIDGE_SCHEME
 
 RIDGE_LANES_END

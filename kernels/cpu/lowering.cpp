@@ -209,6 +209,14 @@ void Lowering::linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input)}, {}, [] { return 1; },
+        [=, this, &op, x = linear.x, cols = weight.cols](int64_t, int) {
+          std::vector<const float*> rows(batch_.rows(gathered));
+          for (size_t t = 0; t < rows.size(); ++t) rows[t] = x + static_cast<int64_t>(t) * cols;
+          if (!rows.empty()) config_.observer->observe(op, 0, rows);
+        });
   const std::vector<int64_t> pieces = guided_pieces(weight.rows, weight.row_bytes, threads_);
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   // Tokens per item: fewer where there are too few panels to keep every thread busy.
@@ -410,6 +418,16 @@ void Lowering::expert_linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource, groups_resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input), groups_resource}, {}, [] { return 1; },
+        [=, this, &op, &groups, x = linear.x, cols = weight.cols](int64_t, int) {
+          const std::vector<int32_t>& row_of = shared_input ? groups.token : groups.pair;
+          std::vector<const float*> rows(row_of.size());
+          for (size_t i = 0; i < rows.size(); ++i) rows[i] = x + row_of[i] * cols;
+          for (const ExpertGroups::Group& group : groups.groups)
+            config_.observer->observe(op, group.expert, std::span(rows).subspan(group.first, group.count));
+        });
   // Items are pieces of about 64 KB of one expert's matrix.
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   const int64_t piece = std::clamp<int64_t>(65536 / (kPanelRows * weight.row_bytes), 1, panels);

@@ -578,6 +578,7 @@ DeviceInfo device_info() {
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
+  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
   return std::make_unique<Executor>(program, config, options);
 }
 

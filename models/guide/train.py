@@ -13,12 +13,10 @@ the guide's words fully and the user's a little (kUserWeight): what people ask i
 """
 
 import argparse
-import json
 import math
 import multiprocessing
 import pathlib
 import random
-import re
 import time
 
 import torch
@@ -26,6 +24,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import make_corpus
+from score import QUESTIONS, grade
 
 kVocabulary = 4096
 kContext = 1024
@@ -99,19 +98,6 @@ def answers(model, tokenizer, questions, most=96):
     return [tokenizer.decode(o) for o in out]
 
 
-def score(model, tokenizer):
-    questions = json.loads((make_corpus.HERE / "questions.json").read_text())
-    known, unknown = questions["known"], questions["unknown"]
-    said = answers(model, tokenizer, [q["question"] for q in known])
-    right = [all(re.search(fact, a, re.I) for fact in q["facts"]) for q, a in zip(known, said)]
-    refused = answers(model, tokenizer, [q["question"] for q in unknown])
-    honest = [bool(re.search("only know", a)) for a in refused]
-    for q, a, ok in zip(known + unknown, said + refused, right + honest):
-        if not ok:
-            print(f"  MISS {q['question']}\n       {a}")
-    print(f"questions {sum(right)}/{len(right)}, refusals {sum(honest)}/{len(honest)}", flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path)
@@ -171,7 +157,7 @@ def main():
     model.eval()
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
-    score(model, tokenizer)
+    grade(*(answers(model, tokenizer, [q["question"] for q in QUESTIONS[kind]]) for kind in ("known", "unknown")))
     for q in ("hello", "what is q4_k", "tell me a story about a fox", "What does GQA save?", "who is Bob Dylan?", "tell me a joke"):
         print(f"> {q}\n{answers(model, tokenizer, [q])[0]}")
 

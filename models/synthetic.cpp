@@ -84,9 +84,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
   }
   const quant::FormatInfo* pure = quant::find_format(type);
-  if (!pure && type != "Q4_K_M") {
+  if ((!pure || !pure->stored()) && type != "Q4_K_M") {
     std::vector<std::string_view> names = {"Q4_K_M"};
-    for (const quant::FormatInfo& format : quant::formats()) names.push_back(format.name);
+    for (const quant::FormatInfo& format : quant::formats())
+      if (format.stored()) names.push_back(format.name);
     throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
                 Error::kUsage);
   }

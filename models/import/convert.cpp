@@ -32,7 +32,6 @@ class Plan {
 
  private:
   void vector(const std::string& from, const std::string& to, int64_t width, RowOrder order = {});
-  void vector_if_there(const std::string& from, const std::string& to, int64_t width, RowOrder order = {});
   void linear(const std::string& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order = {});
   void matrices(const std::vector<std::string>& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order,
                 std::optional<quant::Type> type);
@@ -65,8 +64,8 @@ void Plan::vector(const std::string& from, const std::string& to, int64_t width,
   outputs.push_back({{to, quant::Type::F32, {width}}, write, {tensor}});
 }
 
-void Plan::vector_if_there(const std::string& from, const std::string& to, int64_t width, RowOrder order) {
-  if (tensors_.find(from)) vector(from, to, width, order);
+bool is_zero(const SafeTensor& tensor) {
+  return std::ranges::all_of(tensor.data, [](std::byte b) { return b == std::byte{}; });
 }
 
 void Plan::matrices(const std::vector<std::string>& from, const std::string& to, int64_t rows, int64_t cols,
@@ -75,22 +74,18 @@ void Plan::matrices(const std::vector<std::string>& from, const std::string& to,
   for (const std::string& name : from) {
     all.push_back(reader_.read(name, rows, cols));
     for (const SafeTensor* part : all.back().parts) use(part);
+    // GPTQ writers give every module a bias, of zeros where the model has none.
+    const SafeTensor* bias = tensors_.find(name + ".bias");
+    if (bias && all.back().scheme != Scheme::plain && is_zero(*bias)) use(bias);
   }
   for (Output& output : outputs_of(std::move(all), to, order, type, planar_scheme))
     outputs.push_back(std::move(output));
 }
 
-// GPTQ writers give every module a bias, of zeros where the model has none.
-bool is_zero(const SafeTensor& tensor) {
-  return std::ranges::all_of(tensor.data, [](std::byte b) { return b == std::byte{}; });
-}
-
 void Plan::linear(const std::string& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order) {
   matrices({from}, to, rows, cols, order, options_.type);
-  if (const SafeTensor* bias = tensors_.find(from + ".bias"); bias && !method().empty() && is_zero(*bias))
-    use(bias);
-  else
-    vector_if_there(from + ".bias", to + ".bias", rows, order);
+  const SafeTensor* bias = tensors_.find(from + ".bias");
+  if (bias && !used_.contains(bias->name)) vector(bias->name, to + ".bias", rows, order);
 }
 
 void Plan::experts(std::string_view pattern, int64_t il, const std::string& to, int64_t rows, int64_t cols) {

@@ -1,6 +1,7 @@
 // Quantized checkpoints, written here from their published layouts: what ridge makes of each stands for the same
 // weights, in the file and in the form in which they run.
 #include "checkpoint.h"
+#include "core/error.h"
 #include "core/half.h"
 #include "gguf/gguf.h"
 #include "models/import/import.h"

@@ -29,38 +29,64 @@ struct Matrix {
   Scheme scheme = Scheme::plain;
   int64_t rows = 0, cols = 0;
   gguf::Dtype dtype = gguf::Dtype::F32; // of plain numbers: F64, F32, F16 or BF16
-  int bits = 0;                         // of a code
-  int64_t group = 0;                    // columns that share a scale; groups start at multiples of it
-  bool has_zeros = false;               // else the zero is 2^(bits - 1)
+  int bits = 0;                         // of an affine code
+  int64_t group = 0;                    // columns that share a scale; divides cols
   float matrix_scale = 1;               // of nvfp4
   std::vector<int32_t> order;           // act-order: column i of the codes is input order[i]; empty: as they are
-  std::string source;                   // "awq", "gptq", …: for the file's metadata
 
-  std::vector<const gguf::SafeTensor*> parts; // all it reads
+  std::vector<const gguf::SafeTensor*> parts; // all it is made of
 
-  // Each reads `count` rows from `first` into consecutive rows of the given memory.
-  using Reader = std::function<void(int64_t first, int64_t count, float* out)>;
-  using ByteReader = std::function<void(int64_t first, int64_t count, uint8_t* out)>;
-  Reader floats;          // plain: [count][cols]
-  ByteReader codes;       // [count][cols], one code each; E4M3: the byte
-  Reader scales;          // [count][groups()]
-  ByteReader scale_bytes; // mxfp4: E8M0; nvfp4: E4M3: [count][groups()]
-  ByteReader zeros;       // [count][groups()], where has_zeros
+  // Each reads `count` rows from `first` on into consecutive rows of the given memory.
+  template <typename T>
+  using Reader = std::function<void(int64_t first, int64_t count, T* out)>;
+  Reader<float> floats;        // plain: [count][cols]
+  Reader<uint8_t> codes;       // [count][cols], one code each; of fp8_e4m3 the byte
+  Reader<float> scales;        // [count][groups()]
+  Reader<uint8_t> scale_bytes; // in place of scales. mxfp4: E8M0, nvfp4: E4M3
+  Reader<int16_t> zeros;       // affine: [count][groups()]; empty: each is 2^(bits - 1)
 
-  int64_t groups() const { return (cols + group - 1) / group; }
+  int64_t groups() const { return cols / group; }
 };
 
-// The matrix that the module `name` ("model.layers.0.mlp.up_proj") has. `config` says how packed ones are packed.
-// Throws Error where it is not there, not [rows, cols], or packed in a way that is not known.
+// The matrix that the module `name` ("model.layers.0.mlp.up_proj") has, whatever it is packed in. Throws Error where it
+// is not there, not [rows, cols], or packed in a way that is not known.
 class MatrixReader {
  public:
-  MatrixReader(const gguf::Safetensors& tensors, const Config& config) : tensors_(tensors), config_(config) {}
+  MatrixReader(const gguf::Safetensors& tensors, const Config& config);
 
   Matrix read(const std::string& name, int64_t rows, int64_t cols) const;
+  const std::string& method() const { return method_; } // quant_method; empty: not quantized
 
  private:
+  struct Request;
+  Matrix plain(const Request& request, const gguf::SafeTensor& weight) const;
+  Matrix awq(const Request& request) const;
+  Matrix gptq(const Request& request) const;
+  Matrix compressed_int(const Request& request) const;
+  Matrix eight_bit_int(const Request& request, const gguf::SafeTensor& weight) const;
+  Matrix bitsandbytes(const Request& request, const gguf::SafeTensor& weight) const;
+  Matrix fp8(const Request& request, const gguf::SafeTensor& weight) const;
+  Matrix mxfp4(const Request& request, const gguf::SafeTensor& weight) const;
+  Matrix nvfp4(const Request& request, const gguf::SafeTensor& weight) const;
+
+  const gguf::SafeTensor* find(const Request& request, std::string_view suffix) const; // NAME + suffix
+  const gguf::SafeTensor& get(Matrix& matrix, const Request& request, std::string_view suffix, gguf::Dtype dtype,
+                              const std::vector<int64_t>& shape) const;
+  // Scales of shape [rows, groups]; sets group from it. Where they are transposed: [groups, rows].
+  void set_scales(Matrix& matrix, const Request& request, std::string_view suffix, bool transposed) const;
+  [[noreturn]] void refuse(const gguf::SafeTensor& tensor, const std::string& expected) const;
+  void set_order(Matrix& matrix, const gguf::SafeTensor& groups_of_columns) const;
+
   const gguf::Safetensors& tensors_;
   const Config& config_;
+  std::string method_, format_;
+  bool zeros_less_one_ = false;             // GPTQ, first format
+  int64_t block_rows_ = 0, block_cols_ = 0; // FP8 in blocks
+};
+
+struct MatrixReader::Request {
+  std::string name;
+  int64_t rows, cols;
 };
 
 // `count` numbers of a tensor from number `first` on, as f32. Throws Error for other types than F64, F32, F16, BF16.

@@ -7,6 +7,7 @@ import tempfile
 import numpy as np
 
 import checkpoints as ck
+import packed
 
 IDS = [1, 2, 3, 100, 200, 250, 17, 42, 99, 128, 7, 9, 301, 5, 5, 80]
 
@@ -50,6 +51,47 @@ def plain_cases():
     yield "qwen3moe", ck.base_config("Qwen3MoeForCausalLM"), ck.BF16, 1
 
 
+def packed_cases():
+    for bits in (2, 3, 4, 8):
+        for symmetric in (True, False):
+            for act_order in (False, True):
+                more = dict(bits=bits, symmetric=symmetric, act_order=act_order)
+                name = f"gptq {bits} bits{' sym' if symmetric else ''}{' act-order' if act_order else ''}"
+                yield name + " v1", packed.gptq, more
+                yield name + " v2", packed.gptq, more | dict(v2=True)
+    yield "gptq, no g_idx", packed.gptq, dict(g_idx=False)
+    yield "gptq, one group per row", packed.gptq, dict(group=-1, symmetric=False)
+    yield "awq", packed.awq, {}
+    yield "awq, groups of 32", packed.awq, dict(group=32)
+    for kind in ("nf4", "fp4"):
+        for nested in (True, False):
+            yield f"{kind}{' double' if nested else ''}", packed.bitsandbytes4, dict(kind=kind, nested=nested)
+    yield "int8", packed.int8, {}
+    yield "fp8 per tensor", packed.fp8, {}
+    yield "fp8 per row", packed.fp8, dict(by_row=True)
+    yield "fp8 blocks", packed.fp8, dict(block=(128, 128))
+    for bits in (4, 8):
+        for symmetric in (True, False):
+            yield f"compressed-tensors {bits} bits{' sym' if symmetric else ''}", packed.pack_quantized, dict(
+                bits=bits, symmetric=symmetric)
+    yield "compressed-tensors act-order", packed.pack_quantized, dict(act_order=True)
+    yield "compressed-tensors per row", packed.pack_quantized, dict(group=-1)
+    yield "nvfp4 modelopt", packed.nvfp4, {}
+    yield "nvfp4 compressed-tensors", packed.nvfp4, dict(modelopt=False)
+    yield "mxfp4 compressed-tensors", packed.mxfp4, {}
+
+
+def packed_checkpoint(folder, kind, pack, options, rng):
+    """Writes it; gives the logits of the weights that it stands for."""
+    config = ck.base_config(kind)
+    weights = ck.random_weights(config, rng)
+    linears = {k: weights.pop(k + ".weight") for k in ck.linears(config)}
+    tensors, decoded, config["quantization_config"] = pack(linears, rng, **options)
+    stored = {k: v.astype(ck.BF16) for k, v in weights.items()}
+    ck.save(folder, config, {**tensors, **stored})
+    return ck.forward(config, {**stored, **{k + ".weight": v for k, v in decoded.items()}}, IDS)
+
+
 def main():
     ridge, wanted = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
     rng = np.random.default_rng(1)
@@ -69,6 +111,20 @@ def main():
                 print(f"{name:40} {' '.join(type_flags):12} {error:.2e}")
                 if not type_flags:
                     worst = max(worst, error)
+        kinds = ("LlamaForCausalLM", "Qwen3ForCausalLM", "MixtralForCausalLM")
+        for name, pack, options in packed_cases():
+            for kind in kinds:
+                act_order_experts = options.get("act_order") and kind.startswith("Mixtral")
+                if wanted not in name or act_order_experts:
+                    continue
+                folder = pathlib.Path(tmp) / f"{name} {kind}".replace(" ", "_").replace(",", "")
+                expected = packed_checkpoint(folder, kind, pack, options, rng)
+                gguf = folder / "out.gguf"
+                run(ridge, "convert", folder, "-o", gguf)
+                exact = nmse(logits(ridge, gguf, "--device", "cpu", "--exact"), expected)
+                fast = nmse(logits(ridge, gguf, "--device", "cpu"), expected)
+                print(f"{name:40} {kind[:-11]:8} exact {exact:.2e}  fast {fast:.2e}")
+                worst = max(worst, exact)
     print(f"worst, types kept: {worst:.2e}")
     if not worst <= 1e-4:
         raise SystemExit("too far")

@@ -74,9 +74,9 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
 struct Rounds {
   int starts, refinements;
 
-  int count() const { return starts * (1 + refinements); }
-  bool is_start(int round) const { return round % (1 + refinements) == 0; }
-  float factor(int round) const {
+  RIDGE_LANES_FN int count() const { return starts * (1 + refinements); }
+  RIDGE_LANES_FN bool is_start(int round) const { return round % (1 + refinements) == 0; }
+  RIDGE_LANES_FN float factor(int round) const {
     const int start = round / (1 + refinements);
     return 1.0f + 0.03f * static_cast<float>(start & 1 ? (start + 1) / 2 : -start / 2);
   }

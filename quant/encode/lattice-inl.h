@@ -359,22 +359,23 @@ struct CodebookScheme {};
     static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
   };
 
-RIDGE_SCHEME(IQ1_S, search_codebook<IQ1_S, ShiftedDigits<32>, 7>(b, 0.125f, {8, 9.0f, 1.13f, false}, 3))
-RIDGE_SCHEME(IQ1_M, search_codebook<IQ1_M, ShiftedDigits<8>, 7>(b, 0.125f, {8, 8.0f, 1.13f, false}, 3))
+RIDGE_SCHEME(IQ1_S, search_codebook<IQ1_S, ShiftedDigits<32>, 7>(b, 0.125f, {5, 9.5f, 1.22f, false}, 2))
+RIDGE_SCHEME(IQ1_M, search_codebook<IQ1_M, ShiftedDigits<8>, 7>(b, 0.125f, {5, 8.5f, 1.22f, false}, 2))
 RIDGE_SCHEME(IQ2_XXS,
              search_codebook<IQ2_XXS, Magnitudes<kIq2XxsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
-                                                                                         {8, 40.0f, 1.12f, false}, 3))
+                                                                                         {5, 42.0f, 1.2f, false}, 2))
 RIDGE_SCHEME(IQ2_XS,
              search_codebook<IQ2_XS, Magnitudes<kIq2XsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
-                                                                                       {8, 40.0f, 1.12f, false}, 3))
+                                                                                       {5, 42.0f, 1.2f, false}, 2))
 RIDGE_SCHEME(IQ2_S,
              search_codebook<IQ2_S, Magnitudes<kIq2SCodebook, kIq2Levels, false>, 15>(b, 0.125f,
-                                                                                      {8, 40.0f, 1.12f, false}, 3))
-RIDGE_SCHEME(IQ3_XXS, search_codebook<IQ3_XXS, Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>, 15>(
-                          b, 0.25f, {8, 52.0f, 1.08f, false}, 3))
+                                                                                      {5, 42.0f, 1.2f, false}, 2))
+RIDGE_SCHEME(IQ3_XXS,
+             search_codebook<IQ3_XXS, Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>, 15>(b, 0.25f,
+                                                                                            {6, 52.0f, 1.1f, false}, 2))
 RIDGE_SCHEME(IQ3_S,
              search_codebook<IQ3_S, Magnitudes<kIq3SCodebook, kIq3SLevels, false>, 15>(b, 1.0f,
-                                                                                       {8, 13.0f, 1.06f, false}, 3))
+                                                                                       {6, 12.8f, 1.08f, false}, 2))
 #undef RIDGE_SCHEME
 
 RIDGE_LANES_END

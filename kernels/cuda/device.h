@@ -77,6 +77,22 @@ class PinnedMemory {
   size_t bytes_ = 0;
 };
 
+struct Stream {
+  cudaStream_t handle = nullptr;
+  Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  ~Stream() { cudaStreamDestroy(handle); }
+  Stream(const Stream&) = delete;
+};
+
+struct Graph {
+  cudaGraphExec_t handle = nullptr;
+  Graph() = default;
+  ~Graph() {
+    if (handle) cudaGraphExecDestroy(handle);
+  }
+  Graph(const Graph&) = delete;
+};
+
 // How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our
 // kernels waits for its predecessor itself where the chip knows how).
 struct Launch {

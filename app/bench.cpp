@@ -62,8 +62,8 @@ class Bench {
   // Evaluates `count` random tokens from `position` on and adds up what op_cost says of it.
   void feed(int64_t count, int64_t position) {
     const core::ExecutorConfig& config = model_.executor->config();
-    const auto k_bytes = static_cast<double>(core::bytes_per_element(config.k_type));
-    const auto v_bytes = static_cast<double>(core::bytes_per_element(config.v_type));
+    const double k_bytes = core::bytes_per_element(config.k_type);
+    const double v_bytes = core::bytes_per_element(config.v_type);
     while (count > 0) {
       const int64_t rows = std::min(count, config.max_batch);
       std::vector<int32_t> tokens(rows), positions(rows);

@@ -28,10 +28,10 @@ void Session::forward(std::span<const int32_t> tokens, int64_t position, bool wa
   usage.seconds += seconds_now() - start;
   usage.tokens += std::ssize(tokens);
   const auto& config = executor_.config();
-  usage.bytes += core::program_cost(program_, {std::ssize(tokens), position, 1, want_logits ? 1 : 0,
-                                               static_cast<double>(core::bytes_per_element(config.k_type)),
-                                               static_cast<double>(core::bytes_per_element(config.v_type))})
-                     .bytes();
+  usage.bytes +=
+      core::program_cost(program_, {std::ssize(tokens), position, 1, want_logits ? 1 : 0,
+                                    core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)})
+          .bytes();
 }
 
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,

@@ -10,8 +10,16 @@
 
 namespace ridge::core {
 
-enum class KvType : uint8_t { f16, f32 };
-inline constexpr int64_t bytes_per_element(KvType type) { return type == KvType::f16 ? 2 : 4; }
+// How keys and values are cached. q8_0: 32 consecutive elements of a head share an f16 scale, 34 bytes together.
+enum class KvType : uint8_t { f16, f32, q8_0 };
+inline constexpr int64_t kQ8Block = 32;
+
+constexpr int64_t head_bytes(KvType type, int64_t dim) { // of one head at one position
+  return type == KvType::q8_0 ? dim / kQ8Block * (kQ8Block + 2) : dim * (type == KvType::f16 ? 2 : 4);
+}
+constexpr double bytes_per_element(KvType type) {
+  return static_cast<double>(head_bytes(type, kQ8Block)) / static_cast<double>(kQ8Block);
+}
 
 struct ExecutorConfig {
   int64_t context = 4096; // positions per stream that the KV cache holds
@@ -22,6 +30,9 @@ struct ExecutorConfig {
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
 };
+
+// Throws Error where a model's heads do not fit the cache types: q8_0 wants whole blocks of 32.
+void check_cache_types(const Program& program, const ExecutorConfig& config);
 
 // Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one
 // stream are consecutive and start where its cache is to be continued (what lay behind is overwritten).

@@ -86,6 +86,7 @@ class CpuExecutor final : public core::Executor {
 
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
+  core::check_cache_types(program, config);
   return std::make_unique<CpuExecutor>(program, config, config.threads > 0 ? config.threads : omp_get_num_procs());
 }
 

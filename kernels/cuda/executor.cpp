@@ -33,6 +33,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
 
 void Executor::check_config() const {
   core::validate(program_);
+  core::check_cache_types(program_, config_);
   const auto positive = [](int64_t value, const char* what) {
     if (value < 1 || value > int64_t{1} << 30) throw_error("CUDA: {} is {}, expected 1 to 2^30", what, value);
   };
@@ -58,8 +59,8 @@ void Executor::allocate() {
   size_t bytes = 0;
   const auto aligned = [](size_t n) { return (n + 255) / 256 * 256; };
   for (const core::KvLayer& kv : program_.kv_layers)
-    bytes += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type)) +
-             aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
+    bytes += aligned(positions * kv.heads * core::head_bytes(config_.k_type, kv.k_dim)) +
+             aligned(positions * kv.heads * core::head_bytes(config_.v_type, kv.v_dim));
   cache_ = DeviceMemory(bytes, "the KV cache");
   RIDGE_CUDA(cudaMemset(cache_.as(), 0, bytes));
   uint8_t* at = cache_.as();
@@ -73,10 +74,13 @@ void Executor::allocate() {
                    static_cast<int>(kv.k_dim),
                    static_cast<int>(kv.v_dim),
                    config_.context};
+    const int64_t rows = positions * kv.heads;
     layer.k = at;
-    at += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type));
+    if (config_.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + rows * kv.k_dim);
+    at += aligned(rows * core::head_bytes(config_.k_type, kv.k_dim));
     layer.v = at;
-    at += aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
+    if (config_.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + rows * kv.v_dim);
+    at += aligned(rows * core::head_bytes(config_.v_type, kv.v_dim));
     cache_layers_.push_back(layer);
     most_kv_heads = std::max(most_kv_heads, kv.heads);
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);

@@ -69,7 +69,7 @@ std::vector<float> run(core::Executor& executor, const Steps& steps) {
 // Runs batches of several sizes through both; the cache carries over from one to the next.
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, std::vector<int32_t> sizes) {
   const auto executor = kernels::cpu::make_cpu_executor(model.program, config);
-  Naive naive(model.program, config.k_type == core::KvType::f16);
+  Naive naive(model.program, config.k_type, config.v_type);
   double worst = 0;
   int32_t position = 0;
   for (int32_t size : sizes) {
@@ -244,7 +244,7 @@ TEST_CASE("streams do not see one another, in whatever order their tokens come")
   core::ExecutorConfig config = exact_config();
   config.streams = 3;
   const auto together = kernels::cpu::make_cpu_executor(model.program, config);
-  Naive naive(model.program, false);
+  Naive naive(model.program, config.k_type, config.v_type);
   std::vector<int32_t> next(3, 0);
   for (int round = 0; round < 4; ++round) {
     Steps steps;
@@ -291,6 +291,71 @@ TEST_CASE("long contexts pass through several blocks of attention") {
   CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-8);
   config.k_type = config.v_type = core::KvType::f16;
   CHECK(worst_error(model, config, {300, 1, 77}) < 1e-6); // half precision may round either way at a tie
+}
+
+TEST_CASE("keys and values are cached in the types asked for, each in its own") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  constexpr core::KvType kTypes[] = {core::KvType::f16, core::KvType::f32, core::KvType::q8_0};
+  for (const int64_t dim : {32, 96})
+    for (const core::KvType k_type : kTypes)
+      for (const core::KvType v_type : kTypes) {
+        CAPTURE(dim);
+        CAPTURE(k_type);
+        CAPTURE(v_type);
+        for_each_target([&] {
+          RandomProgram model(seed);
+          RandomProgram::Shape shape;
+          shape.layers = 1;
+          shape.width = shape.hidden = 32;
+          shape.k_dim = shape.v_dim = shape.rotated = dim;
+          model.transformer(shape, Type::F32, Type::F32);
+          core::ExecutorConfig config = exact_config();
+          config.context = 200;
+          config.max_batch = config.max_outputs = 150;
+          config.k_type = k_type;
+          config.v_type = v_type;
+          CHECK(worst_error(model, config, {150, 1, 5}) < 1e-5); // 8 bits may round either way at a tie
+          const Steps steps = consecutive(model, 0, 150);
+          const std::vector<float> logits = run(*kernels::cpu::make_cpu_executor(model.program, config), steps);
+          config.k_type = config.v_type = core::KvType::f32;
+          CHECK(tests::nmse(logits, run(*kernels::cpu::make_cpu_executor(model.program, config), steps)) < 1e-4);
+        });
+      }
+}
+
+TEST_CASE("a q8_0 cache is refused for heads that are no whole blocks, by name") {
+  RandomProgram model(1);
+  RandomProgram::Shape shape;
+  shape.v_dim = 80;
+  model.transformer(shape, Type::F32, Type::F32);
+  core::ExecutorConfig config = exact_config();
+  config.k_type = core::KvType::q8_0; // heads of 64
+  CHECK_NOTHROW(kernels::cpu::make_cpu_executor(model.program, config));
+  config.v_type = core::KvType::q8_0;
+  CHECK_THROWS_WITH_AS(kernels::cpu::make_cpu_executor(model.program, config),
+                       "a q8_0 cache of values takes heads of a multiple of 32 elements, this model's have 80; use "
+                       "-ctv f16",
+                       Error);
+}
+
+TEST_CASE("the cost model and the cache agree on what a type takes") {
+  RandomProgram model(1);
+  model.transformer({}, Type::F32, Type::F32);
+  core::ExecutorConfig config = exact_config();
+  const auto memory = [&](core::KvType k_type, core::KvType v_type) {
+    config.k_type = k_type;
+    config.v_type = v_type;
+    return kernels::cpu::make_cpu_executor(model.program, config)->memory_bytes();
+  };
+  const auto cost = [&](core::KvType k_type, core::KvType v_type) {
+    return core::kv_cache_bytes(model.program, config.context, core::bytes_per_element(k_type),
+                                core::bytes_per_element(v_type));
+  };
+  using enum core::KvType;
+  CHECK(memory(f32, f32) - memory(q8_0, f32) == cost(f32, f32) - cost(q8_0, f32));
+  CHECK(memory(f32, f16) - memory(q8_0, q8_0) == cost(f32, f16) - cost(q8_0, q8_0));
+  CHECK(cost(q8_0, q8_0) == cost(f16, f16) * 34 / 64);
 }
 
 TEST_CASE("more threads than rows, and one thread, give the same logits") {

@@ -73,7 +73,7 @@ std::vector<float> run(core::Executor& executor, const Steps& steps) {
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, std::vector<int32_t> sizes,
                    const CudaOptions& options = {}) {
   const auto executor = make_cuda_executor(model.program, config, options);
-  Naive naive(model.program, config.k_type == core::KvType::f16);
+  Naive naive(model.program, config.k_type, config.v_type);
   double worst = 0;
   int32_t position = 0;
   for (int32_t size : sizes) {
@@ -259,7 +259,7 @@ TEST_CASE("CUDA: streams do not see one another, in whatever order their tokens 
     core::ExecutorConfig config = exact ? exact_config() : fast_config();
     config.streams = 3;
     const auto together = make_cuda_executor(model.program, config);
-    Naive naive(model.program, !exact);
+    Naive naive(model.program, config.k_type, config.v_type);
     std::vector<int32_t> next(3, 0);
     for (int round = 0; round < 4; ++round) {
       Steps steps;
@@ -320,7 +320,31 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-6);
     config.exact = false;
     CHECK(worst_error(model, config, {300, 1, 3, 77, 1, 200}) < 1e-5);
+    if (h.dim % core::kQ8Block != 0) continue;
+    using enum core::KvType;
+    for (const auto& [k_type, v_type] : {std::pair(q8_0, q8_0), {q8_0, f16}, {f16, q8_0}, {q8_0, f32}, {f32, q8_0}}) {
+      CAPTURE(k_type);
+      CAPTURE(v_type);
+      config.k_type = k_type;
+      config.v_type = v_type;
+      config.exact = k_type == f32;
+      CHECK(worst_error(model, config, {300, 1, 3, 77, 1, 200}) < 3e-5); // 8 bits may round either way at a tie
+    }
   }
+}
+
+TEST_CASE("CUDA: a q8_0 cache loses little against one in f32") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  model.transformer({}, Type::F16, Type::F16);
+  core::ExecutorConfig config = exact_config();
+  const Steps steps = consecutive(model, 0, 60);
+  const std::vector<float> full = run(*make_cuda_executor(model.program, config), steps);
+  config.k_type = config.v_type = core::KvType::q8_0;
+  const auto small = make_cuda_executor(model.program, config);
+  CHECK(tests::nmse(run(*small, steps), full) < 1e-3);
 }
 
 TEST_CASE("CUDA: greedy generation on the device chooses what the host would choose, and the same twice") {

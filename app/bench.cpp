@@ -5,6 +5,7 @@
 #include "app/options.h"
 #include "app/terminal.h"
 #include "core/error.h"
+#include "core/sampler.h"
 #include "gguf/writer.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -51,10 +52,23 @@ class Bench {
     return measure(fmt::format("pp{}", prompt), prompt, [&](int64_t position) { feed(prompt, position); });
   }
 
-  // `count` tokens one after another, each with its logits.
+  // `count` tokens one after another, each with its logits; on a GPU each chosen from them by the default sampler
+  // chain, as `ridge run` does it.
   Result run_generation(int64_t count) {
+    const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     return measure(fmt::format("tg{}", count), count, [&](int64_t position) {
-      for (int64_t i = 0; i < count; ++i) feed(1, position + i);
+      feed(1, position);
+      core::Executor& executor = *model_.executor;
+      const bool decoding = executor.start_decoding(sampler, static_cast<int32_t>(position + 1), 0);
+      for (int64_t i = 1; i < count; ++i) {
+        if (!decoding) {
+          feed(1, position + i);
+          continue;
+        }
+        executor.next_token(true);
+        cost_ += step_cost(1, position + i, 1);
+      }
+      if (decoding) executor.next_token(false); // waits for the last
     });
   }
 
@@ -62,8 +76,6 @@ class Bench {
   // Evaluates `count` random tokens from `position` on and adds up what op_cost says of it.
   void feed(int64_t count, int64_t position) {
     const core::ExecutorConfig& config = model_.executor->config();
-    const double k_bytes = core::bytes_per_element(config.k_type);
-    const double v_bytes = core::bytes_per_element(config.v_type);
     while (count > 0) {
       const int64_t rows = std::min(count, config.max_batch);
       std::vector<int32_t> tokens(rows), positions(rows);
@@ -75,10 +87,16 @@ class Bench {
       core::Batch batch{tokens, positions, {}, {}};
       if (rows == count) batch.outputs = {&last, 1};
       model_.executor->forward(batch);
-      cost_ += core::program_cost(model_.program, {rows, position, 1, rows == count ? 1 : 0, k_bytes, v_bytes});
+      cost_ += step_cost(rows, position, rows == count ? 1 : 0);
       position += rows;
       count -= rows;
     }
+  }
+
+  core::Cost step_cost(int64_t tokens, int64_t past, int64_t outputs) const {
+    const core::ExecutorConfig& config = model_.executor->config();
+    return core::program_cost(model_.program, {tokens, past, 1, outputs, core::bytes_per_element(config.k_type),
+                                               core::bytes_per_element(config.v_type)});
   }
 
   Result measure(std::string name, int64_t tokens, const std::function<void(int64_t)>& work) {

@@ -43,6 +43,8 @@ struct Batch {
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
 };
 
+class Sampler;
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -50,6 +52,16 @@ class Executor {
   virtual void forward(const Batch& batch) = 0;
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward().
   virtual std::span<const float> logits(int64_t i) = 0;
+
+  // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as
+  // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output
+  // is the token before `position`; it returns false where the host must sample (an executor that cannot at all, or
+  // not with these parameters). next_token() then gives one token after the other, -1 where the logits are unusable;
+  // with `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Without,
+  // or before anything else is asked of the executor, decoding ends. The sampler is told of nothing.
+  virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
+  virtual int32_t next_token(bool /*ahead*/) { return -1; }
+
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
   virtual double memory_bytes() const = 0;          // KV cache and scratch

@@ -84,6 +84,13 @@ struct Stream {
   Stream(const Stream&) = delete;
 };
 
+struct Event {
+  cudaEvent_t handle = nullptr;
+  Event() { RIDGE_CUDA(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming)); }
+  ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
+};
+
 struct Graph {
   cudaGraphExec_t handle = nullptr;
   Graph() = default;

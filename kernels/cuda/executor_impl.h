@@ -6,6 +6,7 @@
 #include "kernels/cuda/format_kernels.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/plan.h"
+#include "kernels/cuda/sampling.h"
 #include "kernels/cuda/upload.h"
 
 #include <map>
@@ -34,6 +35,9 @@ class Executor final : public CudaExecutor {
   std::string_view description() const override { return description_; }
   double memory_bytes() const override { return static_cast<double>(cache_.bytes() + scratch_bytes_); }
 
+  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
+  int32_t next_token(bool ahead) override;
+
   std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                        std::span<const int32_t> streams, int64_t count) override;
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
@@ -41,8 +45,9 @@ class Executor final : public CudaExecutor {
  private:
   struct Shape { // of a batch, as far as launches depend on it
     int64_t tokens, outputs;
-    int tile_tokens; // for attention
-    bool greedy;     // ends with the choice of the next tokens
+    int tile_tokens;     // for attention
+    bool greedy;         // ends with the choice of the next tokens
+    bool sample = false; // ends with the choice of the next token by the sampler chain
     auto operator<=>(const Shape&) const = default;
   };
 
@@ -51,6 +56,8 @@ class Executor final : public CudaExecutor {
   void allocate();
   void load_batch(const core::Batch& batch);
   void run(const Shape& shape);
+  void allocate_sampling(int32_t ring_size);
+  void enqueue_choice();
   void launch_all(const Shape& shape);
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
@@ -94,6 +101,16 @@ class Executor final : public CudaExecutor {
   DeviceMemory partial_, tickets_;              // of attention
   DeviceMemory greedy_;
   GreedyArgs greedy_args_ = {};
+  struct Decoding { // tokens are chosen one ahead: the host reads one of two slots while the other is filled
+    DeviceMemory memory;
+    DeviceMemory ring;
+    PinnedMemory host; // a SampleState, two tokens
+    Event chosen[2];
+    int64_t enqueued = 0, read = 0;
+    int32_t position = 0; // of the next token
+    SampleArgs args = {};
+  };
+  Decoding decoding_;
   DeviceMemory batch_memory_;
   PinnedMemory batch_host_;
   DeviceBatch batch_ = {}, host_batch_ = {};

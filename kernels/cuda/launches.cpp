@@ -13,6 +13,7 @@ void Executor::launch_all(const Shape& shape) {
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
     launch_step(step, shape);
   }
+  if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
   args.logits = value(program_.logits);

@@ -44,8 +44,7 @@ double standard_deviation(const std::vector<double>& values) {
 
 class Bench {
  public:
-  Bench(LoadedModel& model, Device device, int64_t depth, int repetitions)
-      : model_(model), device_(device), depth_(depth), repetitions_(repetitions) {}
+  Bench(LoadedModel& model, int64_t depth, int repetitions) : model_(model), depth_(depth), repetitions_(repetitions) {}
 
   // `prompt` tokens in batches, logits of the last only.
   Result run_prompt(int64_t prompt) {
@@ -106,8 +105,7 @@ class Bench {
     }
     work(depth_); // warm-up: pages are read, threads started
     // The roof moves with whatever else the machine does, so it is measured right before and after.
-    const int threads = model_.executor->config().threads;
-    const double roof_before = measure_read_bandwidth(device_, threads);
+    const double roof_before = measure_read_bandwidth(model_);
     std::vector<double> rates;
     double bytes = 0, flops = 0;
     for (int i = 0; i < repetitions_; ++i) {
@@ -120,12 +118,11 @@ class Bench {
       flops = cost_.flops;
     }
     const double rate = median(rates), per_token = rate / static_cast<double>(tokens);
-    const double roof = (roof_before + measure_read_bandwidth(device_, threads)) / 2;
+    const double roof = (roof_before + measure_read_bandwidth(model_)) / 2;
     return {name, rate, standard_deviation(rates), bytes * per_token, flops * per_token, roof};
   }
 
   LoadedModel& model_;
-  Device device_;
   int64_t depth_;
   int repetitions_;
   std::mt19937 random_{1};
@@ -137,7 +134,6 @@ struct BenchCommand {
   std::string shape, save, output = "md";
   int64_t prompt = 512, generate = 128, depth = 0;
   int repetitions = 5;
-  Device device_ = Device::cpu;
 
   void run() {
     if (model.model.empty() == shape.empty())
@@ -154,10 +150,10 @@ struct BenchCommand {
     core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
     config.context = depth + std::max<int64_t>({prompt, generate, 1});
     config.max_batch = std::min(config.max_batch, config.context);
-    device_ = start_executor(loaded, config, model.device);
+    start_executor(loaded, config, model.device, model.gpu_layers);
 
     std::vector<Result> results;
-    Bench bench(loaded, device_, depth, repetitions);
+    Bench bench(loaded, depth, repetitions);
     if (prompt > 0) results.push_back(bench.run_prompt(prompt));
     if (generate > 0) results.push_back(bench.run_generation(generate));
 
@@ -167,16 +163,17 @@ struct BenchCommand {
   void print_table(const LoadedModel& loaded, const std::vector<Result>& results) const {
     const std::string label = shape.empty() ? models::model_label(loaded.file) : shape;
     const double gib = static_cast<double>(loaded.file.size_bytes()) / (1 << 30);
+    const char* backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
     const double billions = static_cast<double>(models::parameter_count(loaded.file)) / 1e9;
-    fmt::print("| {:<24} | {:>9} | {:>8} | {:<7} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size",
+    fmt::print("| {:<24} | {:>9} | {:>8} | {:<8} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size",
                "params", "backend", "test", "t/s", "GB/s", "roof", "% roof");
-    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<7} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "",
+    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<8} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "",
                "", "", "", "", "", "", "");
     for (const Result& r : results)
-      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<7} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | "
+      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<8} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | "
                  "{:>6.1f} |\n",
-                 label, gib, billions, device_ == Device::cuda ? "CUDA" : "CPU", r.test, r.tokens_per_second,
-                 r.deviation, r.bytes_per_second / 1e9, r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
+                 label, gib, billions, backend, r.test, r.tokens_per_second, r.deviation, r.bytes_per_second / 1e9,
+                 r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
     fmt::print(
         "\n{}; median of {} ± standard deviation; roof: GB/s read from memory, measured before and after each test\n",
         loaded.executor->description(), repetitions);

@@ -32,6 +32,12 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("-t,--threads", threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  command
+      .add_option("--gpu-layers,--n-gpu-layers", gpu_layers,
+                  "the last N layers on the GPU, the output being one of them, the rest on the CPU (-ngl); "
+                  "default: as many as there is room for")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->type_name("N");
   const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
   command.add_option("--cache-type-k", k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
       ->check(types)

@@ -41,6 +41,7 @@ struct Batch {
   std::span<const int32_t> positions; // same length
   std::span<const int32_t> streams;   // same length, or empty: all 0
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
+  std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
 };
 
 class Sampler;
@@ -50,7 +51,8 @@ class Executor {
   virtual ~Executor() = default;
   // Runs the batch: fills the KV cache and computes logits for batch.outputs.
   virtual void forward(const Batch& batch) = 0;
-  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward().
+  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
+  // of a split Program: row i of its output.
   virtual std::span<const float> logits(int64_t i) = 0;
 
   // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as

@@ -127,6 +127,11 @@ struct Program {
   std::vector<KvLayer> kv_layers;
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]
+
+  // Of a part of a Program (split.h): the value that it is given instead of writing it, and the value that it ends with
+  // instead of logits.
+  ValueId input = -1, output = -1;
+  ValueId result() const { return output >= 0 ? output : logits; }
 };
 
 // One run of a Program, as far as its cost depends on it.

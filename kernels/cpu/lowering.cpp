@@ -86,7 +86,16 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
   }
 }
 
-const float* Lowering::logits(int64_t output) const { return value(program_.logits) + output * program_.vocab; }
+std::span<const float> Lowering::result(int64_t row) const {
+  const core::ValueInfo& result = info(program_.result());
+  return {value(program_.result()) + row * result.width, static_cast<size_t>(result.width)};
+}
+
+std::span<float> Lowering::input() {
+  if (program_.input < 0) return {};
+  const core::ValueInfo& input = info(program_.input);
+  return {value(program_.input), static_cast<size_t>(batch_.rows(input.gathered) * input.width)};
+}
 
 int64_t Lowering::bytes() const {
   int64_t sum = cache_.bytes();

@@ -18,8 +18,8 @@ static_assert(sizeof(SampleState) <= kStateBytes);
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
   const core::SamplerParams& p = sampler.params();
   const bool greedy = p.temp == 0.0f;
-  if (!greedy && (p.typical_p < 1.0f || p.top_k < 1 || p.top_k > kMaxTopK)) return false;
-  if (outputs_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
+  if (!whole() || (!greedy && (p.typical_p < 1.0f || p.top_k < 1 || p.top_k > kMaxTopK))) return false;
+  if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   // A ring that cannot fill up before the context does need not exist.
   const int32_t ring_size = p.repeat_last_n > config_.context ? -1 : p.repeat_last_n;

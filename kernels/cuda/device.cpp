@@ -19,10 +19,11 @@ void throw_out_of_memory(size_t bytes, const char* what) {
   cudaGetLastError();
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  throw_error(
-      "CUDA: out of memory: {} needs {:.2f} GB, {:.2f} of {:.2f} GB are free; take a smaller context, a smaller "
-      "model or --device cpu",
-      what, static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9, static_cast<double>(total) / 1e9);
+  const auto gib = [](size_t n) { return static_cast<double>(n) / (1 << 30); };
+  throw OutOfMemory(
+      fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free; lower -ngl "
+                  "(layers on the GPU), -c (context) or -ub (batch)",
+                  what, gib(bytes), gib(free), gib(total)));
 }
 
 void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {

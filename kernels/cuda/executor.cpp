@@ -11,6 +11,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
+constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
+
 constexpr int64_t kHistory = 4096; // tokens per stream that a generating loop keeps before the host collects them
 
 } // namespace
@@ -26,9 +28,14 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   launch_.sm_count = properties.multiProcessorCount;
   launch_.shared_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
-  weights_ = upload_weights(program, launch_, options.upload_progress);
-  launch_.overlap = options.overlap && properties.major >= 9 && compiled_for_overlap();
+  weights_ = allocate_weights(program);
   allocate();
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
+  if (!options.upload) return;
+  upload_weights(program, weights_, launch_, options.upload_progress);
+  launch_.overlap = options.overlap && properties.major >= 9 && compiled_for_overlap();
 }
 
 void Executor::check_config() const {
@@ -116,7 +123,8 @@ void Executor::allocate() {
   const auto split = [&](int32_t* base) { return DeviceBatch{base, base + n, base + 2 * n, base + 3 * n}; };
   batch_ = split(batch_memory_.as<int32_t>());
   host_batch_ = split(batch_host_.as<int32_t>());
-  logits_host_ = PinnedMemory(config_.max_outputs * program_.vocab * sizeof(float));
+  const core::ValueInfo& result = program_.values[program_.result()];
+  logits_host_ = PinnedMemory((result.gathered ? config_.max_outputs : n) * result.width * sizeof(float));
 
   const int64_t most = std::min(config_.max_outputs, config_.max_batch);
   greedy_ = memory((most * (2 + 2 * kGreedyBlocks) + most * kHistory) * 4, "sampling");
@@ -161,6 +169,14 @@ void Executor::load_batch(const core::Batch& batch) {
                              stream_.handle));
 }
 
+void Executor::load_input(std::span<const float> input, const Shape& shape) {
+  const int64_t elements = program_.input < 0 ? 0 : rows_of(program_.input, shape) * width(program_.input);
+  if (std::ssize(input) != elements) throw std::logic_error("CUDA: a batch whose input has another size");
+  if (elements == 0) return;
+  RIDGE_CUDA(
+      cudaMemcpyAsync(value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
+}
+
 void Executor::forward(const core::Batch& batch) {
   check_batch(batch);
   load_batch(batch);
@@ -169,19 +185,21 @@ void Executor::forward(const core::Batch& batch) {
   for (size_t i = 1; i < batch.tokens.size(); ++i)
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
                batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  outputs_ = std::ssize(batch.outputs);
-  run({std::ssize(batch.tokens), outputs_, one_run ? kAttentionRows : 1, false});
+  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false};
+  load_input(batch.input, shape);
+  result_rows_ = rows_of(program_.result(), shape);
+  run(shape);
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
 }
 
 std::span<const float> Executor::logits(int64_t i) {
-  if (i < 0 || i >= outputs_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
-  const size_t vocab = static_cast<size_t>(program_.vocab);
-  float* row = logits_host_.as<float>() + i * vocab;
-  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.logits) + i * vocab, vocab * sizeof(float), cudaMemcpyDeviceToHost,
-                             stream_.handle));
+  if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
+  const auto columns = static_cast<size_t>(width(program_.result()));
+  float* row = logits_host_.as<float>() + i * columns;
+  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.result()) + i * columns, columns * sizeof(float),
+                             cudaMemcpyDeviceToHost, stream_.handle));
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
-  return {row, vocab};
+  return {row, columns};
 }
 
 std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
@@ -191,6 +209,7 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
   for (int64_t i = 0; i < n; ++i) outputs[i] = static_cast<int32_t>(i);
   const core::Batch batch{tokens, positions, streams, outputs};
   check_batch(batch);
+  require_whole();
   for (const int32_t position : positions)
     if (position + count > config_.context)
       throw_error("CUDA: {} tokens from position {} do not fit a context of {}", count, position, config_.context);
@@ -218,6 +237,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   }
   const core::Batch batch{tokens, positions, which, outputs};
   check_batch(batch);
+  require_whole();
   load_batch(batch);
   const Shape shape{streams, streams, 1, true};
   RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, streams * sizeof(int32_t), stream_.handle));
@@ -257,6 +277,17 @@ void Executor::run(const Shape& shape) {
     check(status, "cudaGraphInstantiate");
   }
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
+}
+
+bool fits(const core::Program& program, const core::ExecutorConfig& config) {
+  CudaOptions options;
+  options.upload = false;
+  try {
+    const Executor trial(program, config, options);
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
 }
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,

@@ -10,6 +10,7 @@
 #include "kernels/cuda/upload.h"
 
 #include <map>
+#include <stdexcept>
 
 namespace ridge::kernels::cuda {
 
@@ -55,6 +56,11 @@ class Executor final : public CudaExecutor {
   void check_batch(const core::Batch& batch) const;
   void allocate();
   void load_batch(const core::Batch& batch);
+  void load_input(std::span<const float> input, const Shape& shape);
+  bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
+  void require_whole() const {
+    if (!whole()) throw std::logic_error("CUDA: a part of a Program cannot decode on its own");
+  }
   void run(const Shape& shape);
   void allocate_sampling(int32_t ring_size);
   void enqueue_choice();
@@ -115,7 +121,7 @@ class Executor final : public CudaExecutor {
   PinnedMemory batch_host_;
   DeviceBatch batch_ = {}, host_batch_ = {};
   PinnedMemory logits_host_;
-  int64_t outputs_ = 0; // of the last forward()
+  int64_t result_rows_ = 0; // of the last forward()
   std::map<Shape, Graph> graphs_;
 };
 

@@ -15,6 +15,8 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const cor
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
 
+bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
+
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 
 } // namespace ridge::kernels::cuda

@@ -137,33 +137,45 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     for (int i = 0; i < 4; ++i) out[j][i] = 0;
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 
-  for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
-    // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
-    typename decltype(keys)::Piece key[2][kChunks];
-    typename decltype(keys)::Scales key_scales[2];
+  // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
+  struct Step {
+    typename Rows<kDim, kKeyCodes>::Piece key[2][kChunks];
+    typename Rows<kDim, kKeyCodes>::Scales key_scales[2];
+    typename Rows<kDim, kValueCodes>::Piece value[4][kColumns / 8];
+    uint16_t value_scale[4]; // a lane's columns lie in one block of 32
+  };
+  const auto fetch = [&](int base) {
+    Step step;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = min(base + 8 * i + g, length - 1);
-      key_scales[i] = keys.scales(row);
+      step.key_scales[i] = keys.scales(row);
 #pragma unroll
-      for (int c = 0; c < kChunks; ++c) key[i][c] = keys.load(row, 8 * t + 32 * c);
+      for (int c = 0; c < kChunks; ++c) step.key[i][c] = keys.load(row, 8 * t + 32 * c);
     }
-    typename decltype(values)::Piece value[4][kColumns / 8];
-    uint16_t value_scale[4]; // a lane's columns lie in one block of 32
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = min(base + 8 * (i / 2) + 2 * t + i % 2, length - 1);
-      value_scale[i] = values.scale(row, kColumns * g);
+      step.value_scale[i] = values.scale(row, kColumns * g);
 #pragma unroll
-      for (int c = 0; c < kColumns / 8; ++c) value[i][c] = values.load(row, kColumns * g + 8 * c);
+      for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = values.load(row, kColumns * g + 8 * c);
     }
+    return step;
+  };
+
+  // One step is fetched while the one before it is computed: eight warps to a multiprocessor hide no latency otherwise.
+  Step ahead;
+  if (begin + warp * kKeysPerStep < end) ahead = fetch(begin + warp * kKeysPerStep);
+  for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
+    const Step now = ahead;
+    if (base + kWarps * kKeysPerStep < end) ahead = fetch(base + kWarps * kKeysPerStep);
     float score[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       for (float& s : score[i]) s = 0;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        const uint4 k = keys.halves(key[i][c], key_scales[i][c]);
+        const uint4 k = keys.halves(now.key[i][c], now.key_scales[i][c]);
         mma_16x8x16(score[i], query[c][0], k.x, k.y);
         mma_16x8x16(score[i], query[c][1], k.z, k.w);
       }
@@ -203,7 +215,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
       uint32_t v[4][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const uint4 piece = values.halves(value[i][c], value_scale[i]);
+        const uint4 piece = values.halves(now.value[i][c], now.value_scale[i]);
         v[i][0] = piece.x, v[i][1] = piece.y, v[i][2] = piece.z, v[i][3] = piece.w;
       }
 #pragma unroll

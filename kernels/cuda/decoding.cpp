@@ -1,5 +1,5 @@
 // Decoding one stream with the host one token behind: a step evaluates the token that the step before it chose, chooses
-// the next, and copies it to the host, which enqueues the following step before it waits for that copy.
+// the next, and writes it to the host's memory. The host enqueues the following step before it waits for that.
 #include "kernels/cuda/executor_impl.h"
 
 #include "core/sampler.h"
@@ -39,7 +39,9 @@ bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, in
                                        .ring_filled = static_cast<int32_t>(recent.ring.size()),
                                        .ring_oldest = static_cast<int32_t>(recent.oldest),
                                        .seed = sampler.seed(),
-                                       .draws = sampler.draws()};
+                                       .draws = sampler.draws(),
+                                       .step = 0,
+                                       .position = position};
   const auto copy = [&](void* to, const void* from, size_t bytes) {
     RIDGE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.handle));
   };
@@ -53,7 +55,7 @@ bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, in
   decoding_.position = position;
   decoding_.enqueued = decoding_.read = 0;
   launch_sample(launch_, decoding_.args);
-  enqueue_choice();
+  RIDGE_CUDA(cudaEventRecord(decoding_.chosen[decoding_.enqueued++ % 2].handle, stream_.handle));
   return true;
 }
 
@@ -63,20 +65,12 @@ int32_t Executor::next_token(bool ahead) {
   if (ahead) {
     if (d.position >= config_.context) throw std::logic_error("CUDA: decoding past the context");
     run({1, 1, kAttentionRows, false, true});
-    enqueue_choice();
+    RIDGE_CUDA(cudaEventRecord(d.chosen[d.enqueued++ % 2].handle, stream_.handle));
     ++d.position;
   }
   const int64_t slot = d.read++ % 2;
   RIDGE_CUDA(cudaEventSynchronize(d.chosen[slot].handle));
-  return reinterpret_cast<const int32_t*>(d.host.as() + kStateBytes)[slot];
-}
-
-void Executor::enqueue_choice() {
-  Decoding& d = decoding_;
-  const int64_t slot = d.enqueued++ % 2;
-  RIDGE_CUDA(cudaMemcpyAsync(d.host.as() + kStateBytes + slot * sizeof(int32_t), d.args.chosen, sizeof(int32_t),
-                             cudaMemcpyDeviceToHost, stream_.handle));
-  RIDGE_CUDA(cudaEventRecord(d.chosen[slot].handle, stream_.handle));
+  return d.args.chosen[slot];
 }
 
 void Executor::allocate_sampling(int32_t ring_size) {
@@ -97,7 +91,7 @@ void Executor::allocate_sampling(int32_t ring_size) {
     d.args.counts = reinterpret_cast<int32_t*>(take(counts_bytes));
     d.args.chunk_best = reinterpret_cast<float*>(take(best_bytes));
     d.args.ticket = reinterpret_cast<unsigned*>(at);
-    d.args.chosen = reinterpret_cast<int32_t*>(at) + 1;
+    d.args.chosen = reinterpret_cast<int32_t*>(d.host.as() + kStateBytes); // mapped under one address
     d.args.token = batch_.tokens;
     d.args.position = batch_.positions;
   }

@@ -15,6 +15,13 @@ constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and 
 
 constexpr int64_t kHistory = 4096; // tokens per stream that a generating loop keeps before the host collects them
 
+// What the device would say of itself if it were older.
+void limit_to(int compute, cudaDeviceProp& properties) {
+  const size_t shared_bytes = size_t{compute < 80 ? 64u : compute == 80 ? 163u : 99u} << 10;
+  properties.sharedMemPerBlockOptin = std::min(properties.sharedMemPerBlockOptin, shared_bytes);
+  properties.major = std::min(properties.major, compute / 10);
+}
+
 } // namespace
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
@@ -26,6 +33,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
   launch_.stream = stream_.handle;
   launch_.sm_count = properties.multiProcessorCount;
+  if (options.as_compute > 0) limit_to(options.as_compute, properties);
   launch_.shared_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   weights_ = allocate_weights(program);

@@ -63,7 +63,6 @@ class Executor final : public CudaExecutor {
   }
   void run(const Shape& shape);
   void allocate_sampling(int32_t ring_size);
-  void enqueue_choice();
   void launch_all(const Shape& shape);
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);

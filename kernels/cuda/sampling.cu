@@ -184,10 +184,10 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
     token = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(sorted[at]));
     accept(args, s, token);
   }
-  *args.state = s;
-  *args.chosen = usable ? token : -1;
+  args.chosen[s.step++ % 2] = usable ? token : -1;
   *args.token = token;
-  *args.position += 1;
+  *args.position = s.position++;
+  *args.state = s;
   *args.ticket = 0;
 }
 

@@ -18,6 +18,8 @@ struct SampleState {
   int32_t ring_size; // tokens that penalties count: the last so many, 0 none, -1 all
   int32_t ring_filled, ring_oldest;
   uint64_t seed, draws;
+  int32_t step;     // tokens chosen
+  int32_t position; // of the next one
 };
 
 struct SampleArgs {
@@ -29,8 +31,9 @@ struct SampleArgs {
   float* chunk_best; // [kSampleChunks]
   uint64_t* list;    // [vocab]
   unsigned* ticket;  // zero before and after
-  int32_t* chosen;   // the token, or -1 where logits are NaN or none is above -infinity
-  // The step of a generating loop: the token (0 for -1) goes here, the position grows by one.
+  // In the host's memory: the token of step i at chosen[i % 2], or -1 where logits are NaN or none is above -infinity.
+  int32_t* chosen;
+  // The step of a generating loop: the token (0 for -1) and its position go here.
   int32_t* token;
   int32_t* position;
 };

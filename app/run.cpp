@@ -37,7 +37,7 @@ struct RunCommand {
         note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
       config.context = std::max(config.context, needed);
     }
-    start_executor(loaded, config, model.device);
+    start_executor(loaded, config, model.device, model.gpu_layers);
     Session session(*loaded.executor, loaded.program);
     Answerer answerer(loaded, session, sampling);
     const InterruptFlag interrupt;

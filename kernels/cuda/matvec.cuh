@@ -46,9 +46,13 @@ constexpr int64_t activation_bytes(int64_t cols) {
   return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 80;
 }
 
+// The table of codebook points, which the dots of packed weights look up in shared memory.
+template <typename Format, bool kExact>
+inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
+
 template <typename Format, bool kExact>
 constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens) {
-  return int64_t{kMatvecWarps} * kSlots<Format> * 2 * Units<Format>::kBytes +
+  return kBookBytes<Format, kExact> + int64_t{kMatvecWarps} * kSlots<Format> * 2 * Units<Format>::kBytes +
          tokens * (activation_bytes<Format, kExact>(cols) + 16) + kMatvecWarps * 4 + 16;
 }
 
@@ -138,7 +142,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   constexpr bool kFloat = kFloatDots<Format, kExact>;
   constexpr int kRing = kSlots<Format>, kSlotBytes = 2 * U::kBytes;
   extern __shared__ uint4 shared[];
-  auto* ring = reinterpret_cast<uint8_t*>(shared);
+  auto* book_words = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* ring = book_words + kBookBytes<Format, kExact>;
   uint8_t* activations = ring + kMatvecWarps * kRing * kSlotBytes;
   const int items = static_cast<int>(U::items_of(args.cols));
   const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
@@ -209,6 +214,10 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   };
 #pragma unroll 1
   for (int s = 0; s < kRing - 1; ++s) fetch_next();
+
+  using Book = typename L::Book;
+  if constexpr (!kFloat) Book::fill(book_words, threadIdx.x, kMatvecThreads);
+  const Book book(book_words);
 
   // Bring in the activations.
   wait_for_predecessor();
@@ -293,8 +302,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
           }
         } else {
           Item first, second;
-          load_item<L>(first, landed, unit_items, lane);
-          load_item<L>(second, landed + U::kBytes, unit_items, lane);
+          load_item<L>(first, landed, unit_items, lane, book);
+          load_item<L>(second, landed + U::kBytes, unit_items, lane, book);
 #pragma unroll
           for (int t = 0; t < kTokens; ++t) {
             const IntegerItem x(activations + t * token_bytes, items, item);

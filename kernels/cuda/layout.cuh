@@ -42,7 +42,7 @@ template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset;
-  using Book = NoBook;
+  using Book = typename CodePlanes::Book;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
   }
@@ -65,8 +65,8 @@ struct PlaneLayout {
     CodePlanes::fetch(raw.code, unit, items, item);
     Scales::template fetch<Format>(raw.scale, unit + CodePlanes::kBytes * items, items, item);
   }
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, NoBook = {}) {
-    CodePlanes::unpack(out.word, raw.code);
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Book& book = {}) {
+    CodePlanes::unpack(out.word, raw.code, book);
     Scales::template unpack<Format>({out.scale, out.offset}, raw.scale, item);
   }
 };
@@ -82,10 +82,10 @@ template <> struct Layout<quant::Q3_K>   : PlaneLayout<quant::Q3_K, Codes<3>, Q3
 template <> struct Layout<quant::Q4_K>   : PlaneLayout<quant::Q4_K, Codes<4>, KScaleMin> {};
 template <> struct Layout<quant::Q5_K>   : PlaneLayout<quant::Q5_K, Codes<5>, KScaleMin> {};
 template <> struct Layout<quant::Q6_K>   : PlaneLayout<quant::Q6_K, Codes<6>, Q6Scales, 32> {};
-template <> struct Layout<quant::IQ4_NL> : PlaneLayout<quant::IQ4_NL, LevelCodes<Iq4Levels>, HalfScale> {};
-template <> struct Layout<quant::IQ4_XS> : PlaneLayout<quant::IQ4_XS, LevelCodes<Iq4Levels>, Iq4Scales> {};
-template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, LevelCodes<E2m1Levels>, PowerScale> {};
-template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, LevelCodes<E2m1Levels>, E4m3Scales> {};
+template <> struct Layout<quant::IQ4_NL> : PlaneLayout<quant::IQ4_NL, Iq4Codes, HalfScale> {};
+template <> struct Layout<quant::IQ4_XS> : PlaneLayout<quant::IQ4_XS, Iq4Codes, Iq4Scales> {};
+template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, PowerScale, E2m1Codes::kBias> {};
+template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, E2m1Codes::kBias> {};
 template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, SignScale> { static constexpr bool kHasOffset = true; };

@@ -31,6 +31,28 @@ __device__ __forceinline__ void put(uint32_t* to, const uint4& v) {
 }
 __device__ __forceinline__ void store_half(uint8_t* p, quant::Half h) { *reinterpret_cast<uint16_t*>(p) = h.bits; }
 
+// Byte i of the result is the byte of {high, low} that bits 0-2 of nibble i of the selector name, or that byte's sign
+// in all bits where bit 3 is set. (__byte_perm masks bit 3 out.)
+__device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
+  uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+  return result;
+}
+// The same with the upper half of the selector. The shift is hidden from the compiler, which would rather repeat all
+// that made the selector, shifted.
+__device__ __forceinline__ uint32_t permute_upper(uint32_t low, uint32_t high, uint32_t selector) {
+  uint32_t upper;
+  asm("shr.u32 %0, %1, 16;" : "=r"(upper) : "r"(selector));
+  return permute(low, high, upper);
+}
+
+// A constant in a register. The assembler would rather load it, or make it again, for each use; what comes out of a
+// shuffle of different values it cannot know. For whole warps.
+__device__ __forceinline__ uint32_t kept(uint32_t constant) {
+  const uint32_t lane = threadIdx.x % 32;
+  return __shfl_sync(~0u, constant + lane, static_cast<int>(lane)) - lane;
+}
+
 template <typename Format>
 inline constexpr int kBlockItems = Format::kWeights / 32;
 
@@ -45,7 +67,9 @@ struct ScaleOut {
   }
 };
 
-// What L::Book of a layout without a table of codebook points is (layout_books.cuh has the others).
+// An L::Book is what the unpacking of items looks up: tables in shared memory, in kBytes at a multiple of 16 that all
+// threads of the block `fill`, and constants in registers. Made once by whole warps, used for many items. This one is
+// for layouts that look nothing up.
 struct NoBook {
   static constexpr int kBytes = 0;
   NoBook() = default;

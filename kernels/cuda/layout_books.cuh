@@ -17,6 +17,7 @@
 #pragma once
 
 #include "kernels/cuda/layout_base.cuh"
+#include "kernels/cuda/ptx.cuh"
 #include "quant/codebooks.h"
 #include "quant/formats/iq1_m.h"
 #include "quant/formats/iq1_s.h"
@@ -74,10 +75,19 @@ RIDGE_TABLE auto kIq2SWords = level_numbers(quant::kIq2SCodebook, quant::kIq2Lev
 RIDGE_TABLE auto kIq3SWords = halves_of_odd(quant::kIq3SCodebook);
 RIDGE_TABLE auto kTernaryWords = ternary_digits();
 
+// Codes that a permute chooses from.
+constexpr uint32_t bytes_of(int a, int b, int c) {
+  return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
+}
+inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = bytes_of(-8, -25, -43);
+inline constexpr uint32_t kIq1ShiftedUp = bytes_of(-7, 1, 9), kIq1ShiftedDown = bytes_of(-9, -1, 7);
+
 // A table: kEntries words, kCopies times. An index is kBits wide and comes at bit kAt of a word, so that with all other
 // bits masked out it is the offset of its copies.
-template <int kEntries_, int kCopies_>
+// `kConstant` is what else the format's unpacking wants in a register.
+template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0>
 struct Table {
+  static constexpr uint32_t kConstant = kConstant_;
   static constexpr int kEntries = kEntries_, kCopies = kCopies_;
   static constexpr int kBits = std::bit_width(static_cast<unsigned>(kEntries - 1));
   static constexpr int kAt = 2 + std::countr_zero(static_cast<unsigned>(kCopies));
@@ -85,12 +95,12 @@ struct Table {
 };
 // clang-format off
 struct Iq1Table    : Table<2048, 8>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq1Words.word[i]; } };
-struct Iq2XxsTable : Table<256, 32>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XxsWords.word[i]; } };
-struct Iq2XsTable  : Table<512, 16>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XsWords.word[i]; } };
-struct Iq2STable   : Table<1024, 16> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2SWords.word[i]; } };
-struct Iq3XxsTable : Table<256, 32>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return quant::kIq3XxsCodebook.point[i]; } };
+struct Iq2XxsTable : Table<256, 32, kIq2Positive>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XxsWords.word[i]; } };
+struct Iq2XsTable  : Table<512, 16, kIq2Positive>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XsWords.word[i]; } };
+struct Iq2STable   : Table<1024, 16, kIq2Positive> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2SWords.word[i]; } };
+struct Iq3XxsTable : Table<256, 32, 0x32103210>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return quant::kIq3XxsCodebook.point[i]; } };
 struct Iq3STable   : Table<512, 32>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq3SWords.word[i]; } };
-struct TernaryTable : Table<6561, 1> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kTernaryWords.word[i]; } };
+struct TernaryTable : Table<6561, 1, bytes_of(-1, 0, 1)> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kTernaryWords.word[i]; } };
 // clang-format on
 
 // The table in shared memory, where `fill` has put it: kBytes at a multiple of 16.
@@ -99,7 +109,10 @@ class SharedBook {
  public:
   static constexpr int kBytes = (T::kEntries * T::kCopies * 4 + 15) / 16 * 16;
 
-  __device__ explicit SharedBook(const uint8_t* words) : words_(words), copy_(threadIdx.x % T::kCopies * 4) {}
+  const uint32_t constant;
+
+  __device__ __forceinline__ explicit SharedBook(const uint8_t* words)
+      : constant(kept(T::kConstant)), words_(words), copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return word_at(words_ + ((bits & T::kMask) | copy_));
   }
@@ -124,17 +137,12 @@ class SharedBook {
 
 template <typename T>
 struct GlobalBook {
+  static constexpr uint32_t constant = T::kConstant;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return T::word((bits & T::kMask) >> T::kAt); }
 };
 
 // ---- Bits
 
-// In the permute's selector bit 3 of a nibble asks for the byte's sign in all its bits.
-__device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
-  uint32_t result;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
-  return result;
-}
 // 0xff where a byte's highest bit is set, else 0.
 __device__ __forceinline__ uint32_t sign_bytes(uint32_t bits) { return permute(bits, 0, 0xba98); }
 
@@ -148,6 +156,13 @@ __device__ __forceinline__ uint32_t rotated(uint32_t word, int from, int to) {
 }
 __device__ __forceinline__ uint32_t moved(uint32_t word, int from, int to) {
   return from > to ? word >> (from - to) : word << (to - from);
+}
+
+// Bits of `a` where the mask has ones, of `b` where it has zeros.
+__device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
+  return result;
 }
 
 // Signs of an item for selectors: bit 4i + j is that of weight 8j + i.
@@ -171,14 +186,8 @@ __device__ __forceinline__ uint32_t sign_selectors(uint32_t signs, int j) { retu
 // Eight codes from eight nibbles.
 __device__ __forceinline__ void select_codes(uint32_t* word, uint32_t low, uint32_t high, uint32_t selectors) {
   word[0] = permute(low, high, selectors);
-  word[1] = permute(low, high, selectors >> 16);
+  word[1] = permute_upper(low, high, selectors);
 }
-
-constexpr uint32_t bytes_of(int a, int b, int c) {
-  return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
-}
-inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = bytes_of(-8, -25, -43);
-inline constexpr uint32_t kIq1ShiftedUp = bytes_of(-7, 1, 9), kIq1ShiftedDown = bytes_of(-9, -1, 7);
 
 __device__ __forceinline__ void put2(uint32_t* to, const uint8_t* from) {
   const auto pair = *reinterpret_cast<const uint2*>(from);
@@ -252,7 +261,7 @@ struct Iq2XxsParts : NoOffset {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, kIq2Positive, kIq2Negative,
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
                    book(rotated(raw[0], 8 * j, 0)) | sign_selectors(signs, j));
     const float s = half_of(raw[2]) * (0.125f + 0.25f * static_cast<float>(raw[1] >> 28));
     scale(out, s, s);
@@ -294,7 +303,7 @@ struct Iq2XsParts : NoOffset {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, kIq2Positive, kIq2Negative,
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
                    book(j < 3 ? moved(raw[0], 5 + 9 * j, Table::kAt) : aligned(raw[1], raw[0], 28, Table::kAt)) |
                        sign_selectors(signs, j));
     scale_nibbles(out, raw[3], raw[2]);
@@ -327,7 +336,7 @@ struct Iq2SParts : NoOffset {
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, kIq2Positive, kIq2Negative,
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
                    book(j < 3 ? moved(raw[0], 2 + 10 * j, Table::kAt) : aligned(raw[2] << 16, raw[0], 24, Table::kAt)) |
                        sign_selectors(raw[1], j));
     scale_nibbles(out, raw[3], raw[2]);
@@ -359,10 +368,12 @@ struct Iq3XxsParts : NoOffset {
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
     const uint32_t signs = even_signs(raw[2]);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) { // each code from the point or from its negation
-      const uint32_t codes = book(rotated(raw[k / 4], 8 * (k % 4), 0));
-      const uint32_t selectors = sign_selectors(signs, k / 2) | 0x32103210;
-      out.word[k] = permute(codes, 0x01010100 - codes, selectors >> (16 * (k % 2)));
+    for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
+      const uint32_t selectors = sign_selectors(signs, j) | book.constant;
+      const uint32_t first = book(rotated(raw[j / 2], 16 * (j % 2), 0)),
+                     second = book(rotated(raw[j / 2], 16 * (j % 2) + 8, 0));
+      out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
+      out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
     }
     const float s = half_of(raw[3]) * (0.25f + 0.5f * static_cast<float>(raw[2] >> 28));
     scale(out, s, s);
@@ -409,7 +420,7 @@ struct Iq3SParts {
       if (k < 6)
         index = rotated(raw[k / 3], 9 * (k % 3), 0);
       else
-        index = (rotated(raw[k - 6], 27, 0) & kLowerFive) | (moved(raw[3], 4 * (k - 6), Table::kAt + 5) & ~kLowerFive);
+        index = select_bits(kLowerFive, rotated(raw[k - 6], 27, 0), moved(raw[3], 4 * (k - 6), Table::kAt + 5));
       out.word[k] = book(index) ^ sign_bytes(raw[2] << (7 - k));
     }
     const float s = half_of(raw[5]) * static_cast<float>(1 + 2 * (raw[4] >> (4 * (item & 1)) & 15));
@@ -551,7 +562,7 @@ struct Tq1Parts : NoOffset {
     const uint32_t high = raw[1] | raw[2] >> (4 * (item & 1)) << 16; // the next item's bits above are masked out
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, bytes_of(-1, 0, 1), 0, book(four_indices<Table>(raw[0], high, j)));
+      select_codes(out.word + 2 * j, book.constant, 0, book(four_indices<Table>(raw[0], high, j)));
     const float d = half_of(raw[3]);
     scale(out, d, d);
   }

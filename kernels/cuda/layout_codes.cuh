@@ -60,7 +60,8 @@ struct Codes {
     if constexpr (kOne) raw[kWords - 1] = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
   }
 
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords]) {
+  using Book = NoBook;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       word[k] = kBits == 8 ? raw[k % kWords] : 0;
@@ -81,64 +82,82 @@ struct SignCodes : Codes<1> {
   }
 };
 
-// Four-bit codes that index a table of 16 levels, which become the codes.
-template <typename Levels>
-struct LevelCodes {
+// Four-bit codes that index a table of 16 levels, which become the codes. Nibble i of word k is code 8k + i, so that 16
+// bits are the selector of a byte permute.
+struct Nibbles {
   static constexpr int kBytes = 16;
 
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
-    uint8_t index[32];
-    for (int i = 0; i < 32; ++i) {
-      index[i] = 0;
-      for (int level = 0; level < 16; ++level)
-        if (Levels::at(level) == static_cast<int8_t>(code[i])) index[i] = static_cast<uint8_t>(level);
+  template <typename Level>
+  static __device__ void store(const uint8_t (&code)[32], Level level, uint8_t* unit, int item) {
+    for (int i = 0; i < 32; i += 2) {
+      int pair = 0;
+      for (int n = 0; n < 16; ++n) {
+        if (level(n) == static_cast<int8_t>(code[i])) pair = (pair & 0xf0) | n;
+        if (level(n) == static_cast<int8_t>(code[i + 1])) pair = (pair & 15) | n << 4;
+      }
+      unit[16 * item + i / 2] = static_cast<uint8_t>(pair);
     }
-    Codes<4>::store(index, unit, items, item);
-  }
-
-  // Eight levels from eight nibbles: `prmt` looks four of them up in eight bytes by three bits; the fourth bit, moved
-  // to select bit 3 of a second permute, chooses between the two halves of the table.
-  static __device__ __forceinline__ void look_up(uint32_t nibbles, uint32_t& low, uint32_t& high) {
-    constexpr uint32_t t0 = Levels::word(0), t1 = Levels::word(1), t2 = Levels::word(2), t3 = Levels::word(3);
-    const uint32_t choose = (0x32103210 | (nibbles & 0x88888888) >> 1); // 0-3: lower half, 4-7: upper half
-    uint32_t found[2];
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const uint32_t index = (k ? nibbles >> 16 : nibbles) & 0x7777;
-      const uint32_t lower = __byte_perm(t0, t1, index), upper = __byte_perm(t2, t3, index);
-      found[k] = __byte_perm(lower, upper, k ? choose >> 16 : choose);
-    }
-    // found: the nibbles in their order n0 … n7; the low nibbles of the bytes are the even ones
-    low = __byte_perm(found[0], found[1], 0x6420);
-    high = __byte_perm(found[0], found[1], 0x7531);
   }
 
   static constexpr int kWords = 4;
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int, int item) {
     put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
   }
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords]) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) look_up(raw[k], word[2 * k], word[2 * k + 1]);
-  }
 };
 
-struct Iq4Levels {
+struct Iq4Codes : Nibbles {
+  struct Book : NoBook {
+    uint32_t first = levels(0), third = levels(2), halves = 0x32103210;
+    Book() = default;
+    __device__ explicit Book(const uint8_t*) : first(kept(first)), third(kept(third)), halves(kept(halves)) {}
+  };
   static constexpr int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-  static constexpr uint32_t word(int k) {
+  static constexpr uint32_t levels(int k) {
     return static_cast<uint8_t>(kLevels[4 * k]) | static_cast<uint8_t>(kLevels[4 * k + 1]) << 8 |
            static_cast<uint8_t>(kLevels[4 * k + 2]) << 16 |
            static_cast<uint32_t>(static_cast<uint8_t>(kLevels[4 * k + 3])) << 24;
   }
-  static __device__ int8_t at(int level) { return quant::kIq4Levels[level]; }
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+    Nibbles::store(
+        code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
+  }
+
+  // Three bits look up both halves of the table; the fourth, moved to select bit 2 of another permute, chooses.
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
+    const uint32_t t0 = book.first, t2 = book.third;
+    constexpr uint32_t t1 = levels(1), t3 = levels(3);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint32_t index = raw[k] & 0x77777777, choice = (raw[k] >> 1 & 0x44444444) | book.halves;
+      word[2 * k] = permute(permute(t0, t1, index), permute(t2, t3, index), choice);
+      word[2 * k + 1] = permute_upper(permute_upper(t0, t1, index), permute_upper(t2, t3, index), choice);
+    }
+  }
 };
 
-struct E2m1Levels { // doubled
-  static constexpr uint32_t word(int k) {
-    constexpr uint32_t kWords[4] = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc};
-    return kWords[k];
+// Codes + 12, which are bytes below 128: so a selector whose highest bit is set, and asks for a byte's sign, finds 0.
+// Positive and negative levels are looked up with and without that bit, and one of the two is 0.
+struct E2m1Codes : Nibbles { // doubled
+  struct Book : NoBook {
+    uint32_t positive = 0x0f0e0d0c, negative = 0x090a0b0c; // of magnitudes 0 1 2 3
+    Book() = default;
+    __device__ explicit Book(const uint8_t*) : positive(kept(positive)), negative(kept(negative)) {}
+  };
+  static constexpr int kBias = 12;
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+    Nibbles::store(
+        code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, unit, item);
   }
-  static __device__ int8_t at(int level) { return quant::doubled_e2m1(level); }
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
+    const uint32_t low = book.positive, low_negative = book.negative;
+    constexpr uint32_t kHigh = 0x18141210, kHighNegative = 0x00040608; // 4 6 8 12
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint32_t flipped = raw[k] ^ 0x88888888;
+      word[2 * k] = permute(low, kHigh, raw[k]) | permute(low_negative, kHighNegative, flipped);
+      word[2 * k + 1] = permute_upper(low, kHigh, raw[k]) | permute_upper(low_negative, kHighNegative, flipped);
+    }
+  }
 };
 
 } // namespace ridge::kernels::cuda

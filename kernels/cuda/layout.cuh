@@ -12,8 +12,8 @@
 // format that no specialisation names keeps its blocks as they are in the file, and `unpack` asks Format::unpack.
 #pragma once
 
-#include "kernels/cuda/layout_books.cuh"
 #include "kernels/cuda/layout_codes.cuh"
+#include "kernels/cuda/layout_iq.cuh"
 #include "kernels/cuda/layout_scales.cuh"
 #include "quant/formats/bf16.h"
 #include "quant/formats/f16.h"

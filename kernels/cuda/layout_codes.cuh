@@ -107,9 +107,11 @@ struct Nibbles {
 
 struct Iq4Codes : Nibbles {
   struct Book : NoBook {
-    uint32_t first = levels(0), third = levels(2), halves = 0x32103210;
-    Book() = default;
-    __device__ explicit Book(const uint8_t*) : first(kept(first)), third(kept(third)), halves(kept(halves)) {}
+    uint32_t first, third, halves;
+    __device__ __forceinline__ Book() : first(levels(0)), third(levels(2)), halves(0x32103210) {}
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      first = kept(first), third = kept(third), halves = kept(halves);
+    }
   };
   static constexpr int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   static constexpr uint32_t levels(int k) {
@@ -139,9 +141,11 @@ struct Iq4Codes : Nibbles {
 // Positive and negative levels are looked up with and without that bit, and one of the two is 0.
 struct E2m1Codes : Nibbles { // doubled
   struct Book : NoBook {
-    uint32_t positive = 0x0f0e0d0c, negative = 0x090a0b0c; // of magnitudes 0 1 2 3
-    Book() = default;
-    __device__ explicit Book(const uint8_t*) : positive(kept(positive)), negative(kept(negative)) {}
+    uint32_t positive, negative; // of magnitudes 0 1 2 3
+    __device__ __forceinline__ Book() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      positive = kept(positive), negative = kept(negative);
+    }
   };
   static constexpr int kBias = 12;
   static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {

@@ -68,10 +68,9 @@ struct ScaleOut {
 };
 
 // An L::Book is what the unpacking of items looks up: tables in kBytes of shared memory at a multiple of 16, which
-// every thread of a block fills a part of, and constants in registers. Made once, by whole warps, for many items:
-//   typename L::Book::template Filler<kThreads>(thread).store(words);  __syncthreads();  const typename L::Book
-//   book(words);
-// This one is for layouts that look nothing up.
+// every thread of a block fills a part of (`Book::template Filler<kThreads>(thread).store(words)`, then
+// __syncthreads()), and constants in registers. Made once, by whole warps, for many items. This one is for layouts that
+// look nothing up.
 struct NoBook {
   static constexpr int kBytes = 0;
   NoBook() = default;

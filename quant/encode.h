@@ -24,4 +24,8 @@ void encode_rows(Type type, const float* weights, int64_t rows, int64_t cols, st
 void encode_rows_parallel(Type type, const float* weights, int64_t rows, int64_t cols,
                           std::span<const float> importance, std::byte* out);
 
+// What encode_rows checks, for encoders elsewhere: throws where cols or importance do not fit.
+void check_encoding(Type type, int64_t cols, std::span<const float> importance);
+[[noreturn]] void throw_not_finite(int64_t row, int64_t col);
+
 } // namespace ridge::quant

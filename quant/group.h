@@ -5,9 +5,11 @@
 // one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from groups, once,
 // for all formats.
 //
-//   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const; }
+//   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
+//                                 void pack(const Parts&); }
 //   (level format:  a packed one that also has values(int group, float*): see LevelFormat)
-//   float format:   struct F16  { kWeights = 1; field;                 float value() const; }
+//   float format:   struct F16  { kWeights = 1; field;                 float value() const;
+//                                 static F16 from(float); }
 #pragma once
 
 #include "core/half.h"
@@ -30,6 +32,15 @@ struct Group {
 };
 
 inline constexpr int kGroupWeights = 32;
+
+// A block in numbers, for `pack`, the inverse of `unpack`. Every number is one that the format can hold.
+struct Parts {
+  int8_t code[256]; // as unpack gives them
+  // Integers as they multiply d (m for mins), or the scale itself where a format has no d (MXFP4, NVFP4). One for each
+  // kScaleWeights weights.
+  float scale[16], min[16];
+  float d, m; // m: what multiplies the mins; in formats without mins, the offset
+};
 
 template <typename Format>
 concept PackedFormat = requires(const Format& block, Group& group) {

@@ -276,7 +276,7 @@ void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numb
     format.decode(rows.data() + r * row_bytes, planar.run_cols(), row.data());
     for (size_t i = 0; i < order.size(); ++i) folded[r * planar.cols() + order[i]] += row[i];
   }
-  CHECK(nmse(folded, numbers) < 1e-9);
+  CHECK(nmse(folded, numbers) < 1e-8); // FP8 of all exponents is the worst
 }
 
 // The matrix as the file has it, decoded; q and k rows put back into the checkpoint's order.

@@ -22,6 +22,8 @@
 
 namespace ridge::kernels::cuda {
 
+// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
+// run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
 // Ring slots per warp, each for a unit of two rows: enough that a warp has 3 KB on their way, 48 KB per multiprocessor.
@@ -47,9 +49,9 @@ constexpr int64_t activation_bytes(int64_t cols) {
 }
 
 template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens) {
-  return int64_t{kMatvecWarps} * kSlots<Format> * 2 * Units<Format>::kBytes +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + kMatvecWarps * 4 + 16;
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
+  return int64_t{warps} * (kSlots<Format> * 2 * Units<Format>::kBytes + 4) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
 }
 
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
@@ -139,7 +141,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   constexpr int kRing = kSlots<Format>, kSlotBytes = 2 * U::kBytes;
   extern __shared__ uint4 shared[];
   auto* ring = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* activations = ring + kMatvecWarps * kRing * kSlotBytes;
+  const int warps = blockDim.x / kWarp;
+  uint8_t* activations = ring + warps * kRing * kSlotBytes;
   const int items = static_cast<int>(U::items_of(args.cols));
   const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
   auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // a float per warp
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
-  const int stride = gridDim.x * kMatvecWarps, first_pair = warp * gridDim.x + blockIdx.x;
+  const int stride = gridDim.x * warps, first_pair = warp * gridDim.x + blockIdx.x;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
@@ -224,14 +227,14 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     if constexpr (kFloat) {
       constexpr int kItem = L::kItemWeights;
       auto* out = reinterpret_cast<float*>(to);
-      for (int i = threadIdx.x; i < items * kItem; i += kMatvecThreads) {
+      for (int i = threadIdx.x; i < items * kItem; i += blockDim.x) {
         float v = i < args.cols ? x[i] : 0;
         squares += v * v;
         if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * kMatvecThreads) { // cols is a multiple of 32
+      for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * blockDim.x) { // cols is a multiple of 32
         const unsigned lanes = __activemask();
         const float4 first = *reinterpret_cast<const float4*>(x + i),
                      second = *reinterpret_cast<const float4*>(x + i + 4);

@@ -21,6 +21,15 @@ constexpr double bytes_per_element(KvType type) {
   return static_cast<double>(head_bytes(type, kQ8Block)) / static_cast<double>(kQ8Block);
 }
 
+// Sees what goes into the matrices while a Program runs: what calibration collects.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`, each
+  // as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
+  virtual void observe(const Op& op, int64_t matrix, std::span<const float* const> rows) = 0;
+};
+
 struct ExecutorConfig {
   int64_t context = 4096; // positions per stream that the KV cache holds
   int64_t streams = 1;
@@ -29,6 +38,7 @@ struct ExecutorConfig {
   KvType k_type = KvType::f16, v_type = KvType::f16;
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
+  InputObserver* observer = nullptr; // CPU only
 };
 
 // Throws Error where a model's heads do not fit the cache types: q8_0 wants whole blocks of 32.

@@ -300,6 +300,7 @@ bool fits(const core::Program& program, const core::ExecutorConfig& config) {
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
+  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
   return std::make_unique<Executor>(program, config, options);
 }
 

@@ -77,10 +77,10 @@ struct Launchers {
   }
 
   // How many warps of a block have room for their rings; 0: not even one.
-  template <bool kExact>
+  template <bool kExact, bool kWhole>
   static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
-    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0),
-                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1) - none;
+    const int64_t none = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 0),
+                  each = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 1) - none;
     return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
@@ -88,10 +88,11 @@ struct Launchers {
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
     // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
     // multiprocessor is free first. More than half of the shared memory keeps them apart.
-    const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
+    const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
     if (warps < 1)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact>(args.cols, kTokens, 1), launch.shared_per_block);
-    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps));
+      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
+                     launch.shared_per_block);
+    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
     const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
@@ -106,12 +107,15 @@ struct Launchers {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    // More activations must not take the room of many warps.
-    const int warps = matvec_warps<false>(launch, args.cols, 1);
-    const auto affordable = [&](int tokens) { return matvec_warps<false>(launch, args.cols, tokens) > warps * 3 / 4; };
-    if (!single && args.tokens > 2 && affordable(4)) return matvec_with<4, false>(launch, args);
-    if (!single && affordable(2)) return matvec_with<2, false>(launch, args);
-    args.cols % U::kWeights == 0 ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
+    // Neither more tokens nor longer steps must take the room of many warps.
+    const int most = matvec_warps<false, false>(launch, args.cols, 1);
+    const auto spares = [&](int warps) { return warps > most * 3 / 4; };
+    if (!single && args.tokens > 2 && spares(matvec_warps<false, false>(launch, args.cols, 4)))
+      return matvec_with<4, false>(launch, args);
+    if (!single && spares(matvec_warps<false, false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
+      return matvec_with<1, false, true>(launch, args);
+    matvec_with<1, false>(launch, args);
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {

@@ -114,6 +114,11 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
     m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
   });
+  with("permute", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, width, 30);
+    m.finish(m.op(OpKind::permute, {x}, {m.order(width)}, width));
+  });
   with("swiglu and add", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 100);
     const core::ValueId x = m.embed(Type::F32, 16, 30);

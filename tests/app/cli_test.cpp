@@ -192,3 +192,26 @@ TEST_CASE("--device cuda without a GPU is refused with the reason") {
   }
   check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--device", "cuda"}), 1, "--device cuda: ");
 }
+
+TEST_CASE("-ctk and -ctv name cache types, and one that the model's heads do not fit is refused") {
+  const Result f32 = run_ridge({"run", "-m", tiny_model(), "-p", "x", "-n", "3", "-ctk", "f32", "-ctv", "f16"});
+  CHECK(f32.status == 0);
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "-ctk", "q4_7"}), 2, "q4_7");
+  // Its heads have 16 elements.
+  check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--device", "cpu", "-ctv", "q8_0"}), 1,
+                "a q8_0 cache of values takes heads of a multiple of 32 elements, this model's have 16; use -ctv f16");
+}
+
+TEST_CASE("-ngl without a GPU says why everything is on the CPU, and 0 wants none") {
+  if (std::filesystem::exists("/dev/nvidia0")) {
+    MESSAGE("skipped: there is a GPU");
+    return;
+  }
+  const auto err = [](const char* layers) {
+    const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "x", "-n", "1", "-ngl", layers});
+    CHECK(result.status == 0);
+    return result.err;
+  };
+  CHECK(err("3").find("running on the CPU: ") != std::string::npos);
+  CHECK(err("0").empty());
+}

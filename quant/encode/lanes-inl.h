@@ -53,7 +53,7 @@ RIDGE_LANES_END
   }                                                                                                                    \
   }                                                                                                                    \
   HWY_AFTER_NAMESPACE();
-#define RIDGE_LANES_FN HWY_INLINE
+#define RIDGE_LANES_FN inline
 
 RIDGE_LANES_BEGIN
 

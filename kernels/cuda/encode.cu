@@ -72,16 +72,11 @@ __global__ void round_kernel(const float* weights, int64_t count, Format* out) {
 }
 
 template <typename Format>
-constexpr bool kHasScheme = requires(quant::device::Block<Format::kWeights>& b) {
-  quant::device::Scheme<Format>::search(b);
-};
-
-template <typename Format>
 void launch_encode(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
                    int64_t blocks, uint8_t* out, cudaStream_t stream) {
   if constexpr (quant::FloatFormat<Format>)
     round_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, blocks, reinterpret_cast<Format*>(out));
-  else if constexpr (kHasScheme<Format>)
+  else if constexpr (quant::device::kHasScheme<Format>)
     encode_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, importance, first_block, blocks_per_row,
                                                                  blocks, reinterpret_cast<Format*>(out));
 }
@@ -112,7 +107,7 @@ bool has_encode_kernel(quant::Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, block_weights, bytes)                                                                   \
   case Type::name:                                                                                                     \
-    return FloatFormat<name> || kHasScheme<name>;
+    return FloatFormat<name> || quant::device::kHasScheme<name>;
 #include "quant/formats.def"
 #undef RIDGE_FORMAT
   }

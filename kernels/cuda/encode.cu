@@ -22,8 +22,13 @@ __global__ void decode_kernel(const uint8_t* blocks, int64_t groups, float* out)
     out[index] = reinterpret_cast<const Format*>(blocks)[index].value();
   } else {
     constexpr int kGroups = Format::kWeights / quant::kGroupWeights;
+    const Format& block = reinterpret_cast<const Format*>(blocks)[index / kGroups];
+    if constexpr (quant::LevelFormat<Format>) {
+      block.values(static_cast<int>(index % kGroups), out + index * quant::kGroupWeights);
+      return;
+    }
     quant::Group group;
-    reinterpret_cast<const Format*>(blocks)[index / kGroups].unpack(static_cast<int>(index % kGroups), group);
+    block.unpack(static_cast<int>(index % kGroups), group);
     for (int i = 0; i < quant::kGroupWeights; ++i) {
       const float scaled = group.scale[i / 16] * static_cast<float>(group.code[i]);
       out[index * quant::kGroupWeights + i] = Format::kHasOffset ? scaled + group.offset[i / 16] : scaled;

@@ -165,7 +165,7 @@ struct Octets {
   }
 };
 
-// Magnitudes from the codebook, signs apart (IQ2, IQ3). kUnit: scale = d * kUnit * n, n an odd number up to kTop.
+// Magnitudes from the codebook, signs apart (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;

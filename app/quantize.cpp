@@ -36,10 +36,10 @@ quant::Type parse_type(const std::string& name, const char* flag) {
   if (!format) {
     std::vector<std::string_view> names;
     for (const quant::FormatInfo& known : quant::formats())
-      if (quant::can_encode(known.type)) names.push_back(known.name);
+      if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);
     throw Error(fmt::format("{}: unknown type '{}'; known are {}", flag, name, fmt::join(names, ", ")), Error::kUsage);
   }
-  if (!quant::can_encode(format->type))
+  if (!format->stored() || !quant::can_encode(format->type))
     throw Error(fmt::format("{}: {} can be read but not written", flag, format->name), Error::kUsage);
   return format->type;
 }

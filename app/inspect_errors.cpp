@@ -140,7 +140,7 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
                factors ? "   weighted" : "");
   for (const quant::FormatInfo* format : formats) {
     const quant::ErrorStats e =
-        models::encode_tensor(*source, format->type, importance, quant::encode_rows_parallel, [](auto) {});
+        models::encode_tensor(*source, format->type, importance, models::encode_on_cpu, [](auto) {});
     const auto bytes = static_cast<double>(source->rows() * format->row_bytes(source->cols()));
     if (json) {
       Json row = {{"type", format->name}, {"bits_per_weight", format->bits_per_weight()}, {"bytes", bytes}};

@@ -121,7 +121,7 @@ struct QuantizeCommand {
       if (calibrated) {
         paths = quantize_calibrated(plan, output, factors, done);
       } else {
-        paths = models::write(plan, output, factors, quant::encode_rows_parallel, nullptr, done, show);
+        paths = models::write(plan, output, factors, models::encode_on_cpu, nullptr, done, show);
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -141,7 +141,7 @@ struct QuantizeCommand {
         plan, program, {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")}, chunks,
         kernels::cpu::make_cpu_executor, threads);
     return models::write(
-        plan, output, factors, quant::encode_rows_parallel,
+        plan, output, factors, models::encode_on_cpu,
         [&](std::string_view name) { return calibrated.tensor(name); }, done, nullptr);
   }
 
@@ -181,7 +181,7 @@ struct QuantizeCommand {
     }
     Progress progress("measuring types");
     const auto choices =
-        models::measure_choices(plan, {}, options, factors, quant::encode_rows_parallel,
+        models::measure_choices(plan, {}, options, factors, models::encode_on_cpu,
                                 [&](int64_t done, int64_t total) { progress.update(done, total); });
     uint64_t fixed = plan.bytes();
     const auto infos = plan.infos();

@@ -276,16 +276,12 @@ void CalibratedQuantizer::Layer::quantize() {
       core::Weight& weight = program.weights[id];
       const bool fed = feedback && program.ops[i].kind == OpKind::linear && quant::can_encode_with_feedback(*type);
       if (fed && !factor) factor = observer.hessian(0).factor(kDamping);
-      const EncodeRows encode = [&](quant::Type t, const float* weights, int64_t rows, int64_t cols,
-                                    std::span<const float> factors, std::byte* out) {
-        if (fed)
-          quant::encode_with_feedback(t, weights, rows, cols, *factor, out);
-        else
-          quant::encode_rows_parallel(t, weights, rows, cols, factors, out);
+      const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
+        quant::encode_with_feedback(t, rows.weights, rows.rows, rows.cols, *factor, out);
       };
       Prepared& made = owner.ready_[weight.name];
       made.error = encode_tensor(
-          *source_of(id), *type, importance_of(&importance, *source_of(id)), encode,
+          *source_of(id), *type, importance_of(&importance, *source_of(id)), fed ? encode_fed : encode_on_cpu,
           [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
           scaling[id]);
       weight.type = static_cast<uint32_t>(*type);

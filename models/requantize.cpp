@@ -24,6 +24,10 @@ int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights
 
 } // namespace
 
+void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
+  quant::encode_rows_parallel(type, rows.weights, rows.rows, rows.cols, importance, out);
+}
+
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source) {
   std::vector<std::vector<float>> importance(static_cast<size_t>(source.matrices()));
   if (!imatrix) return importance;
@@ -59,7 +63,12 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
         if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
       }
       if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
-      encode(type, original.data(), count, cols, factors, packed.data());
+      Rows rows{original.data(), count, cols};
+      if (scaling.rows.empty() && scaling.cols.empty()) {
+        rows.packed_format = source.type().format();
+        rows.packed = source.packed(first, count).data();
+      }
+      encode(rows, type, factors, packed.data());
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {

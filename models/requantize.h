@@ -18,9 +18,16 @@
 
 namespace ridge::models {
 
-// quant::encode_rows_parallel, or the same on a GPU.
-using EncodeRows = std::function<void(quant::Type type, const float* weights, int64_t rows, int64_t cols,
-                                      std::span<const float> importance, std::byte* out)>;
+// Rows on their way into another type.
+struct Rows {
+  const float* weights; // [rows][cols]
+  int64_t rows, cols;
+  // The same rows as the file has them, where that is all there is to know about them: what a GPU decodes by itself.
+  const quant::FormatInfo* packed_format = nullptr;
+  const std::byte* packed = nullptr;
+};
+using EncodeRows = std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
+void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Importance of the columns of each of a tensor's matrices; empty: all alike.
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source);

@@ -62,6 +62,49 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
 
 const std::vector<Shape>& shapes() { return kShapes; }
 
+std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
+  std::vector<gguf::TensorInfo> tensors;
+  const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
+    tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), quant::Type::F16, std::move(dims)});
+  };
+  const auto vector = [&](const std::string& tensor, int64_t width) {
+    tensors.push_back({tensor, quant::Type::F32, {width}});
+  };
+  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+  matrix("", "token_embd", {s.width, s.vocab});
+  for (int64_t layer = 0; layer < s.layers; ++layer) {
+    const std::string blk = fmt::format("blk.{}.", layer);
+    vector(blk + "attn_norm.weight", s.width);
+    matrix(blk, "attn_q", {s.width, q_width});
+    matrix(blk, "attn_k", {s.width, kv_width});
+    matrix(blk, "attn_v", {s.width, kv_width});
+    matrix(blk, "attn_output", {q_width, s.width});
+    if (s.architecture == "qwen2") {
+      vector(blk + "attn_q.bias", q_width);
+      vector(blk + "attn_k.bias", kv_width);
+      vector(blk + "attn_v.bias", kv_width);
+    }
+    if (s.architecture.starts_with("qwen3")) {
+      vector(blk + "attn_q_norm.weight", s.head_dim);
+      vector(blk + "attn_k_norm.weight", s.head_dim);
+    }
+    vector(blk + "ffn_norm.weight", s.width);
+    if (s.experts > 0) {
+      tensors.push_back({blk + "ffn_gate_inp.weight", quant::Type::F32, {s.width, s.experts}});
+      matrix(blk, "ffn_gate_exps", {s.width, s.ffn_width, s.experts});
+      matrix(blk, "ffn_up_exps", {s.width, s.ffn_width, s.experts});
+      matrix(blk, "ffn_down_exps", {s.ffn_width, s.width, s.experts});
+    } else {
+      matrix(blk, "ffn_gate", {s.width, s.ffn_width});
+      matrix(blk, "ffn_up", {s.width, s.ffn_width});
+      matrix(blk, "ffn_down", {s.ffn_width, s.width});
+    }
+  }
+  vector("output_norm.weight", s.width);
+  matrix("", "output", {s.width, s.vocab});
+  return tensors;
+}
+
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
@@ -109,46 +152,9 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   if (recipe) metadata.set("general.file_type", recipe->file_type);
   metadata.set("tokenizer.ggml.model", "none");
 
-  std::vector<gguf::TensorInfo> tensors;
-  const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
-    tensors.push_back(
-        {fmt::format("{}{}.weight", prefix, tensor), pure ? pure->type : quant::Type::F16, std::move(dims)});
-  };
-  const auto vector = [&](const std::string& tensor, int64_t width) {
-    tensors.push_back({tensor, quant::Type::F32, {width}});
-  };
-  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  matrix("", "token_embd", {s.width, s.vocab});
-  for (int64_t layer = 0; layer < s.layers; ++layer) {
-    const std::string blk = fmt::format("blk.{}.", layer);
-    vector(blk + "attn_norm.weight", s.width);
-    matrix(blk, "attn_q", {s.width, q_width});
-    matrix(blk, "attn_k", {s.width, kv_width});
-    matrix(blk, "attn_v", {s.width, kv_width});
-    matrix(blk, "attn_output", {q_width, s.width});
-    if (s.architecture == "qwen2") {
-      vector(blk + "attn_q.bias", q_width);
-      vector(blk + "attn_k.bias", kv_width);
-      vector(blk + "attn_v.bias", kv_width);
-    }
-    if (s.architecture.starts_with("qwen3")) {
-      vector(blk + "attn_q_norm.weight", s.head_dim);
-      vector(blk + "attn_k_norm.weight", s.head_dim);
-    }
-    vector(blk + "ffn_norm.weight", s.width);
-    if (s.experts > 0) {
-      tensors.push_back({blk + "ffn_gate_inp.weight", quant::Type::F32, {s.width, s.experts}});
-      matrix(blk, "ffn_gate_exps", {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_up_exps", {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_down_exps", {s.ffn_width, s.width, s.experts});
-    } else {
-      matrix(blk, "ffn_gate", {s.width, s.ffn_width});
-      matrix(blk, "ffn_up", {s.width, s.ffn_width});
-      matrix(blk, "ffn_down", {s.ffn_width, s.width});
-    }
-  }
-  vector("output_norm.weight", s.width);
-  matrix("", "output", {s.width, s.vocab});
+  std::vector<gguf::TensorInfo> tensors = tensors_of(s);
+  for (gguf::TensorInfo& tensor : tensors)
+    if (pure && tensor.type == quant::Type::F16) tensor.type = pure->type;
   if (recipe) {
     const auto types = assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
     for (size_t i = 0; i < tensors.size(); ++i) tensors[i].type = types[i];

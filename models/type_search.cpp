@@ -46,7 +46,7 @@ double sampled_loss(const WeightSource& source, Type type, const Sample& sample,
     while (end < sample.rows.size() && sample.rows[end] / matrix_rows == matrix) ++end;
     const std::vector<float>& factors = importance[static_cast<size_t>(matrix)];
     const float* weights = sample.weights.data() + static_cast<int64_t>(i) * cols;
-    encode(type, weights, static_cast<int64_t>(end - i), cols, factors, packed.data());
+    encode({weights, static_cast<int64_t>(end - i), cols}, type, factors, packed.data());
     for (size_t r = i; r < end; ++r) {
       format.decode(packed.data() + static_cast<int64_t>(r - i) * format.row_bytes(cols), cols, decoded.data());
       stats.add_row(weights + static_cast<int64_t>(r - i) * cols, decoded.data(), cols,

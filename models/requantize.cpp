@@ -113,7 +113,8 @@ uint32_t dominant_file_type(const Requantization& plan) {
   const auto most = std::ranges::max_element(weights, {}, &std::pair<const uint32_t, int64_t>::second);
   const Recipe* plainest = nullptr;
   for (const Recipe& recipe : recipes())
-    if (static_cast<uint32_t>(recipe.base) == most->first && (!plainest || recipe.rules.size() < plainest->rules.size()))
+    if (static_cast<uint32_t>(recipe.base) == most->first &&
+        (!plainest || recipe.rules.size() < plainest->rules.size()))
       plainest = &recipe;
   return plainest ? plainest->file_type : 0;
 }
@@ -134,14 +135,14 @@ Requantization plan_requantization(const gguf::File& file, const Recipe* recipe,
     plan.metadata.set("quantize.imatrix.file", imatrix->path);
     if (!imatrix->datasets.empty()) plan.metadata.set("quantize.imatrix.dataset", imatrix->datasets.front());
     plan.metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(imatrix->entries.size()));
-    if (imatrix->chunks > 0)
-      plan.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(imatrix->chunks));
+    if (imatrix->chunks > 0) plan.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(imatrix->chunks));
   }
   return plan;
 }
 
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
-                               const EncodeRows& encode, const std::function<const Prepared*(std::string_view)>& prepared,
+                               const EncodeRows& encode,
+                               const std::function<const Prepared*(std::string_view)>& prepared,
                                const std::function<void(const TensorResult&)>& done,
                                const std::function<void(int64_t done, int64_t total)>& progress) {
   gguf::SplitWriter writer(output.path, plan.metadata, plan.infos(), output.max_file_bytes);
@@ -155,8 +156,15 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
   };
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
-    TensorResult result{source.name(),   source.type_name(),     plan.types[i].name(), source.dims(), source.weights(),
-                        source.bytes(), infos[i].bytes(), true,                 {}};
+    TensorResult result{source.name(),
+                        source.type_name(),
+                        plan.types[i].name(),
+                        source.dims(),
+                        source.weights(),
+                        source.bytes(),
+                        infos[i].bytes(),
+                        true,
+                        {}};
     if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
       sink(made->bytes);
       result.error = made->error;
@@ -164,8 +172,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
     } else if (source.type() == plan.types[i]) {
       result.encoded = false;
       const int64_t rows = source.rows();
-      const int64_t step =
-          std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) / std::max<int64_t>(1, source.type().row_bytes(source.cols())));
+      const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) /
+                                                    std::max<int64_t>(1, source.type().row_bytes(source.cols())));
       for (int64_t row = 0; row < rows; row += step) {
         const int64_t count = std::min(step, rows - row);
         sink(source.packed(row, count));

@@ -26,7 +26,8 @@ struct Rows {
   const quant::FormatInfo* packed_format = nullptr;
   const std::byte* packed = nullptr;
 };
-using EncodeRows = std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
+using EncodeRows =
+    std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Importance of the columns of each of a tensor's matrices; empty: all alike.
@@ -37,8 +38,8 @@ struct Scaling {
   std::vector<float> rows, cols;
 };
 
-// One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor, row
-// and column where a weight is NaN or infinite.
+// One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor,
+// row and column where a weight is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,
@@ -85,10 +86,11 @@ struct RequantizeOutput {
 };
 
 // Calls done(result) after each tensor and progress(weights done of all) after each chunk; either may be empty.
-// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied here.
-// Returns the paths that were written.
+// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied
+// here. Returns the paths that were written.
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
-                               const EncodeRows& encode, const std::function<const Prepared*(std::string_view)>& prepared,
+                               const EncodeRows& encode,
+                               const std::function<const Prepared*(std::string_view)>& prepared,
                                const std::function<void(const TensorResult&)>& done,
                                const std::function<void(int64_t done, int64_t total)>& progress);
 

@@ -156,7 +156,8 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   for (gguf::TensorInfo& tensor : tensors)
     if (pure && tensor.type == quant::Type::F16) tensor.type = pure->type;
   if (recipe) {
-    const auto types = assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
+    const auto types =
+        assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
     for (size_t i = 0; i < tensors.size(); ++i) tensors[i].type = types[i];
   }
   for (const gguf::TensorInfo& info : tensors)

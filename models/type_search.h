@@ -1,9 +1,10 @@
 // The type of each tensor for the least loss at a given size, chosen by measurement.
 //
-// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error of
-// its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an importance
-// matrix): errors of this kind add up over the layers of a model, each matrix counting alike. Then types are bought: from
-// the smallest for all, always the step of least loss per byte, which is the optimum up to the last step.
+// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error
+// of its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an
+// importance matrix): errors of this kind add up over the layers of a model, each matrix counting alike. Then types are
+// bought: from the smallest for all, always the step that saves most loss per byte, which is the optimum but for the
+// last steps.
 #pragma once
 
 #include "models/requantize.h"

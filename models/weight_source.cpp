@@ -3,7 +3,8 @@
 namespace ridge::models {
 
 WeightSource::WeightSource(const gguf::File& file, const gguf::Tensor& tensor)
-    : file_(&file), tensor_(&tensor), name_(tensor.name), dims_(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims) {}
+    : file_(&file), tensor_(&tensor), name_(tensor.name),
+      dims_(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims) {}
 
 int64_t WeightSource::rows() const {
   int64_t rows = 1;

@@ -43,7 +43,8 @@ Mix mix_of(std::string_view shape_name, std::string_view recipe, const RecipeOpt
   if (tied) std::erase_if(tensors, [](const gguf::TensorInfo& t) { return t.name == "output.weight"; });
   const auto types = models::assign_types(
       *models::find_recipe(recipe),
-      {std::string(shape->architecture), shape->layers, shape->heads, shape->kv_heads, shape->experts}, tensors, options);
+      {std::string(shape->architecture), shape->layers, shape->heads, shape->kv_heads, shape->experts}, tensors,
+      options);
   Mix mix;
   for (size_t i = 0; i < tensors.size(); ++i) {
     tensors[i].type = types[i];
@@ -106,11 +107,11 @@ TEST_CASE("the mixes of Qwen 2.5 7B, where seven heads share attn_v") {
   CHECK(q4.layers("ffn_down", "Q6_K") == kMoreBitsOf28);
   CHECK(q4.types("attn_q.bias") == Types{"F32"});
   CHECK(mix_of("qwen2.5-7b", "Q3_K_M").layers("ffn_down", "Q5_K") == std::vector<int>{0});
-  CHECK(mix_of("qwen2.5-7b", "Q2_K").types("attn_v") == Types{"Q4_K"});
+  CHECK(mix_of("qwen2.5-7b", "Q2_K").types("attn_v.weight") == Types{"Q4_K"});
   CHECK(mix_of("qwen2.5-7b", "IQ4_XS").layers("ffn_down", "Q5_K") == std::vector<int>{0, 1, 2});
   // Two heads share it in the smaller Qwen 3: not enough.
-  CHECK(mix_of("qwen3-0.6b", "Q2_K").types("attn_v") == Types{"Q3_K"});
-  CHECK(mix_of("qwen3-0.6b", "IQ4_XS").types("attn_v") == Types{"IQ4_XS"});
+  CHECK(mix_of("qwen3-0.6b", "Q2_K").types("attn_v.") == Types{"Q3_K"});
+  CHECK(mix_of("qwen3-0.6b", "IQ4_XS").types("attn_v.") == Types{"IQ4_XS"});
 }
 
 TEST_CASE("file sizes are those that everybody knows") {

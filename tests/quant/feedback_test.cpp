@@ -52,9 +52,9 @@ double loss(const quant::Hessian& hessian, Type type, const std::vector<float>& 
 } // namespace
 
 TEST_CASE("the formats that keep a code for each weight have a map of them, and codebooks have none") {
-  for (const Type type : {Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q8_0, Type::Q2_K, Type::Q3_K, Type::Q4_K,
-                          Type::Q5_K, Type::Q6_K, Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::NVFP4, Type::TQ2_0,
-                          Type::Q1_0, Type::Q2_0}) {
+  for (const Type type :
+       {Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q8_0, Type::Q2_K, Type::Q3_K, Type::Q4_K, Type::Q5_K,
+        Type::Q6_K, Type::IQ4_NL, Type::IQ4_XS, Type::MXFP4, Type::NVFP4, Type::TQ2_0, Type::Q1_0, Type::Q2_0}) {
     CAPTURE(quant::format(type).name);
     CHECK(quant::CodeMap::of(type));
   }
@@ -159,12 +159,13 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
   for (const Type type : {Type::Q4_0, Type::Q4_K, Type::Q3_K, Type::Q2_K, Type::IQ4_XS, Type::Q6_K}) {
     if (!quant::can_encode_with_feedback(type)) continue;
     CAPTURE(quant::format(type).name);
-    std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(type).row_bytes(cols))), weighted(plain.size()),
-        fed(plain.size());
+    std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(type).row_bytes(cols))),
+        weighted(plain.size()), fed(plain.size());
     quant::encode_rows(type, weights.data(), rows, cols, {}, plain.data());
     quant::encode_rows(type, weights.data(), rows, cols, hessian.mean_squares(), weighted.data());
     quant::encode_with_feedback(type, weights.data(), rows, cols, factor, fed.data());
-    const double plain_loss = loss(hessian, type, weights, plain), weighted_loss = loss(hessian, type, weights, weighted);
+    const double plain_loss = loss(hessian, type, weights, plain),
+                 weighted_loss = loss(hessian, type, weights, weighted);
     CHECK(weighted_loss < plain_loss);
     CHECK(loss(hessian, type, weights, fed) < 0.5 * weighted_loss);
   }
@@ -177,7 +178,8 @@ TEST_CASE("without correlation, feedback changes little; without inputs, it is p
   const int64_t cols = 256, rows = 8;
   const auto weights = random_weights(random, rows * cols);
   const quant::Hessian empty(cols);
-  std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(Type::Q4_0).row_bytes(cols))), fed(plain.size());
+  std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(Type::Q4_0).row_bytes(cols))),
+      fed(plain.size());
   quant::encode_rows(Type::Q4_0, weights.data(), rows, cols, {}, plain.data());
   quant::encode_with_feedback(Type::Q4_0, weights.data(), rows, cols, empty.factor(0.01), fed.data());
   std::vector<float> a(weights.size()), b(weights.size());

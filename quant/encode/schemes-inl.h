@@ -69,21 +69,36 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   }
 }
 
+// How often a super-block's d is tried from a start and refined: from the value that fits the largest group scale, then
+// from a little more and a little less, since the integers of the other groups fall better or worse.
+struct Rounds {
+  int starts, refinements;
+
+  RIDGE_LANES_FN int count() const { return starts * (1 + refinements); }
+  RIDGE_LANES_FN bool is_start(int round) const { return round % (1 + refinements) == 0; }
+  RIDGE_LANES_FN float factor(int round) const {
+    const int start = round / (1 + refinements);
+    return 1.0f + 0.03f * static_cast<float>(start & 1 ? (start + 1) / 2 : -start / 2);
+  }
+};
+
 // Super-blocks: integer group scales kLow … kHigh times a binary16 d.
 //
 // The free scales of the groups give a first d; then, in turn, each group takes the integer that serves it best, of
 // those next to its free scale, and d becomes the least-squares solution for all codes. The best round is kept.
 template <typename Format, typename Codes, int kLow, int kHigh>
-RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach, int rounds) {
+RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
+                                        const Rounds& rounds) {
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
   Lanes free_scale[kGroups], largest(0.0f);
   for (int g = 0; g < kGroups; ++g) {
     free_scale[g] = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts);
     largest = select(abs(free_scale[g]) > abs(largest), free_scale[g], largest);
   }
-  Lanes d = b.to_f16(largest * Lanes(1.0f / kLow)), best_d(0.0f), best_gain(0.0f);
+  Lanes d(0.0f), best_d(0.0f), best_gain(0.0f);
   for (int g = 0; g < kGroups; ++g) b.scale[g] = Lanes(0.0f);
-  for (int round_number = 0; round_number < rounds; ++round_number) {
+  for (int i = 0; i < rounds.count(); ++i) {
+    if (rounds.is_start(i)) d = b.to_f16(largest * Lanes(rounds.factor(i) / kLow));
     const Lanes per_d = inverse(d);
     Lanes chosen[kGroups], total(0.0f), xq(0.0f), qq(0.0f);
     for (int g = 0; g < kGroups; ++g) {
@@ -117,22 +132,29 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
 // Super-blocks with mins: integers 0 … kHigh times d, and as many times dmin. Searched like group scales; for each
 // integer scale the best min of the codes follows.
 template <typename Format, int kTop, int kHigh>
-RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, int rounds) {
+RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, const Rounds& rounds) {
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
-  Lanes scale[kGroups], low[kGroups], most_scale(0.0f), most_min(0.0f);
+  Lanes free_scale[kGroups], free_min[kGroups], scale[kGroups], low[kGroups], most_scale(0.0f), most_min(0.0f);
   Constants constants[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     constants[g] = b.constants(g * kGroup, kGroup);
     const ScaleMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
     most_scale = max(most_scale, fit.scale);
     most_min = max(most_min, fit.min);
-    scale[g] = fit.scale;
-    low[g] = fit.min;
+    free_scale[g] = fit.scale;
+    free_min[g] = fit.min;
   }
-  Lanes d = b.to_f16(most_scale * Lanes(1.0f / kHigh)), dmin = b.to_f16(most_min * Lanes(1.0f / kHigh));
-  Lanes best_d(0.0f), best_dmin(0.0f), best_gain(0.0f);
+  Lanes d(0.0f), dmin(0.0f), best_d(0.0f), best_dmin(0.0f), best_gain(0.0f);
   for (int g = 0; g < kGroups; ++g) b.scale[g] = b.min[g] = Lanes(0.0f);
-  for (int round_number = 0; round_number < rounds; ++round_number) {
+  for (int i = 0; i < rounds.count(); ++i) {
+    if (rounds.is_start(i)) {
+      d = b.to_f16(most_scale * Lanes(rounds.factor(i) / kHigh));
+      dmin = b.to_f16(most_min * Lanes(rounds.factor(i) / kHigh));
+      for (int g = 0; g < kGroups; ++g) {
+        scale[g] = free_scale[g];
+        low[g] = free_min[g];
+      }
+    }
     const Lanes per_d = inverse(d), per_dmin = inverse(dmin);
     Lanes scales[kGroups], mins[kGroups], total(0.0f);
     Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f); // of the equations for d and dmin
@@ -144,8 +166,8 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
       for (int step = -1; step <= 1; ++step) {
         const Lanes n = clamp(centre + Lanes(static_cast<float>(step)), Lanes(0.0f), Lanes(kHigh)), tried = d * n;
         const OffsetSums s = offset_sums<kTop, kGroup>(b.x + g * kGroup, b.w + g * kGroup, inverse(tried), given_min);
-        const Lanes free_min = (tried * s.q - constants[g].x) * inverse(constants[g].w);
-        const Lanes m = clamp(round(free_min * per_dmin), Lanes(0.0f), Lanes(kHigh));
+        const Lanes fitting = (tried * s.q - constants[g].x) * inverse(constants[g].w);
+        const Lanes m = clamp(round(fitting * per_dmin), Lanes(0.0f), Lanes(kHigh));
         const Lanes gained = gain(s, constants[g], tried, dmin * m);
         const auto better = gained > group_gain;
         group_gain = select(better, gained, group_gain);
@@ -192,24 +214,24 @@ struct Scheme {};
     static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
   };
 
-RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {10, 6.6f, 1.05f, true}))
-RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {8, 14.5f, 1.025f, true}))
-RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>>(b, {3, 127.0f, 1.004f, false, 1}))
-RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {10, -105.0f, 1.05f, true}))
-RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {24, 0.7f, 1.18f, false, 3}))
-RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {24, 0.7f, 1.18f, false, 3}))
-RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {24, 0.7f, 1.18f, true, 3}))
+RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true}))
+RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true}))
+RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>>(b, {30, 119.0f, 1.003f, false, 1}))
+RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {12, -95.0f, 1.05f, true}))
+RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
+RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
+RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {40, 0.7f, 1.11f, true, 3}))
 RIDGE_SCHEME(Q1_0, search_scale<Q1_0, SignCodes>(b, {1, 1.0f, 1.0f, false, 0}))
-RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {5, -0.03f, 0.03f}))
-RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {5, -0.032f, 0.016f}))
+RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {9, -0.045f, 0.015f}))
+RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f}))
 RIDGE_SCHEME(MXFP4, search_float_scales<MXFP4, FloatCodes, PowerOfTwoScales>(b, {6, 10.0f, 1.1f, false}))
-RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {8, 8.0f, 1.1f, false}))
-RIDGE_SCHEME(Q3_K, search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {8, 3.0f, 1.1f, true}, 1, 3))
-RIDGE_SCHEME(Q6_K, search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {5, 30.0f, 1.015f, true}, 0, 2))
-RIDGE_SCHEME(IQ4_XS, search_group_scales<IQ4_XS, LevelCodes, -32, 31>(b, {8, -105.0f, 1.05f, true}, 1, 3))
-RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, {4, 0.0f, 0.08f}, 4))
-RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, {4, 0.0f, 0.03f}, 3))
-RIDGE_SCHEME(Q5_K, search_group_scale_mins<Q5_K, 31, 63>(b, {3, 0.0f, 0.015f}, 3))
+RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {12, 7.5f, 1.08f, false}))
+RIDGE_SCHEME(Q3_K, search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {10, 2.8f, 1.1f, true}, 1, {3, 1}))
+RIDGE_SCHEME(Q6_K, search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {24, 26.5f, 1.012f, true}, 1, {3, 1}))
+RIDGE_SCHEME(IQ4_XS, search_group_scales<IQ4_XS, LevelCodes, -32, 31>(b, {10, -95.0f, 1.05f, true}, 1, {3, 1}))
+RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, {5, -0.08f, 0.08f}, {3, 2}))
+RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, {8, -0.035f, 0.016f}, {3, 2}))
+RIDGE_SCHEME(Q5_K, search_group_scale_mins<Q5_K, 31, 63>(b, {8, -0.025f, 0.0085f}, {3, 2}))
 #undef RIDGE_SCHEME
 
 RIDGE_LANES_END

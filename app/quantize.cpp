@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "kernels/cpu/executor.h"
+#include "kernels/cuda/encode.h"
+#include "kernels/cuda/executor.h"
 #include "models/calibrated.h"
 #include "models/calibration.h"
 #include "models/model.h"
@@ -63,6 +65,7 @@ struct QuantizeCommand {
   std::string imatrix, output_type, embedding_type, target_size, split_size, method = "plain", calibration;
   std::vector<std::string> tensor_types;
   double target_bpw = 0;
+  std::string device = "auto";
   int64_t calibration_tokens = 16384;
   int threads = 0;
   bool pure = false, leave_output = false, allow_requantize = false, dry_run = false, json = false;
@@ -100,6 +103,14 @@ struct QuantizeCommand {
 
     models::Requantization plan =
         models::plan_requantization(file, searched ? models::find_recipe("Q8_0") : recipe, options, factors);
+    const auto gpu = start_gpu();
+    const models::EncodeRows encode = [&](const models::Rows& rows, quant::Type to, std::span<const float> columns,
+                                          std::byte* packed) {
+      if (gpu && rows.packed && gpu->can_encode(to))
+        gpu->encode_rows(rows.packed_format->type, rows.packed, to, rows.rows, rows.cols, columns, packed);
+      else
+        models::encode_on_cpu(rows, to, columns, packed);
+    };
     Json search_report;
     if (searched) search_report = choose_types(plan, options, factors);
     models::check_requantization(plan, allow_requantize);
@@ -112,7 +123,7 @@ struct QuantizeCommand {
       for (size_t i = 0; i < plan.sources.size(); ++i) {
         const models::WeightSource& s = plan.sources[i];
         report.add({s.name(),
-                    s.type_name(),
+                    s.type().name(),
                     plan.types[i].name(),
                     s.dims(),
                     s.weights(),
@@ -129,7 +140,7 @@ struct QuantizeCommand {
       if (calibrated) {
         paths = quantize_calibrated(plan, output, factors, done);
       } else {
-        paths = models::write(plan, output, factors, models::encode_on_cpu, nullptr, done, show);
+        paths = models::write(plan, output, factors, encode, nullptr, done, show);
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -139,6 +150,9 @@ struct QuantizeCommand {
   std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
                                                const models::RequantizeOutput& output, const gguf::Imatrix* factors,
                                                const std::function<void(const models::TensorResult&)>& done) const {
+    if (std::ranges::any_of(plan.sources, &models::WeightSource::is_planar))
+      throw_error("{}: its weights are packed in a way that --method {} does not start from; quantize it to F16 first",
+                  plan.file->path(), method);
     const core::Program program = models::build_program(*plan.file);
     const auto tokenizer = find_tokenizer(*plan.file);
     if (!tokenizer) throw_error("{}: has no tokenizer, which --calibration needs", plan.file->path());
@@ -151,6 +165,13 @@ struct QuantizeCommand {
     return models::write(
         plan, output, factors, models::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
         done, nullptr);
+  }
+
+  std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {
+    if (device == "cpu" || dry_run) return nullptr;
+    auto gpu = kernels::cuda::make_encoder();
+    if (!gpu && device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
+    return gpu;
   }
 
   models::RecipeOptions recipe_options(bool importance) const {
@@ -349,6 +370,9 @@ void add_quantize_command(CLI::App& app) {
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
+  command->add_option("--device", options->device, "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
   command->add_option("--split-max-size", options->split_size, "write files of at most this much tensor data")
       ->type_name("4GiB");
   command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");

@@ -34,6 +34,7 @@ class ImatrixCollector final : public core::InputObserver {
     const core::Weight* weight = nullptr; // nullptr: not collected
     std::vector<double> squares;          // [matrices][cols]
     std::vector<double> counts;           // [matrices]
+    const core::Weight* order = nullptr;  // of act-order matrices: column i of what is seen is column order[i]
   };
   const core::Program& program_;
   std::vector<Sums> by_op_;

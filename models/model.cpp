@@ -3,12 +3,14 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "models/blocks.h"
+#include "models/planar.h"
 #include "models/recipes.h"
 
 #include <fmt/ranges.h>
 
 #include <array>
 #include <map>
+#include <set>
 
 namespace ridge::models {
 
@@ -62,7 +64,15 @@ core::Program build_program(const gguf::File& file) {
 
 int64_t parameter_count(const gguf::File& file) {
   int64_t count = 0;
-  for (const gguf::Tensor& tensor : file.tensors()) count += tensor.weights();
+  std::set<const gguf::Tensor*> parts;
+  for (const std::string& name : PlanarWeight::names(file)) {
+    const auto weight = PlanarWeight::find(file, name);
+    if (!weight) continue;
+    count += weight->cols() * weight->rows() * weight->count();
+    for (const gguf::Tensor* part : weight->tensors()) parts.insert(part);
+  }
+  for (const gguf::Tensor& tensor : file.tensors())
+    if (!parts.contains(&tensor)) count += tensor.weights();
   return count;
 }
 
@@ -70,6 +80,7 @@ std::string file_type_label(const gguf::File& file) {
   if (const gguf::Value* value = file.find("general.file_type"))
     if (const auto id = value->as_int())
       if (const std::string_view name = file_type_name(*id); !name.empty()) return std::string(name);
+  if (file.find("ridge.quant.scheme")) return core::printable(file.get_string("ridge.quant.scheme", "?"));
   std::map<uint32_t, int64_t> weights_of_type;
   for (const gguf::Tensor& tensor : file.tensors())
     if (tensor.n_dims > 1) weights_of_type[static_cast<uint32_t>(tensor.type)] += tensor.weights();

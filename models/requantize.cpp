@@ -64,7 +64,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       }
       if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
       Rows rows{original.data(), count, cols};
-      if (scaling.rows.empty() && scaling.cols.empty()) {
+      if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
         rows.packed_format = source.type().format();
         rows.packed = source.packed(first, count).data();
       }
@@ -98,10 +98,10 @@ void check_requantization(const Requantization& plan, bool allow_requantize) {
     const quant::FormatInfo* target = plan.types[i].format();
     if (!target || !quant::can_encode(target->type))
       throw_error("tensor {}: {} can be read but not written", core::printable(source.name()), plan.types[i].name());
-    if (source.is_packed() && !allow_requantize)
+    if (source.is_packed() && !source.is_planar() && !allow_requantize)
       throw_error("{}: tensor {} is {} already, and packing it again as {} loses more than packing the original once; "
                   "take the F32, F16 or BF16 file, or give --allow-requantize",
-                  plan.file->path(), core::printable(source.name()), source.type_name(), target->name);
+                  plan.file->path(), core::printable(source.name()), source.type().name(), target->name);
   }
 }
 
@@ -121,11 +121,16 @@ uint32_t dominant_file_type(const Requantization& plan) {
 
 Requantization plan_requantization(const gguf::File& file, const Recipe* recipe, const RecipeOptions& options,
                                    const gguf::Imatrix* imatrix) {
-  Requantization plan{&file, weight_sources(file), {}, gguf::Metadata::of(file)};
+  Requantization plan{&file, recipe ? weight_sources(file) : stored_tensors(file), {}, gguf::Metadata::of(file)};
   std::vector<gguf::TensorInfo> infos;
   for (const WeightSource& source : plan.sources) infos.push_back(source.info());
   if (recipe) {
     plan.types = assign_types(*recipe, model_traits(file), infos, options);
+    // Planar weights become one tensor each, and nothing is left that their keys would describe.
+    for (size_t i = 0; i < plan.sources.size(); ++i)
+      if (plan.sources[i].is_planar() && plan.types[i] == plan.sources[i].type()) plan.types[i] = quant::Type::F16;
+    for (const char* key : {"ridge.quant.scheme", "ridge.quant.group_size", "ridge.quant.source"})
+      plan.metadata.erase(key);
     plan.metadata.set("general.file_type", recipe->file_type);
     plan.metadata.set("general.quantization_version", uint32_t{2});
   } else {
@@ -157,7 +162,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
     TensorResult result{source.name(),
-                        source.type_name(),
+                        source.type().name(),
                         plan.types[i].name(),
                         source.dims(),
                         source.weights(),

@@ -71,11 +71,11 @@ struct Requantization {
   uint64_t bytes() const { return gguf::file_bytes(metadata, infos()); } // of the output, in one file
 };
 
-// With types by `recipe`, metadata carried over and brought up to date. Throws Error where a type cannot be written, or
-// where a packed tensor would be packed again and allow_requantize is off. recipe nullptr: every tensor as it is.
+// With types by `recipe`, and metadata carried over and brought up to date. recipe nullptr: every tensor as it is.
 Requantization plan_requantization(const gguf::File& file, const Recipe* recipe, const RecipeOptions& options,
                                    const gguf::Imatrix* imatrix);
-// The checks alone, for types that were set otherwise.
+// Throws Error where a type cannot be written, or where a packed tensor would be packed again and that is not allowed.
+// Planar weights always may be: other programs read them only then.
 void check_requantization(const Requantization& plan, bool allow_requantize);
 // general.file_type for a mix that has no name: the plainest recipe of the type that most weights have.
 uint32_t dominant_file_type(const Requantization& plan);

@@ -97,11 +97,11 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
       source.decode(sample.rows[r], 1, sample.weights.data() + static_cast<int64_t>(r) * source.cols());
     const auto importance = importance_of(imatrix, source);
     std::vector<TypeChoice>& choices = all[i];
-    choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
+    if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
     for (const Type type : candidates) {
       if (source.cols() % quant::format(type).block_weights != 0 || source.type() == type) continue;
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
-      if (info.bytes() >= source.bytes()) continue;
+      if (!source.is_planar() && info.bytes() >= source.bytes()) continue;
       choices.push_back({type, info.bytes(), sampled_loss(source, type, sample, importance, encode)});
     }
     keep_hull(choices);

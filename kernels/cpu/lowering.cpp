@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -78,6 +79,7 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
     case core::OpKind::attention: attention(op); break;
     case core::OpKind::swiglu: swiglu(op); break;
     case core::OpKind::add: add(op); break;
+    case core::OpKind::permute: permute(op); break;
     case core::OpKind::gather: gather(op); break;
     case core::OpKind::route: route(op); break;
     case core::OpKind::expert_linear: expert_linear(op); break;
@@ -329,6 +331,22 @@ void Lowering::add(const core::Op& op) {
   const VectorKernels& vectors = vector_kernels();
   add_elements({slot(op.inputs[0]), slot(op.inputs[1])}, {slot(op.outputs[0])}, op.outputs[0],
                [=, &vectors](int64_t i, int64_t count) { vectors.add(a + i, b + i, count, out + i); });
+}
+
+void Lowering::permute(const core::Op& op) {
+  const int64_t width = info(op.inputs[0]).width;
+  const float* x = value(op.inputs[0]);
+  float* out = value(op.outputs[0]);
+  const std::byte* order = program_.weights[op.weights[0]].data;
+  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, width,
+           [=](int64_t first, int64_t last) {
+             for (int64_t row = first; row < last; ++row)
+               for (int64_t i = 0; i < width; ++i) {
+                 int32_t from; // tensors are aligned to 8 bytes, but that is the file's business
+                 std::memcpy(&from, order + 4 * i, 4);
+                 out[row * width + i] = x[row * width + from];
+               }
+           });
 }
 
 void Lowering::gather(const core::Op& op) {

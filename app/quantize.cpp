@@ -68,7 +68,8 @@ struct QuantizeCommand {
   std::string device = "auto";
   int64_t calibration_tokens = 16384;
   int threads = 0;
-  bool pure = false, leave_output = false, allow_requantize = false, dry_run = false, json = false;
+  bool pure = false, leave_output = false, allow_requantize = false, dry_run = false, parse_special = false,
+       json = false;
 
   void run() const {
     if (threads > 0) omp_set_num_threads(threads);
@@ -157,7 +158,7 @@ struct QuantizeCommand {
     const auto tokenizer = find_tokenizer(*plan.file);
     if (!tokenizer) throw_error("{}: has no tokenizer, which --calibration needs", plan.file->path());
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
-    const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), chunk,
+    const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), parse_special, chunk,
                                                    std::max<int64_t>(1, calibration_tokens / chunk));
     models::CalibratedQuantizer calibrated(plan, program,
                                            {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")},
@@ -366,11 +367,15 @@ void add_quantize_command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("NAME");
   command->add_option("--calibration", options->calibration, "text for --method awq and gptq")->type_name("FILE");
+  command->add_flag("--parse-special", options->parse_special,
+                    "special tokens in the text are tokens (chat transcripts)");
   command->add_option("--calibration-tokens", options->calibration_tokens, "how much of it is used")
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--device", options->device, "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
+  command
+      ->add_option("--device", options->device,
+                   "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   command->add_option("--split-max-size", options->split_size, "write files of at most this much tensor data")

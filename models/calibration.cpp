@@ -9,8 +9,8 @@
 namespace ridge::models {
 
 std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& tokenizer, std::string_view text,
-                                                     int64_t chunk_tokens, int64_t max_chunks) {
-  const std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
+                                                     bool parse_special, int64_t chunk_tokens, int64_t max_chunks) {
+  const std::vector<int32_t> tokens = tokenizer.encode(text, {.parse_special = parse_special});
   const bool bos = tokenizer.add_bos() && tokenizer.bos() >= 0;
   const int64_t fresh = chunk_tokens - (bos ? 1 : 0);
   std::vector<std::vector<int32_t>> chunks;

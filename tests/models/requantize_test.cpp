@@ -244,7 +244,7 @@ TEST_CASE("on the trained model feedback beats importance at the same bits") {
   // Tokens that the model itself would write: a known completion.
   const auto tokenizer = models::text::Tokenizer::from_file(file);
   std::string text = tests::read_file(tests::reference_dir() + "/models/stories260K.greedy.json");
-  const auto chunks = models::calibration_chunks(*tokenizer, text, 128, 32);
+  const auto chunks = models::calibration_chunks(*tokenizer, text, false, 128, 32);
   const std::vector<float> truth = logits_of(path);
   write_plan(plan, folder / "plain.gguf");
   models::CalibratedQuantizer calibrated(plan, program, {.feedback = true}, chunks, kernels::cpu::make_cpu_executor, 0);

@@ -211,19 +211,21 @@ struct QuantizeCommand {
       target =
           gguf::file_bytes(plan.metadata, none) + static_cast<uint64_t>(target_bpw * static_cast<double>(weights) / 8);
     }
-    Progress progress("measuring types");
-    const auto choices = models::measure_choices(plan, {}, options, factors, models::encode_on_cpu,
-                                                 [&](int64_t done, int64_t total) { progress.update(done, total); });
-    uint64_t fixed = plan.bytes();
+    // What is not to be quantized, and padding: every tensor may take up to alignment - 1 bytes more.
+    uint64_t fixed = plan.bytes() + 32 * plan.sources.size();
     const auto infos = plan.infos();
-    for (size_t i = 0; i < choices.size(); ++i)
-      if (!choices[i].empty()) fixed -= infos[i].bytes();
-    // Padding: every tensor may take up to alignment - 1 bytes more.
-    const uint64_t padding = 32 * plan.sources.size();
-    if (fixed + padding > target)
+    for (size_t i = 0; i < infos.size(); ++i)
+      if (models::is_searched(plan.sources[i], options)) fixed -= infos[i].bytes();
+    if (fixed > target)
       throw_error("{}: the target of {} is too small: {} of the file are not to be quantized", plan.file->path(),
                   human_bytes(static_cast<double>(target)), human_bytes(static_cast<double>(fixed)));
-    const std::vector<int> chosen = models::choose_types(choices, target - fixed - padding);
+    std::vector<std::vector<models::TypeChoice>> choices;
+    {
+      Progress progress("measuring types");
+      choices = models::measure_choices(plan, {}, options, factors, models::encode_on_cpu,
+                                        [&](int64_t done, int64_t total) { progress.update(done, total); });
+    }
+    const std::vector<int> chosen = models::choose_types(choices, target - fixed);
     double loss = 0;
     for (size_t i = 0; i < choices.size(); ++i)
       if (chosen[i] >= 0) {
@@ -248,7 +250,8 @@ struct QuantizeCommand {
   // The table, one line per tensor as it is done, and the summary.
   class Report {
    public:
-    Report(const QuantizeCommand& command, const models::Requantization& plan) : command_(command), plan_(plan) {
+    Report(const QuantizeCommand& command, const models::Requantization& plan)
+        : command_(command), plan_(plan), layers_(models::model_traits(*plan.file).layers) {
       for (const auto& source : plan.sources)
         name_width_ = std::max(name_width_, std::min<size_t>(source.name().size(), 48));
       if (!command.json)
@@ -263,7 +266,8 @@ struct QuantizeCommand {
       const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
       if (r.encoded) {
         total_ += r.error;
-        loss_ += r.error.weighted_relative();
+        const models::WeightSource& source = plan_.sources[done_ - 1];
+        loss_ += models::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
       if (command_.json) {
         Json row = {
@@ -322,7 +326,8 @@ struct QuantizeCommand {
     size_t name_width_ = 6, done_ = 0;
     uint64_t before_ = 0, after_ = 0;
     int64_t weights_ = 0;
-    double loss_ = 0; // Σ over tensors of the (weighted) relative error, as models/type_search.h counts
+    int64_t layers_;
+    double loss_ = 0; // as models/type_search.h counts it
     quant::ErrorStats total_;
     Json rows_ = Json::array();
   };

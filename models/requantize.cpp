@@ -91,6 +91,13 @@ std::vector<gguf::TensorInfo> Requantization::infos() const {
   return infos;
 }
 
+bool Requantization::is_output(const WeightSource& source) const {
+  constexpr std::string_view kOutput = "output.weight";
+  if (source.name() == kOutput) return true;
+  return source.name() == "token_embd.weight" &&
+         std::ranges::find(sources, kOutput, &WeightSource::name) == sources.end();
+}
+
 void check_requantization(const Requantization& plan, bool allow_requantize) {
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];

@@ -68,6 +68,7 @@ struct Requantization {
   gguf::Metadata metadata;
 
   std::vector<gguf::TensorInfo> infos() const;
+  bool is_output(const WeightSource& source) const;                      // the output matrix, under whichever name
   uint64_t bytes() const { return gguf::file_bytes(metadata, infos()); } // of the output, in one file
 };
 

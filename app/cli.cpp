@@ -45,6 +45,7 @@ int run_cli(int argc, const char* const* argv) {
   add_template_command(app);
   add_logits_command(app);
   add_bench_command(app);
+  add_perplexity_command(app);
   add_doctor_command(app);
 
   try {

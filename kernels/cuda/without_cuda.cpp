@@ -1,6 +1,8 @@
 // The CUDA executor of a build that has none.
 #include "core/error.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/ladder.h"
+#include "kernels/cuda/microbench.h"
 
 namespace ridge::kernels::cuda {
 
@@ -14,6 +16,10 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const cor
                                                  const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
+
+Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }
+
+std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_info().problem); }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 

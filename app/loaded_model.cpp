@@ -3,7 +3,6 @@
 #include "app/machine.h"
 #include "app/terminal.h"
 #include "core/error.h"
-#include "kernels/cpu/bandwidth.h"
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/executor.h"
 #include "models/model.h"
@@ -82,11 +81,6 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   read_ahead(model);
   model.executor = kernels::cpu::make_cpu_executor(model.program, config);
   return Device::cpu;
-}
-
-double measure_read_bandwidth(Device device, int threads) {
-  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth()
-                                : kernels::cpu::measure_read_bandwidth(threads);
 }
 
 } // namespace ridge::app

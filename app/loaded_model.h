@@ -33,7 +33,4 @@ enum class Device { cuda, cpu };
 // is an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name);
 
-// Bytes per second: the roof of decoding on that device with so many threads (0: all cores).
-double measure_read_bandwidth(Device device, int threads);
-
 } // namespace ridge::app

@@ -141,7 +141,8 @@ struct PerplexityCommand {
   void check_usage() const {
     const auto usage = [](const char* message) { throw Error(fmt::format("perplexity: {}", message), Error::kUsage); };
     if (divergence && base.empty()) usage("--kl-divergence needs --kl-divergence-base FILE to compare with");
-    if (divergence && (!file.empty() || !ids.empty())) usage("the base file holds the text: leave -f and --ids-file out");
+    if (divergence && (!file.empty() || !ids.empty()))
+      usage("the base file holds the text: leave -f and --ids-file out");
     if (!divergence && file.empty() == ids.empty()) usage("give a text: -f FILE, or token ids: --ids-file FILE");
     if (!against.empty() && !base.empty()) usage("--against compares with a model, --kl-divergence-base with a file");
   }

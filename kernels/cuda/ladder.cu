@@ -80,9 +80,10 @@ class Lab {
         "block " + by(M, N, Depth) + ", warp " + by(WarpM, WarpN) + ", thread " + by(Rows, Cols) + ", " +
         std::to_string(Stages) + " stages");
   }
-  template <bool Split>
+  template <int M, int N, int Depth, int WarpM, int WarpN, int Stages, bool Split>
   Variant tensor_tiles() {
-    return variant<ladder::TensorTiles<128, 128, 32, 64, 32, 3, Split>>("block 128x128x32, warp 64x32, 3 stages");
+    return variant<ladder::TensorTiles<M, N, Depth, WarpM, WarpN, Stages, Split>>(
+        "block " + by(M, N, Depth) + ", warp " + by(WarpM, WarpN) + ", " + std::to_string(Stages) + " stages");
   }
   static std::string by(int m, int n) { return std::to_string(m) + "x" + std::to_string(n); }
   static std::string by(int m, int n, int k) { return by(m, n) + "x" + std::to_string(k); }
@@ -168,15 +169,17 @@ Ladder Lab::climb() {
       "warps own sub-tiles (no bank conflicts), tiles arrive asynchronously some steps ahead, operands a column ahead",
       true,
       {warp_tiles<128, 128, 8, 32, 64, 8, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 32, 8, 8, 4, 2>(),
-       warp_tiles<128, 128, 16, 32, 64, 8, 8, 3, 2>(), warp_tiles<256, 128, 8, 64, 64, 16, 8, 4, 1>(),
-       warp_tiles<128, 256, 8, 64, 64, 8, 16, 4, 1>(), warp_tiles<256, 128, 8, 64, 64, 8, 16, 4, 1>(),
-       warp_tiles<128, 256, 8, 64, 64, 16, 8, 4, 1>(), warp_tiles<256, 128, 16, 64, 64, 8, 16, 3, 1>(),
-       warp_tiles<128, 128, 8, 64, 64, 8, 16, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 16, 8, 4, 2>()});
+       warp_tiles<128, 128, 8, 64, 64, 8, 16, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 16, 8, 4, 2>(),
+       warp_tiles<128, 128, 16, 64, 64, 8, 16, 3, 2>(), warp_tiles<128, 128, 16, 64, 64, 16, 8, 3, 2>(),
+       warp_tiles<256, 128, 8, 64, 64, 8, 16, 4, 1>(), warp_tiles<128, 256, 8, 64, 64, 8, 16, 4, 1>(),
+       warp_tiles<128, 64, 8, 64, 32, 8, 8, 4, 4>(), warp_tiles<64, 128, 16, 32, 64, 8, 8, 3, 4>()});
   if (tensor_cores_) {
     add("tensor cores, 3xTF32", "each f32 as two tf32, three products: most of the precision back", false,
-        {tensor_tiles<true>()});
+        {tensor_tiles<128, 128, 32, 64, 32, 3, true>(), tensor_tiles<128, 128, 16, 64, 64, 4, true>(),
+         tensor_tiles<128, 256, 32, 64, 64, 3, true>()});
     add("tensor cores, TF32", "operands rounded to 10 bits behind the point: faster, and not the same result", false,
-        {tensor_tiles<false>()});
+        {tensor_tiles<128, 128, 32, 64, 32, 3, false>(), tensor_tiles<128, 128, 32, 64, 64, 3, false>(),
+         tensor_tiles<128, 256, 32, 64, 64, 3, false>(), tensor_tiles<256, 128, 32, 64, 64, 3, false>()});
   }
   ladder_.cublas_seconds = (before + time_cublas()) / 2;
   return std::move(ladder_);

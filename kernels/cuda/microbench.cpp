@@ -4,24 +4,33 @@
 #include "kernels/cuda/executor.h"
 #include "kernels/cuda/microbench.cuh"
 
-#include <memory>
-
 namespace ridge::kernels::cuda {
+namespace {
 
-std::vector<core::Ceiling> measure_ceilings() {
+template <typename... Parts>
+std::vector<core::Ceiling> measure(Parts... parts) {
   if (const DeviceInfo info = device_info(); !info.usable) throw_error("CUDA: {}", info.problem);
   Bench bench;
   RIDGE_CUDA(cudaGetDeviceProperties(&bench.properties, 0));
   bench.launch.sm_count = bench.properties.multiProcessorCount;
-  cudaStream_t stream = nullptr;
-  RIDGE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const std::unique_ptr<CUstream_st, void (*)(cudaStream_t)> owner(stream,
-                                                                   [](cudaStream_t s) { cudaStreamDestroy(s); });
-  bench.launch.stream = stream;
-  measure_memory(bench);
-  measure_rates(bench);
-  measure_latencies(bench);
+  struct OwnedStream {
+    cudaStream_t handle = nullptr;
+    OwnedStream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+    ~OwnedStream() { cudaStreamDestroy(handle); }
+  } const stream;
+  bench.launch.stream = stream.handle;
+  (parts(bench), ...);
   return std::move(bench.ceilings);
+}
+
+} // namespace
+
+std::vector<core::Ceiling> measure_ceilings() { return measure(measure_memory, measure_rates, measure_latencies); }
+
+core::Ceiling measure_f16_rate() {
+  const std::vector<core::Ceiling> rates = measure(measure_f16_rates);
+  if (rates.empty()) throw_error("CUDA: no tensor cores that this build knows");
+  return *std::ranges::max_element(rates, {}, &core::Ceiling::value);
 }
 
 } // namespace ridge::kernels::cuda

@@ -43,6 +43,7 @@ double median_seconds(cudaStream_t stream, int runs, Work&& work) {
 }
 
 void measure_memory(Bench&);
+void measure_f16_rates(Bench&); // a part of the next
 void measure_rates(Bench&);
 void measure_latencies(Bench&);
 

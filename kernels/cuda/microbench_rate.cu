@@ -19,29 +19,28 @@ __device__ uint32_t random_word(uint32_t i) {
   return (i & 0x8f8f8f8f) | 0x30303030;
 }
 
-// Each of these is one instruction on registers: kOperations per warp, `accumulate` for the i-th chain (the scalar
-// ones take other operands for each, so that no two chains are the same to the compiler); kMinimum is the
+// Each of these is one instruction on registers: kOperations per warp, `accumulate` for one chain; kMinimum is the
 // first architecture that has it.
 struct Fma {
   static constexpr double kOperations = 2 * 32;
   struct Chain {
-    float sum = 0;
+    float sum[1];
   };
-  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2], int i) {
-    c.sum = fmaf(__uint_as_float(a[i / 2]), __uint_as_float(b[i % 2]), c.sum);
+  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    c.sum[0] = fmaf(c.sum[0], __uint_as_float(a[0]), __uint_as_float(b[0]));
   }
-  static __device__ uint32_t result(const Chain& c) { return __float_as_uint(c.sum); }
+  static __device__ uint32_t result(const Chain& c) { return __float_as_uint(c.sum[0]); }
 };
 
 struct Dp4a {
   static constexpr double kOperations = 8 * 32;
   struct Chain {
-    int sum = 0;
+    int sum[1];
   };
-  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2], int i) {
-    c.sum = __dp4a(static_cast<int>(a[i / 2]), static_cast<int>(b[i % 2]), c.sum);
+  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    c.sum[0] = __dp4a(static_cast<int>(a[0]), static_cast<int>(b[0]), c.sum[0]);
   }
-  static __device__ uint32_t result(const Chain& c) { return static_cast<uint32_t>(c.sum); }
+  static __device__ uint32_t result(const Chain& c) { return static_cast<uint32_t>(c.sum[0]); }
 };
 
 // mma.sync of an m16n8kK shape with four 32-bit accumulators, four registers of A and two of B.
@@ -52,7 +51,7 @@ struct Dp4a {
     struct Chain {                                                                                                     \
       Sum sum[4] = {};                                                                                                 \
     };                                                                                                                 \
-    static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2], int) {                 \
+    static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2]) {                      \
       asm volatile(instruction " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                \
                    : "+" constraint(c.sum[0]), "+" constraint(c.sum[1]), "+" constraint(c.sum[2]),                     \
                      "+" constraint(c.sum[3])                                                                          \
@@ -74,12 +73,27 @@ struct MmaF16Sums {
   struct Chain {
     uint32_t sum[2] = {};
   };
-  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2], int) {
+  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
                  : "+r"(c.sum[0]), "+r"(c.sum[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
   static __device__ uint32_t result(const Chain& c) { return c.sum[0] ^ c.sum[1]; }
+};
+
+// What Turing has instead of m16n8k16.
+struct MmaF16Turing {
+  static constexpr double kOperations = 2.0 * 16 * 8 * 8;
+  static constexpr int kMinimum = 750;
+  struct Chain {
+    float sum[4] = {};
+  };
+  static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(c.sum[0]), "+f"(c.sum[1]), "+f"(c.sum[2]), "+f"(c.sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+  }
+  static __device__ uint32_t result(const Chain& c) { return static_cast<uint32_t>(c.sum[0] + c.sum[3]); }
 };
 
 // `ran` is left alone by code that was compiled for a GPU without the instruction.
@@ -88,10 +102,17 @@ __device__ void run_chains(int rounds, uint32_t* ran) {
   uint32_t a[4], b[2];
   for (int i = 0; i < 4; ++i) a[i] = random_word(threadIdx.x * 8 + i);
   for (int i = 0; i < 2; ++i) b[i] = random_word(threadIdx.x * 8 + 4 + i);
+  // Every chain starts and goes on with other numbers, so that the compiler cannot take two for the same.
   typename Instruction::Chain chains[kChains];
+  for (int c = 0; c < kChains; ++c) chains[c].sum[0] = random_word(threadIdx.x + c) & 0xff;
+#pragma unroll 4
   for (int round = 0; round < rounds; ++round)
 #pragma unroll
-    for (int c = 0; c < kChains; ++c) Instruction::accumulate(chains[c], a, b, c);
+    for (int c = 0; c < kChains; ++c) {
+      const uint32_t other_a[4] = {a[c % 4], a[(c + 1) % 4], a[(c + 2) % 4], a[(c + 3) % 4]};
+      const uint32_t other_b[2] = {b[c / 4 % 2], b[(c / 4 + 1) % 2]};
+      Instruction::accumulate(chains[c], other_a, other_b);
+    }
   uint32_t all = 0;
   for (int c = 0; c < kChains; ++c) all ^= Instruction::result(chains[c]);
   if (blockIdx.x == 0 && threadIdx.x == 0) *ran = all | 1;
@@ -213,17 +234,25 @@ class Rates {
 
 } // namespace
 
+void measure_f16_rates(Bench& bench) {
+  Rates rates(bench);
+  if (bench.properties.major >= 8)
+    rates.mma<MmaF16>("mma_f16", "mma.sync m16n8k16, f32 sums");
+  else
+    rates.mma<MmaF16Turing>("mma_f16", "mma.sync m16n8k8, f32 sums");
+  rates.wgmma<WgmmaF16>("wgmma_f16", "wgmma m64n128k16, f32 sums");
+}
+
 void measure_rates(Bench& bench) {
+  measure_f16_rates(bench);
   Rates rates(bench);
   rates.scalar<Fma>("fp32", "fma of registers");
   rates.scalar<Dp4a>("dp4a", "dp4a of registers: 4 int8 products, summed");
-  rates.mma<MmaF16>("mma_f16", "mma.sync m16n8k16, f32 sums");
   rates.mma<MmaF16Sums>("mma_f16_f16_sums", "mma.sync m16n8k16, f16 sums");
   rates.mma<MmaBf16>("mma_bf16", "mma.sync m16n8k16, f32 sums");
   rates.mma<MmaTf32>("mma_tf32", "mma.sync m16n8k8");
   rates.mma<MmaInt8>("mma_int8", "mma.sync m16n8k32, s32 sums");
   rates.mma<MmaFp8>("mma_fp8", "mma.sync m16n8k32, e4m3, f32 sums");
-  rates.wgmma<WgmmaF16>("wgmma_f16", "wgmma m64n128k16, f32 sums");
   rates.wgmma<WgmmaBf16>("wgmma_bf16", "wgmma m64n128k16, f32 sums");
   rates.wgmma<WgmmaTf32>("wgmma_tf32", "wgmma m64n128k8");
   rates.wgmma<WgmmaInt8>("wgmma_int8", "wgmma m64n128k32, s32 sums");

@@ -21,6 +21,8 @@ Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }
 
 std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_info().problem); }
 
+core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
+
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 
 } // namespace ridge::kernels::cuda

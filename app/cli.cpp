@@ -46,6 +46,7 @@ int run_cli(int argc, const char* const* argv) {
   add_logits_command(app);
   add_bench_command(app);
   add_perplexity_command(app);
+  add_roofline_command(app);
   add_doctor_command(app);
 
   try {

@@ -73,6 +73,16 @@ quant::Type q4_k_m_type(std::string_view tensor, int64_t layer, int64_t layers) 
 
 const std::vector<Shape>& shapes() { return kShapes; }
 
+std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
+  const quant::FormatInfo& format = quant::format(type);
+  std::mt19937_64 random(kSeed);
+  const std::vector<std::byte> pool = random_blocks(format, random);
+  std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
+  for (size_t at = 0; at < bytes.size(); at += pool.size())
+    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  return bytes;
+}
+
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);

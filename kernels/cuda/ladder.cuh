@@ -160,7 +160,7 @@ struct VectorTiles {
 // 8: each warp owns a part of the tile, its lanes interleave in pieces of 4 elements, so that what a warp reads from
 // shared memory at once is few distinct words (broadcasts, no bank conflicts); tiles come in by asynchronous copies
 // kStages ahead, and the next column's operands are in registers before the products of this one.
-template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kRows, int kCols, int kStages, int kBlocks>
+template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kRows, int kCols, int kStages, int kBlocks, int kUnroll = kDepth>
 struct WarpTiles {
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * 32, kTileM = kM, kTileN = kN;
   static constexpr int kBlocksPerSm = kBlocks;
@@ -223,22 +223,25 @@ struct WarpTiles {
       const int ahead = step + kStages - 1, next = stage + 1 == kStages ? 0 : stage + 1;
       if (ahead < steps) fetch(stage == 0 ? kStages - 1 : stage - 1, ahead * kDepth);
       commit_copies();
+#pragma unroll 1
+      for (int k0 = 0; k0 < kDepth; k0 += kUnroll)
 #pragma unroll
-      for (int k = 0; k < kDepth; ++k) {
-        if (k + 1 < kDepth) {
-          load(stage, k + 1, (k + 1) % 2);
-        } else {
-          wait_for_copies<kStages - 2>();
-          __syncthreads();
-          load(next, 0, 0);
+        for (int u_ = 0; u_ < kUnroll; ++u_) {
+          const int k = k0 + u_;
+          if (k + 1 < kDepth) {
+            load(stage, k + 1, (u_ + 1) % 2);
+          } else {
+            wait_for_copies<kStages - 2>();
+            __syncthreads();
+            load(next, 0, 0);
+          }
+#pragma unroll
+          for (int i = 0; i < kRows; ++i)
+#pragma unroll
+            for (int j = 0; j < kCols; ++j) // back and forth, so that neighbours share a register
+              sums[i][i % 2 ? kCols - 1 - j : j] =
+                  fmaf(u[u_ % 2][i], v[u_ % 2][i % 2 ? kCols - 1 - j : j], sums[i][i % 2 ? kCols - 1 - j : j]);
         }
-#pragma unroll
-        for (int i = 0; i < kRows; ++i)
-#pragma unroll
-          for (int j = 0; j < kCols; ++j) // back and forth, so that neighbours share a register
-            sums[i][i % 2 ? kCols - 1 - j : j] =
-                fmaf(u[k % 2][i], v[k % 2][i % 2 ? kCols - 1 - j : j], sums[i][i % 2 ? kCols - 1 - j : j]);
-      }
       stage = next;
     }
     static_assert(kDepth % 2 == 0, "the first column of a tile is in buffer 0");

@@ -44,6 +44,9 @@ int run_cli(int argc, const char* const* argv) {
   add_tokenize_commands(app);
   add_template_command(app);
   add_logits_command(app);
+  add_convert_command(app);
+  add_quantize_command(app);
+  add_imatrix_command(app);
   add_bench_command(app);
   add_perplexity_command(app);
   add_roofline_command(app);

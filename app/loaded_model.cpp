@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/executor.h"
+#include "models/guide.h"
 #include "models/model.h"
 
 #include <algorithm>
@@ -28,6 +29,12 @@ LoadedModel open_model(gguf::File file) {
   model.program = models::build_program(model.file);
   model.tokenizer = find_tokenizer(model.file);
   return model;
+}
+
+LoadedModel open_model(const std::string& path) {
+  if (!path.empty()) return open_model(gguf::File::open(path));
+  note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m model.gguf");
+  return open_model(models::open_guide());
 }
 
 namespace {

@@ -25,7 +25,8 @@ std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file);
 
 // Builds the Program and the tokenizer; no executor yet.
 LoadedModel open_model(gguf::File file);
-inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }
+// The file at `path`, or, where that is empty, the built-in guide; then it says so.
+LoadedModel open_model(const std::string& path);
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };
 

@@ -14,8 +14,12 @@
 
 namespace ridge::app {
 
-void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("-m,--model", model, "GGUF file (of a split model: any part)")->type_name("FILE")->required();
+void ModelOptions::add_to(CLI::App& command, bool guide) {
+  command
+      .add_option("-m,--model", model,
+                  fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
+      ->type_name("FILE")
+      ->required(!guide);
   command.add_option("--device", device, "auto (the GPU where there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");

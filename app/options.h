@@ -22,7 +22,8 @@ struct ModelOptions {
   int threads = 0;
   std::string k_type = "f16", v_type = "f16";
 
-  void add_to(CLI::App& command);
+  // With a guide, -m may be left out: open_model then takes the built-in one.
+  void add_to(CLI::App& command, bool guide = false);
   // trained_context: of the model, tokens.
   core::ExecutorConfig executor_config(int64_t trained_context) const;
 };

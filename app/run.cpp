@@ -92,7 +92,7 @@ struct RunCommand {
 void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunCommand>();
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
-  options->model.add_to(*command);
+  options->model.add_to(*command, true);
   options->prompt.add_to(*command, "your message");
   command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");

@@ -13,6 +13,15 @@ namespace ridge::core {
 enum class KvType : uint8_t { f16, f32 };
 inline constexpr int64_t bytes_per_element(KvType type) { return type == KvType::f16 ? 2 : 4; }
 
+// Sees what goes into the matrices while a Program runs: what calibration collects.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`, each
+  // as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
+  virtual void observe(const Op& op, int64_t matrix, std::span<const float* const> rows) = 0;
+};
+
 struct ExecutorConfig {
   int64_t context = 4096; // positions per stream that the KV cache holds
   int64_t streams = 1;
@@ -21,6 +30,7 @@ struct ExecutorConfig {
   KvType k_type = KvType::f16, v_type = KvType::f16;
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
+  InputObserver* observer = nullptr; // CPU only
 };
 
 // Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one

@@ -34,6 +34,7 @@ Arity arity_of(OpKind kind) {
   case OpKind::attention: return {1, 1, 0, 0};
   case OpKind::swiglu: return {2, 1, 0, 0};
   case OpKind::add: return {2, 1, 0, 0};
+  case OpKind::permute: return {1, 1, 1, 1};
   case OpKind::gather: return {1, 1, 0, 0};
   case OpKind::route: return {1, 2, 0, 0};
   case OpKind::expert_linear: return {2, 1, 1, 1};
@@ -54,6 +55,7 @@ std::string_view name_of(OpKind kind) {
   case OpKind::attention: return "attention";
   case OpKind::swiglu: return "swiglu";
   case OpKind::add: return "add";
+  case OpKind::permute: return "permute";
   case OpKind::gather: return "gather";
   case OpKind::route: return "route";
   case OpKind::expert_linear: return "expert_linear";
@@ -92,6 +94,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::rope: cost.flops = kRopeFlops * elements_in; break;
   case OpKind::swiglu: cost.flops = kSwigluFlops * elements_out; break;
   case OpKind::add: cost.flops = elements_out; break;
+  case OpKind::permute: break;                                                        // moves only
   case OpKind::gather: cost.activation_bytes = 2 * kValueBytes * elements_out; break; // the other rows are not read
   case OpKind::route: cost.flops = 3 * elements_in; break;
   case OpKind::expert_sum:
@@ -251,6 +254,9 @@ void validate(const Program& program) {
     case OpKind::swiglu:
     case OpKind::add:
       expect(in(0).width == in(1).width && in(0).width == out(0).width, "operands differ in width");
+      break;
+    case OpKind::permute:
+      expect(weight(0).type == kOrderType && weight(0).cols == in(0).width && in(0).width == out(0).width, "shape");
       break;
     case OpKind::gather: expect(!in(0).gathered && out(0).gathered && in(0).width == out(0).width, "shape"); break;
     case OpKind::route: {

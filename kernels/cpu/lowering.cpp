@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -78,6 +79,7 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
     case core::OpKind::attention: attention(op); break;
     case core::OpKind::swiglu: swiglu(op); break;
     case core::OpKind::add: add(op); break;
+    case core::OpKind::permute: permute(op); break;
     case core::OpKind::gather: gather(op); break;
     case core::OpKind::route: route(op); break;
     case core::OpKind::expert_linear: expert_linear(op); break;
@@ -209,6 +211,14 @@ void Lowering::linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input)}, {}, [] { return 1; },
+        [=, this, &op, x = linear.x, cols = weight.cols](int64_t, int) {
+          std::vector<const float*> rows(batch_.rows(gathered));
+          for (size_t t = 0; t < rows.size(); ++t) rows[t] = x + static_cast<int64_t>(t) * cols;
+          if (!rows.empty()) config_.observer->observe(op, 0, rows);
+        });
   const std::vector<int64_t> pieces = guided_pieces(weight.rows, weight.row_bytes, threads_);
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   // Tokens per item: fewer where there are too few panels to keep every thread busy.
@@ -323,6 +333,22 @@ void Lowering::add(const core::Op& op) {
                [=, &vectors](int64_t i, int64_t count) { vectors.add(a + i, b + i, count, out + i); });
 }
 
+void Lowering::permute(const core::Op& op) {
+  const int64_t width = info(op.inputs[0]).width;
+  const float* x = value(op.inputs[0]);
+  float* out = value(op.outputs[0]);
+  const std::byte* order = program_.weights[op.weights[0]].data;
+  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, width,
+           [=](int64_t first, int64_t last) {
+             for (int64_t row = first; row < last; ++row)
+               for (int64_t i = 0; i < width; ++i) {
+                 int32_t from; // tensors are aligned to 8 bytes, but that is the file's business
+                 std::memcpy(&from, order + 4 * i, 4);
+                 out[row * width + i] = x[row * width + from];
+               }
+           });
+}
+
 void Lowering::gather(const core::Op& op) {
   const int64_t width = info(op.inputs[0]).width;
   const float* x = value(op.inputs[0]);
@@ -410,6 +436,16 @@ void Lowering::expert_linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource, groups_resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input), groups_resource}, {}, [] { return 1; },
+        [=, this, &op, &groups, x = linear.x, cols = weight.cols](int64_t, int) {
+          const std::vector<int32_t>& row_of = shared_input ? groups.token : groups.pair;
+          std::vector<const float*> rows(row_of.size());
+          for (size_t i = 0; i < rows.size(); ++i) rows[i] = x + row_of[i] * cols;
+          for (const ExpertGroups::Group& group : groups.groups)
+            config_.observer->observe(op, group.expert, std::span(rows).subspan(group.first, group.count));
+        });
   // Items are pieces of about 64 KB of one expert's matrix.
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   const int64_t piece = std::clamp<int64_t>(65536 / (kPanelRows * weight.row_bytes), 1, panels);

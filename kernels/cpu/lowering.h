@@ -55,6 +55,7 @@ class Lowering {
   void attention(const core::Op& op);
   void swiglu(const core::Op& op);
   void add(const core::Op& op);
+  void permute(const core::Op& op);
   void gather(const core::Op& op);
   void route(const core::Op& op);
   void expert_linear(const core::Op& op);

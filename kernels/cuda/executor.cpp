@@ -534,6 +534,9 @@ void Executor::launch_op(const core::Op& op, const Shape& shape) {
   case OpKind::attention: return launch_attention_op(op, shape);
   case OpKind::swiglu: return launch_swiglu(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
   case OpKind::add: return launch_add(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
+  case OpKind::permute:
+    return launch_permute(launch_, in(0), reinterpret_cast<const int32_t*>(vector(op.weights[0])), value(op.outputs[0]),
+                          rows(), width(op.outputs[0]));
   case OpKind::gather:
     return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
   case OpKind::route: {
@@ -578,6 +581,7 @@ DeviceInfo device_info() {
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
+  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
   return std::make_unique<Executor>(program, config, options);
 }
 

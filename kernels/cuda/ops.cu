@@ -48,6 +48,15 @@ __global__ void gather_kernel(const float* x, const int32_t* rows, float* out, i
   for (int64_t i = first_index(); i < n * width; i += index_step()) out[i] = x[rows[i / width] * width + i % width];
 }
 
+__global__ void permute_kernel(const float* x, const int32_t* order, float* out, int64_t n, int64_t width) {
+  let_successor_start();
+  wait_for_predecessor();
+  for (int64_t i = first_index(); i < n * width; i += index_step()) {
+    const int64_t column = i % width;
+    out[i] = x[i - column + order[column]];
+  }
+}
+
 __global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used,
                                   int64_t width) {
   let_successor_start();
@@ -273,6 +282,9 @@ void launch_add(const Launch& launch, const float* a, const float* b, float* out
 }
 void launch_swiglu(const Launch& launch, const float* gate, const float* up, float* out, int64_t n) {
   launch(swiglu_kernel, blocks_for(launch, n), kThreads, 0, gate, up, out, n);
+}
+void launch_permute(const Launch& launch, const float* x, const int32_t* order, float* out, int64_t n, int64_t width) {
+  launch(permute_kernel, blocks_for(launch, n * width), kThreads, 0, x, order, out, n, width);
 }
 void launch_gather(const Launch& launch, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
   launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width);

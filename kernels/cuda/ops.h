@@ -10,6 +10,7 @@ void launch_rms_norm(const Launch&, const float* x, const float* weight, float* 
                      float epsilon); // weight [group]
 void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
+void launch_permute(const Launch&, const float* x, const int32_t* order, float* out, int64_t n, int64_t width);
 void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
 void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
                   bool normalize);

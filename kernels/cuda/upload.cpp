@@ -17,12 +17,13 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 enum class Use : uint8_t { none, vector, matrix };
 
-// Norm weights and biases are read as f32 vectors, everything else as matrices.
+// Norm weights, biases and orders are read as vectors, as they are in the file, everything else as matrices.
 std::vector<Use> uses_of(const core::Program& program) {
   std::vector<Use> uses(program.weights.size(), Use::none);
   for (const core::Op& op : program.ops)
     for (size_t i = 0; i < op.weights.size(); ++i)
-      uses[op.weights[i]] = op.kind == core::OpKind::rms_norm || i == 1 ? Use::vector : Use::matrix;
+      uses[op.weights[i]] =
+          op.kind == core::OpKind::rms_norm || op.kind == core::OpKind::permute || i == 1 ? Use::vector : Use::matrix;
   return uses;
 }
 

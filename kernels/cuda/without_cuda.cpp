@@ -1,5 +1,6 @@
-// The CUDA executor of a build that has none.
+// The CUDA executor and encoder of a build that has none.
 #include "core/error.h"
+#include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
 #include "kernels/cuda/ladder.h"
 #include "kernels/cuda/microbench.h"
@@ -22,6 +23,7 @@ Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }
 std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_info().problem); }
 
 core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
+std::unique_ptr<Encoder> make_encoder() { return nullptr; }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 

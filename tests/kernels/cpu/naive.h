@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -83,6 +84,12 @@ class Naive {
           for (int64_t i = 0; i < p.group; ++i)
             y[g + i] *= w[i] / std::sqrt(sum / static_cast<double>(p.group) + p.epsilon);
         }
+        break;
+      }
+      case OpKind::permute: {
+        std::vector<int32_t> order(in(0, t).size());
+        std::memcpy(order.data(), program_.weights[op.weights[0]].data, 4 * order.size());
+        for (const int32_t from : order) y.push_back(in(0, t)[from]);
         break;
       }
       case OpKind::linear: {

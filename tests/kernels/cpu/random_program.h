@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -64,6 +65,18 @@ struct RandomProgram {
     const auto id = static_cast<core::WeightId>(program.weights.size());
     program.weights.push_back({"w" + std::to_string(id), static_cast<uint32_t>(type), cols, rows, count,
                                quant::format(type).row_bytes(cols), data});
+    return id;
+  }
+
+  // A random order of `width` columns.
+  core::WeightId order(int64_t width) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * width);
+    std::vector<int32_t> columns(width);
+    std::iota(columns.begin(), columns.end(), 0);
+    std::shuffle(columns.begin(), columns.end(), random);
+    std::memcpy(data.data(), columns.data(), data.size());
+    const auto id = static_cast<core::WeightId>(program.weights.size());
+    program.weights.push_back({"order", core::kOrderType, width, 1, 1, 4 * width, data.data()});
     return id;
   }
 

@@ -31,6 +31,7 @@ class Lowering {
   Lowering(const Lowering&) = delete; // the schedule's functions refer to it
 
   void run() { schedule_.run(threads_); }
+  std::vector<core::OpTime> profile(int repetitions); // of the batch that ran last
   BatchState& batch() { return batch_; }
   const float* logits(int64_t output) const;
   int64_t segment_tokens() const { return segment_tokens_; }

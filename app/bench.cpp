@@ -5,11 +5,11 @@
 #include "app/cli.h"
 #include "app/count_list.h"
 #include "app/loaded_model.h"
-#include "app/machine.h"
 #include "app/options.h"
 #include "app/peaks.h"
 #include "app/terminal.h"
 #include "core/error.h"
+#include "core/sampler.h"
 #include "gguf/writer.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -27,15 +27,16 @@ constexpr int64_t kMostTokens = 1 << 20;
 
 // What an executor is made for; the tests of one setting share it.
 struct Setting {
-  int64_t batch, threads, streams;
+  int64_t batch, threads, streams, gpu_layers;
   std::string k_type, v_type;
 };
 
 // Runs tests on one executor.
 class Bench {
  public:
-  Bench(LoadedModel& model, BenchRow common, const Setting& setting, Peaks& peaks, int repetitions)
-      : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), repetitions_(repetitions) {}
+  Bench(LoadedModel& model, BenchRow common, const Setting& setting, Peaks& peaks, int repetitions, bool profile)
+      : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), repetitions_(repetitions),
+        profile_(profile) {}
 
   // `prompt` tokens in batches, logits of the last only.
   BenchRow run_prompt(int64_t prompt, int64_t depth) {
@@ -44,13 +45,27 @@ class Bench {
     return measure(std::move(row), depth, [&] { feed(prompt, depth); });
   }
 
-  // `count` tokens one after another, of each stream, each with its logits.
+  // `count` tokens one after another, of each stream, each with its logits. Of one stream on a GPU, each is chosen from
+  // them by the default sampler chain, as `ridge run` does it.
   BenchRow run_generation(int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
     row.streams = setting_.streams;
+    const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     return measure(std::move(row), depth, [&] {
-      for (int64_t i = 0; i < count; ++i) step(depth + i);
+      step(depth);
+      core::Executor& executor = *model_.executor;
+      const bool decoding =
+          setting_.streams == 1 && executor.start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
+      for (int64_t i = 1; i < count; ++i) {
+        if (!decoding) {
+          step(depth + i);
+          continue;
+        }
+        executor.next_token(true);
+        cost_ += core::program_cost(model_.program, step_at(1, depth + i, 1, 1));
+      }
+      if (decoding) executor.next_token(false); // waits for the last
     });
   }
 
@@ -59,12 +74,8 @@ class Bench {
 
   core::Step step_at(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const {
     const core::ExecutorConfig& config = model_.executor->config();
-    return {tokens,
-            past,
-            streams,
-            outputs,
-            static_cast<double>(core::bytes_per_element(config.k_type)),
-            static_cast<double>(core::bytes_per_element(config.v_type))};
+    return {
+        tokens, past, streams, outputs, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   }
 
   // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it.
@@ -115,6 +126,8 @@ class Bench {
     row.bytes = cost_.bytes();
     row.flops = cost_.flops;
     row.read_bytes_per_second = (roof_before + peaks_.read_bytes_per_second()) / 2;
+    if (profile_ && row.generated > 0 && row.streams == 1)
+      row.profile = profile_step(*model_.executor, model_.program, random_token(), depth, row.read_bytes_per_second);
     row.peak_name = peaks_.products().how;
     row.peak_flops = peaks_.products().value;
     return row;
@@ -125,6 +138,7 @@ class Bench {
   const Setting setting_;
   Peaks& peaks_;
   const int repetitions_;
+  const bool profile_;
   std::mt19937 random_{1};
   core::Cost cost_;
 };
@@ -132,9 +146,11 @@ class Bench {
 struct BenchCommand {
   std::vector<std::string> files, shapes;
   std::string save, output = "md", device = "auto";
-  std::string prompts = "512", generated = "128", depths = "0", batches = "512", threads = "0", streams = "1";
+  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "512", threads = "0",
+              streams = "1";
   std::string k_types = "f16", v_types = "f16";
   int repetitions = 5;
+  bool profile = false;
 
   std::vector<int64_t> prompt_counts, generated_counts, depth_counts;
   std::vector<BenchRow> rows;
@@ -154,10 +170,11 @@ struct BenchCommand {
     std::vector<Setting> settings;
     for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 16))
       for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
-        for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32"}))
-          for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32"}))
-            for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
-              settings.push_back({batch, thread_count, stream_count, k_type, v_type});
+        for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
+          for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
+            for (const int64_t layers : gpu_layer_counts())
+              for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
+                settings.push_back({batch, thread_count, stream_count, layers, k_type, v_type});
 
     for (const std::string& file : files) run_model(open_model(file), "", settings);
     for (const std::string& shape : shapes) {
@@ -168,6 +185,11 @@ struct BenchCommand {
     if (output == "md") print_bench_markdown(rows);
     if (output == "csv") print_bench_csv(rows);
     if (output == "json") print_bench_json(rows);
+  }
+
+  std::vector<int64_t> gpu_layer_counts() const {
+    if (gpu_layers == "-1") return {-1};
+    return parse_counts(gpu_layers, "--gpu-layers", 0, 100000);
   }
 
   void save_model(const gguf::File& file) const {
@@ -192,21 +214,22 @@ struct BenchCommand {
       config.streams = config.max_outputs = setting.streams;
       config.max_batch = std::max(config.max_batch, setting.streams);
       loaded.executor.reset(); // its memory is needed again
-      const Device on = start_executor(loaded, config, device);
-      Peaks peaks(on, options.threads);
+      start_executor(loaded, config, device, setting.gpu_layers);
+      Peaks peaks(loaded);
 
       BenchRow row;
       row.model = shape.empty() ? models::model_label(loaded.file) : shape;
       row.file_bytes = loaded.file.size_bytes();
       row.parameters = models::parameter_count(loaded.file);
-      row.backend = on == Device::cuda ? "CUDA" : "CPU";
+      row.backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
       row.device = loaded.executor->description();
       row.batch_tokens = setting.batch;
       row.k_type = setting.k_type;
       row.v_type = setting.v_type;
       row.threads = options.threads;
+      row.gpu_layers = setting.gpu_layers;
       row.datasheet = peaks.datasheet();
-      Bench bench(loaded, row, setting, peaks, repetitions);
+      Bench bench(loaded, row, setting, peaks, repetitions, profile);
       for (const int64_t depth : depth_counts) {
         if (with_prompts)
           for (const int64_t prompt : prompt_counts) add(bench.run_prompt(prompt, depth));
@@ -252,13 +275,16 @@ void add_bench_command(CLI::App& app) {
   list("-d,--n-depth", o->depths, "tokens already in the context");
   list("--batch", o->streams, "streams that generate together");
   list("-b,--batch-size,--ubatch-size", o->batches, "prompt tokens evaluated at once (-ub)");
-  list("--cache-type-k", o->k_types, "KV cache type of keys: f16, f32 (-ctk)", "TYPE");
-  list("--cache-type-v", o->v_types, "KV cache type of values: f16, f32 (-ctv)", "TYPE");
+  list("--cache-type-k", o->k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
+  list("--cache-type-v", o->v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
+  list("--gpu-layers,--n-gpu-layers", o->gpu_layers,
+       "the last N layers on the GPU, the output being one of them (-ngl); -1: all for which there is room");
   list("-t,--threads", o->threads, "CPU threads; 0: all cores");
   command->add_option("-r,--repetitions", o->repetitions, "repetitions after a warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
       ->type_name("N");
+  command->add_flag("--profile", o->profile, "where the time of one step goes, op by op");
   command->add_option("-o,--output", o->output, "md, csv, json or jsonl (a line per test, as it ends)")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str()

@@ -55,6 +55,7 @@ const Column kColumns[] = {
      [](const BenchRow& r) { return fmt::format("{:.2f} B", static_cast<double>(r.parameters) / 1e9); }},
     {"backend", true, true, [](const BenchRow& r) { return r.backend; }},
     {"threads", false, false, [](const BenchRow& r) { return fmt::format("{}", r.threads); }},
+    {"ngl", false, false, [](const BenchRow& r) { return fmt::format("{}", r.gpu_layers); }},
     {"n_ubatch", false, false, [](const BenchRow& r) { return fmt::format("{}", r.batch_tokens); }},
     {"type_k", true, false, [](const BenchRow& r) { return r.k_type; }},
     {"type_v", true, false, [](const BenchRow& r) { return r.v_type; }},
@@ -94,37 +95,40 @@ Json record(const BenchRow& r) {
   const double tensor = r.datasheet ? r.datasheet->tensor_f16_flops : 0;
   std::vector<double> rates;
   for (const double s : r.seconds) rates.push_back(static_cast<double>(r.tokens()) / s);
-  return {{"model", r.model},
-          {"file_bytes", r.file_bytes},
-          {"parameters", r.parameters},
-          {"backend", r.backend},
-          {"device", r.device},
-          {"threads", r.threads},
-          {"batch_tokens", r.batch_tokens},
-          {"cache_type_k", r.k_type},
-          {"cache_type_v", r.v_type},
-          {"test", r.test()},
-          {"prompt_tokens", r.prompt},
-          {"generated_tokens", r.generated},
-          {"depth_tokens", r.depth},
-          {"streams", r.streams},
-          {"repetitions", r.seconds.size()},
-          {"seconds", r.seconds},
-          {"tokens_per_second", r.rate()},
-          {"tokens_per_second_deviation", r.rate_deviation()},
-          {"bytes", r.bytes},
-          {"bytes_per_second", r.bytes_per_second()},
-          {"read_bytes_per_second_measured", r.read_bytes_per_second},
-          {"read_bytes_per_second_datasheet", memory > 0 ? Json(memory) : Json(nullptr)},
-          {"share_of_measured_read", share_of(r.bytes_per_second(), r.read_bytes_per_second)},
-          {"share_of_datasheet_read", share_of(r.bytes_per_second(), memory)},
-          {"flops", r.flops},
-          {"flops_per_second", r.flops_per_second()},
-          {"peak", r.peak_name},
-          {"peak_flops_per_second_measured", r.peak_flops},
-          {"peak_flops_per_second_datasheet", tensor > 0 ? Json(tensor) : Json(nullptr)},
-          {"mfu_measured", share_of(r.flops_per_second(), r.peak_flops)},
-          {"mfu_datasheet", share_of(r.flops_per_second(), tensor)}};
+  Json json = {{"model", r.model},
+               {"file_bytes", r.file_bytes},
+               {"parameters", r.parameters},
+               {"backend", r.backend},
+               {"device", r.device},
+               {"threads", r.threads},
+               {"gpu_layers", r.gpu_layers},
+               {"batch_tokens", r.batch_tokens},
+               {"cache_type_k", r.k_type},
+               {"cache_type_v", r.v_type},
+               {"test", r.test()},
+               {"prompt_tokens", r.prompt},
+               {"generated_tokens", r.generated},
+               {"depth_tokens", r.depth},
+               {"streams", r.streams},
+               {"repetitions", r.seconds.size()},
+               {"seconds", r.seconds},
+               {"tokens_per_second", r.rate()},
+               {"tokens_per_second_deviation", r.rate_deviation()},
+               {"bytes", r.bytes},
+               {"bytes_per_second", r.bytes_per_second()},
+               {"read_bytes_per_second_measured", r.read_bytes_per_second},
+               {"read_bytes_per_second_datasheet", memory > 0 ? Json(memory) : Json(nullptr)},
+               {"share_of_measured_read", share_of(r.bytes_per_second(), r.read_bytes_per_second)},
+               {"share_of_datasheet_read", share_of(r.bytes_per_second(), memory)},
+               {"flops", r.flops},
+               {"flops_per_second", r.flops_per_second()},
+               {"peak", r.peak_name},
+               {"peak_flops_per_second_measured", r.peak_flops},
+               {"peak_flops_per_second_datasheet", tensor > 0 ? Json(tensor) : Json(nullptr)},
+               {"mfu_measured", share_of(r.flops_per_second(), r.peak_flops)},
+               {"mfu_datasheet", share_of(r.flops_per_second(), tensor)}};
+  if (r.profile) json["profile"] = profile_json(*r.profile);
+  return json;
 }
 
 std::string csv_field(const Json& value) {
@@ -180,6 +184,8 @@ void print_bench_markdown(const std::vector<BenchRow>& rows) {
   if (std::ranges::any_of(rows, [](const BenchRow& row) { return row.prompt > 0; }))
     fmt::print("MFU: of {} measured, {:.2f} TFLOP/s (datasheet: {})\n", r.peak_name, r.peak_flops / 1e12,
                or_unknown(r.datasheet ? r.datasheet->tensor_f16_flops / 1e12 : 0, "TFLOP/s"));
+  for (const BenchRow& row : rows)
+    if (row.profile) fmt::print("\n{} {}: {}", row.model, row.test(), profile_table(*row.profile));
 }
 
 void print_bench_csv(const std::vector<BenchRow>& rows) {
@@ -188,13 +194,15 @@ void print_bench_csv(const std::vector<BenchRow>& rows) {
   const std::vector<Json> constants = {machine["commit"], gpu.is_null() ? Json(nullptr) : gpu["name"],
                                        machine["cpu"]["name"], gpu.is_null() ? Json(nullptr) : gpu["driver"]};
   const Json first = record(rows[0]);
-  for (const auto& [key, value] : first.items()) names.push_back(key);
+  for (const auto& [key, value] : first.items())
+    if (!value.is_object()) names.push_back(key);
   fmt::print("{}\n", fmt::join(names, ","));
   for (const BenchRow& row : rows) {
     std::vector<std::string> fields;
     for (const Json& value : constants) fields.push_back(csv_field(value));
     const Json fields_of_row = record(row);
-    for (const auto& [key, value] : fields_of_row.items()) fields.push_back(csv_field(value));
+    for (const auto& [key, value] : fields_of_row.items())
+      if (!value.is_object()) fields.push_back(csv_field(value));
     fmt::print("{}\n", fmt::join(fields, ","));
   }
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "app/datasheet.h"
+#include "app/profile_report.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ struct BenchRow {
   int64_t batch_tokens;
   std::string k_type, v_type;
   int threads;
+  int64_t gpu_layers; // -1: all for which there was room
 
   int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one of prompt and generated is 0
 
@@ -29,6 +32,8 @@ struct BenchRow {
   double peak_flops;            // of the unit that prompts run on
   std::string peak_name;        // that unit: "tensor cores, f16"
   const Datasheet* datasheet;
+
+  std::optional<StepProfile> profile; // of one step, where asked for
 
   std::string test() const; // "pp512", "tg128 x8 @ d4096"
   int64_t tokens() const { return (prompt + generated) * streams; }

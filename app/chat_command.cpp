@@ -23,7 +23,7 @@ struct ChatCommand {
     LoadedModel loaded = open_model(model.model);
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
-    start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device);
+    start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device, model.gpu_layers);
     Session session(*loaded.executor, loaded.program);
     Conversation conversation(loaded, session, chosen);
     conversation.set_system(system);

@@ -1,4 +1,5 @@
-// ridge imatrix: which inputs of each matrix are large, over a text. ridge quantize --imatrix keeps their weights exact.
+// ridge imatrix: which inputs of each matrix are large, over a text. ridge quantize --imatrix keeps their weights
+// exact.
 #include "app/cli.h"
 #include "app/loaded_model.h"
 #include "app/options.h"

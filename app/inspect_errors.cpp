@@ -89,7 +89,8 @@ void compare_files(const std::string& path, const std::string& reference, bool j
       row.update(to_json(e));
       rows.push_back(std::move(row));
     } else {
-      fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type_name(), b->type_name(), bpw, error_columns(e));
+      fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type_name(), b->type_name(), bpw,
+                 error_columns(e));
       std::fflush(stdout);
     }
   }
@@ -136,8 +137,8 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
   Json rows = Json::array();
   if (!json)
     fmt::print("{}: {}, {} weights\n\n{:<8} {:>8} {:>11} {}{}\n", core::printable(tensor), source->type_name(),
-               source->weights(), "as", "bpw", "size", fmt::format(kErrorHeader, "RMSE", "SQNR dB", "cosine", "max error"),
-               factors ? "   weighted" : "");
+               source->weights(), "as", "bpw", "size",
+               fmt::format(kErrorHeader, "RMSE", "SQNR dB", "cosine", "max error"), factors ? "   weighted" : "");
   for (const quant::FormatInfo* format : formats) {
     const quant::ErrorStats e =
         models::encode_tensor(*source, format->type, importance, quant::encode_rows_parallel, [](auto) {});
@@ -154,7 +155,8 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
     }
   }
   if (json)
-    fmt::print("{}\n", dump({{"name", tensor}, {"type", source->type_name()}, {"weights", source->weights()}, {"as", rows}}));
+    fmt::print("{}\n",
+               dump({{"name", tensor}, {"type", source->type_name()}, {"weights", source->weights()}, {"as", rows}}));
 }
 
 } // namespace ridge::app

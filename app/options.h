@@ -20,6 +20,7 @@ struct ModelOptions {
   int64_t context = -1; // -1: kDefaultContext or the model's own, whichever is less; 0: the model's own
   int64_t ubatch = 512;
   int threads = 0;
+  int64_t gpu_layers = -1; // for start_executor
   std::string k_type = "f16", v_type = "f16";
 
   // With a guide, -m may be left out: open_model then takes the built-in one.

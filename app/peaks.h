@@ -11,17 +11,15 @@ namespace ridge::app {
 
 class Peaks {
  public:
-  // threads: of the CPU, 0 for all cores.
-  Peaks(Device device, int threads) : device_(device), threads_(threads) {}
+  explicit Peaks(const LoadedModel& model) : model_(model) {} // its executor is there
 
-  double read_bytes_per_second() const; // measured anew each time
+  double read_bytes_per_second() const { return measure_read_bandwidth(model_); } // anew each time
   // The fastest way to multiply that prompts use: tensor cores (f16), on the CPU int8 dots. Measured once.
   const core::Ceiling& products();
-  const Datasheet* datasheet() const; // null: unknown
+  const Datasheet* datasheet() const; // null: unknown, or not on the GPU alone
 
  private:
-  Device device_;
-  int threads_;
+  const LoadedModel& model_;
   std::optional<core::Ceiling> products_;
 };
 

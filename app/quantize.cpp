@@ -73,8 +73,9 @@ struct QuantizeCommand {
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted || names.size() > 3)
-      throw Error("quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
-                  Error::kUsage);
+      throw Error(
+          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
+          Error::kUsage);
     if (searched && (names.size() == 3 || pure))
       throw Error("quantize: --target-size and --target-bpw choose the types themselves; leave out TYPE and --pure",
                   Error::kUsage);
@@ -110,8 +111,15 @@ struct QuantizeCommand {
       const auto infos = plan.infos();
       for (size_t i = 0; i < plan.sources.size(); ++i) {
         const models::WeightSource& s = plan.sources[i];
-        report.add({s.name(), s.type_name(), plan.types[i].name(), s.dims(), s.weights(), s.bytes(), infos[i].bytes(),
-                    false, {}});
+        report.add({s.name(),
+                    s.type_name(),
+                    plan.types[i].name(),
+                    s.dims(),
+                    s.weights(),
+                    s.bytes(),
+                    infos[i].bytes(),
+                    false,
+                    {}});
       }
     } else {
       Progress progress("quantizing");
@@ -137,9 +145,9 @@ struct QuantizeCommand {
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
     const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), chunk,
                                                    std::max<int64_t>(1, calibration_tokens / chunk));
-    models::CalibratedQuantizer calibrated(
-        plan, program, {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")}, chunks,
-        kernels::cpu::make_cpu_executor, threads);
+    models::CalibratedQuantizer calibrated(plan, program,
+                                           {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")},
+                                           chunks, kernels::cpu::make_cpu_executor, threads);
     return models::write(
         plan, output, factors, quant::encode_rows_parallel,
         [&](std::string_view name) { return calibrated.tensor(name); }, done, nullptr);
@@ -157,11 +165,13 @@ struct QuantizeCommand {
       if (equals == std::string::npos || equals == 0)
         throw Error(fmt::format("--tensor-type: '{}' is not PATTERN=TYPE, as in ffn_down=Q6_K", entry), Error::kUsage);
       try {
-        options.tensor_types.emplace_back(std::regex(entry.substr(0, equals), std::regex::ECMAScript | std::regex::icase),
-                                          parse_type(entry.substr(equals + 1), "--tensor-type"));
+        options.tensor_types.emplace_back(
+            std::regex(entry.substr(0, equals), std::regex::ECMAScript | std::regex::icase),
+            parse_type(entry.substr(equals + 1), "--tensor-type"));
       } catch (const std::regex_error& error) {
-        throw Error(fmt::format("--tensor-type: '{}' is no regular expression: {}", entry.substr(0, equals), error.what()),
-                    Error::kUsage);
+        throw Error(
+            fmt::format("--tensor-type: '{}' is no regular expression: {}", entry.substr(0, equals), error.what()),
+            Error::kUsage);
       }
     }
     return options;
@@ -176,13 +186,12 @@ struct QuantizeCommand {
       for (const auto& source : plan.sources)
         if (source.has_weights()) weights += source.weights();
       std::vector<gguf::TensorInfo> none;
-      target = gguf::file_bytes(plan.metadata, none) +
-               static_cast<uint64_t>(target_bpw * static_cast<double>(weights) / 8);
+      target =
+          gguf::file_bytes(plan.metadata, none) + static_cast<uint64_t>(target_bpw * static_cast<double>(weights) / 8);
     }
     Progress progress("measuring types");
-    const auto choices =
-        models::measure_choices(plan, {}, options, factors, quant::encode_rows_parallel,
-                                [&](int64_t done, int64_t total) { progress.update(done, total); });
+    const auto choices = models::measure_choices(plan, {}, options, factors, quant::encode_rows_parallel,
+                                                 [&](int64_t done, int64_t total) { progress.update(done, total); });
     uint64_t fixed = plan.bytes();
     const auto infos = plan.infos();
     for (size_t i = 0; i < choices.size(); ++i)
@@ -235,8 +244,9 @@ struct QuantizeCommand {
         loss_ += r.error.weighted_relative();
       }
       if (command_.json) {
-        Json row = {{"name", core::printable(r.name)}, {"shape", r.dims},   {"from", r.from},
-                    {"to", r.to},                      {"bytes", r.bytes}, {"bits_per_weight", bpw}};
+        Json row = {
+            {"name", core::printable(r.name)}, {"shape", r.dims}, {"from", r.from}, {"to", r.to}, {"bytes", r.bytes},
+            {"bits_per_weight", bpw}};
         if (r.encoded)
           row.update({{"rmse", r.error.rmse()},
                       {"sqnr_db", r.error.sqnr_db()},
@@ -247,8 +257,9 @@ struct QuantizeCommand {
         return;
       }
       fmt::print("{:<{}}  {:<20} {:>7} {:<8} {:>7.4f} {:>10} {:>7} {:>10} {:>11}\n", core::printable(r.name),
-                 name_width_, fmt::format("{}", fmt::join(r.dims, "x")), r.from, r.from == r.to ? "" : "> " + std::string(r.to),
-                 bpw, r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
+                 name_width_, fmt::format("{}", fmt::join(r.dims, "x")), r.from,
+                 r.from == r.to ? "" : "> " + std::string(r.to), bpw,
+                 r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
                  r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
                  r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "", human_bytes(static_cast<double>(r.bytes)));
       std::fflush(stdout);
@@ -320,13 +331,16 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("RE=TYPE");
   command->add_flag("--leave-output-tensor", options->leave_output, "the output matrix as it is");
   command->add_flag("--allow-requantize", options->allow_requantize, "also from packed types, at a loss");
-  command->add_option("--target-size", options->target_size, "choose each tensor's type by measured error for this size")
+  command
+      ->add_option("--target-size", options->target_size, "choose each tensor's type by measured error for this size")
       ->type_name("4.2GiB");
   command->add_option("--target-bpw", options->target_bpw, "the same for this many bits per weight")
       ->excludes("--target-size")
       ->check(CLI::Range(0.1, 32.0))
       ->type_name("4.3");
-  command->add_option("--method", options->method, "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
+  command
+      ->add_option("--method", options->method,
+                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");

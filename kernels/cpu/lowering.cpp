@@ -102,7 +102,16 @@ std::vector<core::OpTime> Lowering::profile(int repetitions) {
   return times;
 }
 
-const float* Lowering::logits(int64_t output) const { return value(program_.logits) + output * program_.vocab; }
+std::span<const float> Lowering::result(int64_t row) const {
+  const core::ValueInfo& result = info(program_.result());
+  return {value(program_.result()) + row * result.width, static_cast<size_t>(result.width)};
+}
+
+std::span<float> Lowering::input() {
+  if (program_.input < 0) return {};
+  const core::ValueInfo& input = info(program_.input);
+  return {value(program_.input), static_cast<size_t>(batch_.rows(input.gathered) * input.width)};
+}
 
 int64_t Lowering::bytes() const {
   int64_t sum = cache_.bytes();
@@ -284,15 +293,14 @@ void Lowering::kv_store(const core::Op& op) {
   const core::KvLayer kv = program_.kv_layers[layer];
   const float *k = value(op.inputs[0]), *v = value(op.inputs[1]);
   const AttentionKernels& kernels = attention_kernels();
-  const bool k_half = config_.k_type == core::KvType::f16, v_half = config_.v_type == core::KvType::f16;
   add_rows({slot(op.inputs[0]), slot(op.inputs[1])}, {cache_resource_[layer]}, false, kv.heads * (kv.k_dim + kv.v_dim),
            [=, this, &kernels](int64_t first, int64_t last) {
              for (int64_t t = first; t < last; ++t)
                for (int64_t h = 0; h < kv.heads; ++h) {
                  const int64_t position = batch_.positions[t], stream = batch_.streams[t];
-                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, k_half,
+                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, config_.k_type,
                                    cache_.keys(layer, stream, h));
-                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, v_half,
+                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, config_.v_type,
                                      cache_.values(layer, stream, h));
                }
            });
@@ -321,8 +329,8 @@ void Lowering::attention(const core::Op& op) {
         task.first_position = segment.first_position;
         task.k = cache_.keys(params.layer, segment.stream, head);
         task.v = cache_.values(params.layer, segment.stream, head);
-        task.k_half = config_.k_type == core::KvType::f16;
-        task.v_half = config_.v_type == core::KvType::f16;
+        task.k_type = config_.k_type;
+        task.v_type = config_.v_type;
         task.k_dim = kv.k_dim;
         task.v_dim = kv.v_dim;
         task.scale = params.scale;

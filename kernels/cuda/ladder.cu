@@ -38,7 +38,7 @@ class Lab {
     RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
     shared_limit_ = static_cast<int>(properties.sharedMemPerBlockOptin);
     tensor_cores_ = properties.major >= 8;
-    RIDGE_CUDA(cudaStreamCreateWithFlags(&launch_.stream, cudaStreamNonBlocking));
+    launch_.stream = stream_.handle;
     launch_.sm_count = properties.multiProcessorCount;
     for (DeviceMemory* matrix : {&a_, &b_, &c_, &first_c_}) *matrix = DeviceMemory(bytes_, "the ladder");
     sums_ = DeviceMemory(2 * sizeof(double), "the ladder");
@@ -46,10 +46,7 @@ class Lab {
     launch_(fill, 1024, 256, 0, b_.as<float>(), size * size, 2u);
     ladder_.size = size;
   }
-  ~Lab() {
-    cudaStreamSynchronize(launch_.stream);
-    cudaStreamDestroy(launch_.stream);
-  }
+  ~Lab() { cudaStreamSynchronize(stream_.handle); }
   Lab(const Lab&) = delete;
 
   Ladder climb();
@@ -133,6 +130,7 @@ class Lab {
   int n_, shared_limit_ = 0;
   bool tensor_cores_ = false;
   size_t bytes_;
+  Stream stream_;
   Launch launch_;
   DeviceMemory a_, b_, c_, first_c_, sums_;
   const Cublas& cublas_;

@@ -160,7 +160,8 @@ struct VectorTiles {
 // 8: each warp owns a part of the tile, its lanes interleave in pieces of 4 elements, so that what a warp reads from
 // shared memory at once is few distinct words (broadcasts, no bank conflicts); tiles come in by asynchronous copies
 // kStages ahead, and the next column's operands are in registers before the products of this one.
-template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kRows, int kCols, int kStages, int kBlocks, int kUnroll = kDepth>
+template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kRows, int kCols, int kStages, int kBlocks,
+          int kUnroll = kDepth>
 struct WarpTiles {
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * 32, kTileM = kM, kTileN = kN;
   static constexpr int kBlocksPerSm = kBlocks;

@@ -13,11 +13,7 @@ std::vector<core::Ceiling> measure(Parts... parts) {
   Bench bench;
   RIDGE_CUDA(cudaGetDeviceProperties(&bench.properties, 0));
   bench.launch.sm_count = bench.properties.multiProcessorCount;
-  struct OwnedStream {
-    cudaStream_t handle = nullptr;
-    OwnedStream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
-    ~OwnedStream() { cudaStreamDestroy(handle); }
-  } const stream;
+  const Stream stream;
   bench.launch.stream = stream.handle;
   (parts(bench), ...);
   return std::move(bench.ceilings);

@@ -19,17 +19,17 @@ struct Bench {
   }
 };
 
-struct Event {
+struct TimedEvent {
   cudaEvent_t handle = nullptr;
-  Event() { RIDGE_CUDA(cudaEventCreate(&handle)); }
-  ~Event() { cudaEventDestroy(handle); }
-  Event(const Event&) = delete;
+  TimedEvent() { RIDGE_CUDA(cudaEventCreate(&handle)); }
+  ~TimedEvent() { cudaEventDestroy(handle); }
+  TimedEvent(const TimedEvent&) = delete;
 };
 
 // Median seconds of `work`, which puts something on the stream, on the GPU's clock. The first run is not counted.
 template <typename Work>
 double median_seconds(cudaStream_t stream, int runs, Work&& work) {
-  const Event start, stop;
+  const TimedEvent start, stop;
   std::vector<float> milliseconds(runs);
   for (int i = -1; i < runs; ++i) {
     RIDGE_CUDA(cudaEventRecord(start.handle, stream));

@@ -33,6 +33,10 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
 // touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
 __device__ __forceinline__ void let_successor_start() {

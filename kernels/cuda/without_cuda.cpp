@@ -24,6 +24,7 @@ std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_in
 
 core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
 std::unique_ptr<Encoder> make_encoder() { return nullptr; }
+bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 

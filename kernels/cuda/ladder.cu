@@ -166,11 +166,10 @@ Ladder Lab::climb() {
   add("warp tiles",
       "warps own sub-tiles (no bank conflicts), tiles arrive asynchronously some steps ahead, operands a column ahead",
       true,
-      {warp_tiles<128, 128, 8, 32, 64, 8, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 32, 8, 8, 4, 2>(),
-       warp_tiles<128, 128, 8, 64, 64, 8, 16, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 16, 8, 4, 2>(),
-       warp_tiles<128, 128, 16, 64, 64, 8, 16, 3, 2>(), warp_tiles<128, 128, 16, 64, 64, 16, 8, 3, 2>(),
-       warp_tiles<256, 128, 8, 64, 64, 8, 16, 4, 1>(), warp_tiles<128, 256, 8, 64, 64, 8, 16, 4, 1>(),
-       warp_tiles<128, 64, 8, 64, 32, 8, 8, 4, 4>(), warp_tiles<64, 128, 16, 32, 64, 8, 8, 3, 4>()});
+      {warp_tiles<128, 128, 8, 32, 64, 8, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 8, 16, 4, 2>(),
+       warp_tiles<128, 128, 8, 64, 64, 16, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 16, 8, 3, 2>(),
+       warp_tiles<128, 128, 8, 64, 64, 16, 8, 6, 2>(), warp_tiles<256, 128, 8, 64, 64, 8, 16, 4, 1>(),
+       warp_tiles<128, 256, 8, 64, 64, 16, 8, 4, 1>(), warp_tiles<128, 64, 8, 64, 32, 8, 8, 4, 4>()});
   if (tensor_cores_) {
     add("tensor cores, 3xTF32", "each f32 as two tf32, three products: most of the precision back", false,
         {tensor_tiles<128, 128, 32, 64, 32, 3, true>(), tensor_tiles<128, 128, 16, 64, 64, 4, true>(),

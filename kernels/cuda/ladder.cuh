@@ -170,7 +170,8 @@ struct WarpTiles {
   static constexpr int kShared = kStages * kStageFloats * 4;
   static constexpr int kLanesN = kWarpN / kCols, kLanesM = kWarpM / kRows;
   static_assert(kLanesM * kLanesN == 32 && kLanesM > 1 && kLanesN > 1 && kRows % 4 == 0 && kCols % 4 == 0);
-  static_assert(kM * kDepth % kThreads == 0 && kN * kDepth % (4 * kThreads) == 0 && kThreads % kDepth == 0);
+  static_assert(kM * kDepth % kThreads == 0 && kN * kDepth % (4 * kThreads) == 0);
+  static_assert(kThreads % kDepth == 0 && kThreads % (kN / 4) == 0);
 
   static __device__ void run(int n, const float* a, const float* b, float* c) {
     extern __shared__ __align__(16) float shared[];
@@ -182,20 +183,19 @@ struct WarpTiles {
     const int lane_col = ((lane & 1) | (lane >> 2) % (kLanesN / 2) << 1) * 4;
     const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kM, col0 = static_cast<int64_t>(blockIdx.x) * kN;
 
-    const auto fetch = [&](int stage, int at) {
-      float *a_tile = shared + stage * kStageFloats, *b_tile = a_tile + kDepth * kPitchA;
-      constexpr int kStep = kThreads / kDepth;
-      const int k = t % kDepth;
+    // 32-bit offsets that only grow: what a copy's address costs beside the products is felt.
+    constexpr int kStepA = kThreads / kDepth, kStepB = kThreads / (kN / 4); // rows per round of copies
+    const int a_k = t % kDepth, a_row = t / kDepth, b_k = t / (kN / 4), b_col = t % (kN / 4) * 4;
+    uint32_t a_at = (blockIdx.y * kM + a_row) * n + a_k, b_at = b_k * n + blockIdx.x * kN + b_col;
+    const auto fetch = [&](int stage) { // the next tile
+      float* a_tile = shared + stage * kStageFloats + a_k * kPitchA + a_row;
+      float* b_tile = shared + stage * kStageFloats + kDepth * kPitchA + b_k * kN + b_col;
 #pragma unroll
-      for (int i = 0; i < kM; i += kStep) {
-        const int row = i + t / kDepth;
-        copy_async<4>(a_tile + k * kPitchA + row, a + (row0 + row) * n + at + k);
-      }
+      for (int i = 0; i < kM / kStepA; ++i) copy_async<4>(a_tile + i * kStepA, a + (a_at + i * kStepA * n));
 #pragma unroll
-      for (int i = 0; i < kN * kDepth / 4; i += kThreads) {
-        const int k = (i + t) / (kN / 4), col = (i + t) % (kN / 4) * 4;
-        copy_async<16>(b_tile + k * kN + col, b + (at + k) * static_cast<int64_t>(n) + col0 + col);
-      }
+      for (int i = 0; i < kDepth / kStepB; ++i) copy_async<16>(b_tile + i * kStepB * kN, b + (b_at + i * kStepB * n));
+      a_at += kDepth;
+      b_at += kDepth * n;
     };
     float u[2][kRows], v[2][kCols];
     const auto load = [&](int stage, int k, int which) {
@@ -212,7 +212,7 @@ struct WarpTiles {
     const int steps = n / kDepth;
 #pragma unroll
     for (int s = 0; s < kStages - 1; ++s) {
-      fetch(s, s * kDepth);
+      fetch(s);
       commit_copies();
     }
     wait_for_copies<kStages - 2>();
@@ -221,28 +221,26 @@ struct WarpTiles {
     load(0, 0, 0);
     int stage = 0;
     for (int step = 0; step < steps; ++step) {
-      const int ahead = step + kStages - 1, next = stage + 1 == kStages ? 0 : stage + 1;
-      if (ahead < steps) fetch(stage == 0 ? kStages - 1 : stage - 1, ahead * kDepth);
+      const int next = stage + 1 == kStages ? 0 : stage + 1;
+      if (step + kStages - 1 < steps) fetch(stage == 0 ? kStages - 1 : stage - 1);
       commit_copies();
-#pragma unroll 1
-      for (int k0 = 0; k0 < kDepth; k0 += kUnroll)
 #pragma unroll
-        for (int u_ = 0; u_ < kUnroll; ++u_) {
-          const int k = k0 + u_;
-          if (k + 1 < kDepth) {
-            load(stage, k + 1, (u_ + 1) % 2);
-          } else {
-            wait_for_copies<kStages - 2>();
-            __syncthreads();
-            load(next, 0, 0);
-          }
-#pragma unroll
-          for (int i = 0; i < kRows; ++i)
-#pragma unroll
-            for (int j = 0; j < kCols; ++j) // back and forth, so that neighbours share a register
-              sums[i][i % 2 ? kCols - 1 - j : j] =
-                  fmaf(u[u_ % 2][i], v[u_ % 2][i % 2 ? kCols - 1 - j : j], sums[i][i % 2 ? kCols - 1 - j : j]);
+      for (int k = 0; k < kDepth; ++k) {
+        if (k + 1 < kDepth) {
+          load(stage, k + 1, (k + 1) % 2);
+        } else {
+          wait_for_copies<kStages - 2>();
+          __syncthreads();
+          load(next, 0, 0);
         }
+#pragma unroll
+        for (int i = 0; i < kRows; ++i)
+#pragma unroll
+          for (int j = 0; j < kCols; ++j) { // back and forth, so that neighbours share a register
+            const int col = i % 2 ? kCols - 1 - j : j;
+            sums[i][col] = fmaf(u[k % 2][i], v[k % 2][col], sums[i][col]);
+          }
+      }
       stage = next;
     }
     static_assert(kDepth % 2 == 0, "the first column of a tile is in buffer 0");

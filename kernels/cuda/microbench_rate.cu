@@ -108,7 +108,7 @@ __device__ void run_chains(int rounds, uint32_t* ran) {
     chains[c].sum[0] = __uint_as_float(random_word(threadIdx.x + 32 * c));
     for (int i = 0; i < 2; ++i) b[c][i] = random_word(threadIdx.x * 32 + 2 * c + i);
   }
-#pragma unroll 4
+#pragma unroll 16
   for (int round = 0; round < rounds; ++round)
 #pragma unroll
     for (int c = 0; c < kChains; ++c) Instruction::accumulate(chains[c], a, b[c]);

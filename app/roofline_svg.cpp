@@ -8,7 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <set>
+#include <tuple>
 
 namespace ridge::app {
 namespace {
@@ -85,8 +86,9 @@ class Picture {
     return most;
   }
   double least_rate() const {
-    double least = report_.read() * least_intensity();
-    for (const Placement& p : report_.placements) least = std::min(least, p.flops_per_second());
+    double least = report_.read() * 0.25;
+    for (const Placement& p : report_.placements)
+      if (p.group != "vector") least = std::min(least, p.flops_per_second());
     return least;
   }
   double most_rate() const {
@@ -143,7 +145,7 @@ class Picture {
     const double x1 = x_.at(intensity), y1 = y_.at(rate), x2 = x_.at(to_rate / bandwidth), y2 = y_.at(to_rate);
     line(x1, y1, x2, y2, color, width, dashes);
     if (label.empty()) return;
-    const double angle = std::atan2(y2 - y1, x2 - x1) * 180 / std::acos(-1.0), at = 0.42;
+    const double angle = std::atan2(y2 - y1, x2 - x1) * 180 / std::acos(-1.0), at = 0.16; // low, where few kernels are
     const double x = x1 + at * (x2 - x1), y = y1 + at * (y2 - y1) - 7;
     out_ += fmt::format("<g transform=\"rotate({:.2f} {:.1f} {:.1f})\">", angle, x, y);
     text(x, y, label, 12, color, "middle", "600");
@@ -179,18 +181,25 @@ class Picture {
     }
   }
 
+  // "Q4_K" of a product, "depth 8192" of attention, else the name.
+  static std::string shown_label(const Placement& p) {
+    if (p.group == "attention") return p.name.substr(p.name.rfind("depth"));
+    return p.group == "model" ? p.name : p.name.substr(0, p.name.find(' '));
+  }
+
   void draw_points() {
+    std::set<std::string> labelled;
     std::vector<Box> taken;
     for (const Placement& p : report_.placements) {
       const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
       taken.push_back({x - 4, y - 4, x + 4, y + 4});
     }
-    std::string labels;
     for (size_t pass = 0; pass < std::size(kGroups); ++pass) { // the whole model is labelled first and drawn last
       const Group& group = kGroups[std::size(kGroups) - 1 - pass];
       for (const Placement& p : report_.placements) {
         if (p.group != group.key) continue;
-        const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
+        // What is slower than the plot is high stands at its lower edge.
+        const double x = x_.at(p.flops_per_byte()), y = std::min(y_.at(p.flops_per_second()), kHeight - kBottom);
         const bool whole = p.group == "model";
         points_ = fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" fill-opacity=\"0.85\" "
                               "stroke=\"#ffffff\" stroke-width=\"0.8\"><title>{}: {:.0f} GB/s, {:.2f} TFLOP/s, "
@@ -198,10 +207,9 @@ class Picture {
                               x, y, whole ? 6.5 : 4, group.color, escaped(p.name), p.bytes_per_second() / 1e9,
                               p.flops_per_second() / 1e12, 100 * report_.floor_seconds(p) / p.seconds) +
                   points_;
-        const std::string label = p.group == "matvec" || p.group == "product" ? p.name.substr(0, p.name.find(' '))
-                                                                              : p.name.substr(0, p.name.find(','));
-        if (p.group == "vector") continue; // their place says enough
-        const std::string shown = p.group == "attention" ? p.name.substr(p.name.rfind("depth")) : label;
+        if (p.group == "vector") continue;                               // their place says enough
+        if (!labelled.insert(p.group + shown_label(p)).second) continue; // once per format
+        const std::string shown = shown_label(p);
         const double width = 6.1 * static_cast<double>(shown.size()) * (whole ? 1.12 : 1);
         for (const auto& [dx, dy, anchor] :
              {std::tuple(8.0, 4.0, 0), std::tuple(-8.0, 4.0, 1), std::tuple(8.0, 15.0, 0), std::tuple(-8.0, -9.0, 1),
@@ -221,7 +229,7 @@ class Picture {
   }
 
   void draw_legend() {
-    double y = kHeight - kBottom - 18.0 * static_cast<double>(std::size(kGroups)) + 4;
+    double y = kHeight - kBottom - 18.0 * static_cast<double>(std::size(kGroups)) - 14;
     for (const Group& group : kGroups) {
       if (std::ranges::find(report_.placements, group.key, &Placement::group) == report_.placements.end()) continue;
       out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n", kWidth - kRight + 16, y - 4,

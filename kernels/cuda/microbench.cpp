@@ -21,7 +21,12 @@ std::vector<core::Ceiling> measure(Parts... parts) {
 
 } // namespace
 
-std::vector<core::Ceiling> measure_ceilings() { return measure(measure_memory, measure_rates, measure_latencies); }
+std::vector<core::Ceiling> measure_ceilings() {
+  const auto measure_reads = [](Bench& bench) {
+    bench.add("dram_read", core::Ceiling::Unit::bytes_per_second, measure_read_bandwidth(), "2 GiB in 16-byte loads");
+  };
+  return measure(measure_reads, measure_memory, measure_rates, measure_latencies);
+}
 
 core::Ceiling measure_f16_rate() {
   const std::vector<core::Ceiling> rates = measure(measure_f16_rates);

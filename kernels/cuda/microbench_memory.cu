@@ -1,5 +1,4 @@
-// Bandwidths: DRAM, L2 and the bus to the host. DRAM reading is measure_read_bandwidth(), the roof of everything else.
-#include "kernels/cuda/executor.h"
+// Bandwidths: DRAM, L2 and the bus to the host. What DRAM gives to readers is measure_read_bandwidth() (executor.h).
 #include "kernels/cuda/microbench.cuh"
 
 namespace ridge::kernels::cuda {
@@ -58,7 +57,6 @@ void measure_memory(Bench& bench) {
   constexpr int kRuns = 7;
   const cudaStream_t stream = bench.launch.stream;
   const int blocks = 2 * bench.launch.sm_count;
-  bench.add("dram_read", kUnit, measure_read_bandwidth(), "2 GiB in 16-byte loads");
 
   constexpr size_t kBytes = size_t{2} << 30;
   const DeviceMemory memory(kBytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");

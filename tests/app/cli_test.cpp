@@ -105,16 +105,6 @@ TEST_CASE("logits have one row per token") {
   CHECK(!std::filesystem::exists(folder() / "no.npy"));
 }
 
-TEST_CASE("bench reports rates and the roof they are measured against") {
-  const Result result = run_ridge({"bench", "-m", tiny_model(), "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
-  REQUIRE(result.status == 0);
-  const json report = json::parse(result.out);
-  REQUIRE(report["tests"].size() == 2);
-  CHECK(report["tests"][1]["read_bytes_per_second"] > 1e8);
-  CHECK(report["tests"][0]["test"] == "pp16");
-  CHECK(report["tests"][1]["tokens_per_second"] > 0);
-}
-
 TEST_CASE("doctor names what it found") {
   const json report = json::parse(run_ridge({"doctor", "--json"}).out);
   CHECK(report["findings"].size() >= 8);

@@ -33,10 +33,6 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-__device__ __forceinline__ void prefetch_l2(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
-}
-
 // Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
 // touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
 __device__ __forceinline__ void let_successor_start() {
@@ -49,6 +45,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 // d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,

@@ -2,6 +2,7 @@
 #include "kernels/cuda/executor_impl.h"
 
 #include "core/error.h"
+#include "kernels/cuda/profile.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,7 +26,8 @@ void limit_to(int compute, cudaDeviceProp& properties) {
 } // namespace
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
-    : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)) {
+    : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)),
+      step_names_(names_of_steps(program, plan_)) {
   const DeviceInfo info = device_info();
   if (!info.usable) throw_error("CUDA: {}; use --device cpu", info.problem);
   check_config();

@@ -42,6 +42,7 @@ class Executor final : public CudaExecutor {
   std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                        std::span<const int32_t> streams, int64_t count) override;
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
+  std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override; // profile.cpp
 
  private:
   struct Shape { // of a batch, as far as launches depend on it
@@ -92,6 +93,7 @@ class Executor final : public CudaExecutor {
   core::ExecutorConfig config_;
   CudaOptions options_;
   Plan plan_;
+  std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
   Stream stream_;
   Launch launch_;
   std::string description_;

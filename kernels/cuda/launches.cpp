@@ -1,5 +1,6 @@
 // A batch as kernel launches: what each step of the plan asks of the kernels.
 #include "kernels/cuda/executor_impl.h"
+#include "kernels/cuda/profile.h"
 
 #include <algorithm>
 
@@ -8,7 +9,9 @@ namespace ridge::kernels::cuda {
 using core::OpKind;
 
 void Executor::launch_all(const Shape& shape) {
-  for (const Step& step : plan_.steps) {
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
     launch_step(step, shape);

@@ -22,8 +22,9 @@ constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as 
 constexpr int kMaxSplits = 64;       // blocks that share one tile's context
 constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop keeps before the host collects them
 
-// Batches up to this size use the matvec kernel even where there are tensor cores.
-constexpr int64_t kMatvecTokens = 8;
+// Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
+// prompts' product.
+constexpr int64_t kMatvecTokens = 1, kBatchTokens = 96;
 
 struct Stream {
   cudaStream_t handle = nullptr;
@@ -87,12 +88,16 @@ class Executor final : public CudaExecutor {
   void check_config() const;
   void check_batch(const core::Batch& batch) const;
   void allocate();
+  void allocate_products();
   void load_batch(const core::Batch& batch);
   void run(const Shape& shape);
   void launch_all(const Shape& shape);
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
   void launch_product(const MatrixStep& m, int64_t rows);
+  bool launch_experts(const MatrixStep& m, int64_t rows);
+  bool launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens);
+  GemmArgs product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
   void launch_op(const core::Op& op, const Shape& shape);
   void launch_attention_op(const core::Op& op, const Shape& shape);
 
@@ -110,8 +115,11 @@ class Executor final : public CudaExecutor {
     scratch_bytes_ += bytes;
     return DeviceMemory(bytes, what);
   }
-  int64_t matvec_limit() const { // larger batches go through the tensor cores
-    return config_.exact || launch_.shared_per_block < kGemmSharedBytes ? config_.max_batch : kMatvecTokens;
+  bool tensor_cores() const { return !config_.exact && launch_.shared_per_block >= kGemmSharedBytes; }
+  // Whether `slots` choices among `experts` are sorted by expert, because some are likely to be of the same one.
+  bool groups_experts(int64_t slots, int64_t experts) const { return tensor_cores() && 2 * slots > experts; }
+  static int expert_tile_tokens(int64_t slots, int64_t experts) { // experts differ in how often they are chosen
+    return slots > 12 * experts ? 32 : slots > 5 * experts ? 16 : 8;
   }
 
   const core::Program& program_;
@@ -127,9 +135,16 @@ class Executor final : public CudaExecutor {
   std::vector<DeviceMemory> values_; // by slot
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
-  std::vector<Cache> cache_layers_;             // views into cache_
-  DeviceMemory half_x_, exponents_, gate_, up_; // of matrix products
-  DeviceMemory partial_, tickets_;              // of attention
+  std::vector<Cache> cache_layers_;   // views into cache_
+  DeviceMemory half_x_, exponents_;   // of matrix products
+  DeviceMemory gate_, up_;            // of those for older chips
+  bool wgmma_ = false;                // prompts go through decoded operands, which are in expanded_
+  DeviceMemory expanded_;             //
+  DeviceMemory parts_, part_tickets_; // of small batches
+  DeviceMemory slots_;                // sorted by expert: order, tiles, number of tiles
+  int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
+  ExpertTile* expert_tiles_ = nullptr;
+  DeviceMemory partial_, tickets_; // of attention
   DeviceMemory greedy_;
   GreedyArgs greedy_args_ = {};
   DeviceMemory batch_memory_;
@@ -152,7 +167,6 @@ void Executor::check_config() const {
 }
 
 void Executor::allocate() {
-  const int64_t padded_batch = (config_.max_batch + kGemmRows - 1) / kGemmRows * kGemmRows;
   for (const auto& slot : plan_.buffers.slots) {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
     values_.push_back(memory(rows * slot.width * 4, "the activations"));
@@ -191,20 +205,7 @@ void Executor::allocate() {
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);
   }
 
-  int64_t widest_x = 0, widest_gate = 0;
-  for (const Step& step : plan_.steps) {
-    if (step.kind != Step::Kind::matrix || step.matrix.ids != kNone) continue;
-    widest_x = std::max(widest_x, width(step.matrix.x));
-    if (step.matrix.swiglu) widest_gate = std::max(widest_gate, width(step.matrix.parts[0].out));
-  }
-  if (config_.max_batch > matvec_limit()) {
-    const int64_t stride = (widest_x + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-    half_x_ = memory(padded_batch * stride * 2, "the activations");
-    RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
-    exponents_ = memory(padded_batch, "the activations");
-    gate_ = memory(config_.max_batch * widest_gate * 4, "the activations");
-    up_ = memory(config_.max_batch * widest_gate * 4, "the activations");
-  }
+  if (tensor_cores()) allocate_products();
 
   const int64_t tickets = config_.max_batch * most_kv_heads;
   partial_ =
@@ -233,6 +234,49 @@ void Executor::allocate() {
   greedy_args_.best_value = reinterpret_cast<float*>(words + 2 * most);
   greedy_args_.best_index = words + (2 + kGreedyBlocks) * most;
   greedy_args_.history = words + (2 + 2 * kGreedyBlocks) * most;
+}
+
+void Executor::allocate_products() {
+  const auto padded = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  wgmma_ = options_.wgmma && can_multiply_prompts(launch_);
+  int64_t x = 0, x_rows = 0, expanded = 0, gate = 0, parts = 0, tickets = 0, slots = 0, tiles = 0;
+  for (const Step& step : plan_.steps) {
+    if (step.kind != Step::Kind::matrix) continue;
+    const MatrixStep& m = step.matrix;
+    const core::Weight& first = program_.weights[m.parts[0].weight];
+    const bool experts = m.ids != kNone;
+    const int64_t rows = padded(config_.max_batch * (experts ? m.used : 1), kGemmRows);
+    x = std::max(x, rows * padded(first.cols, kGemmColumns));
+    x_rows = std::max(x_rows, rows);
+    int64_t row_tiles = 0;
+    for (const MatrixStep::Part& part : m.parts) row_tiles += program_.weights[part.weight].rows / kBatchRows + 1;
+    parts = std::max(parts, (row_tiles + launch_.sm_count) * (kBatchTokens / kMaxTileTokens) * (first.cols / 256 + 1) *
+                                kMaxTileTokens * kBatchRows * 4);
+    tickets = std::max(tickets, row_tiles * kBatchTokens / 8);
+    if (experts) {
+      parts = kBatchScratchBytes;
+      slots = std::max(slots, config_.max_batch * m.used);
+      tiles = std::max(tiles, config_.max_batch * m.used / 8 + first.count);
+    } else {
+      expanded = std::max(expanded, prompt_scratch_bytes(first.cols));
+      if (m.swiglu) gate = std::max(gate, first.rows);
+    }
+  }
+  half_x_ = memory(x * 2, "the activations");
+  RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
+  exponents_ = memory(x_rows, "the activations");
+  if (config_.max_batch > kBatchTokens && wgmma_) expanded_ = memory(expanded, "decoded weights");
+  if (!wgmma_) {
+    gate_ = memory(config_.max_batch * gate * 4, "the activations");
+    up_ = memory(config_.max_batch * gate * 4, "the activations");
+  }
+  parts_ = memory(std::min(parts, kBatchScratchBytes), "sums of small batches");
+  part_tickets_ = memory(tickets * sizeof(unsigned), "sums of small batches");
+  RIDGE_CUDA(cudaMemset(part_tickets_.as(), 0, part_tickets_.bytes()));
+  slots_ = memory((slots + 1) * 4 + tiles * sizeof(ExpertTile), "experts' tokens");
+  tile_count_ = slots_.as<int32_t>();
+  slot_order_ = tile_count_ + 1;
+  expert_tiles_ = reinterpret_cast<ExpertTile*>(slot_order_ + slots);
 }
 
 void Executor::check_batch(const core::Batch& batch) const {
@@ -412,7 +456,8 @@ void Executor::launch_step(const Step& step, const Shape& shape) {
 void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   const int64_t rows = rows_of(m.x, shape);
   const core::Weight& first = program_.weights[m.parts[0].weight];
-  if (m.ids == kNone && rows > matvec_limit()) return launch_product(m, rows);
+  if (m.ids == kNone && tensor_cores() && rows > kMatvecTokens) return launch_product(m, rows);
+  if (m.ids != kNone && groups_experts(rows * m.used, first.count) && launch_experts(m, rows)) return;
   MatvecArgs args = {};
   args.x = value(m.x);
   args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
@@ -442,10 +487,12 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   format_of(m.parts[0].weight).matvec(launch_, args, config_.exact);
 }
 
-void Executor::launch_product(const MatrixStep& m, int64_t rows) {
-  const int64_t cols = width(m.x), stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
+// `rows` rows of `cols` columns of the step's input as halves, and where the results go.
+GemmArgs Executor::product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled) {
+  const int64_t stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
+  const int64_t tiled_rows = tiled ? (rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens : 0;
   launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
-                 exponents_.as<int8_t>());
+                 tiled_rows, exponents_.as<int8_t>());
   GemmArgs args = {};
   args.x = half_x_.as<uint16_t>();
   args.x_stride = stride;
@@ -456,14 +503,50 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   args.segments = static_cast<int>(m.parts.size());
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
-    float* out = m.swiglu ? (i == 0 ? gate_ : up_).as<float>() : value(part.out);
-    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows), out,
-                       vector(part.bias)};
+    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows),
+                       value(part.out), vector(part.bias)};
   }
   args.residual = m.residual == kNone ? nullptr : value(m.residual);
-  format_of(m.parts[0].weight).gemm(launch_, args);
+  return args;
+}
+
+bool Executor::launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens) {
+  args.swiglu = m.swiglu;
+  args.partial = parts_.as<float>();
+  args.tickets = part_tickets_.as<unsigned>();
+  return format_of(m.parts[0].weight).batch(launch_, args, tile_tokens);
+}
+
+void Executor::launch_product(const MatrixStep& m, int64_t rows) {
+  const FormatKernels& format = format_of(m.parts[0].weight);
+  const bool small = rows <= kBatchTokens, tiled = wgmma_ && !small;
+  BatchArgs batch = {};
+  batch.product = product_args(m, rows, width(m.x), tiled);
+  batch.used = 1;
+  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : kMaxTileTokens; small && tile >= 8; tile /= 2)
+    if (launch_batch(m, batch, tile)) return;
+  GemmArgs& args = batch.product;
+  if (tiled) return launch_prompt_product(launch_, args, m.swiglu, expanded_.as(), expanded_.bytes(), format.expand);
+  if (m.swiglu)
+    for (int i = 0; i < 2; ++i) args.segment[i].out = (i == 0 ? gate_ : up_).as<float>();
+  format.gemm(launch_, args);
   if (m.swiglu)
     launch_swiglu(launch_, gate_.as<float>(), up_.as<float>(), value(m.parts[0].out), rows * width(m.parts[0].out));
+}
+
+bool Executor::launch_experts(const MatrixStep& m, int64_t rows) {
+  const core::Weight& first = program_.weights[m.parts[0].weight];
+  const int64_t slots = rows * m.used;
+  const bool per_slot = width(m.x) != first.cols;
+  BatchArgs args = {};
+  args.product = product_args(m, per_slot ? slots : rows, first.cols, false);
+  args.product.tokens = static_cast<int>(slots);
+  args.used = per_slot ? 1 : static_cast<int>(m.used);
+  args.expert_bytes = args.product.row_bytes * first.rows;
+  args.tiles = expert_tiles_;
+  args.tile_count = tile_count_;
+  args.order = slot_order_;
+  return launch_batch(m, args, expert_tile_tokens(slots, first.count));
 }
 
 void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
@@ -538,8 +621,12 @@ void Executor::launch_op(const core::Op& op, const Shape& shape) {
     return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
   case OpKind::route: {
     const auto& params = std::get<core::RouteParams>(op.params);
-    return launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(),
-                        static_cast<int>(params.experts), static_cast<int>(params.used), params.normalize);
+    launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(), static_cast<int>(params.experts),
+                 static_cast<int>(params.used), params.normalize);
+    if (const int64_t slots = rows() * params.used; groups_experts(slots, params.experts))
+      launch_group_slots(launch_, ids(op.outputs[0]), static_cast<int>(slots), static_cast<int>(params.experts),
+                         expert_tile_tokens(slots, params.experts), slot_order_, expert_tiles_, tile_count_);
+    return;
   }
   case OpKind::expert_sum:
     return launch_expert_sum(launch_, in(0), in(1), value(op.outputs[0]), rows(), static_cast<int>(width(op.inputs[1])),

@@ -23,8 +23,9 @@ DeviceInfo device_info();
 
 struct CudaOptions {
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
-  // For tests: the twins that fusions, graphs and overlapping launches are compared with.
+  // For tests: the twins that fusions, graphs, overlapping launches and products of warpgroups are compared with.
   bool fuse = true, graphs = true, overlap = true;
+  bool wgmma = true; // else prompts go through the products of older chips
 };
 
 class CudaExecutor : public core::Executor {

@@ -16,10 +16,11 @@ void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, in
 void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width);
 
-// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are
-// written.
+// Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
+// 64) are written: row after row (gemm.h), or with tiled_rows in the tiles of an operand of that many rows
+// (prompt_product.h).
 void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents);
+                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
 
 // Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
 bool compiled_for_overlap();

@@ -26,6 +26,9 @@ constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop
 // prompts' product.
 constexpr int64_t kMatvecTokens = 1, kBatchTokens = 96;
 
+// Fewer tokens than this share their context among blocks instead.
+constexpr int64_t kPromptAttentionTokens = 64;
+
 struct Stream {
   cudaStream_t handle = nullptr;
   Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
@@ -560,6 +563,9 @@ void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.cache = cache_layers_[params.layer];
+  if (wgmma_ && shape.tile_tokens > 1 && shape.tokens >= kPromptAttentionTokens &&
+      can_attend_prompts(args.cache, args.heads))
+    return launch_prompt_attention(launch_, args);
   args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Two blocks per multiprocessor, where the context has that much to share out.

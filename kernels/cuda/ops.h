@@ -81,6 +81,11 @@ bool fast_attention(const Cache& cache);  // else `splits` and `tile_tokens` are
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
 
+// The same for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); `tile_tokens`,
+// `splits` and the scratch are not used.
+bool can_attend_prompts(const Cache& cache, int heads);
+void launch_prompt_attention(const Launch&, AttentionArgs);
+
 // The index of the largest logit of each row, and the step of a generating loop: tokens[i] = it, positions[i] += 1,
 // history[step[i] * n + i] = it; step[i] += 1.
 struct GreedyArgs {

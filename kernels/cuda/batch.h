@@ -7,10 +7,8 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kBatchGroup = 128; // threads that share a tile of weights
-inline constexpr int kBatchRows = 16;   // of such a tile
+inline constexpr int kBatchRows = 16; // of such a tile
 inline constexpr int kMaxTileTokens = 32;
-inline constexpr int kPairBytes = 80; // of 32 activations in shared memory: 64, and 16 against bank conflicts
 inline constexpr int64_t kBatchScratchBytes = 64 << 20;
 
 // Rows that one expert was chosen for, at most as many as a tile of tokens has: slots order[first], …
@@ -29,9 +27,8 @@ struct BatchArgs {
   bool in_turn;
   int groups; // per block
 
-  float* partial;    // sums over some of the columns, [tokens][16] per token tile, row tile and range, or in_turn per
-                     // block and row tile of its share; kBatchScratchBytes
-  unsigned* tickets; // one per token tile and row tile, zero before and after
+  float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or in_turn per
+                  // block and row tile of its share; kBatchScratchBytes
 
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;
@@ -43,6 +40,9 @@ struct BatchArgs {
 // Sorts `slots` choices of experts: `order` [slots], `tiles` [slots / tile_tokens + experts] and their number.
 void launch_group_slots(const Launch&, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         ExpertTile* tiles, int* tile_count);
+
+// Adds up the sums that different blocks made of ranges of columns, and finishes.
+void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
 
 inline int64_t batch_row_tiles(const GemmArgs& args, bool swiglu) {
   const auto tiles = [](int64_t rows, int per_tile) { return (rows + per_tile - 1) / per_tile; };

@@ -138,13 +138,13 @@ class Executor final : public CudaExecutor {
   std::vector<DeviceMemory> values_; // by slot
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
-  std::vector<Cache> cache_layers_;   // views into cache_
-  DeviceMemory half_x_, exponents_;   // of matrix products
-  DeviceMemory gate_, up_;            // of those for older chips
-  bool wgmma_ = false;                // prompts go through decoded operands, which are in expanded_
-  DeviceMemory expanded_;             //
-  DeviceMemory parts_, part_tickets_; // of small batches
-  DeviceMemory slots_;                // sorted by expert: order, tiles, number of tiles
+  std::vector<Cache> cache_layers_; // views into cache_
+  DeviceMemory half_x_, exponents_; // of matrix products
+  DeviceMemory gate_, up_;          // of those for older chips
+  bool wgmma_ = false;              // prompts go through decoded operands, which are in expanded_
+  DeviceMemory expanded_;           //
+  DeviceMemory parts_;              // of small batches
+  DeviceMemory slots_;              // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
   ExpertTile* expert_tiles_ = nullptr;
   DeviceMemory partial_, tickets_; // of attention
@@ -242,7 +242,7 @@ void Executor::allocate() {
 void Executor::allocate_products() {
   const auto padded = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   wgmma_ = options_.wgmma && can_multiply_prompts(launch_);
-  int64_t x = 0, x_rows = 0, expanded = 0, gate = 0, parts = 0, tickets = 0, slots = 0, tiles = 0;
+  int64_t x = 0, x_rows = 0, expanded = 0, gate = 0, parts = 0, slots = 0, tiles = 0;
   for (const Step& step : plan_.steps) {
     if (step.kind != Step::Kind::matrix) continue;
     const MatrixStep& m = step.matrix;
@@ -255,7 +255,6 @@ void Executor::allocate_products() {
     for (const MatrixStep::Part& part : m.parts) row_tiles += program_.weights[part.weight].rows / kBatchRows + 1;
     parts = std::max(parts, (row_tiles + launch_.sm_count) * (kBatchTokens / kMaxTileTokens) * (first.cols / 256 + 1) *
                                 kMaxTileTokens * kBatchRows * 4);
-    tickets = std::max(tickets, row_tiles * kBatchTokens / 8);
     if (experts) {
       parts = kBatchScratchBytes;
       slots = std::max(slots, config_.max_batch * m.used);
@@ -274,8 +273,6 @@ void Executor::allocate_products() {
     up_ = memory(config_.max_batch * gate * 4, "the activations");
   }
   parts_ = memory(std::min(parts, kBatchScratchBytes), "sums of small batches");
-  part_tickets_ = memory(tickets * sizeof(unsigned), "sums of small batches");
-  RIDGE_CUDA(cudaMemset(part_tickets_.as(), 0, part_tickets_.bytes()));
   slots_ = memory((slots + 1) * 4 + tiles * sizeof(ExpertTile), "experts' tokens");
   tile_count_ = slots_.as<int32_t>();
   slot_order_ = tile_count_ + 1;
@@ -516,7 +513,6 @@ GemmArgs Executor::product_args(const MatrixStep& m, int64_t rows, int64_t cols,
 bool Executor::launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens) {
   args.swiglu = m.swiglu;
   args.partial = parts_.as<float>();
-  args.tickets = part_tickets_.as<unsigned>();
   return format_of(m.parts[0].weight).batch(launch_, args, tile_tokens);
 }
 

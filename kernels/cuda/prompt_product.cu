@@ -1,7 +1,6 @@
 #include "kernels/cuda/prompt_product.h"
 
 #include "kernels/cuda/hopper.cuh"
-#include "kernels/cuda/tile_weights.cuh"
 
 #include <algorithm>
 

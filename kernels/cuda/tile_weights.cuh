@@ -1,13 +1,11 @@
 // 32 weights of a row as halves: what every tensor-core kernel makes of packed weights, whichever way it then goes on.
 #pragma once
 
+#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/layout.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace ridge::kernels::cuda {
-
-// Weights are multiplied by two to this on the way to f16, so that small ones keep their precision.
-inline constexpr int kWeightExponent = 6;
 
 template <typename Format>
 inline constexpr int kUnitGroups = Units<Format>::kWeights / 32; // of 32 weights

@@ -113,7 +113,9 @@ class Model {
   };
   core::ValueId experts(const ModelShape& s, core::ValueId h, Type type, Type down_type) {
     const core::ValueId scores = random.op(OpKind::linear, {h}, {matrix(Type::F32, s.width, s.experts)}, s.experts);
-    const core::ValueId ids = random.value(s.used, false, core::ValueKind::i32), shares = random.value(s.used);
+    const bool gathered = program.values[h].gathered;
+    const core::ValueId ids = random.value(s.used, gathered, core::ValueKind::i32),
+                        shares = random.value(s.used, gathered);
     program.ops.push_back(
         {OpKind::route, -1, "route", {scores}, {ids, shares}, {}, core::RouteParams{s.experts, s.used, true}});
     const auto expert = [&](core::ValueId x, Type of, int64_t cols, int64_t rows) {

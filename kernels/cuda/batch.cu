@@ -1,6 +1,8 @@
-// Which rows each expert was chosen for, so that a product reads an expert's weights once for all of them.
-#include "kernels/cuda/batch.h"
-#include "kernels/cuda/ptx.cuh"
+// What the products of small batches need around them, whatever the format: which rows each expert was chosen for, so
+// that an expert's weights are read once for all of them; and the sum over ranges of columns.
+#include "kernels/cuda/batch_result.cuh"
+
+#include <algorithm>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -35,7 +37,31 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
 }
 
+__global__ void __launch_bounds__(256) batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens) {
+  let_successor_start();
+  wait_for_predecessor();
+  const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows, part = tile_tokens * kBatchRows;
+  const int total = args.product.tokens * args.row_tiles * rows;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
+    const int row_tile = i / rows % args.row_tiles, token = i / rows / args.row_tiles;
+    const float* from = args.partial + (int64_t{token / tile_tokens} * args.row_tiles + row_tile) * args.ranges * part +
+                        token % tile_tokens * kBatchRows;
+    write_batch_result(args, row_tile, i % rows, token, [&](int in_tile) {
+      float sum = 0;
+#pragma unroll 4
+      for (int r = 0; r < args.ranges; ++r) sum += from[r * part + in_tile];
+      return sum;
+    });
+  }
+}
+
 } // namespace
+
+void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_tokens) {
+  const int64_t threads = int64_t{args.product.tokens} * args.row_tiles * (args.swiglu ? kBatchRows / 2 : kBatchRows);
+  launch(batch_finish_kernel, static_cast<unsigned>(std::min<int64_t>((threads + 255) / 256, 8 * launch.sm_count)), 256,
+         0, args, tile_tokens);
+}
 
 void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         ExpertTile* tiles, int* tile_count) {

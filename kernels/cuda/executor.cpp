@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -26,8 +27,8 @@ constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop
 // prompts' product.
 constexpr int64_t kMatvecTokens = 1, kBatchTokens = 96;
 
-// Fewer tokens than this share their context among blocks instead.
-constexpr int64_t kPromptAttentionTokens = 64;
+// So many tokens fill the chip with a block or more for each of them, in attention and rotation.
+constexpr int64_t kPromptTokensAtLeast = 64;
 
 struct Stream {
   cudaStream_t handle = nullptr;
@@ -139,12 +140,20 @@ class Executor final : public CudaExecutor {
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
   std::vector<Cache> cache_layers_; // views into cache_
-  DeviceMemory half_x_, exponents_; // of matrix products
-  DeviceMemory gate_, up_;          // of those for older chips
-  bool wgmma_ = false;              // prompts go through decoded operands, which are in expanded_
-  DeviceMemory expanded_;           //
-  DeviceMemory parts_;              // of small batches
-  DeviceMemory slots_;              // sorted by expert: order, tiles, number of tiles
+  struct Converted {
+    ValueId x;
+    core::WeightId norm;
+    int64_t cols;
+    bool tiled;
+    bool operator==(const Converted&) const = default;
+  };
+  std::optional<Converted> converted_; // what half_x_ holds; several matrices may want the same
+  DeviceMemory half_x_, exponents_;    // of matrix products
+  DeviceMemory gate_, up_;             // of those for older chips
+  bool wgmma_ = false;                 // prompts go through decoded operands, which are in expanded_
+  DeviceMemory expanded_;              //
+  DeviceMemory parts_;                 // of small batches
+  DeviceMemory slots_;                 // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
   ExpertTile* expert_tiles_ = nullptr;
   DeviceMemory partial_, tickets_; // of attention
@@ -409,10 +418,14 @@ void Executor::run(const Shape& shape) {
 }
 
 void Executor::launch_all(const Shape& shape) {
+  converted_.reset();
   for (const Step& step : plan_.steps) {
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
     launch_step(step, shape);
+    for (const ValueId id : written)
+      if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
+        converted_.reset();
   }
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
@@ -450,6 +463,7 @@ void Executor::launch_step(const Step& step, const Shape& shape) {
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
+  if (shape.tokens >= kPromptTokensAtLeast && can_rope_prompts(args)) return launch_prompt_rope(launch_, args);
   launch_rope_store(launch_, args);
 }
 
@@ -491,8 +505,11 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
 GemmArgs Executor::product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled) {
   const int64_t stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
   const int64_t tiled_rows = tiled ? (rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens : 0;
-  launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
-                 tiled_rows, exponents_.as<int8_t>());
+  const Converted converted = {m.x, m.norm, cols, tiled};
+  if (converted_ != converted)
+    launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
+                   tiled_rows, exponents_.as<int8_t>());
+  converted_ = converted;
   GemmArgs args = {};
   args.x = half_x_.as<uint16_t>();
   args.x_stride = stride;
@@ -559,7 +576,7 @@ void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.cache = cache_layers_[params.layer];
-  if (wgmma_ && shape.tile_tokens > 1 && shape.tokens >= kPromptAttentionTokens &&
+  if (wgmma_ && shape.tile_tokens > 1 && shape.tokens >= kPromptTokensAtLeast &&
       can_attend_prompts(args.cache, args.heads))
     return launch_prompt_attention(launch_, args);
   args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);

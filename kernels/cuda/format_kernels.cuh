@@ -141,10 +141,10 @@ struct Launchers {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
     if (shared == 0) return false;
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
-    allow_shared(kernel, launch.shared_per_block);
+    allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
-           args.groups * BatchUnit<Format>::kGroupThreads, shared, args);
+           args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
     if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);
     return true;
   }

@@ -16,26 +16,10 @@ __device__ __forceinline__ uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// A barrier that `arrivals` threads, and the bytes that were announced, complete; then its phase flips.
-struct Barrier {
-  uint64_t state;
-
-  __device__ __forceinline__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
-  }
-  __device__ __forceinline__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
-  }
+// A barrier that counts bytes, too, which were announced.
+struct ByteBarrier : CopyBarrier {
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
-                 : "memory");
-  }
-  // Waits until the phase of this parity is over.
-  __device__ __forceinline__ void wait(uint32_t parity) {
-    asm volatile("{ .reg .pred done;\n"
-                 "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again; }" ::"r"(shared_address(this)),
-                 "r"(parity)
                  : "memory");
   }
 };
@@ -45,7 +29,7 @@ __device__ __forceinline__ void fence_barrier_init() {
 }
 
 // `bytes` (a multiple of 16) from global to shared memory, counted by the barrier.
-__device__ __forceinline__ void bulk_copy(void* shared, const void* global, uint32_t bytes, Barrier& barrier) {
+__device__ __forceinline__ void bulk_copy(void* shared, const void* global, uint32_t bytes, ByteBarrier& barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(shared)),
                "l"(global), "r"(bytes), "r"(shared_address(&barrier))

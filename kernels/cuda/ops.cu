@@ -60,56 +60,6 @@ __global__ void expert_sum_kernel(const float* x, const float* shares, float* ou
   }
 }
 
-// One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
-__global__ void to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, uint4* out,
-                               int64_t stride, int64_t tiled_rows, int8_t* exponents) {
-  __shared__ float scratch[kThreads / kWarp];
-  let_successor_start();
-  wait_for_predecessor();
-  const int64_t row = blockIdx.x;
-  x += row * cols;
-  const auto load = [&](float(&v)[8], int64_t first) {
-    if (cols % 8 == 0 && first < cols) {
-      const float4 a = *reinterpret_cast<const float4*>(x + first), b = *reinterpret_cast<const float4*>(x + first + 4);
-      v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? x[first + i] : 0;
-    }
-  };
-  const auto weight = [&](int64_t i) { return norm_weight && i < cols ? norm_weight[i] : 1.0f; };
-  float squares = 0, largest = 0;
-  for (int64_t first = 8 * threadIdx.x; first < cols; first += 8 * kThreads) {
-    float v[8];
-    load(v, first);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      squares += v[i] * v[i];
-      largest = fmaxf(largest, fabsf(v[i] * weight(first + i)));
-    }
-  }
-  float factor = 1;
-  if (norm_weight) factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(cols) + epsilon);
-  largest = warp_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = largest;
-  __syncthreads();
-  for (const float value : scratch) largest = fmaxf(largest, value);
-  largest *= factor;
-  const int exponent = largest > 0 ? min(max(ilogbf(largest) - 9, -120), 120) : 0;
-  factor *= exp2f(static_cast<float>(-exponent));
-  if (threadIdx.x == 0) exponents[row] = static_cast<int8_t>(exponent);
-  for (int64_t first = 8 * threadIdx.x; first < stride; first += 8 * kThreads) {
-    float v[8];
-    load(v, first);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] *= weight(first + i) * factor;
-    const int64_t piece = first / 8;
-    const int64_t at =
-        tiled_rows ? (piece / 8 * tiled_rows + row) * 8 + (piece % 8 ^ row % 8) : row * (stride / 8) + piece;
-    out[at] = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]), pack_half2(v[4], v[5]), pack_half2(v[6], v[7])};
-  }
-}
-
 __global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint32_t* sink) {
   uint32_t seen = 0;
   const size_t step = size_t{gridDim.x} * blockDim.x;
@@ -308,11 +258,6 @@ void launch_route(const Launch& launch, const float* x, int32_t* ids, float* sha
 void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width) {
   launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width);
-}
-void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents) {
-  launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
-         reinterpret_cast<uint4*>(out), stride, tiled_rows, exponents);
 }
 bool compiled_for_overlap() {
   cudaFuncAttributes attributes = {};

@@ -62,6 +62,8 @@ struct RopeStoreArgs {
   Cache cache;
 };
 void launch_rope_store(const Launch&, const RopeStoreArgs&);
+bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
+void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
 
 struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #ifdef RIDGE_HAS_WGMMA
   using Shape = AttentionShape<kDim>;
   extern __shared__ uint8_t dynamic[];
-  __shared__ Barrier full[kStages], empty[kStages];
+  __shared__ CopyBarrier full[kStages], empty[kStages];
   uint8_t* queries = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   uint8_t* stages = queries + Shape::kQueryBytes;
   const Cache& cache = args.cache;

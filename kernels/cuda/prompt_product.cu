@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   extern __shared__ uint8_t dynamic[];
-  __shared__ Barrier full[Shape::kStages], empty[Shape::kStages];
+  __shared__ ByteBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const int group = threadIdx.x / 128, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x == 0) {

@@ -1,7 +1,8 @@
 // How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 2,8,32 -p 512,4096 -ub 2048
-// prints per model the upload, tokens per second of decoding (at depth 0, or -d), of -s streams at once, and of
-// prompts. Bytes are op_cost's; the share is of the read bandwidth that the same process measured.
+// prints per model the upload, tokens per second of decoding at depth -d, of -s streams at once, and of prompts; with
+// none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
+// measured.
 #include "core/half.h"
 #include "kernels/cuda/executor.h"
 #include "quant/registry.h"
@@ -198,7 +199,7 @@ int main(int argc, char** argv) {
                  seconds * 1e3, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
-    decode(0, 1);
+    if (streams.empty() && prompts.empty()) decode(0, 1);
     if (depth > 0) decode(depth, 1);
     for (const int64_t n : streams) decode(0, n);
     for (const int64_t prompt : prompts) {

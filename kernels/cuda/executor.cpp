@@ -151,9 +151,11 @@ class Executor final : public CudaExecutor {
   DeviceMemory half_x_, exponents_;    // of matrix products
   DeviceMemory gate_, up_;             // of those for older chips
   bool wgmma_ = false;                 // prompts go through decoded operands, which are in expanded_
-  DeviceMemory expanded_;              //
-  DeviceMemory parts_;                 // of small batches
-  DeviceMemory slots_;                 // sorted by expert: order, tiles, number of tiles
+  DeviceMemory expanded_;
+  std::vector<PromptMatrices> pending_; // of siblings, until the last of them comes
+  bool sibling_follows_ = false;
+  DeviceMemory parts_; // of small batches
+  DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
   ExpertTile* expert_tiles_ = nullptr;
   DeviceMemory partial_, tickets_; // of attention
@@ -417,11 +419,26 @@ void Executor::run(const Shape& shape) {
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
 }
 
+// Products of different formats with the same input, as q, k and v can be: for prompts they become one.
+bool are_siblings(const Step& a, const Step& b) {
+  const auto plain = [](const Step& s) {
+    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.swiglu && s.matrix.residual == kNone;
+  };
+  return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
+}
+
 void Executor::launch_all(const Shape& shape) {
   converted_.reset();
-  for (const Step& step : plan_.steps) {
+  pending_.clear();
+  size_t parts = 0; // of products that become one
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
+    parts += step.matrix.parts.size();
+    sibling_follows_ = i + 1 < plan_.steps.size() && are_siblings(step, plan_.steps[i + 1]) &&
+                       parts + plan_.steps[i + 1].matrix.parts.size() <= kMostPromptMatrices;
+    if (!sibling_follows_) parts = 0;
     launch_step(step, shape);
     for (const ValueId id : written)
       if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
@@ -542,7 +559,12 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : kMaxTileTokens; small && tile >= 8; tile /= 2)
     if (launch_batch(m, batch, tile)) return;
   GemmArgs& args = batch.product;
-  if (tiled) return launch_prompt_product(launch_, args, m.swiglu, expanded_.as(), expanded_.bytes(), format.expand);
+  if (tiled) {
+    pending_.push_back({args, format.expand});
+    if (sibling_follows_) return;
+    launch_prompt_product(launch_, pending_, m.swiglu, expanded_.as(), expanded_.bytes());
+    return pending_.clear();
+  }
   if (m.swiglu)
     for (int i = 0; i < 2; ++i) args.segment[i].out = (i == 0 ? gate_ : up_).as<float>();
   format.gemm(launch_, args);

@@ -22,9 +22,10 @@ struct ProductSegment {
 struct ProductArgs {
   const uint8_t *x, *w;
   const int8_t* exponent;
-  int tokens, token_rows, w_rows; // rows of the operands
-  int steps;                      // of 64 columns
-  bool swiglu;                    // even rows of w are gates, odd ones up
+  int tokens, token_rows;
+  int w_rows, w_pitch; // rows of W that are there, and from one column tile to the next
+  int steps;           // of 64 columns
+  bool swiglu;         // even rows of w are gates, odd ones up
   int segments;
   ProductSegment segment[3];
 };
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
         full[stage].arrive_expecting(Shape::kStageBytes);
         uint8_t* to = tiles + stage * Shape::kStageBytes;
         bulk_copy(to, x + int64_t{step} * args.token_rows * kRowBytes, Shape::kXBytes, full[stage]);
-        bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_rows * kRowBytes, Shape::kWBytes, full[stage]);
+        bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kRowBytes, Shape::kWBytes, full[stage]);
         next_stage();
       }
     }
@@ -166,53 +167,64 @@ int64_t prompt_scratch_bytes(int64_t cols) {
   return std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
 }
 
-void launch_prompt_product(const Launch& launch, const GemmArgs& args, bool swiglu, uint8_t* scratch,
-                           int64_t scratch_bytes, void (*expand)(const Launch&, const ExpandArgs&)) {
-  const int64_t tiles = tiles_of(args.cols), room = scratch_bytes / (tiles * kRowBytes) / kRowsAtOnce * kRowsAtOnce;
-  const int segments = swiglu ? 1 : args.segments, stride = swiglu ? 2 : 1;
+void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu,
+                           uint8_t* scratch, int64_t scratch_bytes) {
+  const GemmArgs& input = matrices[0].args;
+  const int64_t tiles = tiles_of(input.cols), room = scratch_bytes / (tiles * kRowBytes) / kRowsAtOnce * kRowsAtOnce;
+  const int stride = swiglu ? 2 : 1;
+  const auto segments_of = [&](const GemmArgs& args) { return swiglu ? 1 : args.segments; };
   int64_t total = 0;
-  for (int s = 0; s < segments; ++s) total += padded_rows(int64_t{stride} * args.segment[s].rows);
+  for (const PromptMatrices& m : matrices)
+    for (int s = 0; s < segments_of(m.args); ++s) total += padded_rows(int64_t{stride} * m.args.segment[s].rows);
   // As many passes as the scratch makes necessary, of equal size.
   const int64_t passes = (total + room - 1) / room, pass_rows = padded_rows((total + passes - 1) / passes);
-  int s = 0, done = 0; // rows of segment s that are done
-  while (s < segments) {
-    ExpandArgs from = {};
-    from.cols = args.cols;
-    from.stride = stride;
-    from.row_bytes = args.row_bytes;
-    from.out = scratch;
-    ProductArgs to = {};
-    to.x = reinterpret_cast<const uint8_t*>(args.x);
-    to.w = scratch;
-    to.exponent = args.exponent;
-    to.tokens = args.tokens;
-    to.token_rows = static_cast<int>((args.tokens + kPromptTokens - 1) / kPromptTokens * kPromptTokens);
-    to.steps = static_cast<int>(tiles);
-    to.swiglu = swiglu;
-    while (s < segments && to.w_rows < pass_rows) {
-      const GemmSegment& segment = args.segment[s];
-      const int rows = static_cast<int>(std::min<int64_t>(segment.rows - done, (pass_rows - to.w_rows) / stride));
-      const auto slice = [&](const float* from) { return from ? from + done : nullptr; };
-      to.segment[to.segments++] = {rows,
-                                   segment.out + done,
-                                   segment.rows,
-                                   slice(segment.bias),
-                                   swiglu ? slice(args.segment[1].bias) : nullptr,
-                                   s == 0 ? slice(args.residual) : nullptr};
-      for (int k = 0; k < stride; ++k)
-        from.segment[from.segments++] = {args.segment[s + k].weights + done * args.row_bytes, rows, to.w_rows + k};
-      to.w_rows += static_cast<int>(padded_rows(int64_t{stride} * rows));
-      done += rows;
-      if (done == segment.rows) ++s, done = 0;
-    }
-    from.out_rows = to.w_rows;
-    expand(launch, from);
+  ProductArgs to = {};
+  const auto multiply = [&] {
     // Wide tiles read fewer bytes per product; narrow ones may fill the last round of blocks better.
     const auto rounds = [&](int n) {
       return (to.token_rows / kPromptTokens * (to.w_rows / n) + launch.sm_count - 1) / launch.sm_count * n;
     };
     rounds(256) * 20 <= rounds(128) * 23 ? launch_product<256>(launch, to) : launch_product<128>(launch, to);
+    to.segments = to.w_rows = 0;
+  };
+  to.x = reinterpret_cast<const uint8_t*>(input.x);
+  to.w = scratch;
+  to.exponent = input.exponent;
+  to.tokens = input.tokens;
+  to.token_rows = static_cast<int>((input.tokens + kPromptTokens - 1) / kPromptTokens * kPromptTokens);
+  to.steps = static_cast<int>(tiles);
+  to.swiglu = swiglu;
+  to.w_pitch = static_cast<int>(passes == 1 ? total : pass_rows);
+  for (const PromptMatrices& m : matrices) {
+    int s = 0, done = 0; // rows of segment s that are done
+    while (s < segments_of(m.args)) {
+      ExpandArgs from = {};
+      from.cols = m.args.cols;
+      from.stride = stride;
+      from.row_bytes = m.args.row_bytes;
+      from.out = scratch;
+      from.out_rows = to.w_pitch;
+      while (s < segments_of(m.args) && to.w_rows < from.out_rows) {
+        const GemmSegment& segment = m.args.segment[s];
+        const int rows = static_cast<int>(std::min<int64_t>(segment.rows - done, (from.out_rows - to.w_rows) / stride));
+        const auto slice = [&](const float* vector) { return vector ? vector + done : nullptr; };
+        to.segment[to.segments++] = {rows,
+                                     segment.out + done,
+                                     segment.rows,
+                                     slice(segment.bias),
+                                     swiglu ? slice(m.args.segment[1].bias) : nullptr,
+                                     s == 0 ? slice(m.args.residual) : nullptr};
+        for (int k = 0; k < stride; ++k)
+          from.segment[from.segments++] = {m.args.segment[s + k].weights + done * from.row_bytes, rows, to.w_rows + k};
+        to.w_rows += static_cast<int>(padded_rows(int64_t{stride} * rows));
+        done += rows;
+        if (done == segment.rows) ++s, done = 0;
+      }
+      m.expand(launch, from);
+      if (to.w_rows == from.out_rows) multiply();
+    }
   }
+  if (to.w_rows > 0) multiply();
 }
 
 } // namespace ridge::kernels::cuda

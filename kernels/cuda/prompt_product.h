@@ -10,6 +10,8 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm.h"
 
+#include <span>
+
 namespace ridge::kernels::cuda {
 
 inline constexpr int kTileColumns = 64;   // of an operand
@@ -37,9 +39,16 @@ bool can_multiply_prompts(const Launch&);
 // Bytes of scratch for the widest of matrices.
 int64_t prompt_scratch_bytes(int64_t cols);
 
-// `expand` decodes rows of the format of `args`' matrices. x must be tiled (launch_to_half with tiles). With swiglu the
-// two segments are gate and up, and silu(gate) * up goes to segment 0's out.
-void launch_prompt_product(const Launch&, const GemmArgs& args, bool swiglu, uint8_t* scratch, int64_t scratch_bytes,
-                           void (*expand)(const Launch&, const ExpandArgs&));
+// Matrices of one format with a common input, and what decodes their rows.
+struct PromptMatrices {
+  GemmArgs args; // x is tiled (launch_to_half with tiled_rows)
+  void (*expand)(const Launch&, const ExpandArgs&);
+};
+inline constexpr size_t kMostPromptMatrices = 3; // in all
+
+// All of these have the same input, which is that of the first. With swiglu there is one pair, gate and up, and
+// silu(gate) * up goes to segment 0's out. A residual belongs to the first matrix.
+void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, bool swiglu, uint8_t* scratch,
+                           int64_t scratch_bytes);
 
 } // namespace ridge::kernels::cuda

@@ -150,8 +150,8 @@ class Executor final : public CudaExecutor {
   std::optional<Converted> converted_; // what half_x_ holds; several matrices may want the same
   DeviceMemory half_x_, exponents_;    // of matrix products
   DeviceMemory gate_, up_;             // of those for older chips
-  bool wgmma_ = false;                 // prompts go through decoded operands, which are in expanded_
-  DeviceMemory expanded_;
+  bool wgmma_ = false;                 // prompts go through decoded operands, which are in decoded_
+  std::unique_ptr<PromptScratch> decoded_;
   std::vector<PromptMatrices> pending_; // of siblings, until the last of them comes
   bool sibling_follows_ = false;
   DeviceMemory parts_; // of small batches
@@ -253,7 +253,7 @@ void Executor::allocate() {
 void Executor::allocate_products() {
   const auto padded = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   wgmma_ = options_.wgmma && can_multiply_prompts(launch_);
-  int64_t x = 0, x_rows = 0, expanded = 0, gate = 0, parts = 0, slots = 0, tiles = 0;
+  int64_t x = 0, x_rows = 0, widest = 0, gate = 0, parts = 0, slots = 0, tiles = 0;
   for (const Step& step : plan_.steps) {
     if (step.kind != Step::Kind::matrix) continue;
     const MatrixStep& m = step.matrix;
@@ -271,14 +271,17 @@ void Executor::allocate_products() {
       slots = std::max(slots, config_.max_batch * m.used);
       tiles = std::max(tiles, config_.max_batch * m.used / 8 + first.count);
     } else {
-      expanded = std::max(expanded, prompt_scratch_bytes(first.cols));
+      widest = std::max(widest, first.cols);
       if (m.swiglu) gate = std::max(gate, first.rows);
     }
   }
   half_x_ = memory(x * 2, "the activations");
   RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
   exponents_ = memory(x_rows, "the activations");
-  if (config_.max_batch > kBatchTokens && wgmma_) expanded_ = memory(expanded, "decoded weights");
+  if (config_.max_batch > kBatchTokens && wgmma_) {
+    decoded_ = std::make_unique<PromptScratch>(widest);
+    scratch_bytes_ += 2 * decoded_->buffer_bytes();
+  }
   if (!wgmma_) {
     gate_ = memory(config_.max_batch * gate * 4, "the activations");
     up_ = memory(config_.max_batch * gate * 4, "the activations");
@@ -562,7 +565,7 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   if (tiled) {
     pending_.push_back({args, format.expand});
     if (sibling_follows_) return;
-    launch_prompt_product(launch_, pending_, m.swiglu, expanded_.as(), expanded_.bytes());
+    launch_prompt_product(launch_, pending_, m.swiglu, *decoded_);
     return pending_.clear();
   }
   if (m.swiglu)

@@ -21,6 +21,12 @@ struct AttentionShape {
 
 #ifdef RIDGE_HAS_WGMMA
 
+__device__ __forceinline__ float fast_exp2(float x) { // 2^-126 and less is 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Where 16-byte piece `piece` of row `row` lies in a matrix of `rows` rows, tiles of 64 columns one after the other.
 __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
   return (piece / 8 * rows + row) * 128 + ((piece % 8) ^ (row % 8)) * 16;
@@ -112,11 +118,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   float out[kDim / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 #pragma unroll
   for (float& v : out) v = 0;
-  for (int step = 0; step < steps; ++step) {
-    const int stage = step % kStages;
-    const uint8_t* keys = stages + stage * Shape::kStageBytes;
-    full[stage].wait(step / kStages % 2);
-    float score[kKeys / 2];
+  const auto start_scores = [&](float(&score)[kKeys / 2], int step) {
+    const uint8_t* keys = stages + step % kStages * Shape::kStageBytes;
+    full[step % kStages].wait(step / kStages % 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
@@ -125,30 +129,30 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
             tile_descriptor(keys + column_tile * kKeys * 128) + 2 * (k % 4), k > 0);
     }
     wgmma_commit();
-    wgmma_wait<0>();
-
+  };
+  // The scores' exponentials, as the left operand of the next product.
+  uint32_t weights[kKeys / 16][4];
+  const auto make_weights = [&](const float(&score)[kKeys / 2], int step) {
     const int base = step * kKeys + 2 * t;
     const bool masks = step * kKeys + kKeys > first_position + 1;
-    uint32_t weights[kKeys / 16][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float largest = row_max[half];
+      float s[kKeys / 4], largest = row_max[half];
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          float& s = score[4 * j + 2 * half + i];
-          if (masks && base + 8 * j + i >= visible[half]) s = -INFINITY;
-          largest = fmaxf(largest, s);
+          s[2 * j + i] = masks && base + 8 * j + i >= visible[half] ? -INFINITY : score[4 * j + 2 * half + i];
+          largest = fmaxf(largest, s[2 * j + i]);
         }
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-      const float shrink = exp2f(row_max[half] - largest); // every row sees key 0, so that `largest` is finite
+      const float shrink = fast_exp2(row_max[half] - largest); // every row sees key 0, so that `largest` is finite
       row_max[half] = largest;
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j) {
-        const float a = exp2f(score[4 * j + 2 * half] - largest), b = exp2f(score[4 * j + 2 * half + 1] - largest);
+        const float a = fast_exp2(s[2 * j] - largest), b = fast_exp2(s[2 * j + 1] - largest);
         sum += a + b;
         weights[j / 2][j % 2 * 2 + half] = pack_half2(a, b);
       }
@@ -159,15 +163,34 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         out[4 * j + 2 * half + 1] *= shrink;
       }
     }
+  };
+  const auto start_outputs = [&](int step) {
+    const uint8_t* values = stages + step % kStages * Shape::kStageBytes + Shape::kKeyBytes;
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)
-      wgmma_transposed(out, weights[k],
-                       transposed_tile_descriptor(keys + Shape::kKeyBytes + k * 16 * 128, kKeys * 128));
+      wgmma_transposed(out, weights[k], transposed_tile_descriptor(values + k * 16 * 128, kKeys * 128));
     wgmma_commit();
+  };
+  // A step's scores are started right behind the outputs of the step before, so that the tensor cores go on while this
+  // warpgroup waits.
+  {
+    float score[kKeys / 2];
+    start_scores(score, 0);
     wgmma_wait<0>();
-    if (lane == 0) empty[stage].arrive();
+    make_weights(score, 0);
   }
+  for (int step = 0; step + 1 < steps; ++step) {
+    float score[kKeys / 2];
+    start_outputs(step);
+    start_scores(score, step + 1);
+    wgmma_wait<1>();
+    if (lane == 0) empty[step % kStages].arrive();
+    wgmma_wait<0>();
+    make_weights(score, step + 1);
+  }
+  start_outputs(steps - 1);
+  wgmma_wait<0>();
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

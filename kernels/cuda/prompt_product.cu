@@ -8,8 +8,9 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kRowsAtOnce = 256; // operands have a multiple of this many rows, and segments start at one
-constexpr int kConsumers = 2, kProductThreads = (kConsumers + 1) * 128;
+constexpr int kConsumers = 2, kProductThreads = kConsumers * 128 + kWarp;
 constexpr int kRowBytes = kTileColumns * 2;
+constexpr int kLowestPriority = 0; // of a stream
 
 struct ProductSegment {
   int rows; // of out
@@ -39,8 +40,9 @@ struct ProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
 
+// Compiled as if for 384 threads, which leaves a quarter of the registers to the blocks that decode weights meanwhile.
 template <int kN>
-__global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __grid_constant__ ProductArgs args) {
+__global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   extern __shared__ uint8_t dynamic[];
@@ -60,9 +62,8 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   const auto next_stage = [&] {
     if (++stage == Shape::kStages) stage = 0, parity ^= 1;
   };
-  if (group == 0) {
-    give_registers<40>();
-    if (threadIdx.x != 0) return;
+  if (group == kConsumers) {
+    if (lane != 0) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
       const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
@@ -77,14 +78,13 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     }
     return;
   }
-  take_registers<232>();
   for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
     float sum[kN / 2];
     int last_stage = 0;
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
       const uint8_t* at = tiles + stage * Shape::kStageBytes;
-      const uint64_t x = tile_descriptor(at + (group - 1) * 64 * kRowBytes), w = tile_descriptor(at + Shape::kXBytes);
+      const uint64_t x = tile_descriptor(at + group * 64 * kRowBytes), w = tile_descriptor(at + Shape::kXBytes);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; ++k) wgmma(sum, x + 2 * k, w + 2 * k, step > 0 || k > 0);
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     const ProductSegment& segment = args.segment[s];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int token = tile % token_tiles * kPromptTokens + (group - 1) * 64 + warp * 16 + lane / 4 + 8 * half;
+      const int token = tile % token_tiles * kPromptTokens + group * 64 + warp * 16 + lane / 4 + 8 * half;
       if (token >= args.tokens) continue;
       const float scale = exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
       float* out = segment.out + token * segment.out_stride;
@@ -152,8 +152,6 @@ void launch_product(const Launch& launch, const ProductArgs& args) {
   launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, Shape::kSharedBytes, args);
 }
 
-int64_t padded_rows(int64_t rows) { return (rows + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce; }
-
 } // namespace
 
 bool can_multiply_prompts(const Launch& launch) {
@@ -163,68 +161,139 @@ bool can_multiply_prompts(const Launch& launch) {
   return attributes.sharedSizeBytes > 0; // the barriers: the kernel is empty where there is no wgmma
 }
 
-int64_t prompt_scratch_bytes(int64_t cols) {
-  return std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
+PromptScratch::PromptScratch(int64_t cols) {
+  const int64_t bytes = std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
+  RIDGE_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, kLowestPriority));
+  for (int i = 0; i < 2; ++i) {
+    buffer_[i] = DeviceMemory(bytes, "decoded weights");
+    RIDGE_CUDA(cudaEventCreateWithFlags(&decoded_[i], cudaEventDisableTiming));
+    RIDGE_CUDA(cudaEventCreateWithFlags(&multiplied_[i], cudaEventDisableTiming));
+  }
 }
 
-void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu,
-                           uint8_t* scratch, int64_t scratch_bytes) {
-  const GemmArgs& input = matrices[0].args;
-  const int64_t tiles = tiles_of(input.cols), room = scratch_bytes / (tiles * kRowBytes) / kRowsAtOnce * kRowsAtOnce;
-  const int stride = swiglu ? 2 : 1;
-  const auto segments_of = [&](const GemmArgs& args) { return swiglu ? 1 : args.segments; };
-  int64_t total = 0;
-  for (const PromptMatrices& m : matrices)
-    for (int s = 0; s < segments_of(m.args); ++s) total += padded_rows(int64_t{stride} * m.args.segment[s].rows);
-  // As many passes as the scratch makes necessary, of equal size.
-  const int64_t passes = (total + room - 1) / room, pass_rows = padded_rows((total + passes - 1) / passes);
-  ProductArgs to = {};
-  const auto multiply = [&] {
-    // Wide tiles read fewer bytes per product; narrow ones may fill the last round of blocks better.
-    const auto rounds = [&](int n) {
-      return (to.token_rows / kPromptTokens * (to.w_rows / n) + launch.sm_count - 1) / launch.sm_count * n;
-    };
-    rounds(256) * 20 <= rounds(128) * 23 ? launch_product<256>(launch, to) : launch_product<128>(launch, to);
-    to.segments = to.w_rows = 0;
-  };
-  to.x = reinterpret_cast<const uint8_t*>(input.x);
-  to.w = scratch;
-  to.exponent = input.exponent;
-  to.tokens = input.tokens;
-  to.token_rows = static_cast<int>((input.tokens + kPromptTokens - 1) / kPromptTokens * kPromptTokens);
-  to.steps = static_cast<int>(tiles);
-  to.swiglu = swiglu;
-  to.w_pitch = static_cast<int>(passes == 1 ? total : pass_rows);
-  for (const PromptMatrices& m : matrices) {
-    int s = 0, done = 0; // rows of segment s that are done
-    while (s < segments_of(m.args)) {
-      ExpandArgs from = {};
-      from.cols = m.args.cols;
-      from.stride = stride;
-      from.row_bytes = m.args.row_bytes;
-      from.out = scratch;
-      from.out_rows = to.w_pitch;
-      while (s < segments_of(m.args) && to.w_rows < from.out_rows) {
-        const GemmSegment& segment = m.args.segment[s];
-        const int rows = static_cast<int>(std::min<int64_t>(segment.rows - done, (from.out_rows - to.w_rows) / stride));
-        const auto slice = [&](const float* vector) { return vector ? vector + done : nullptr; };
-        to.segment[to.segments++] = {rows,
-                                     segment.out + done,
-                                     segment.rows,
-                                     slice(segment.bias),
-                                     swiglu ? slice(m.args.segment[1].bias) : nullptr,
-                                     s == 0 ? slice(m.args.residual) : nullptr};
-        for (int k = 0; k < stride; ++k)
-          from.segment[from.segments++] = {m.args.segment[s + k].weights + done * from.row_bytes, rows, to.w_rows + k};
-        to.w_rows += static_cast<int>(padded_rows(int64_t{stride} * rows));
-        done += rows;
-        if (done == segment.rows) ++s, done = 0;
-      }
-      m.expand(launch, from);
-      if (to.w_rows == from.out_rows) multiply();
-    }
+PromptScratch::~PromptScratch() {
+  for (int i = 0; i < 2; ++i) {
+    if (decoded_[i]) cudaEventDestroy(decoded_[i]);
+    if (multiplied_[i]) cudaEventDestroy(multiplied_[i]);
   }
-  if (to.w_rows > 0) multiply();
+  if (stream_) cudaStreamDestroy(stream_);
+}
+
+// One call of launch_prompt_product: passes over as many rows as a buffer takes.
+class PromptProduct {
+ public:
+  PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu, PromptScratch& scratch)
+      : launch_(launch), matrices_(matrices), swiglu_(swiglu), stride_(swiglu ? 2 : 1), scratch_(scratch) {
+    const GemmArgs& input = matrices[0].args;
+    product_.x = reinterpret_cast<const uint8_t*>(input.x);
+    product_.exponent = input.exponent;
+    product_.tokens = input.tokens;
+    product_.token_rows = static_cast<int>(padded(input.tokens, kPromptTokens));
+    product_.steps = static_cast<int>(tiles_of(input.cols));
+    product_.swiglu = swiglu;
+    product_.w_pitch = static_cast<int>(rows_per_pass());
+  }
+
+  void run() {
+    for (const PromptMatrices& m : matrices_) {
+      int s = 0, done = 0; // rows of segment s that are done
+      while (s < segments_of(m.args)) {
+        if (product_.w_rows == 0) begin_pass();
+        ExpandArgs from = {};
+        from.cols = m.args.cols;
+        from.stride = stride_;
+        from.row_bytes = m.args.row_bytes;
+        from.out = scratch_.buffer_[scratch_.next_].as();
+        from.out_rows = product_.w_pitch;
+        while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch) {
+          const int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
+          add(m.args, s, done, rows, from);
+          done += rows;
+          if (done == m.args.segment[s].rows) ++s, done = 0;
+        }
+        Launch decoding = launch_;
+        decoding.stream = scratch_.stream_;
+        decoding.overlap = false;
+        m.expand(decoding, from);
+        if (product_.w_rows == product_.w_pitch) finish_pass();
+      }
+    }
+    if (product_.w_rows > 0) finish_pass();
+  }
+
+ private:
+  static int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+  int segments_of(const GemmArgs& args) const { return swiglu_ ? 1 : args.segments; }
+
+  // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns; and whether tiles
+  // are wide, which reads fewer bytes per product, where narrow ones may fill the last round better.
+  double rounds(int64_t rows, int width) const {
+    const int64_t tiles = product_.token_rows / kPromptTokens * (rows / width);
+    return static_cast<double>((tiles + launch_.sm_count - 1) / launch_.sm_count) * width * (width == 256 ? 1 : 1.15);
+  }
+  bool wide(int64_t rows) const { return rounds(rows, 256) <= rounds(rows, 128); }
+
+  int64_t rows_per_pass() const {
+    int64_t total = 0;
+    for (const PromptMatrices& m : matrices_)
+      for (int s = 0; s < segments_of(m.args); ++s)
+        total += padded(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
+    const int64_t room =
+        std::min(scratch_.buffer_bytes() / (int64_t{product_.steps} * kRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
+    const auto cost = [&](int64_t rows) { return std::min(rounds(rows, 256), rounds(rows, 128)); };
+    constexpr double kPassCost = 16; // of a launch more
+    int64_t best = room;
+    double best_cost = 0;
+    for (int64_t rows = room; rows >= room / 2 && rows > 0; rows -= kRowsAtOnce) {
+      const int64_t passes = total / rows, rest = total % rows;
+      const double all = static_cast<double>(passes) * (cost(rows) + kPassCost) + (rest ? cost(rest) + kPassCost : 0);
+      if (rows == room || all < best_cost) best = rows, best_cost = all;
+    }
+    return best;
+  }
+
+  void begin_pass() {
+    const int buffer = scratch_.next_;
+    RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_, scratch_.multiplied_[buffer]));
+    product_.w = scratch_.buffer_[buffer].as();
+  }
+
+  // `rows` rows of a segment, from row `first`, come behind what this pass has.
+  void add(const GemmArgs& args, int s, int first, int rows, ExpandArgs& from) {
+    const GemmSegment& segment = args.segment[s];
+    const auto slice = [&](const float* vector) { return vector ? vector + first : nullptr; };
+    product_.segment[product_.segments++] = {rows,
+                                             segment.out + first,
+                                             segment.rows,
+                                             slice(segment.bias),
+                                             swiglu_ ? slice(args.segment[1].bias) : nullptr,
+                                             s == 0 ? slice(args.residual) : nullptr};
+    for (int k = 0; k < stride_; ++k)
+      from.segment[from.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows, product_.w_rows + k};
+    product_.w_rows += static_cast<int>(padded(int64_t{stride_} * rows, kRowsAtOnce));
+  }
+
+  void finish_pass() {
+    const int buffer = scratch_.next_;
+    RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer], scratch_.stream_));
+    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer]));
+    wide(product_.w_rows) ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
+    RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer], launch_.stream));
+    scratch_.next_ ^= 1;
+    product_.segments = product_.w_rows = 0;
+  }
+
+  const Launch& launch_;
+  std::span<const PromptMatrices> matrices_;
+  bool swiglu_;
+  int stride_; // rows of W per row of the result
+  PromptScratch& scratch_;
+  ProductArgs product_ = {};
+};
+
+void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu,
+                           PromptScratch& scratch) {
+  PromptProduct(launch, matrices, swiglu, scratch).run();
 }
 
 } // namespace ridge::kernels::cuda

@@ -32,7 +32,8 @@ constexpr int64_t kPromptTokensAtLeast = 64;
 
 struct Stream {
   cudaStream_t handle = nullptr;
-  Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  // Its blocks come before those that decode weights for later (prompt_product.h), whose stream has priority 0.
+  Stream() { RIDGE_CUDA(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, -1)); }
   ~Stream() { cudaStreamDestroy(handle); }
   Stream(const Stream&) = delete;
 };

@@ -9,7 +9,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kConsumers = 2, kRows = 64 * kConsumers, kKeys = 128, kStages = 2;
+constexpr int kConsumers = 2, kRows = 64 * kConsumers, kKeys = 128, kStages = 3;
 constexpr int kAttentionThreads = (kConsumers + 1) * 128;
 constexpr float kLog2e = 1.4426950408889634f;
 
@@ -69,6 +69,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     };
     for (int step = 0; step < steps; ++step) {
       const int stage = step % kStages;
+      if (step > 0) {
+        copy_async_wait<0>();
+        publish(step - 1);
+      }
       empty[stage].wait(step / kStages % 2 ^ 1);
       uint8_t* to = stages + stage * Shape::kStageBytes;
 #pragma unroll
@@ -79,9 +83,6 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         copy_async_16(to + Shape::kKeyBytes + swizzled(row, piece, kKeys), values + from);
       }
       copy_async_commit();
-      if (step == 0) continue;
-      copy_async_wait<1>();
-      publish(step - 1);
     }
     copy_async_wait<0>();
     publish(steps - 1);

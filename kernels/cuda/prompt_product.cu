@@ -10,7 +10,6 @@ namespace {
 constexpr int kRowsAtOnce = 256; // operands have a multiple of this many rows, and segments start at one
 constexpr int kConsumers = 2, kProductThreads = kConsumers * 128 + kWarp;
 constexpr int kRowBytes = kTileColumns * 2;
-constexpr int kLowestPriority = 0; // of a stream
 
 struct ProductSegment {
   int rows; // of out
@@ -163,7 +162,7 @@ bool can_multiply_prompts(const Launch& launch) {
 
 PromptScratch::PromptScratch(int64_t cols) {
   const int64_t bytes = std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
-  RIDGE_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, kLowestPriority));
+  RIDGE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   for (int i = 0; i < 2; ++i) {
     buffer_[i] = DeviceMemory(bytes, "decoded weights");
     RIDGE_CUDA(cudaEventCreateWithFlags(&decoded_[i], cudaEventDisableTiming));

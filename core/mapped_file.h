@@ -18,6 +18,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
+  // The pages that lie wholly in `part`, a piece of bytes(), no longer count as this process's memory; they are read
+  // again when touched.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::string path_;
   const std::byte* data_ = nullptr;

@@ -5,11 +5,13 @@
 //
 // A value is a matrix [rows, width] of f32 (or i32 for expert choices), one row per token of the batch, or, after
 // `gather`, one row per token whose logits are wanted. Each op writes its outputs and reads its inputs; a value is
-// written once. Weights are views into the mapped model file. Shapes are in elements, row-major, rows contiguous.
+// written once. Weights are views into the mapped model file, but for those that are
+// put together when it is opened. Shapes are in elements, row-major, rows contiguous.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +32,7 @@ enum class OpKind : uint8_t {
   attention,     // causal softmax(q Kᵀ · scale) V over the cache     inputs: q [heads * k_dim]; out [heads * v_dim]
   swiglu,        // out = silu(gate) * up                             inputs: gate, up
   add,           // out = a + b                                       inputs: a, b
+  permute,       // out[i] = x[order[i]]                              inputs: x; weights: order (i32) [width]
   gather,        // keep the rows whose logits are wanted             inputs: x
   route,         // the top experts of softmax(x) and their shares    inputs: x [experts]; outputs: ids (i32), shares
   expert_linear, // out[slot] = W[ids[slot]] x                        inputs: x [cols] or [slots * cols], ids
@@ -100,13 +103,16 @@ struct ValueInfo {
   bool gathered = false; // one row per wanted output, not per token
 };
 
+inline constexpr uint32_t kOrderType = 26; // GGUF's I32: what permute reads
+
 // `count` matrices (experts; else 1) of [rows, cols], each row packed in row_bytes; a vector is one row.
 struct Weight {
   std::string name;
-  uint32_t type; // GGUF type id
+  uint32_t type; // quant::Type, or kOrderType
   int64_t cols, rows, count;
   int64_t row_bytes;
   const std::byte* data;
+  std::shared_ptr<const std::vector<std::byte>> owned = nullptr; // holds `data` where no file does
 
   int64_t matrix_bytes() const { return rows * row_bytes; }
   int64_t total_bytes() const { return count * matrix_bytes(); }
@@ -127,6 +133,11 @@ struct Program {
   std::vector<KvLayer> kv_layers;
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]
+
+  // Of a part of a Program (split.h): the value that it is given instead of writing it, and the value that it ends with
+  // instead of logits.
+  ValueId input = -1, output = -1;
+  ValueId result() const { return output >= 0 ? output : logits; }
 };
 
 // One run of a Program, as far as its cost depends on it.
@@ -135,7 +146,7 @@ struct Step {
   int64_t past = 0;                // tokens already in each stream's cache
   int64_t streams = 1;             // independent sequences
   int64_t outputs = 1;             // tokens whose logits are wanted
-  double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4
+  double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4, Q8_0 = 34/32
 };
 
 // What one op must move and compute: each operand counted once. All byte formulas of the project are in op_cost.

@@ -49,7 +49,7 @@ TensorType::TensorType(PlainType type) : id_(static_cast<uint32_t>(type)), block
 }
 
 std::optional<TensorType> TensorType::from_id(uint32_t id) {
-  if (const quant::FormatInfo* format = quant::find_format(id)) return TensorType(*format);
+  if (const quant::FormatInfo* format = quant::find_format(id); format && format->stored()) return TensorType(*format);
   for (const PlainInfo& info : kPlainTypes)
     if (static_cast<uint32_t>(info.type) == id) return TensorType(info.type);
   return std::nullopt;
@@ -60,13 +60,15 @@ std::string type_problem(uint32_t id) {
     if (refused.id == id) return fmt::format("{} ({}) {}", id, refused.name, refused.why);
   std::string problem = fmt::format("{} is unknown; known are", id);
   for (const quant::FormatInfo& format : quant::formats())
-    fmt::format_to(std::back_inserter(problem), " {}={}", format.name, static_cast<uint32_t>(format.type));
+    if (format.stored())
+      fmt::format_to(std::back_inserter(problem), " {}={}", format.name, static_cast<uint32_t>(format.type));
   for (const PlainInfo& info : kPlainTypes)
     fmt::format_to(std::back_inserter(problem), " {}={}", info.name, static_cast<uint32_t>(info.type));
   return problem;
 }
 
 std::string shape_problem(TensorType type, std::span<const int64_t> dims) {
+  if (type.format() && !type.format()->stored()) return fmt::format("{} is no type of GGUF files", type.name());
   if (dims.size() > kMaxDims) return fmt::format("found {} dimensions, expected at most {}", dims.size(), kMaxDims);
   int64_t weights = 1, bytes = 0;
   for (size_t i = 0; i < dims.size(); ++i) {

@@ -4,6 +4,7 @@
 #include "models/rope.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace ridge::models {
 
@@ -87,6 +88,7 @@ void Builder::read_hparams() {
 WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
   for (size_t i = 0; i < program_.weights.size(); ++i) // tied weights are used twice
     if (program_.weights[i].name == name) return static_cast<WeightId>(i);
+  if (const auto planar = PlanarWeight::find(file_, name)) return planar_weight(*planar, cols, rows, count);
   const gguf::Tensor* tensor = file_.find_tensor(name);
   if (!tensor)
     throw_error("{}: tensor {} is missing: the file is incomplete or not a {} model", file_.path(), name,
@@ -100,6 +102,35 @@ WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, in
   if (!format) throw_error("{}: tensor {} has type id {}, which is no weight format", file_.path(), name, type);
   program_.weights.push_back({name, type, cols, rows, count, format->row_bytes(cols), tensor->data.data()});
   return static_cast<WeightId>(program_.weights.size() - 1);
+}
+
+// Weights of a scheme that GGUF has no type for are put together in memory, in the form that executors know.
+WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
+  if (planar.cols() != cols || planar.rows() != rows || planar.count() != count)
+    throw_error("{}: weight {} has shape [{}, {}, {}], expected [{}, {}, {}]", file_.path(), planar.name(),
+                planar.cols(), planar.rows(), planar.count(), cols, rows, count);
+  const quant::FormatInfo& format = quant::format(planar.type());
+  auto data = std::make_shared<std::vector<std::byte>>(format.row_bytes(cols) * rows * count);
+  planar.assemble(0, rows * count, data->data());
+  const auto id = static_cast<WeightId>(program_.weights.size());
+  program_.weights.push_back({planar.name(), static_cast<uint32_t>(planar.type()), cols, rows, count,
+                              format.row_bytes(cols), data->data(), data});
+  if (const gguf::Tensor* order = planar.order()) {
+    order_of_weight_[id] = id + 1;
+    program_.weights.push_back({std::string(order->name), core::kOrderType, cols, 1, 1, 4 * cols, order->data.data()});
+  }
+  return id;
+}
+
+ValueId Builder::in_order_of(WeightId id, ValueId x) {
+  const auto found = order_of_weight_.find(id);
+  if (found == order_of_weight_.end()) return x;
+  const core::Weight& order = program_.weights[found->second];
+  for (const core::Op& op : program_.ops) // matrices with a common input often have a common order
+    if (op.kind == OpKind::permute && op.inputs[0] == x &&
+        std::memcmp(program_.weights[op.weights[0]].data, order.data, order.total_bytes()) == 0)
+      return op.outputs[0];
+  return emit(OpKind::permute, order.name, {x}, order.cols, {found->second});
 }
 
 // Norm weights and biases: executors read them as f32 in place.
@@ -125,8 +156,7 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
 }
 
 ValueId Builder::embed() {
-  const gguf::Tensor* table = file_.find_tensor("token_embd.weight");
-  if (table) program_.vocab = table->dims[1];
+  if (const gguf::Tensor* table = file_.find_tensor("token_embd.weight")) program_.vocab = table->dims[1];
   return emit(OpKind::embed, "token_embd", {}, hparams_.width,
               {weight("token_embd.weight", hparams_.width, program_.vocab)});
 }
@@ -139,6 +169,7 @@ ValueId Builder::rms_norm(ValueId x, const std::string& tensor) {
 
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
   std::vector<WeightId> weights = {weight(tensor + ".weight", program_.values[x].width, rows)};
+  x = in_order_of(weights[0], x);
   if (file_.find_tensor(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
   return emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
 }
@@ -224,13 +255,17 @@ ValueId Builder::experts(ValueId x, int64_t il, int64_t expert_width) {
 
 void Builder::logits(ValueId x) {
   x = rms_norm(x, "output_norm");
-  program_.logits = file_.find_tensor("output.weight")
+  program_.logits = file_.find_tensor("output.weight") || PlanarWeight::find(file_, "output.weight")
                         ? linear(x, "output", program_.vocab)
                         : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
                                {weight("token_embd.weight", hparams_.width, program_.vocab)});
 }
 
 core::Program Builder::finish() && {
+  for (const core::Op& op : program_.ops)
+    if (op.kind == OpKind::embed || op.kind == OpKind::expert_linear)
+      if (order_of_weight_.contains(op.weights[0]))
+        throw_error("{}: {}: act-order weights cannot be run here", file_.path(), program_.weights[op.weights[0]].name);
   core::validate(program_);
   return std::move(program_);
 }

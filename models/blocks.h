@@ -8,7 +8,9 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
+#include "models/planar.h"
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -71,6 +73,9 @@ class Builder {
   int32_t rope_table(core::RopeStyle style);
 
   core::WeightId weight(const std::string& name, int64_t cols, int64_t rows, int64_t count = 1);
+  core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
+  // x, or its columns in the order that the codes of the matrix `weight` have (act-order).
+  core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
   core::ValueId value(std::string name, int64_t width, bool gathered, core::ValueKind kind = core::ValueKind::f32);
   core::ValueId emit(core::OpKind kind, const std::string& name, std::vector<core::ValueId> inputs, int64_t width,
@@ -80,8 +85,9 @@ class Builder {
   const gguf::File& file_;
   core::Program program_;
   Hparams hparams_;
-  int32_t layer_ = -1;      // the one being built
-  int32_t rope_table_ = -1; // built on first use
+  int32_t layer_ = -1;                                       // the one being built
+  int32_t rope_table_ = -1;                                  // built on first use
+  std::map<core::WeightId, core::WeightId> order_of_weight_; // act-order matrices, and their columns' orders
 };
 
 template <typename Ffn>

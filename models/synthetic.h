@@ -22,8 +22,8 @@ struct Shape {
 
 const std::vector<Shape>& shapes();
 
-// `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its usual mix per
-// tensor). Throws Error (usage) listing what is known.
+// `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its mix per
+// tensor, models/recipes.h). Throws Error (usage) listing what is known.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec);
 
 } // namespace ridge::models

@@ -9,6 +9,8 @@
 #include "core/host_device.h"
 #include "quant/bits.h"
 
+#include <cstring>
+
 namespace ridge::quant {
 
 // Points as codes, one byte per weight: uint64_t for eight, uint32_t for four.
@@ -166,5 +168,39 @@ RIDGE_TABLE auto kIq2XsCodebook = expand<uint64_t, 512>(kIq2Levels, kIq2XsMember
 RIDGE_TABLE auto kIq2SCodebook = expand<uint64_t, 1024>(kIq2Levels, kIq2SMembers);
 RIDGE_TABLE auto kIq3XxsCodebook = expand<uint32_t, 256>(kIq3XxsLevels, kIq3XxsMembers);
 RIDGE_TABLE auto kIq3SCodebook = expand<uint32_t, 512>(kIq3SLevels, kIq3SMembers);
+
+// The index of the point that has the given codes. It must be a member.
+template <typename Point, int kSize>
+int find_point(const Codebook<Point, kSize>& book, const int8_t* code) {
+  constexpr Point kOrder = static_cast<Point>(0x8080808080808080); // makes signed bytes ascend as unsigned ones
+  Point wanted;
+  std::memcpy(&wanted, code, sizeof wanted);
+  int first = 0;
+  for (int step = kSize / 2; step > 0; step /= 2)
+    if ((book.point[first + step] ^ kOrder) <= (wanted ^ kOrder)) first += step;
+  return first;
+}
+
+// Eight codes of IQ2 or IQ3, taken apart.
+struct Signed8 {
+  int8_t magnitude[8];
+  uint8_t signs; // bit j: code j is negative
+
+  explicit Signed8(const int8_t* code) : signs(0) {
+    for (int j = 0; j < 8; ++j) {
+      magnitude[j] = static_cast<int8_t>(code[j] < 0 ? -code[j] : code[j]);
+      signs = static_cast<uint8_t>(signs | (code[j] < 0) << j);
+    }
+  }
+};
+
+// The shift, +1 or -1, in an IQ1 code, and the index of eight codes without it.
+inline int iq1_shift(int8_t code) { return (code & 3) == 1 ? 1 : -1; }
+
+inline int find_iq1_point(const int8_t* code, int shift) {
+  int8_t digits[8];
+  for (int j = 0; j < 8; ++j) digits[j] = static_cast<int8_t>(code[j] - shift);
+  return find_point(kIq1Codebook, digits);
+}
 
 } // namespace ridge::quant

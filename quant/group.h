@@ -5,8 +5,11 @@
 // one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from groups, once,
 // for all formats.
 //
-//   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const; }
-//   float format:   struct F16  { kWeights = 1; field;                 float value() const; }
+//   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
+//                                 void pack(const Parts&); }
+//   (level format:  a packed one that also has values(int group, float*): see LevelFormat)
+//   float format:   struct F16  { kWeights = 1; field;                 float value() const;
+//                                 static F16 from(float); }
 #pragma once
 
 #include "core/half.h"
@@ -20,8 +23,8 @@ using core::Half;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
-// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0 bytes can also
-// say -128, which encoders do not write.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only the bytes
+// of Q8_0 and AFFINE8 can also say -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];
@@ -30,12 +33,28 @@ struct Group {
 
 inline constexpr int kGroupWeights = 32;
 
+// A block in numbers, for `pack`, the inverse of `unpack`. Every number is one that the format can hold.
+struct Parts {
+  int8_t code[256]; // as unpack gives them
+  // Integers as they multiply d (m for mins), or the scale itself where a format has no d (MXFP4, NVFP4). One for each
+  // kScaleWeights weights.
+  float scale[16], min[16];
+  float d, m; // m: what multiplies the mins; in formats without mins, the offset
+};
+
 template <typename Format>
 concept PackedFormat = requires(const Format& block, Group& group) {
   block.unpack(0, group);
   Format::kWeights;
   Format::kScaleWeights; // 16 or 32: how many weights share a scale
   Format::kHasOffset;
+};
+
+// A packed format whose levels are no integers times a scale: `values` gives the 32 weights of a group, each rounded to
+// f32 as the format's own reference does, and `unpack` the nearest there is in a Group, for integer dot products.
+template <typename Format>
+concept LevelFormat = PackedFormat<Format> && requires(const Format& block, float* out) {
+  block.values(0, out);
 };
 
 template <typename Format>
@@ -48,6 +67,8 @@ template <typename Format>
 RIDGE_HD void decode(const Format& block, float* out) {
   if constexpr (FloatFormat<Format>) {
     out[0] = block.value();
+  } else if constexpr (LevelFormat<Format>) {
+    for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) block.values(g, out + g * kGroupWeights);
   } else {
     for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
       Group group;

@@ -8,12 +8,14 @@
 
 namespace ridge::quant {
 
-// Values are GGUF type ids, as stored in files.
+// Values below kFirstMemoryType are GGUF type ids, as stored in files; the others are never stored.
 enum class Type : uint32_t {
 #define RIDGE_FORMAT(name, id, weights, bytes) name = id,
 #include "quant/formats.def"
 #undef RIDGE_FORMAT
 };
+
+inline constexpr uint32_t kFirstMemoryType = 10000;
 
 struct FormatInfo {
   Type type;
@@ -21,9 +23,11 @@ struct FormatInfo {
   int64_t block_weights; // weights per block: 1 for float formats
   int64_t block_bytes;
   bool packed; // false for F32, F16, BF16
+  bool levels; // integer dot products see the nearest integers (quant/group.h: LevelFormat)
   // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 
+  bool stored() const { return static_cast<uint32_t>(type) < kFirstMemoryType; } // a GGUF type
   double bits_per_weight() const { return 8.0 * static_cast<double>(block_bytes) / static_cast<double>(block_weights); }
   int64_t row_bytes(int64_t weights) const { return weights / block_weights * block_bytes; }
 };

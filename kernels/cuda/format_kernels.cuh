@@ -82,7 +82,7 @@ struct Launchers {
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
     // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
     // multiprocessor is free first. More than half of the shared memory keeps them apart.
-    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact>(args.cols, kTokens));
+    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens));
     const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
@@ -98,13 +98,13 @@ struct Launchers {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    if (!single && args.tokens > 2 && matvec_shared_bytes<Format, false>(args.cols, 4) <= limit)
-      return matvec_with<4, false>(launch, args);
-    if (!single && matvec_shared_bytes<Format, false>(args.cols, 2) <= limit)
-      return matvec_with<2, false>(launch, args);
-    if (matvec_shared_bytes<Format, false>(args.cols, 1) > limit)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, false>(args.cols, 1), limit);
-    args.cols % U::kWeights == 0 ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
+    const auto fits = [&](int tokens) { return matvec_shared_bytes<Format, false, false>(args.cols, tokens) <= limit; };
+    if (!single && args.tokens > 2 && fits(4)) return matvec_with<4, false>(launch, args);
+    if (!single && fits(2)) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0 && matvec_shared_bytes<Format, false, true>(args.cols, 1) <= limit)
+      return matvec_with<1, false, true>(launch, args);
+    if (!fits(1)) throw_too_wide(args.cols, matvec_shared_bytes<Format, false, false>(args.cols, 1), limit);
+    matvec_with<1, false>(launch, args);
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {

@@ -162,20 +162,7 @@ bool can_multiply_prompts(const Launch& launch) {
 
 PromptScratch::PromptScratch(int64_t cols) {
   const int64_t bytes = std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
-  RIDGE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  for (int i = 0; i < 2; ++i) {
-    buffer_[i] = DeviceMemory(bytes, "decoded weights");
-    RIDGE_CUDA(cudaEventCreateWithFlags(&decoded_[i], cudaEventDisableTiming));
-    RIDGE_CUDA(cudaEventCreateWithFlags(&multiplied_[i], cudaEventDisableTiming));
-  }
-}
-
-PromptScratch::~PromptScratch() {
-  for (int i = 0; i < 2; ++i) {
-    if (decoded_[i]) cudaEventDestroy(decoded_[i]);
-    if (multiplied_[i]) cudaEventDestroy(multiplied_[i]);
-  }
-  if (stream_) cudaStreamDestroy(stream_);
+  for (DeviceMemory& buffer : buffer_) buffer = DeviceMemory(bytes, "decoded weights");
 }
 
 // One call of launch_prompt_product: passes over as many rows as a buffer takes.
@@ -211,7 +198,7 @@ class PromptProduct {
           if (done == m.args.segment[s].rows) ++s, done = 0;
         }
         Launch decoding = launch_;
-        decoding.stream = scratch_.stream_;
+        decoding.stream = scratch_.stream_.handle;
         decoding.overlap = false;
         m.expand(decoding, from);
         if (product_.w_rows == product_.w_pitch) finish_pass();
@@ -253,7 +240,7 @@ class PromptProduct {
 
   void begin_pass() {
     const int buffer = scratch_.next_;
-    RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_, scratch_.multiplied_[buffer]));
+    RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_.handle, scratch_.multiplied_[buffer].handle));
     product_.w = scratch_.buffer_[buffer].as();
   }
 
@@ -274,10 +261,10 @@ class PromptProduct {
 
   void finish_pass() {
     const int buffer = scratch_.next_;
-    RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer], scratch_.stream_));
-    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer]));
+    RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
+    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     wide(product_.w_rows) ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
-    RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer], launch_.stream));
+    RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
     scratch_.next_ ^= 1;
     product_.segments = product_.w_rows = 0;
   }

@@ -42,16 +42,14 @@ class PromptScratch {
  public:
   // For matrices of at most so many columns.
   explicit PromptScratch(int64_t cols);
-  ~PromptScratch();
-  PromptScratch(const PromptScratch&) = delete;
 
   int64_t buffer_bytes() const { return static_cast<int64_t>(buffer_[0].bytes()); }
 
  private:
   friend class PromptProduct;
   DeviceMemory buffer_[2];
-  cudaStream_t stream_ = nullptr;                    // in which weights are decoded
-  cudaEvent_t decoded_[2] = {}, multiplied_[2] = {}; // per buffer
+  Stream stream_;                    // in which weights are decoded
+  Event decoded_[2], multiplied_[2]; // per buffer
   int next_ = 0;
 };
 

@@ -33,6 +33,10 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
 struct CopyBarrier {
   uint64_t state;

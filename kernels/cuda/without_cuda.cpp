@@ -1,5 +1,6 @@
-// The CUDA executor of a build that has none.
+// The CUDA executor and encoder of a build that has none.
 #include "core/error.h"
+#include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
 
 namespace ridge::kernels::cuda {
@@ -14,6 +15,9 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const cor
                                                  const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
+
+std::unique_ptr<Encoder> make_encoder() { return nullptr; }
+bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 

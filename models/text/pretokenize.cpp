@@ -1,6 +1,7 @@
 #include "models/text/pretokenize.h"
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "models/text/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -51,7 +52,6 @@ struct Pretokenizer::Matcher {
   Matcher() {
     if (!context || !data || !stack) throw std::bad_alloc();
     pcre2_jit_stack_assign(context, nullptr, stack);
-    pcre2_set_match_limit(context, UINT32_MAX);
     pcre2_set_heap_limit(context, UINT32_MAX);
     pcre2_set_depth_limit(context, UINT32_MAX);
   }
@@ -72,7 +72,7 @@ class Pretokenizer::Pattern {
     size_t offset = 0;
     code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error,
                           &offset, nullptr);
-    if (!code_) throw std::logic_error(fmt::format("pattern {}: offset {}: {}", pattern, offset, message_of(error)));
+    if (!code_) throw_error("pattern {}: offset {}: {}", core::printable(pattern), offset, message_of(error));
     jit_ = pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE) == 0; // absent on some processors: then it is interpreted
   }
   ~Pattern() { pcre2_code_free(code_); }
@@ -116,10 +116,15 @@ Pretokenizer::Pretokenizer(const PretokenizerFamily& family) {
     if (pattern) patterns_.push_back(std::make_unique<Pattern>(pattern));
 }
 
+Pretokenizer::Pretokenizer(std::span<const std::string> patterns, uint32_t match_limit) : match_limit_(match_limit) {
+  for (const std::string& pattern : patterns) patterns_.push_back(std::make_unique<Pattern>(pattern));
+}
+
 Pretokenizer::~Pretokenizer() = default;
 
 void Pretokenizer::split(std::string_view text, std::vector<uint32_t>& ends) const {
   const auto matcher = matchers_.borrow();
+  pcre2_set_match_limit(matcher->context, match_limit_);
   uint32_t base = 0;
   while (base < text.size()) {
     const size_t valid = utf8_valid_prefix(text.substr(base));

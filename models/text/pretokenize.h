@@ -32,6 +32,9 @@ const PretokenizerFamily* find_pretokenizer(std::string_view name); // nullptr: 
 class Pretokenizer {
  public:
   explicit Pretokenizer(const PretokenizerFamily& family);
+  // Of patterns from a file that nobody vouches for: Error where one is no pattern, and from split() where matching
+  // takes more than `match_limit` steps.
+  Pretokenizer(std::span<const std::string> patterns, uint32_t match_limit);
   ~Pretokenizer();
 
   // Appends the end offset of every word, in order: the last is text.size(). Bytes that are not UTF-8 become words of
@@ -44,6 +47,7 @@ class Pretokenizer {
   void split_valid(std::string_view text, uint32_t base, Matcher& matcher, std::vector<uint32_t>& ends) const;
 
   std::vector<std::unique_ptr<Pattern>> patterns_;
+  uint32_t match_limit_ = UINT32_MAX;
   mutable Pool<Matcher> matchers_;
 };
 

@@ -42,6 +42,22 @@ struct IQ1_M {
       out.offset[s] = 0.0f;
     }
   }
+
+  void pack(const Parts& in) {
+    const int bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 4; ++i) {
+      int word = (bits >> (4 * i) & 15) << 12;
+      for (int s = 0; s < 4; ++s) word |= static_cast<int>(in.scale[4 * i + s]) << (3 * s);
+      scales[i] = static_cast<uint16_t>(word);
+    }
+    for (int i = 0; i < 16; ++i) qh[i] = 0;
+    for (int i = 0; i < 32; ++i) {
+      const int shift = iq1_shift(in.code[8 * i]);
+      const int index = find_iq1_point(in.code + 8 * i, shift);
+      qs[i] = static_cast<uint8_t>(index);
+      qh[i / 2] = static_cast<uint8_t>(qh[i / 2] | (index >> 8 | (shift < 0 ? 8 : 0)) << (4 * (i & 1)));
+    }
+  }
 };
 static_assert(sizeof(IQ1_M) == 56);
 

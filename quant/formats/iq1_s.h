@@ -32,6 +32,20 @@ struct IQ1_S {
     out.scale[0] = out.scale[1] = d * static_cast<float>(2 * ((high >> 12) & 7) + 1) * 0.125f;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int g = 0; g < 8; ++g) {
+      const int shift = iq1_shift(in.code[32 * g]);
+      int high = static_cast<int>(in.scale[g]) << 12 | (shift < 0 ? 0x8000 : 0);
+      for (int i = 0; i < 4; ++i) {
+        const int index = find_iq1_point(in.code + 32 * g + 8 * i, shift);
+        qs[4 * g + i] = static_cast<uint8_t>(index);
+        high |= (index >> 8) << (3 * i);
+      }
+      qh[g] = static_cast<uint16_t>(high);
+    }
+  }
 };
 static_assert(sizeof(IQ1_S) == 50);
 

@@ -36,6 +36,22 @@ struct IQ2_S {
       out.offset[s] = 0.0f;
     }
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int g = 0; g < 8; ++g) {
+      int high = 0;
+      for (int i = 0; i < 4; ++i) {
+        const Signed8 octet(in.code + 32 * g + 8 * i);
+        const int index = find_point(kIq2SCodebook, octet.magnitude);
+        qs[4 * g + i] = static_cast<uint8_t>(index);
+        signs[4 * g + i] = octet.signs;
+        high |= (index >> 8) << (2 * i);
+      }
+      qh[g] = static_cast<uint8_t>(high);
+      scales[g] = static_cast<uint8_t>(static_cast<int>(in.scale[2 * g]) | static_cast<int>(in.scale[2 * g + 1]) << 4);
+    }
+  }
 };
 static_assert(sizeof(IQ2_S) == 82);
 

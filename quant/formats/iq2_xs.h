@@ -32,6 +32,16 @@ struct IQ2_XS {
       out.offset[s] = 0.0f;
     }
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 32; ++i) {
+      const Signed8 octet(in.code + 8 * i);
+      qs[i] = static_cast<uint16_t>(find_point(kIq2XsCodebook, octet.magnitude) | (octet.signs & 127) << 9);
+    }
+    for (int g = 0; g < 8; ++g)
+      scales[g] = static_cast<uint8_t>(static_cast<int>(in.scale[2 * g]) | static_cast<int>(in.scale[2 * g + 1]) << 4);
+  }
 };
 static_assert(sizeof(IQ2_XS) == 74);
 

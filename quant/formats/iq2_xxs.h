@@ -31,6 +31,23 @@ struct IQ2_XXS {
     out.scale[0] = out.scale[1] = d * (0.5f + static_cast<float>(signs_scale >> 28)) * 0.25f;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int g = 0; g < 8; ++g) {
+      int index[4];
+      uint32_t signs_scale = static_cast<uint32_t>(in.scale[g]) << 28;
+      for (int i = 0; i < 4; ++i) {
+        const Signed8 octet(in.code + 32 * g + 8 * i);
+        index[i] = find_point(kIq2XxsCodebook, octet.magnitude);
+        signs_scale |= (octet.signs & 127u) << (7 * i);
+      }
+      uint16_t* q = qs + 4 * g;
+      for (int i = 0; i < 2; ++i) q[i] = static_cast<uint16_t>(index[2 * i] | index[2 * i + 1] << 8);
+      q[2] = static_cast<uint16_t>(signs_scale);
+      q[3] = static_cast<uint16_t>(signs_scale >> 16);
+    }
+  }
 };
 static_assert(sizeof(IQ2_XXS) == 66);
 

@@ -38,6 +38,25 @@ struct IQ3_S {
     out.scale[0] = out.scale[1] = d * static_cast<float>(1 + 2 * scale);
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int g = 0; g < 8; ++g) {
+      int ninth = 0;
+      for (int i = 0; i < 4; ++i) {
+        const Signed8 octet(in.code + 32 * g + 8 * i);
+        for (int j = 0; j < 2; ++j) {
+          const int index = find_point(kIq3SCodebook, octet.magnitude + 4 * j);
+          qs[8 * g + 2 * i + j] = static_cast<uint8_t>(index);
+          ninth |= (index >> 8) << (2 * i + j);
+        }
+        signs[4 * g + i] = octet.signs;
+      }
+      qh[g] = static_cast<uint8_t>(ninth);
+    }
+    for (int i = 0; i < 4; ++i)
+      scales[i] = static_cast<uint8_t>(static_cast<int>(in.scale[2 * i]) | static_cast<int>(in.scale[2 * i + 1]) << 4);
+  }
 };
 static_assert(sizeof(IQ3_S) == 110);
 

@@ -32,6 +32,21 @@ struct IQ3_XXS {
     out.scale[0] = out.scale[1] = d * (0.5f + static_cast<float>(bits >> 28)) * 0.5f;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int g = 0; g < 8; ++g) {
+      uint32_t bits = static_cast<uint32_t>(in.scale[g]) << 28;
+      for (int i = 0; i < 4; ++i) {
+        const Signed8 octet(in.code + 32 * g + 8 * i);
+        for (int j = 0; j < 2; ++j)
+          qs[8 * g + 2 * i + j] = static_cast<uint8_t>(find_point(kIq3XxsCodebook, octet.magnitude + 4 * j));
+        bits |= (octet.signs & 127u) << (7 * i);
+      }
+      signs_scale[2 * g] = static_cast<uint16_t>(bits);
+      signs_scale[2 * g + 1] = static_cast<uint16_t>(bits >> 16);
+    }
+  }
 };
 static_assert(sizeof(IQ3_XXS) == 98);
 

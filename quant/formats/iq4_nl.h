@@ -15,6 +15,13 @@ namespace ridge::quant {
 // The levels of IQ4_NL and IQ4_XS, by 4-bit code.
 RIDGE_TABLE int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
+// The 4-bit code of a level: how many of the levels lie below it.
+RIDGE_HD int iq4_index(int8_t level) {
+  int index = 0;
+  for (int i = 0; i < 15; ++i) index += level > kIq4Levels[i];
+  return index;
+}
+
 struct IQ4_NL {
   static constexpr int kWeights = 32;
   static constexpr int kScaleWeights = 32;
@@ -30,6 +37,11 @@ struct IQ4_NL {
     }
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
+  }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 16; ++i) qs[i] = static_cast<uint8_t>(iq4_index(in.code[i]) | iq4_index(in.code[i + 16]) << 4);
   }
 };
 static_assert(sizeof(IQ4_NL) == 18);

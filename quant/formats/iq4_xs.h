@@ -32,6 +32,20 @@ struct IQ4_XS {
     out.scale[0] = out.scale[1] = d * static_cast<float>(scale - 32);
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    scales_h = 0;
+    for (int g = 0; g < 8; ++g) {
+      const int scale = static_cast<int>(in.scale[g]) + 32;
+      scales_l[g / 2] = static_cast<uint8_t>(g & 1 ? scales_l[g / 2] | (scale & 15) << 4 : scale & 15);
+      scales_h = static_cast<uint16_t>(scales_h | (scale >> 4) << (2 * g));
+      for (int i = 0; i < 16; ++i) {
+        const int8_t* code = in.code + 32 * g + i;
+        qs[16 * g + i] = static_cast<uint8_t>(iq4_index(code[0]) | iq4_index(code[16]) << 4);
+      }
+    }
+  }
 };
 static_assert(sizeof(IQ4_XS) == 136);
 

@@ -19,6 +19,13 @@ RIDGE_HD int8_t doubled_e2m1(int nibble) {
   return static_cast<int8_t>(nibble & 8 ? -value : value);
 }
 
+// The nibble of a doubled E2M1 value: the inverse of doubled_e2m1.
+RIDGE_HD int e2m1_nibble(int8_t doubled) {
+  const int value = doubled < 0 ? -doubled : doubled;
+  const int magnitude = value <= 4 ? value : value == 12 ? 7 : value / 2 + 2; // 6 -> 5, 8 -> 6
+  return magnitude | (doubled < 0 ? 8 : 0);
+}
+
 struct MXFP4 {
   static constexpr int kWeights = 32;
   static constexpr int kScaleWeights = 32;
@@ -40,6 +47,13 @@ struct MXFP4 {
     }
     out.scale[0] = out.scale[1] = scale();
     out.offset[0] = out.offset[1] = 0.0f;
+  }
+
+  RIDGE_HD void pack(const Parts& in) {
+    const uint32_t bits = core::bits_from_f32(in.scale[0]); // see scale()
+    e = static_cast<uint8_t>(bits < 0x00800000u ? bits >> 22 : (bits >> 23) + 1);
+    for (int i = 0; i < 16; ++i)
+      qs[i] = static_cast<uint8_t>(e2m1_nibble(in.code[i]) | e2m1_nibble(in.code[i + 16]) << 4);
   }
 };
 static_assert(sizeof(MXFP4) == 17);

@@ -22,6 +22,15 @@ struct Q1_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 16; ++i) {
+      int bits = 0;
+      for (int j = 0; j < 8; ++j) bits |= (in.code[8 * i + j] > 0) << j;
+      qs[i] = static_cast<uint8_t>(bits);
+    }
+  }
 };
 static_assert(sizeof(Q1_0) == 18);
 

@@ -26,6 +26,15 @@ struct Q2_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 16; ++i) {
+      int bits = 0;
+      for (int j = 0; j < 4; ++j) bits |= (in.code[4 * i + j] + 1) << (2 * j);
+      qs[i] = static_cast<uint8_t>(bits);
+    }
+  }
 };
 static_assert(sizeof(Q2_0) == 18);
 

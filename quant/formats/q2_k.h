@@ -33,6 +33,17 @@ struct Q2_K {
       out.offset[s] = -(dmin * static_cast<float>(scale_min >> 4));
     }
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    dmin.bits = core::f16_from_f32(in.m);
+    for (int s = 0; s < 16; ++s)
+      scales[s] = static_cast<uint8_t>(static_cast<int>(in.scale[s]) | static_cast<int>(in.min[s]) << 4);
+    for (int i = 0; i < 64; ++i) {
+      const int8_t* code = in.code + 128 * (i / 32) + i % 32;
+      qs[i] = static_cast<uint8_t>(code[0] | code[32] << 2 | code[64] << 4 | code[96] << 6);
+    }
+  }
 };
 static_assert(sizeof(Q2_K) == 84);
 

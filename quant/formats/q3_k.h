@@ -38,6 +38,25 @@ struct Q3_K {
       out.offset[s] = 0.0f;
     }
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 12; ++i) scales[i] = 0;
+    for (int s = 0; s < 16; ++s) {
+      const int scale = static_cast<int>(in.scale[s]) + 32;
+      scales[s % 8] = static_cast<uint8_t>(scales[s % 8] | (scale & 15) << (4 * (s / 8)));
+      scales[8 + s % 4] = static_cast<uint8_t>(scales[8 + s % 4] | (scale >> 4) << (2 * (s / 4)));
+    }
+    for (int i = 0; i < 64; ++i) {
+      const int8_t* code = in.code + 128 * (i / 32) + i % 32; // the low two bits of code + 4 are those of code
+      qs[i] = static_cast<uint8_t>((code[0] & 3) | (code[32] & 3) << 2 | (code[64] & 3) << 4 | (code[96] & 3) << 6);
+    }
+    for (int i = 0; i < 32; ++i) {
+      int bits = 0;
+      for (int g = 0; g < 8; ++g) bits |= (in.code[32 * g + i] >= 0) << g;
+      hmask[i] = static_cast<uint8_t>(bits);
+    }
+  }
 };
 static_assert(sizeof(Q3_K) == 110);
 

@@ -27,6 +27,11 @@ struct Q4_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 16; ++i) qs[i] = static_cast<uint8_t>((in.code[i] + 8) | (in.code[i + 16] + 8) << 4);
+  }
 };
 static_assert(sizeof(Q4_0) == 18);
 

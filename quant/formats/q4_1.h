@@ -29,6 +29,12 @@ struct Q4_1 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = m;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    m.bits = core::f16_from_f32(in.m);
+    for (int i = 0; i < 16; ++i) qs[i] = static_cast<uint8_t>(in.code[i] | in.code[i + 16] << 4);
+  }
 };
 static_assert(sizeof(Q4_1) == 20);
 

@@ -26,6 +26,17 @@ RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
   }
 }
 
+// Its inverse, for all eight groups: numbers from 0 to 63.
+RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
+  for (int g = 0; g < 4; ++g) {
+    const int scale = static_cast<int>(in.scale[g]), min = static_cast<int>(in.min[g]);
+    const int scale4 = static_cast<int>(in.scale[g + 4]), min4 = static_cast<int>(in.min[g + 4]);
+    scales[g] = static_cast<uint8_t>(scale | (scale4 >> 4) << 6);
+    scales[g + 4] = static_cast<uint8_t>(min | (min4 >> 4) << 6);
+    scales[g + 8] = static_cast<uint8_t>((scale4 & 15) | (min4 & 15) << 4);
+  }
+}
+
 struct Q4_K {
   static constexpr int kWeights = 256;
   static constexpr int kScaleWeights = 32;
@@ -44,6 +55,16 @@ struct Q4_K {
     k_scale_min(scales, g, scale, min);
     out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
     out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
+  }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    dmin.bits = core::f16_from_f32(in.m);
+    pack_k_scales(in, scales);
+    for (int i = 0; i < 128; ++i) {
+      const int8_t* code = in.code + 64 * (i / 32) + i % 32;
+      qs[i] = static_cast<uint8_t>(code[0] | code[32] << 4);
+    }
   }
 };
 static_assert(sizeof(Q4_K) == 144);

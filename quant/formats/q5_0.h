@@ -32,6 +32,13 @@ struct Q5_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 4; ++i) qh[i] = 0;
+    for (int i = 0; i < 32; ++i) qh[i / 8] = static_cast<uint8_t>(qh[i / 8] | ((in.code[i] + 16) >> 4) << i % 8);
+    for (int i = 0; i < 16; ++i) qs[i] = static_cast<uint8_t>((in.code[i] & 15) | (in.code[i + 16] & 15) << 4);
+  }
 };
 static_assert(sizeof(Q5_0) == 22);
 

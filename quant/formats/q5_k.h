@@ -33,6 +33,21 @@ struct Q5_K {
     out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
     out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    dmin.bits = core::f16_from_f32(in.m);
+    pack_k_scales(in, scales);
+    for (int i = 0; i < 128; ++i) {
+      const int8_t* code = in.code + 64 * (i / 32) + i % 32;
+      qs[i] = static_cast<uint8_t>((code[0] & 15) | (code[32] & 15) << 4);
+    }
+    for (int i = 0; i < 32; ++i) {
+      int bits = 0;
+      for (int g = 0; g < 8; ++g) bits |= (in.code[32 * g + i] >> 4) << g;
+      qh[i] = static_cast<uint8_t>(bits);
+    }
+  }
 };
 static_assert(sizeof(Q5_K) == 176);
 

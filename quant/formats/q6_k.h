@@ -37,6 +37,21 @@ struct Q6_K {
       out.offset[s] = 0.0f;
     }
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int s = 0; s < 16; ++s) scales[s] = static_cast<int8_t>(in.scale[s]);
+    for (int i = 0; i < 128; ++i) {
+      const int8_t* code = in.code + 128 * (i / 64) + i % 64;
+      ql[i] = static_cast<uint8_t>((code[0] & 15) | (code[64] & 15) << 4); // the low four bits of code + 32 are code's
+    }
+    for (int i = 0; i < 64; ++i) {
+      const int8_t* code = in.code + 128 * (i / 32) + i % 32;
+      int bits = 0;
+      for (int part = 0; part < 4; ++part) bits |= ((code[32 * part] + 32) >> 4) << (2 * part);
+      qh[i] = static_cast<uint8_t>(bits);
+    }
+  }
 };
 static_assert(sizeof(Q6_K) == 210);
 

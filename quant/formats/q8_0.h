@@ -23,6 +23,11 @@ struct Q8_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 32; ++i) qs[i] = in.code[i];
+  }
 };
 static_assert(sizeof(Q8_0) == 34);
 

@@ -47,6 +47,20 @@ struct TQ1_0 {
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = 0.0f;
   }
+
+  // One byte from the codes of its rows, `stride` apart; 4 rows: the last digit is 0.
+  RIDGE_HD static uint8_t pack_byte(const int8_t* code, int stride, int rows) {
+    int number = 0;
+    for (int n = 0; n < 5; ++n) number = number * 3 + (n < rows ? code[n * stride] + 1 : 0);
+    return static_cast<uint8_t>((number * 256 + 242) / 243);
+  }
+
+  RIDGE_HD void pack(const Parts& in) {
+    d.bits = core::f16_from_f32(in.d);
+    for (int i = 0; i < 32; ++i) qs[i] = pack_byte(in.code + i, 32, 5);
+    for (int i = 0; i < 16; ++i) qs[32 + i] = pack_byte(in.code + 160 + i, 16, 5);
+    for (int i = 0; i < 4; ++i) qh[i] = pack_byte(in.code + 240 + i, 4, 4);
+  }
 };
 static_assert(sizeof(TQ1_0) == 54);
 

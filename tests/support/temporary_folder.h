@@ -25,6 +25,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  const std::string& path() const { return path_; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
   std::string write(std::string_view name, std::string_view bytes) const {
     std::ofstream(*this / name, std::ios::binary) << bytes;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct RandomProgram {
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> storage;
   std::map<quant::Type, std::vector<std::byte>> good_blocks;
+  int32_t layer = -1; // that ops are added to
 
   explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
 
@@ -67,6 +69,18 @@ struct RandomProgram {
     return id;
   }
 
+  // A random order of `width` columns.
+  core::WeightId order(int64_t width) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * width);
+    std::vector<int32_t> columns(width);
+    std::iota(columns.begin(), columns.end(), 0);
+    std::shuffle(columns.begin(), columns.end(), random);
+    std::memcpy(data.data(), columns.data(), data.size());
+    const auto id = static_cast<core::WeightId>(program.weights.size());
+    program.weights.push_back({"order", core::kOrderType, width, 1, 1, 4 * width, data.data()});
+    return id;
+  }
+
   core::ValueId value(int64_t width, bool gathered = false, core::ValueKind kind = core::ValueKind::f32) {
     program.values.push_back({"v" + std::to_string(program.values.size()), width, kind, gathered});
     return static_cast<core::ValueId>(program.values.size() - 1);
@@ -79,7 +93,7 @@ struct RandomProgram {
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
     program.ops.push_back(
-        {kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
+        {kind, layer, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
     return outputs.empty() ? -1 : outputs[0];
   }
 
@@ -124,7 +138,7 @@ struct RandomProgram {
           static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated))));
     program.rope_tables.push_back(table);
     core::ValueId x = embed(type, s.width, s.vocab);
-    for (int32_t layer = 0; layer < s.layers; ++layer) {
+    for (layer = 0; layer < s.layers; ++layer) {
       program.kv_layers.push_back({s.kv_heads, s.k_dim, s.v_dim});
       core::ValueId h = norm(x, s.width);
       core::ValueId q = linear(h, type, s.heads * s.k_dim, s.bias), k = linear(h, type, s.kv_heads * s.k_dim, s.bias);
@@ -139,6 +153,7 @@ struct RandomProgram {
       h = norm(x, s.width);
       x = op(core::OpKind::add, {x, s.experts ? moe(h, s, type) : dense(h, s, type)}, {}, s.width);
     }
+    layer = -1;
     x = op(core::OpKind::gather, {x}, {}, s.width);
     program.logits = linear(norm(x, s.width), output, s.vocab);
     validate(program);
@@ -153,7 +168,7 @@ struct RandomProgram {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
     program.ops.push_back({core::OpKind::route,
-                           -1,
+                           layer,
                            "route",
                            {scores},
                            {ids, shares},

@@ -168,8 +168,8 @@ int main(int argc, char** argv) {
       options.fuse = false;
     else if (arg == "--no-graphs")
       options.graphs = false;
-    else if (arg == "--no-wgmma")
-      options.wgmma = false;
+    else if (arg == "--as")
+      options.as_compute = std::atoi(argv[++i]);
     else
       specs.push_back(arg);
   }

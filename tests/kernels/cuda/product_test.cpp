@@ -26,7 +26,7 @@ core::ExecutorConfig config_for(int64_t tokens) {
 // Chips before Hopper multiply prompts in another way, which runs on every chip.
 std::vector<std::pair<const char*, CudaOptions>> ways() {
   CudaOptions older;
-  older.wgmma = false;
+  older.as_compute = 80;
   return {{"this chip's way", {}}, {"older chips' way", older}};
 }
 
@@ -54,7 +54,7 @@ std::vector<int32_t> some_tokens(RandomProgram& model, int64_t count) {
 std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& tokens) {
   std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions[i] = outputs[i] = static_cast<int32_t>(i);
-  Naive reference(model.program, true);
+  Naive reference(model.program, core::KvType::f16, core::KvType::f16);
   return reference.forward({tokens, positions, {}, outputs});
 }
 

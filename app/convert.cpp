@@ -1,0 +1,51 @@
+// ridge convert: a Hugging Face checkpoint to a GGUF file.
+#include "app/cli.h"
+#include "app/terminal.h"
+#include "core/error.h"
+#include "models/import/import.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace ridge::app {
+namespace {
+
+struct ConvertCommand {
+  std::string folder, out, type;
+
+  void run() const {
+    models::import::ConvertOptions options;
+    if (!type.empty()) options.type = quant::find_format(type)->type;
+    const auto start = std::chrono::steady_clock::now();
+    models::import::ConvertReport report;
+    {
+      Progress progress("converting");
+      options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
+      report = models::import::convert(folder, out, options);
+    }
+    for (const std::string& line : report.notes) note(line);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    fmt::print("{}: {}, {} tensors, {:.2f} GB in {:.1f} s\n", out, report.label, report.tensors,
+               static_cast<double>(report.file_bytes) / 1e9, elapsed.count());
+  }
+};
+
+} // namespace
+
+void add_convert_command(CLI::App& app) {
+  auto options = std::make_shared<ConvertCommand>();
+  CLI::App* command = app.add_subcommand("convert", "turn a Hugging Face checkpoint into a GGUF file");
+  command->add_option("folder", options->folder, "holds config.json, *.safetensors and the tokenizer")
+      ->type_name("DIR")
+      ->required();
+  command->add_option("-o,--out", options->out, "the file to write; appears when it is whole")
+      ->type_name("OUT.gguf")
+      ->required();
+  command->add_option("--type", options->type, "what unquantized matrices become (default: what they are)")
+      ->type_name("f16|bf16|f32")
+      ->check(CLI::IsMember({"f16", "bf16", "f32"}, CLI::ignore_case));
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

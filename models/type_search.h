@@ -1,0 +1,36 @@
+// The type of each tensor for the least loss at a given size, chosen by measurement.
+//
+// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error of
+// its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an importance
+// matrix): errors of this kind add up over the layers of a model, each matrix counting alike. Then types are bought: from
+// the smallest for all, always the step of least loss per byte, which is the optimum up to the last step.
+#pragma once
+
+#include "models/requantize.h"
+
+namespace ridge::models {
+
+struct TypeSearch {
+  std::vector<quant::Type> candidates; // empty: default_candidates()
+  int64_t sample_weights = 1 << 16;    // per tensor and candidate
+};
+std::vector<quant::Type> default_candidates();
+
+struct TypeChoice {
+  quant::Type type;
+  uint64_t bytes;
+  double loss;
+};
+
+// For each source of the plan the choices, by ascending bytes; empty: the tensor keeps plan.types. Tensors that
+// `options` or `recipe`-independent rules fix are left alone.
+std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan, const TypeSearch& search,
+                                                     const RecipeOptions& options, const gguf::Imatrix* imatrix,
+                                                     const EncodeRows& encode,
+                                                     const std::function<void(int64_t done, int64_t total)>& progress);
+
+// Index of the choice for each tensor, such that the sum of bytes is at most `budget`; -1 where there are none. Throws
+// Error where even the smallest are too large.
+std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget);
+
+} // namespace ridge::models

@@ -1,0 +1,31 @@
+// f32 weights to packed bytes, for every format of quant/formats.def.
+//
+// An encoder looks for the codes and scales with the least Σ importance * (weight - decoded weight)², block by block.
+// The result is a function of the weights and the importance alone: neither the number of threads nor the instruction
+// set changes a bit of it.
+#pragma once
+
+#include "quant/registry.h"
+
+namespace ridge::quant {
+
+bool can_encode(Type type);
+
+// weights: [rows, cols] row-major, cols a multiple of the format's block_weights.
+// importance: [cols], one factor >= 0 per column, as an importance matrix gives them; empty: all ones. Where all
+//   factors of a block are zero, they count as ones.
+// out: rows * format(type).row_bytes(cols) bytes.
+// Throws an Error that names row and column where a weight or a factor is NaN or infinite, or a factor negative; the
+// caller adds the tensor's name. Scales that the format cannot hold (beyond binary16, say) saturate.
+void encode_rows(Type type, const float* weights, int64_t rows, int64_t cols, std::span<const float> importance,
+                 std::byte* out);
+
+// The same bytes, made by all OpenMP threads.
+void encode_rows_parallel(Type type, const float* weights, int64_t rows, int64_t cols,
+                          std::span<const float> importance, std::byte* out);
+
+// What encode_rows checks, for encoders elsewhere: throws where cols or importance do not fit.
+void check_encoding(Type type, int64_t cols, std::span<const float> importance);
+[[noreturn]] void throw_not_finite(int64_t row, int64_t col);
+
+} // namespace ridge::quant

@@ -1,0 +1,68 @@
+// One block on its way from weights to bytes: what every encoder starts with and ends in.
+#if defined(RIDGE_BLOCK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_BLOCK_INL_H
+#undef RIDGE_BLOCK_INL_H
+#else
+#define RIDGE_BLOCK_INL_H
+#endif
+
+#include "quant/encode/fit-inl.h"
+
+RIDGE_LANES_BEGIN
+
+// Weights and importance are scaled by powers of two, so that their products neither overflow nor vanish, whatever the
+// range of the tensor; `unit` is what the weights were divided by.
+template <int kWeights>
+struct Block {
+  Lanes x[kWeights], w[kWeights];
+  Lanes unit;
+  Lanes code[kWeights]; // as the format's unpack gives them
+  Lanes scale[16], min[16];
+  Lanes d, m; // in the weights' own units, exact in the format's fields; see Parts
+
+  RIDGE_LANES_FN void normalize() {
+    Lanes largest(0.0f), heaviest(0.0f);
+    for (int i = 0; i < kWeights; ++i) {
+      largest = max(largest, abs(x[i]));
+      heaviest = max(heaviest, w[i]);
+    }
+    unit = power(largest);
+    const Lanes per_unit = Lanes(1.0f) / unit, per_weight = Lanes(1.0f) / power(heaviest);
+    const auto unweighted = heaviest == Lanes(0.0f);
+    for (int i = 0; i < kWeights; ++i) {
+      x[i] = x[i] * per_unit;
+      // The least importance is not 0 but a millionth, so that no group is without any.
+      w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
+    }
+  }
+
+  RIDGE_LANES_FN Constants constants(int first, int count) const {
+    Constants sum{Lanes(0.0f), Lanes(0.0f)};
+    for (int i = first; i < first + count; ++i) {
+      sum.w += w[i];
+      sum.x += w[i] * x[i];
+    }
+    return sum;
+  }
+
+  // The binary16 nearest to a number given in normalized units, in normalized units.
+  RIDGE_LANES_FN Lanes to_f16(Lanes a) const { return round_to_f16(a * unit) * (Lanes(1.0f) / unit); }
+
+  template <typename Codes>
+  RIDGE_LANES_FN void set_codes(int first, int count, Lanes scale) {
+    const Lanes inverse_scale = inverse(scale);
+    for (int i = first; i < first + count; ++i) code[i] = Codes::nearest(x[i] * inverse_scale);
+  }
+  template <int kTop>
+  RIDGE_LANES_FN void set_codes(int first, int count, Lanes scale, Lanes low) {
+    const Lanes inverse_scale = inverse(scale);
+    for (int i = first; i < first + count; ++i) code[i] = Integers<0, kTop>::nearest((x[i] + low) * inverse_scale);
+  }
+
+ private:
+  RIDGE_LANES_FN static Lanes power(Lanes a) { return max(floor_power_of_two(a), Lanes(0x1p-126f)); }
+};
+
+RIDGE_LANES_END
+
+#endif

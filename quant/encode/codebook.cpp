@@ -1,0 +1,33 @@
+// The encoders of the formats with codebooks: see lattice-inl.h.
+#include "quant/encode/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quant/encode/codebook.cpp"
+#include <hwy/foreach_target.h>
+
+#include "quant/encode/lattice-inl.h"
+#include "quant/encode/tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::quant::HWY_NAMESPACE {
+EncodeBlocks find_codebook_encoder(Type type) {
+  switch (type) {
+  case Type::IQ1_S: return &encode_blocks<CodebookScheme, IQ1_S>;
+  case Type::IQ1_M: return &encode_blocks<CodebookScheme, IQ1_M>;
+  case Type::IQ2_XXS: return &encode_blocks<CodebookScheme, IQ2_XXS>;
+  case Type::IQ2_XS: return &encode_blocks<CodebookScheme, IQ2_XS>;
+  case Type::IQ2_S: return &encode_blocks<CodebookScheme, IQ2_S>;
+  case Type::IQ3_XXS: return &encode_blocks<CodebookScheme, IQ3_XXS>;
+  case Type::IQ3_S: return &encode_blocks<CodebookScheme, IQ3_S>;
+  default: return nullptr;
+  }
+}
+} // namespace ridge::quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ridge::quant {
+HWY_EXPORT(find_codebook_encoder);
+EncodeBlocks find_codebook_encoder(Type type) { return HWY_DYNAMIC_DISPATCH(find_codebook_encoder)(type); }
+} // namespace ridge::quant
+#endif

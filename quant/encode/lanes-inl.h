@@ -1,0 +1,127 @@
+// The arithmetic of the encoders, written once for CPU and CUDA: every lane searches a block of its own.
+//
+// An encoder is the same straight program for every block, so blocks, not weights, are what runs side by side: `Lanes`
+// is a vector of floats, one per block, on the CPU, and on CUDA devices, where each thread has its block, plain float.
+// No step crosses lanes; sums run in the order of the weights; nothing is contracted to a fused multiply-add. Hence
+// every instruction set and every device gives the same bytes.
+//
+// On the CPU this is included once per instruction set (Highway's foreach_target).
+#if defined(RIDGE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_LANES_INL_H
+#undef RIDGE_LANES_INL_H
+#else
+#define RIDGE_LANES_INL_H
+#endif
+
+#include "core/half.h"
+
+#ifdef __CUDACC__
+
+#undef RIDGE_LANES_BEGIN
+#undef RIDGE_LANES_END
+#define RIDGE_LANES_BEGIN namespace ridge::quant::device {
+#define RIDGE_LANES_END }
+#define RIDGE_LANES_FN __device__ inline
+
+RIDGE_LANES_BEGIN
+
+using Lanes = float;
+inline constexpr int kLanes = 1;
+
+__device__ inline float select(bool condition, float a, float b) { return condition ? a : b; }
+__device__ inline bool both(bool a, bool b) { return a && b; }
+__device__ inline float min(float a, float b) { return a < b ? a : b; }
+__device__ inline float max(float a, float b) { return a > b ? a : b; }
+__device__ inline float abs(float a) { return fabsf(a); }
+__device__ inline float round(float a) { return rintf(a); }
+__device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
+
+RIDGE_LANES_END
+
+#else
+
+#include <hwy/highway.h>
+
+#undef RIDGE_LANES_BEGIN
+#undef RIDGE_LANES_END
+#undef RIDGE_LANES_FN
+#define RIDGE_LANES_BEGIN                                                                                              \
+  HWY_BEFORE_NAMESPACE();                                                                                              \
+  namespace ridge::quant::HWY_NAMESPACE {                                                                              \
+  namespace { /* compiled for several instruction sets: nothing may be merged with a twin */
+#define RIDGE_LANES_END                                                                                                \
+  }                                                                                                                    \
+  }                                                                                                                    \
+  HWY_AFTER_NAMESPACE();
+#define RIDGE_LANES_FN HWY_INLINE
+
+RIDGE_LANES_BEGIN
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+inline constexpr FloatTag kF;
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+
+struct Lanes {
+  using Vector = hn::Vec<FloatTag>;
+  Vector v;
+
+  Lanes() = default;
+  HWY_INLINE Lanes(float value) : v(hn::Set(kF, value)) {}
+  HWY_INLINE Lanes(Vector v) : v(v) {}
+
+  friend HWY_INLINE Lanes operator+(Lanes a, Lanes b) { return hn::Add(a.v, b.v); }
+  friend HWY_INLINE Lanes operator-(Lanes a, Lanes b) { return hn::Sub(a.v, b.v); }
+  friend HWY_INLINE Lanes operator*(Lanes a, Lanes b) { return hn::Mul(a.v, b.v); }
+  friend HWY_INLINE Lanes operator/(Lanes a, Lanes b) { return hn::Div(a.v, b.v); }
+  friend HWY_INLINE Lanes operator-(Lanes a) { return hn::Neg(a.v); }
+  HWY_INLINE void operator+=(Lanes a) { v = hn::Add(v, a.v); }
+  HWY_INLINE void operator-=(Lanes a) { v = hn::Sub(v, a.v); }
+
+  friend HWY_INLINE auto operator<(Lanes a, Lanes b) { return hn::Lt(a.v, b.v); }
+  friend HWY_INLINE auto operator>(Lanes a, Lanes b) { return hn::Gt(a.v, b.v); }
+  friend HWY_INLINE auto operator==(Lanes a, Lanes b) { return hn::Eq(a.v, b.v); }
+};
+using LanesMask = hn::Mask<FloatTag>;
+
+HWY_INLINE Lanes select(LanesMask condition, Lanes a, Lanes b) { return hn::IfThenElse(condition, a.v, b.v); }
+HWY_INLINE LanesMask both(LanesMask a, LanesMask b) { return hn::And(a, b); }
+HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
+HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
+HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
+HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); } // to nearest, ties to even
+HWY_INLINE Lanes floor_power_of_two(Lanes a) {
+  return hn::And(a.v, hn::BitCast(kF, hn::Set(hn::Rebind<uint32_t, FloatTag>(), 0x7f800000u)));
+}
+
+RIDGE_LANES_END
+
+#endif
+
+RIDGE_LANES_BEGIN
+
+RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, low), high); }
+
+// 1 / a, and 0 for 0.
+RIDGE_LANES_FN Lanes inverse(Lanes a) { return select(a == Lanes(0.0f), Lanes(0.0f), Lanes(1.0f) / a); }
+
+// To a float of `bits` significant bits, ties as Dekker's splitting has them; |a| < 2^(100 - bits).
+template <int bits>
+RIDGE_LANES_FN Lanes round_significand(Lanes a) {
+  const Lanes scaled = a * Lanes(static_cast<float>((1 << (24 - bits)) + 1));
+  return scaled - (scaled - a);
+}
+
+// To a binary16 value; beyond its range, the largest.
+RIDGE_LANES_FN Lanes round_to_f16(Lanes a) {
+  const Lanes magnitude = min(abs(a), Lanes(65504.0f));
+  const Lanes subnormal = (magnitude + Lanes(0.5f)) - Lanes(0.5f); // multiples of 2^-24
+  const Lanes rounded =
+      min(select(magnitude < Lanes(0x1p-14f), subnormal, round_significand<11>(magnitude)), Lanes(65504.0f));
+  return select(a < Lanes(0.0f), -rounded, rounded);
+}
+
+RIDGE_LANES_END
+
+#endif

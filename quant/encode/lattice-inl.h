@@ -1,0 +1,383 @@
+// The search for formats whose codes come from a codebook (IQ1, IQ2, IQ3): for eight weights and a scale, the best of
+// all points, not only of those near by.
+//
+// A point's error is a sum over its weights, so the errors of all its first halves and of all its second halves are two
+// small tables (3^4 or 8^2 entries), and a point costs one addition and one comparison. Where the format stores only
+// seven signs of eight, an odd number of minus signs means that one weight has the wrong sign; tables of halves with
+// their cheapest wrong sign make that part of the same exact search.
+#if defined(RIDGE_LATTICE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_LATTICE_INL_H
+#undef RIDGE_LATTICE_INL_H
+#else
+#define RIDGE_LATTICE_INL_H
+#endif
+
+#include "quant/all_formats.h"
+#include "quant/encode/block-inl.h"
+
+RIDGE_LANES_BEGIN
+
+// What the search knows about a codebook: levels, and for each point the numbers of its halves. Points ascend, so those
+// with the same second half follow each other.
+template <const auto& kBook, const auto& kLevelCodes>
+struct Lattice {
+  static constexpr int kSize = sizeof kBook.point / sizeof kBook.point[0];
+  static constexpr int kDims = sizeof kBook.point[0]; // weights per point
+  static constexpr int kRadix = sizeof kLevelCodes / sizeof kLevelCodes[0];
+  static constexpr int kHalves = kDims == 8 ? kRadix * kRadix * kRadix * kRadix : kRadix * kRadix;
+  static constexpr int kPoints = 8 / kDims; // points for eight weights
+
+  struct Index {
+    uint8_t first[kSize];
+    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have the second half h
+    float number[kSize];
+  };
+  static constexpr Index make_index() {
+    Index index{};
+    for (int n = 0; n < kSize; ++n) {
+      int half[2] = {};
+      for (int j = kDims - 1; j >= 0; --j) {
+        int digit = 0;
+        while (static_cast<uint8_t>(kLevelCodes[digit]) != (kBook.point[n] >> (8 * j) & 0xff)) ++digit;
+        half[j / (kDims / 2)] = half[j / (kDims / 2)] * kRadix + digit;
+      }
+      index.first[n] = static_cast<uint8_t>(half[0]);
+      index.number[n] = static_cast<float>(n);
+      for (int h = half[1] + 1; h <= kHalves; ++h) index.start[h] = n + 1;
+    }
+    return index;
+  }
+  static constexpr Index kIndex = make_index();
+
+  static int8_t code(int point, int j) { return static_cast<int8_t>(kBook.point[point] >> (8 * j)); }
+};
+
+// The squared errors, less Σ w x², of all halves of a point; `flipped`: with the wrong sign where that costs least.
+// levels: the codes times the scale.
+template <typename Lattice, bool kFlips>
+struct Halves {
+  Lanes plain[Lattice::kHalves];
+  Lanes flipped[kFlips ? Lattice::kHalves : 1];
+
+  RIDGE_LANES_FN Halves(const Lanes* x, const Lanes* w, const Lanes* levels) {
+    plain[0] = Lanes(0.0f);
+    flipped[0] = Lanes(1e30f);
+    int size = 1;
+    for (int j = 0; j < Lattice::kDims / 2; ++j, size *= Lattice::kRadix) {
+      const Lanes twice = x[j] + x[j];
+      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // entries below `size` are read until digit 0
+        const Lanes wl = w[j] * levels[digit];
+        const Lanes error = wl * (levels[digit] - twice), wrong = wl * (levels[digit] + twice);
+        for (int i = 0; i < size; ++i) {
+          if (kFlips) flipped[size * digit + i] = min(flipped[i] + error, plain[i] + wrong);
+          plain[size * digit + i] = plain[i] + error;
+        }
+      }
+    }
+  }
+};
+
+// The best point (its number, as a float) and its error.
+struct Best {
+  Lanes error, point;
+
+  RIDGE_LANES_FN void consider(Lanes tried, float number) {
+    point = select(tried < error, Lanes(number), point);
+    error = min(error, tried);
+  }
+};
+
+// Eight weights: the error and the points. odd: 1 in lanes that must take one wrong sign, else 0.
+template <typename Lattice>
+struct Octet {
+  Lanes error;
+  Lanes point[Lattice::kPoints];
+};
+
+template <typename Lattice, bool kFlips>
+RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const Lanes* levels, Lanes odd) {
+  constexpr int kHalf = Lattice::kDims / 2;
+  constexpr const auto& kIndex = Lattice::kIndex;
+  Best best[2][2]; // [point][wrong sign]
+  for (int p = 0; p < Lattice::kPoints; ++p) {
+    const Lanes *px = x + p * Lattice::kDims, *pw = w + p * Lattice::kDims;
+    Halves<Lattice, kFlips> first(px, pw, levels), second(px + kHalf, pw + kHalf, levels);
+    best[p][0] = best[p][1] = {Lanes(1e30f), Lanes(0.0f)};
+    if (kFlips && Lattice::kPoints == 1) { // both cases in one scan: lanes that are not odd never take a wrong sign
+      const auto is_odd = odd > Lanes(0.0f);
+      for (int i = 0; i < Lattice::kHalves; ++i) {
+        second.flipped[i] = select(is_odd, second.flipped[i], second.plain[i]);
+        first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
+      }
+    }
+    for (int h = 0; h < Lattice::kHalves; ++h)
+      for (int n = kIndex.start[h]; n < kIndex.start[h + 1]; ++n) {
+        const int f = kIndex.first[n];
+        const Lanes plain = first.plain[f] + second.plain[h];
+        if constexpr (!kFlips) {
+          best[p][0].consider(plain, kIndex.number[n]);
+        } else {
+          const Lanes flipped = min(first.plain[f] + second.flipped[h], first.flipped[f] + second.plain[h]);
+          best[p][1].consider(flipped, kIndex.number[n]);
+          if (Lattice::kPoints == 2) best[p][0].consider(plain, kIndex.number[n]);
+        }
+      }
+  }
+  Octet<Lattice> octet;
+  if constexpr (Lattice::kPoints == 1) {
+    octet = {best[0][kFlips].error, {best[0][kFlips].point}};
+  } else {
+    octet = {best[0][0].error + best[1][0].error, {best[0][0].point, best[1][0].point}};
+    if constexpr (kFlips) {
+      const Lanes in_first = best[0][1].error + best[1][0].error, in_second = best[0][0].error + best[1][1].error;
+      const auto first_is_cheaper = in_first<in_second, is_odd = odd> Lanes(0.0f);
+      octet.error = select(is_odd, min(in_first, in_second), octet.error);
+      octet.point[0] = select(both(is_odd, first_is_cheaper), best[0][1].point, octet.point[0]);
+      octet.point[1] = select(is_odd, select(first_is_cheaper, octet.point[1], best[1][1].point), octet.point[1]);
+    }
+  }
+  return octet;
+}
+
+// A group of weights that shares a scale.
+template <typename Lattice, int kCount>
+struct Octets {
+  Lanes error;
+  Octet<Lattice> octet[kCount];
+
+  // Nothing found yet.
+  static RIDGE_LANES_FN Octets none() {
+    Octets group;
+    group.error = Lanes(1e30f);
+    for (auto& octet : group.octet)
+      for (Lanes& point : octet.point) point = Lanes(0.0f);
+    return group;
+  }
+
+  // Takes the points of `other` in the lanes where `better` holds.
+  RIDGE_LANES_FN void take(LanesMask better, const Octets& other) {
+    error = select(better, other.error, error);
+    for (int i = 0; i < kCount; ++i)
+      for (int p = 0; p < Lattice::kPoints; ++p)
+        octet[i].point[p] = select(better, other.octet[i].point[p], octet[i].point[p]);
+  }
+};
+
+// Magnitudes from the codebook, signs apart (IQ2, IQ3). kUnit: scale = d * kUnit * n, n an odd number up to kTop.
+template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
+struct Magnitudes {
+  using Grid = Lattice<kBook, kLevelCodes>;
+
+  template <int kGroup>
+  using Group = Octets<Grid, kGroup / 8>;
+
+  // What the search needs of the weights: their magnitudes, and per eight whether the number of minus signs is odd.
+  template <int kWeights>
+  struct Prepared {
+    Lanes x[kWeights], odd[kWeights / 8];
+  };
+  template <int kWeights>
+  static RIDGE_LANES_FN void prepare(const Block<kWeights>& b, Prepared<kWeights>& prepared) {
+    for (int octet = 0; octet < kWeights / 8; ++octet) {
+      Lanes odd(0.0f);
+      for (int i = 8 * octet; i < 8 * octet + 8; ++i) {
+        prepared.x[i] = abs(b.x[i]);
+        odd = select(b.x[i] < Lanes(0.0f), Lanes(1.0f) - odd, odd);
+      }
+      prepared.odd[octet] = odd;
+    }
+  }
+
+  template <int kGroup, int kWeights>
+  static RIDGE_LANES_FN Group<kGroup> search(const Block<kWeights>& b, const Prepared<kWeights>& prepared, int first,
+                                             Lanes scale) {
+    Lanes levels[Grid::kRadix];
+    for (int l = 0; l < Grid::kRadix; ++l) levels[l] = scale * Lanes(static_cast<float>(kLevelCodes[l]));
+    Group<kGroup> group;
+    group.error = Lanes(0.0f);
+    for (int octet = 0; octet < kGroup / 8; ++octet) {
+      const int at = first + 8 * octet;
+      group.octet[octet] = search_octet<Grid, kEvenSigns>(prepared.x + at, b.w + at, levels, prepared.odd[at / 8]);
+      group.error += group.octet[octet].error;
+    }
+    return group;
+  }
+
+  // Codes of one octet in one lane. x, w: the weights; points: as searched.
+  static void codes(const float* x, const float* w, const float* points, float* code) {
+    bool odd = false;
+    int cheapest = 0;
+    float least = 1e30f;
+    for (int i = 0; i < 8; ++i) {
+      const auto magnitude = static_cast<float>(Grid::code(static_cast<int>(points[i / Grid::kDims]), i % Grid::kDims));
+      const bool negative = x[i] < 0.0f;
+      odd ^= negative;
+      code[i] = negative ? -magnitude : magnitude;
+      const float cost = w[i] * x[i] * code[i];
+      if (cost < least) least = cost, cheapest = i;
+    }
+    if (kEvenSigns && odd) code[cheapest] = -code[cheapest];
+  }
+};
+
+// Ternary digits from the codebook, shifted by +1 or -1 eighth, for kShared weights alike (IQ1).
+template <int kShared>
+struct ShiftedDigits {
+  using Grid = Lattice<kIq1Codebook, kIq1Levels>;
+
+  template <int kGroup>
+  using Group = Octets<Grid, kGroup / 8>;
+
+  template <int kWeights>
+  struct Prepared {};
+  template <int kWeights>
+  static RIDGE_LANES_FN void prepare(const Block<kWeights>&, Prepared<kWeights>&) {}
+
+  // A negative shift adds kSize to the point's number.
+  template <int kGroup, int kWeights>
+  static RIDGE_LANES_FN Group<kGroup> search(const Block<kWeights>& b, const Prepared<kWeights>&, int first,
+                                             Lanes scale) {
+    Group<kGroup> group;
+    group.error = Lanes(0.0f);
+    for (int octet = 0; octet < kGroup / 8; octet += kShared / 8) {
+      Octet<Grid> found[2][kShared / 8];
+      Lanes error[2] = {Lanes(0.0f), Lanes(0.0f)};
+      for (int negative = 0; negative < 2; ++negative) {
+        Lanes levels[3];
+        for (int l = 0; l < 3; ++l) levels[l] = scale * Lanes(static_cast<float>(kIq1Levels[l] + (negative ? -1 : 1)));
+        for (int i = 0; i < kShared / 8; ++i) {
+          const int at = first + 8 * (octet + i);
+          found[negative][i] = search_octet<Grid, false>(b.x + at, b.w + at, levels, Lanes(0.0f));
+          error[negative] += found[negative][i].error;
+        }
+      }
+      const auto negative = error[1] < error[0];
+      group.error += min(error[0], error[1]);
+      for (int i = 0; i < kShared / 8; ++i)
+        group.octet[octet + i].point[0] =
+            select(negative, found[1][i].point[0] + Lanes(Grid::kSize), found[0][i].point[0]);
+    }
+    return group;
+  }
+
+  static void codes(const float*, const float*, const float* points, float* code) {
+    const int number = static_cast<int>(points[0]), shift = number < Grid::kSize ? 1 : -1;
+    for (int i = 0; i < 8; ++i) code[i] = static_cast<float>(Grid::code(number % Grid::kSize, i) + shift);
+  }
+};
+
+// Codes for a group from its points, lane by lane, and their sums.
+template <typename Codes, int kGroup, int kWeights, typename Group>
+RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group) {
+  constexpr int kPoints = Codes::Grid::kPoints;
+  for (int octet = 0; octet < kGroup / 8; ++octet) {
+    const int at = first + 8 * octet;
+    const auto *x = reinterpret_cast<const float*>(b.x + at), *w = reinterpret_cast<const float*>(b.w + at);
+    const auto* points = reinterpret_cast<const float*>(group.octet[octet].point);
+    auto* codes = reinterpret_cast<float*>(b.code + at);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      float lane_x[8], lane_w[8], lane_points[kPoints], lane_code[8];
+      for (int i = 0; i < 8; ++i) lane_x[i] = x[i * kLanes + lane], lane_w[i] = w[i * kLanes + lane];
+      for (int p = 0; p < kPoints; ++p) lane_points[p] = points[p * kLanes + lane];
+      Codes::codes(lane_x, lane_w, lane_points, lane_code);
+      for (int i = 0; i < 8; ++i) codes[i * kLanes + lane] = lane_code[i];
+    }
+  }
+  Sums s{Lanes(0.0f), Lanes(0.0f)};
+  for (int i = first; i < first + kGroup; ++i) {
+    s.xq += b.w[i] * b.x[i] * b.code[i];
+    s.qq += b.w[i] * b.code[i] * b.code[i];
+  }
+  return s;
+}
+
+// Super-blocks of codebook formats: scale = d * unit * (2 * n + 1), n in 0 … kTop.
+// starts: the largest weight becomes first, first * step, … (in codes).
+template <typename Format, typename Codes, int kTop>
+RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, const Starts& starts, int rounds) {
+  constexpr int kWeights = Format::kWeights, kGroup = Format::kScaleWeights, kGroups = kWeights / kGroup;
+  typename Codes::template Prepared<kWeights> prepared;
+  Codes::prepare(b, prepared);
+  Lanes free_scale[kGroups], most(0.0f);
+  for (int g = 0; g < kGroups; ++g) {
+    Lanes largest(0.0f);
+    for (int i = g * kGroup; i < (g + 1) * kGroup; ++i) largest = max(largest, abs(b.x[i]));
+    auto best = Codes::template Group<kGroup>::none();
+    float code = starts.first;
+    for (int i = 0; i < starts.count; ++i, code *= starts.step) {
+      const Lanes scale = largest * Lanes(1.0f / code);
+      const auto group = Codes::template search<kGroup>(b, prepared, g * kGroup, scale);
+      best.take(group.error < best.error, group);
+    }
+    const Sums s = take_codes<Codes, kGroup>(b, g * kGroup, best);
+    free_scale[g] = max(s.xq * inverse(s.qq), Lanes(0.0f));
+    most = max(most, free_scale[g]);
+  }
+  const Lanes per_unit(1.0f / unit);
+  Lanes d = b.to_f16(most * per_unit * Lanes(1.0f / (2 * kTop + 1)));
+  Lanes best_d(0.0f), best_error(0.0f), best_code[kWeights];
+  for (int i = 0; i < kWeights; ++i) best_code[i] = b.code[i];
+  for (int g = 0; g < kGroups; ++g) b.scale[g] = Lanes(0.0f);
+  for (int round_number = 0; round_number < rounds; ++round_number) {
+    const Lanes step = d * Lanes(unit), per_step = inverse(step);
+    Lanes chosen[kGroups], total(0.0f), xq(0.0f), qq(0.0f);
+    for (int g = 0; g < kGroups; ++g) {
+      chosen[g] = Lanes(0.0f);
+      const Lanes centre = round((free_scale[g] * per_step - Lanes(1.0f)) * Lanes(0.5f));
+      auto best = Codes::template Group<kGroup>::none();
+      for (int reach = -1; reach <= 1; ++reach) {
+        const Lanes n = clamp(centre + Lanes(static_cast<float>(reach)), Lanes(0.0f), Lanes(kTop));
+        const auto group = Codes::template search<kGroup>(b, prepared, g * kGroup, step * (n + n + Lanes(1.0f)));
+        const auto better = group.error < best.error;
+        chosen[g] = select(better, n, chosen[g]);
+        best.take(better, group);
+      }
+      const Sums s = take_codes<Codes, kGroup>(b, g * kGroup, best);
+      const Lanes odd = chosen[g] + chosen[g] + Lanes(1.0f);
+      total += best.error;
+      xq += odd * s.xq;
+      qq += odd * odd * s.qq;
+      free_scale[g] = max(s.xq * inverse(s.qq), Lanes(0.0f));
+    }
+    const auto better = total < best_error;
+    best_error = min(total, best_error);
+    best_d = select(better, d, best_d);
+    for (int g = 0; g < kGroups; ++g) b.scale[g] = select(better, chosen[g], b.scale[g]);
+    for (int i = 0; i < kWeights; ++i) best_code[i] = select(better, b.code[i], best_code[i]);
+    d = b.to_f16(max(xq * inverse(qq) * per_unit, Lanes(0.0f)));
+  }
+  b.d = best_d * b.unit;
+  for (int i = 0; i < kWeights; ++i) b.code[i] = best_code[i];
+}
+
+template <typename Format>
+struct CodebookScheme {};
+
+#define RIDGE_SCHEME(Format, ...)                                                                                      \
+  template <>                                                                                                          \
+  struct CodebookScheme<Format> {                                                                                      \
+    static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
+  };
+
+RIDGE_SCHEME(IQ1_S, search_codebook<IQ1_S, ShiftedDigits<32>, 7>(b, 0.125f, {5, 9.5f, 1.22f, false}, 2))
+RIDGE_SCHEME(IQ1_M, search_codebook<IQ1_M, ShiftedDigits<8>, 7>(b, 0.125f, {5, 8.5f, 1.22f, false}, 2))
+RIDGE_SCHEME(IQ2_XXS,
+             search_codebook<IQ2_XXS, Magnitudes<kIq2XxsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
+                                                                                         {5, 42.0f, 1.2f, false}, 2))
+RIDGE_SCHEME(IQ2_XS,
+             search_codebook<IQ2_XS, Magnitudes<kIq2XsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
+                                                                                       {5, 42.0f, 1.2f, false}, 2))
+RIDGE_SCHEME(IQ2_S,
+             search_codebook<IQ2_S, Magnitudes<kIq2SCodebook, kIq2Levels, false>, 15>(b, 0.125f,
+                                                                                      {5, 42.0f, 1.2f, false}, 2))
+RIDGE_SCHEME(IQ3_XXS,
+             search_codebook<IQ3_XXS, Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>, 15>(b, 0.25f,
+                                                                                            {6, 52.0f, 1.1f, false}, 2))
+RIDGE_SCHEME(IQ3_S,
+             search_codebook<IQ3_S, Magnitudes<kIq3SCodebook, kIq3SLevels, false>, 15>(b, 1.0f,
+                                                                                       {6, 12.8f, 1.08f, false}, 2))
+#undef RIDGE_SCHEME
+
+RIDGE_LANES_END
+
+#endif

@@ -1,0 +1,239 @@
+// How each format is searched: its kind of scale, its set of codes, and how hard to look. Scheme<Format>::search fills
+// in what Block says of a block beyond its weights. Formats whose codes come from a codebook are in lattice-inl.h.
+#if defined(RIDGE_SCHEMES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_SCHEMES_INL_H
+#undef RIDGE_SCHEMES_INL_H
+#else
+#define RIDGE_SCHEMES_INL_H
+#endif
+
+#include "quant/all_formats.h"
+#include "quant/encode/block-inl.h"
+
+RIDGE_LANES_BEGIN
+
+// One binary16 scale for the block.
+template <typename Format, typename Codes>
+RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
+  const Lanes scale = b.to_f16(fit_scale<Codes, Format::kWeights>(b.x, b.w, starts));
+  b.d = scale * b.unit;
+  b.template set_codes<Codes>(0, Format::kWeights, scale);
+}
+
+// A binary16 scale and offset for the block.
+template <typename Format, int kTop>
+RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
+  constexpr int kWeights = Format::kWeights;
+  const Constants constants = b.constants(0, kWeights);
+  const ScaleMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips);
+  const Lanes scale = b.to_f16(fit.scale), low = b.to_f16(fit.min);
+  b.d = scale * b.unit;
+  b.m = Lanes(0.0f) - low * b.unit;
+  b.template set_codes<kTop>(0, kWeights, scale, low);
+}
+
+// Scales from a small set of floats: powers of two, or UE4M3. `round` and what to multiply the free scale by before
+// rounding, to reach the neighbours in the set.
+struct PowerOfTwoScales {
+  static constexpr int kTries = 3;
+  static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(i == 0 ? 1.0f : i == 1 ? 0.5f : 2.0f); }
+  static RIDGE_LANES_FN Lanes round(Lanes a) {
+    return clamp(floor_power_of_two(a * Lanes(4.0f / 3)), Lanes(0x1p-126f), Lanes(0x1p124f)); // 12 * 2^124 is finite
+  }
+};
+struct E4M3Scales { // halves of UE4M3 numbers, as NVFP4 multiplies its codes
+  static constexpr int kTries = 7;
+  static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(1.0f + 0.07f * static_cast<float>(i - 3)); }
+  static RIDGE_LANES_FN Lanes round(Lanes a) {
+    const Lanes subnormal = (a + Lanes(0x1.8p13f)) - Lanes(0x1.8p13f); // multiples of 2^-10
+    return min(select(a < Lanes(0x1p-7f), subnormal, round_significand<4>(min(a, Lanes(224.0f)))), Lanes(224.0f));
+  }
+};
+
+template <typename Format, typename Codes, typename Scales>
+RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts& starts) {
+  constexpr int kGroup = Format::kScaleWeights;
+  const Lanes per_unit = Lanes(1.0f) / b.unit;
+  for (int g = 0; g < Format::kWeights / kGroup; ++g) {
+    const Lanes *x = b.x + g * kGroup, *w = b.w + g * kGroup;
+    const Lanes free_scale = abs(fit_scale<Codes, kGroup>(x, w, starts)); // the codes are symmetric
+    Lanes best(0.0f), best_gain(-1e30f);
+    for (int i = 0; i < Scales::kTries; ++i) {
+      const Lanes scale = Scales::round(free_scale * Scales::factor(i) * b.unit) * per_unit;
+      const Lanes gained = gain(sums<Codes, kGroup>(x, w, inverse(scale)), scale);
+      best = select(gained > best_gain, scale, best);
+      best_gain = max(best_gain, gained);
+    }
+    b.scale[g] = best * b.unit;
+    b.template set_codes<Codes>(g * kGroup, kGroup, best);
+  }
+}
+
+// How often a super-block's d is tried from a start and refined: from the value that fits the largest group scale, then
+// from a little more and a little less, since the integers of the other groups fall better or worse.
+struct Rounds {
+  int starts, refinements;
+
+  RIDGE_LANES_FN int count() const { return starts * (1 + refinements); }
+  RIDGE_LANES_FN bool is_start(int round) const { return round % (1 + refinements) == 0; }
+  RIDGE_LANES_FN float factor(int round) const {
+    const int start = round / (1 + refinements);
+    return 1.0f + 0.03f * static_cast<float>(start & 1 ? (start + 1) / 2 : -start / 2);
+  }
+};
+
+// Super-blocks: integer group scales kLow … kHigh times a binary16 d.
+//
+// The free scales of the groups give a first d; then, in turn, each group takes the integer that serves it best, of
+// those next to its free scale, and d becomes the least-squares solution for all codes. The best round is kept.
+template <typename Format, typename Codes, int kLow, int kHigh>
+RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
+                                        const Rounds& rounds) {
+  constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
+  Lanes free_scale[kGroups], largest(0.0f);
+  for (int g = 0; g < kGroups; ++g) {
+    free_scale[g] = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts);
+    largest = select(abs(free_scale[g]) > abs(largest), free_scale[g], largest);
+  }
+  Lanes d(0.0f), best_d(0.0f), best_gain(0.0f);
+  for (int g = 0; g < kGroups; ++g) b.scale[g] = Lanes(0.0f);
+  for (int i = 0; i < rounds.count(); ++i) {
+    if (rounds.is_start(i)) d = b.to_f16(largest * Lanes(rounds.factor(i) / kLow));
+    const Lanes per_d = inverse(d);
+    Lanes chosen[kGroups], total(0.0f), xq(0.0f), qq(0.0f);
+    for (int g = 0; g < kGroups; ++g) {
+      const Lanes centre = round(free_scale[g] * per_d);
+      Lanes group_gain(-1e30f), group_xq(0.0f), group_qq(0.0f);
+      chosen[g] = Lanes(0.0f);
+      for (int step = -reach; step <= reach; ++step) {
+        const Lanes n = clamp(centre + Lanes(static_cast<float>(step)), Lanes(kLow), Lanes(kHigh)), scale = d * n;
+        const Sums s = sums<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, inverse(scale));
+        const Lanes gained = gain(s, scale);
+        const auto better = gained > group_gain;
+        group_gain = select(better, gained, group_gain);
+        chosen[g] = select(better, n, chosen[g]);
+        group_xq = select(better, n * s.xq, group_xq);
+        group_qq = select(better, n * n * s.qq, group_qq);
+      }
+      total += group_gain;
+      xq += group_xq;
+      qq += group_qq;
+    }
+    const auto better = total > best_gain;
+    best_gain = select(better, total, best_gain);
+    best_d = select(better, d, best_d);
+    for (int g = 0; g < kGroups; ++g) b.scale[g] = select(better, chosen[g], b.scale[g]);
+    d = b.to_f16(xq * inverse(qq));
+  }
+  b.d = best_d * b.unit;
+  for (int g = 0; g < kGroups; ++g) b.template set_codes<Codes>(g * kGroup, kGroup, best_d * b.scale[g]);
+}
+
+// Super-blocks with mins: integers 0 … kHigh times d, and as many times dmin. Searched like group scales; for each
+// integer scale the best min of the codes follows.
+template <typename Format, int kTop, int kHigh>
+RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, const Rounds& rounds) {
+  constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
+  Lanes free_scale[kGroups], free_min[kGroups], scale[kGroups], low[kGroups], most_scale(0.0f), most_min(0.0f);
+  Constants constants[kGroups];
+  for (int g = 0; g < kGroups; ++g) {
+    constants[g] = b.constants(g * kGroup, kGroup);
+    const ScaleMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
+    most_scale = max(most_scale, fit.scale);
+    most_min = max(most_min, fit.min);
+    free_scale[g] = fit.scale;
+    free_min[g] = fit.min;
+  }
+  Lanes d(0.0f), dmin(0.0f), best_d(0.0f), best_dmin(0.0f), best_gain(0.0f);
+  for (int g = 0; g < kGroups; ++g) b.scale[g] = b.min[g] = Lanes(0.0f);
+  for (int i = 0; i < rounds.count(); ++i) {
+    if (rounds.is_start(i)) {
+      d = b.to_f16(most_scale * Lanes(rounds.factor(i) / kHigh));
+      dmin = b.to_f16(most_min * Lanes(rounds.factor(i) / kHigh));
+      for (int g = 0; g < kGroups; ++g) {
+        scale[g] = free_scale[g];
+        low[g] = free_min[g];
+      }
+    }
+    const Lanes per_d = inverse(d), per_dmin = inverse(dmin);
+    Lanes scales[kGroups], mins[kGroups], total(0.0f);
+    Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f); // of the equations for d and dmin
+    for (int g = 0; g < kGroups; ++g) {
+      const Lanes centre = round(scale[g] * per_d), given_min = dmin * round(low[g] * per_dmin);
+      Lanes group_gain(-1e30f);
+      OffsetSums group{Lanes(0.0f), Lanes(0.0f), Lanes(0.0f)};
+      scales[g] = mins[g] = Lanes(0.0f);
+      for (int step = -1; step <= 1; ++step) {
+        const Lanes n = clamp(centre + Lanes(static_cast<float>(step)), Lanes(0.0f), Lanes(kHigh)), tried = d * n;
+        const OffsetSums s = offset_sums<kTop, kGroup>(b.x + g * kGroup, b.w + g * kGroup, inverse(tried), given_min);
+        const Lanes fitting = (tried * s.q - constants[g].x) * inverse(constants[g].w);
+        const Lanes m = clamp(round(fitting * per_dmin), Lanes(0.0f), Lanes(kHigh));
+        const Lanes gained = gain(s, constants[g], tried, dmin * m);
+        const auto better = gained > group_gain;
+        group_gain = select(better, gained, group_gain);
+        scales[g] = select(better, n, scales[g]);
+        mins[g] = select(better, m, mins[g]);
+        group = {select(better, s.q, group.q), select(better, s.qq, group.qq), select(better, s.xq, group.xq)};
+      }
+      total += group_gain;
+      a11 += scales[g] * scales[g] * group.qq;
+      a12 += scales[g] * mins[g] * group.q;
+      a22 += mins[g] * mins[g] * constants[g].w;
+      b1 += scales[g] * group.xq;
+      b2 += mins[g] * constants[g].x;
+      scale[g] = d * scales[g];
+      low[g] = dmin * mins[g];
+    }
+    const auto better = total > best_gain;
+    best_gain = select(better, total, best_gain);
+    best_d = select(better, d, best_d);
+    best_dmin = select(better, dmin, best_dmin);
+    for (int g = 0; g < kGroups; ++g) {
+      b.scale[g] = select(better, scales[g], b.scale[g]);
+      b.min[g] = select(better, mins[g], b.min[g]);
+    }
+    const Lanes determinant = a11 * a22 - a12 * a12;
+    const auto solvable = determinant > Lanes(0.0f);
+    d = b.to_f16(max(select(solvable, (b1 * a22 - b2 * a12) * inverse(determinant), b1 * inverse(a11)), Lanes(0.0f)));
+    dmin = b.to_f16(max((d * a12 - b2) * inverse(a22), Lanes(0.0f)));
+  }
+  b.d = best_d * b.unit;
+  b.m = best_dmin * b.unit;
+  for (int g = 0; g < kGroups; ++g)
+    b.template set_codes<kTop>(g * kGroup, kGroup, best_d * b.scale[g], best_dmin * b.min[g]);
+}
+
+// A format without a Scheme of its own has no encoder.
+template <typename Format>
+struct Scheme {};
+
+// Scheme of one format: SEARCH is the statement that searches block b.
+#define RIDGE_SCHEME(Format, ...)                                                                                      \
+  template <>                                                                                                          \
+  struct Scheme<Format> {                                                                                              \
+    static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
+  };
+
+RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true}))
+RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true}))
+RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>>(b, {30, 119.0f, 1.003f, false, 1}))
+RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {12, -95.0f, 1.05f, true}))
+RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
+RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
+RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {40, 0.7f, 1.11f, true, 3}))
+RIDGE_SCHEME(Q1_0, search_scale<Q1_0, SignCodes>(b, {1, 1.0f, 1.0f, false, 0}))
+RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {9, -0.045f, 0.015f}))
+RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f}))
+RIDGE_SCHEME(MXFP4, search_float_scales<MXFP4, FloatCodes, PowerOfTwoScales>(b, {6, 10.0f, 1.1f, false}))
+RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {12, 7.5f, 1.08f, false}))
+RIDGE_SCHEME(Q3_K, search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {10, 2.8f, 1.1f, true}, 1, {3, 1}))
+RIDGE_SCHEME(Q6_K, search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {24, 26.5f, 1.012f, true}, 1, {3, 1}))
+RIDGE_SCHEME(IQ4_XS, search_group_scales<IQ4_XS, LevelCodes, -32, 31>(b, {10, -95.0f, 1.05f, true}, 1, {3, 1}))
+RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, {5, -0.08f, 0.08f}, {3, 2}))
+RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, {8, -0.035f, 0.016f}, {3, 2}))
+RIDGE_SCHEME(Q5_K, search_group_scale_mins<Q5_K, 31, 63>(b, {8, -0.025f, 0.0085f}, {3, 2}))
+#undef RIDGE_SCHEME
+
+RIDGE_LANES_END
+
+#endif

@@ -1,0 +1,54 @@
+// Moves blocks between memory and lanes, one block per lane.
+#if defined(RIDGE_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_TILES_INL_H
+#undef RIDGE_TILES_INL_H
+#else
+#define RIDGE_TILES_INL_H
+#endif
+
+#include "quant/encode/block-inl.h"
+#include "quant/encode/tiles.h"
+
+#include <algorithm>
+#include <cstring>
+
+RIDGE_LANES_BEGIN
+
+template <template <typename> typename Scheme, typename Format>
+void encode_blocks(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
+                   int64_t count, std::byte* out) {
+  constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
+  Block<kWeights> b;
+  const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); }; // [][kLanes]
+  for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
+  for (int64_t first = 0; first < count; first += kLanes) {
+    const int64_t used = std::min<int64_t>(kLanes, count - first);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const int64_t block = first + std::min(lane, used - 1); // spare lanes repeat the last block
+      const float* x = weights + block * kWeights;
+      for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
+      if (!importance) continue;
+      const float* w = importance + (first_block + block) % blocks_per_row * kWeights;
+      for (int i = 0; i < kWeights; ++i) lanes(b.w)[i * kLanes + lane] = w[i];
+    }
+    b.normalize();
+    Scheme<Format>::search(b);
+    for (int64_t lane = 0; lane < used; ++lane) {
+      Parts parts;
+      for (int i = 0; i < kWeights; ++i) parts.code[i] = static_cast<int8_t>(lanes(b.code)[i * kLanes + lane]);
+      for (int i = 0; i < kScales; ++i) {
+        parts.scale[i] = lanes(b.scale)[i * kLanes + lane];
+        parts.min[i] = lanes(b.min)[i * kLanes + lane];
+      }
+      parts.d = lanes(&b.d)[lane];
+      parts.m = lanes(&b.m)[lane];
+      Format block;
+      block.pack(parts);
+      std::memcpy(out + (first + lane) * static_cast<int64_t>(sizeof block), &block, sizeof block);
+    }
+  }
+}
+
+RIDGE_LANES_END
+
+#endif

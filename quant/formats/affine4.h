@@ -1,0 +1,37 @@
+// AFFINE4, in memory only: 64 weights in 38 bytes, 4.75 bits per weight. What AWQ and GPTQ weights of up to four bits
+// run as: groups of 32 or more with a binary16 scale and an integer zero.
+//
+//   byte 0     d     2 × binary16: the scales of weights 0-31 and 32-63
+//   byte 4     z     2 × int8: their zeros
+//   byte 6     qs    2 × 16 bytes: of each 32 weights, low nibbles are the first 16, high nibbles the last 16
+//
+// w = d * (q - z). Zeros lie in -111 … 112, so that q - z fits a code; those of files lie in 0 … 16.
+#pragma once
+
+#include "quant/group.h"
+
+namespace ridge::quant {
+
+struct AFFINE4 {
+  static constexpr int kWeights = 64;
+  static constexpr int kScaleWeights = 32;
+  static constexpr bool kHasOffset = false;
+
+  Half d[2];
+  int8_t z[2];
+  uint8_t qs[32];
+
+  RIDGE_HD void unpack(int g, Group& out) const {
+    const int zero = z[g] < -111 ? -111 : z[g] > 112 ? 112 : z[g];
+    RIDGE_VECTOR_LOOP
+    for (int i = 0; i < 16; ++i) {
+      out.code[i] = static_cast<int8_t>((qs[16 * g + i] & 15) - zero);
+      out.code[i + 16] = static_cast<int8_t>((qs[16 * g + i] >> 4) - zero);
+    }
+    out.scale[0] = out.scale[1] = d[g];
+    out.offset[0] = out.offset[1] = 0.0f;
+  }
+};
+static_assert(sizeof(AFFINE4) == 38);
+
+} // namespace ridge::quant

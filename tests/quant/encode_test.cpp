@@ -1,0 +1,240 @@
+// What the encoders promise for every format: errors against ggml's and against theory, and the edges of the input.
+#include "quant/encode.h"
+
+#include "core/error.h"
+#include "core/half.h"
+#include "quant/encode/targets.h"
+#include "support/numerics.h"
+#include "support/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+using namespace ridge;
+using namespace ridge::quant;
+
+namespace {
+
+constexpr int64_t kRows = 8, kCols = 512;
+
+using Bytes = std::vector<std::byte>;
+using Floats = std::vector<float>;
+
+Bytes encoded(const FormatInfo& format, const Floats& weights, const Floats& importance = {}) {
+  const auto rows = static_cast<int64_t>(weights.size()) / kCols;
+  Bytes out(rows * format.row_bytes(kCols));
+  encode_rows(format.type, weights.data(), rows, kCols, importance, out.data());
+  return out;
+}
+
+Floats decoded(const FormatInfo& format, const Bytes& bytes) {
+  Floats out(static_cast<int64_t>(bytes.size()) / format.block_bytes * format.block_weights);
+  format.decode(bytes.data(), static_cast<int64_t>(out.size()), out.data());
+  return out;
+}
+
+Floats round_trip(const FormatInfo& format, const Floats& weights) { return decoded(format, encoded(format, weights)); }
+
+double weighted_error(const Floats& a, const Floats& b, const Floats& importance) {
+  double error = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    error += importance[i % kCols] * (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return error;
+}
+
+Floats gaussian(std::mt19937_64& random, int64_t count = kRows * kCols) {
+  std::normal_distribution<float> normal;
+  Floats weights(count);
+  for (float& w : weights) w = normal(random);
+  return weights;
+}
+
+Floats random_importance(std::mt19937_64& random) {
+  Floats importance = gaussian(random, kCols);
+  for (float& factor : importance) factor = std::exp(1.5f * factor);
+  return importance;
+}
+
+template <typename Claim>
+void for_each_packed(Claim claim) {
+  for (const FormatInfo& format : formats())
+    if (format.packed) {
+      CAPTURE(format.name);
+      claim(format);
+    }
+}
+
+} // namespace
+
+TEST_CASE("every format has an encoder") {
+  for (const FormatInfo& format : formats()) {
+    CAPTURE(format.name);
+    CHECK(can_encode(format.type));
+  }
+}
+
+TEST_CASE("no format loses more than with ggml's encoder") {
+  const Floats input = tests::read_array<float>(RIDGE_SOURCE_DIR "/tests/golden/input.f32");
+  for (const FormatInfo& format : formats()) {
+    if (format.type == Type::F32) continue;
+    CAPTURE(format.name);
+    const std::string golden = tests::read_file(RIDGE_SOURCE_DIR "/tests/golden/" + std::string(format.name) + ".bin");
+    Floats theirs(input.size());
+    format.decode(reinterpret_cast<const std::byte*>(golden.data()), static_cast<int64_t>(input.size()), theirs.data());
+    CHECK(tests::nmse(round_trip(format, input), input) <= tests::nmse(theirs, input));
+  }
+}
+
+TEST_CASE("the error on Gaussian weights is within six times the least that the bits allow") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Floats weights = gaussian(random);
+  for_each_packed([&](const FormatInfo& format) {
+    const double error = tests::nmse(round_trip(format, weights), weights);
+    const double least = std::exp2(-2 * format.bits_per_weight()); // rate-distortion bound of a Gaussian source
+    CHECK(error > 0.8 * least);                                    // 0.8: a sample of 4096
+    CHECK(error < 6 * least);
+  });
+}
+
+TEST_CASE("the result is never worse than writing zeros, and finite, whatever the weights") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::map<std::string, Floats> inputs;
+  Floats& heavy = inputs["heavy tails"] = gaussian(random);
+  for (float& w : heavy) w = w * w * w;
+  Floats& outliers = inputs["outlier channels"] = gaussian(random);
+  for (size_t i = 0; i < outliers.size(); i += 97) outliers[i] *= 1000.0f;
+  Floats& spikes = inputs["one weight per 256"] = Floats(kRows * kCols);
+  for (size_t i = 5; i < spikes.size(); i += 256) spikes[i] = -3.0f;
+  Floats& wide = inputs["every magnitude"] = gaussian(random);
+  for (float& w : wide) w = std::ldexp(w, static_cast<int>(random() % 250) - 140);
+  Floats& tiny = inputs["denormals"] = gaussian(random);
+  for (float& w : tiny) w *= 1e-39f;
+  Floats& huge = inputs["near the largest float"] = gaussian(random);
+  for (float& w : huge) w = std::copysign(3e38f, w);
+  inputs["constant"] = Floats(kRows * kCols, 0.37f);
+  inputs["negative constant"] = Floats(kRows * kCols, -0.37f);
+  for (const auto& [name, weights] : inputs) {
+    CAPTURE(name);
+    const Floats zeros(weights.size());
+    for_each_packed([&](const FormatInfo& format) {
+      const Floats result = round_trip(format, weights);
+      CHECK(std::all_of(result.begin(), result.end(), [](float w) { return std::isfinite(w); }));
+      CHECK(tests::nmse(result, weights) <= 1.0);
+    });
+  }
+}
+
+TEST_CASE("zeros stay exactly zero") {
+  for_each_packed([](const FormatInfo& format) {
+    const Floats result = round_trip(format, Floats(kRows * kCols));
+    CHECK(std::all_of(result.begin(), result.end(), [](float w) { return w == 0.0f; }));
+  });
+}
+
+TEST_CASE(
+    "a constant row keeps its value to a tenth, and to a thousandth where scales are binary16 and codes integers") {
+  for (float value : {0.37f, -0.37f}) {
+    CAPTURE(value);
+    for_each_packed([&](const FormatInfo& format) {
+      const Floats weights(kRows * kCols, value);
+      const double error = tests::nmse(round_trip(format, weights), weights);
+      const bool float_scales = format.type == Type::MXFP4 || format.type == Type::NVFP4;
+      const bool codebook = format.name.starts_with("IQ") && !format.name.starts_with("IQ4");
+      CHECK(error < (codebook ? 0.15 : float_scales ? 0.01 : 1e-6)); // not every codebook has a point of equal weights
+    });
+  }
+}
+
+TEST_CASE("what a block format can say exactly, it says again") {
+  for (Type type : {Type::F16, Type::BF16, Type::Q4_0, Type::Q5_0, Type::Q8_0, Type::Q4_1, Type::Q5_1, Type::Q1_0,
+                    Type::Q2_0, Type::TQ1_0, Type::TQ2_0, Type::IQ4_NL, Type::MXFP4, Type::NVFP4}) {
+    const FormatInfo& info = format(type);
+    CAPTURE(info.name);
+    const std::string golden = tests::read_file(RIDGE_SOURCE_DIR "/tests/golden/" + std::string(info.name) + ".bin");
+    Bytes bytes(4 * info.row_bytes(kCols));
+    std::memcpy(bytes.data(), golden.data(), bytes.size());
+    const Floats weights = decoded(info, bytes);
+    CHECK(tests::nmse(round_trip(info, weights), weights) < 1e-6);
+  }
+}
+
+TEST_CASE("importance lowers the error that it weighs, and its scale does not matter") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Floats weights = gaussian(random), importance = random_importance(random);
+  Floats scaled = importance;
+  for (float& factor : scaled) factor *= 0x1p-100f;
+  for_each_packed([&](const FormatInfo& format) {
+    const Bytes with = encoded(format, weights, importance);
+    const double plain_error = weighted_error(round_trip(format, weights), weights, importance);
+    CHECK(weighted_error(decoded(format, with), weights, importance) < plain_error);
+    CHECK(encoded(format, weights, scaled) == with);
+  });
+}
+
+TEST_CASE("equal factors, all zeros among them, are no importance") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Floats weights = gaussian(random);
+  for_each_packed([&](const FormatInfo& format) {
+    const Bytes plain = encoded(format, weights);
+    CHECK(encoded(format, weights, Floats(kCols, 0.0f)) == plain);
+    CHECK(encoded(format, weights, Floats(kCols, 4.0f)) == plain);
+  });
+}
+
+TEST_CASE("threads, instruction sets and neighbours change no byte") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Floats weights = gaussian(random, 3 * kCols), importance = random_importance(random); // no whole vectors
+  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  for (const FormatInfo& format : formats()) {
+    CAPTURE(format.name);
+    const Bytes expected = encoded(format, weights, importance);
+    Bytes parallel(expected.size());
+    encode_rows_parallel(format.type, weights.data(), 3, kCols, importance, parallel.data());
+    CHECK(parallel == expected);
+    const Bytes last_row = encoded(format, Floats(weights.end() - kCols, weights.end()), importance);
+    CHECK(std::equal(last_row.begin(), last_row.end(), expected.end() - format.row_bytes(kCols)));
+    for (int64_t rest = usable; rest != 0; rest &= rest - 1) {
+      const int64_t target = rest & -rest;
+      hwy::SetSupportedTargetsForTest(target);
+      CAPTURE(hwy::TargetName(target));
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      CHECK(encoded(format, weights, importance) == expected);
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+}
+
+TEST_CASE("what is not a finite number is refused, with its place") {
+  for (float bad : {NAN, INFINITY, -INFINITY}) {
+    Floats weights(2 * kCols, 1.0f);
+    weights[kCols + 7] = bad;
+    CHECK_THROWS_WITH_AS(encoded(format(Type::Q4_K), weights), doctest::Contains("row 1, column 7"), Error);
+    CHECK_THROWS_WITH_AS(encoded(format(Type::F16), weights), doctest::Contains("row 1, column 7"), Error);
+  }
+  for (float bad : {NAN, INFINITY, -1.0f}) {
+    Floats importance(kCols, 1.0f);
+    importance[9] = bad;
+    CHECK_THROWS_WITH_AS(encoded(format(Type::Q4_K), Floats(kCols), importance), doctest::Contains("column 9"), Error);
+  }
+  Floats negative_zero(kCols, -0.0f);
+  CHECK_NOTHROW(encoded(format(Type::Q4_K), Floats(kCols), negative_zero));
+}
+
+TEST_CASE("rows of no whole blocks and importance of another length are refused") {
+  Bytes out(4096);
+  const Floats weights(512);
+  CHECK_THROWS_AS(encode_rows(Type::Q4_K, weights.data(), 1, 128, {}, out.data()), Error);
+  CHECK_THROWS_AS(encode_rows(Type::Q4_K, weights.data(), 2, 256, weights, out.data()), Error);
+}

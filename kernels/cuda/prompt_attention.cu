@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kConsumers = 2, kRows = 64 * kConsumers, kKeys = 128, kStages = 3;
 constexpr int kAttentionThreads = (kConsumers + 1) * 128;
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kDim>
 struct AttentionShape {
@@ -20,6 +19,8 @@ struct AttentionShape {
 };
 
 #ifdef RIDGE_HAS_WGMMA
+
+constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ float fast_exp2(float x) { // 2^-126 and less is 0
   float y;

@@ -21,7 +21,7 @@ inline constexpr int kMaxSplits = 64;       // blocks that share one tile's cont
 
 // Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
 // prompts' product.
-inline constexpr int64_t kMatvecTokens = 1, kBatchTokens = 96;
+inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
 
 // So many tokens fill the chip with a block or more for each of them, in attention and rotation.
 inline constexpr int64_t kPromptTokensAtLeast = 64;

@@ -219,11 +219,11 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     }
     copy_async_commit(); // also when there is nothing left, so that counts stay in step
   };
+  using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
+  const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
 #pragma unroll 1
   for (int s = 0; s < kRing - 1; ++s) fetch_next();
-
-  using Book = typename L::Book;
-  if constexpr (!kFloat) Book::fill(book_words, threadIdx.x, kMatvecThreads);
+  filler.store(book_words);
   const Book book(book_words);
 
   // Bring in the activations. The weights of the norm are constant: they can be near by then.

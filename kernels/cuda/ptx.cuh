@@ -33,10 +33,6 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-__device__ __forceinline__ void prefetch_l2(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
-}
-
 // A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
 struct CopyBarrier {
   uint64_t state;
@@ -92,6 +88,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 // d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,

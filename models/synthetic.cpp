@@ -86,8 +86,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   const quant::FormatInfo* pure = quant::find_format(type);
   if ((!pure || !pure->stored()) && type != "Q4_K_M") {
     std::vector<std::string_view> names = {"Q4_K_M"};
-    for (const quant::FormatInfo& format : quant::formats())
-      if (format.stored()) names.push_back(format.name);
+    for (const quant::FormatInfo& format : quant::stored_formats()) names.push_back(format.name);
     throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
                 Error::kUsage);
   }

@@ -58,7 +58,7 @@ Floats random_importance(std::mt19937_64& random) {
 
 template <typename Claim>
 void for_each_packed(Claim claim) {
-  for (const FormatInfo& format : formats())
+  for (const FormatInfo& format : stored_formats())
     if (format.packed) {
       CAPTURE(format.name);
       claim(format);
@@ -68,7 +68,7 @@ void for_each_packed(Claim claim) {
 } // namespace
 
 TEST_CASE("every format has an encoder") {
-  for (const FormatInfo& format : formats()) {
+  for (const FormatInfo& format : stored_formats()) {
     CAPTURE(format.name);
     CHECK(can_encode(format.type));
   }
@@ -76,7 +76,7 @@ TEST_CASE("every format has an encoder") {
 
 TEST_CASE("no format loses more than with ggml's encoder") {
   const Floats input = tests::read_array<float>(RIDGE_SOURCE_DIR "/tests/golden/input.f32");
-  for (const FormatInfo& format : formats()) {
+  for (const FormatInfo& format : stored_formats()) {
     if (format.type == Type::F32) continue;
     CAPTURE(format.name);
     const std::string golden = tests::read_file(RIDGE_SOURCE_DIR "/tests/golden/" + std::string(format.name) + ".bin");
@@ -196,7 +196,7 @@ TEST_CASE("threads, instruction sets and neighbours change no byte") {
   std::mt19937_64 random(seed);
   const Floats weights = gaussian(random, 3 * kCols), importance = random_importance(random); // no whole vectors
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  for (const FormatInfo& format : formats()) {
+  for (const FormatInfo& format : stored_formats()) {
     CAPTURE(format.name);
     const Bytes expected = encoded(format, weights, importance);
     Bytes parallel(expected.size());

@@ -16,6 +16,7 @@ namespace {
 constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"-sys", "--system-prompt"},
     {"-ub", "--ubatch-size"},
+    {"-ngl", "--gpu-layers"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
 });

@@ -35,13 +35,13 @@ constexpr int64_t kChunkTokens = 512; // of a calibration text that run together
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
-  if (!format) {
+  if (!format || !format->stored()) {
     std::vector<std::string_view> names;
     for (const quant::FormatInfo& known : quant::formats())
-      if (quant::can_encode(known.type)) names.push_back(known.name);
+      if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);
     throw Error(fmt::format("{}: unknown type '{}'; known are {}", flag, name, fmt::join(names, ", ")), Error::kUsage);
   }
-  if (!quant::can_encode(format->type))
+  if (!format->stored() || !quant::can_encode(format->type))
     throw Error(fmt::format("{}: {} can be read but not written", flag, format->name), Error::kUsage);
   return format->type;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -88,7 +87,16 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
   }
 }
 
-const float* Lowering::logits(int64_t output) const { return value(program_.logits) + output * program_.vocab; }
+std::span<const float> Lowering::result(int64_t row) const {
+  const core::ValueInfo& result = info(program_.result());
+  return {value(program_.result()) + row * result.width, static_cast<size_t>(result.width)};
+}
+
+std::span<float> Lowering::input() {
+  if (program_.input < 0) return {};
+  const core::ValueInfo& input = info(program_.input);
+  return {value(program_.input), static_cast<size_t>(batch_.rows(input.gathered) * input.width)};
+}
 
 int64_t Lowering::bytes() const {
   int64_t sum = cache_.bytes();
@@ -270,15 +278,14 @@ void Lowering::kv_store(const core::Op& op) {
   const core::KvLayer kv = program_.kv_layers[layer];
   const float *k = value(op.inputs[0]), *v = value(op.inputs[1]);
   const AttentionKernels& kernels = attention_kernels();
-  const bool k_half = config_.k_type == core::KvType::f16, v_half = config_.v_type == core::KvType::f16;
   add_rows({slot(op.inputs[0]), slot(op.inputs[1])}, {cache_resource_[layer]}, false, kv.heads * (kv.k_dim + kv.v_dim),
            [=, this, &kernels](int64_t first, int64_t last) {
              for (int64_t t = first; t < last; ++t)
                for (int64_t h = 0; h < kv.heads; ++h) {
                  const int64_t position = batch_.positions[t], stream = batch_.streams[t];
-                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, k_half,
+                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, config_.k_type,
                                    cache_.keys(layer, stream, h));
-                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, v_half,
+                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, config_.v_type,
                                      cache_.values(layer, stream, h));
                }
            });
@@ -307,8 +314,8 @@ void Lowering::attention(const core::Op& op) {
         task.first_position = segment.first_position;
         task.k = cache_.keys(params.layer, segment.stream, head);
         task.v = cache_.values(params.layer, segment.stream, head);
-        task.k_half = config_.k_type == core::KvType::f16;
-        task.v_half = config_.v_type == core::KvType::f16;
+        task.k_type = config_.k_type;
+        task.v_type = config_.v_type;
         task.k_dim = kv.k_dim;
         task.v_dim = kv.v_dim;
         task.scale = params.scale;
@@ -334,18 +341,16 @@ void Lowering::add(const core::Op& op) {
 }
 
 void Lowering::permute(const core::Op& op) {
-  const int64_t width = info(op.inputs[0]).width;
+  const core::Weight& picks = program_.weights[op.weights[0]];
+  const int64_t group = std::get<core::PermuteParams>(op.params).group, columns = picks.cols;
+  const int64_t groups = info(op.inputs[0]).width / group;
   const float* x = value(op.inputs[0]);
   float* out = value(op.outputs[0]);
-  const std::byte* order = program_.weights[op.weights[0]].data;
-  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, width,
+  const auto* order = reinterpret_cast<const int32_t*>(picks.data);
+  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, groups * columns,
            [=](int64_t first, int64_t last) {
-             for (int64_t row = first; row < last; ++row)
-               for (int64_t i = 0; i < width; ++i) {
-                 int32_t from; // tensors are aligned to 8 bytes, but that is the file's business
-                 std::memcpy(&from, order + 4 * i, 4);
-                 out[row * width + i] = x[row * width + from];
-               }
+             for (int64_t g = first * groups; g < last * groups; ++g)
+               for (int64_t i = 0; i < columns; ++i) out[g * columns + i] = x[g * group + order[i]];
            });
 }
 

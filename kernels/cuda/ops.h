@@ -10,7 +10,9 @@ void launch_rms_norm(const Launch&, const float* x, const float* weight, float* 
                      float epsilon); // weight [group]
 void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
-void launch_permute(const Launch&, const float* x, const int32_t* order, float* out, int64_t n, int64_t width);
+// out[g, i] = x[g, order[i]] for n groups of x; order [columns]
+void launch_permute(const Launch&, const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
+                    int64_t n);
 void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
 void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
                   bool normalize);
@@ -37,12 +39,14 @@ struct RopeArgs {
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
+// In q8_0 an element is a byte, and the f16 scales of 32 elements each lie apart in the same order.
 struct Cache {
   void* k;
   void* v;
-  bool k_half, v_half; // f16, else f32
+  bool k_half, v_half; // f16, else f32, or q8_0 where there are scales
   int heads, k_dim, v_dim;
   int64_t context;
+  uint16_t *k_scales = nullptr, *v_scales = nullptr;
 };
 
 // One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),

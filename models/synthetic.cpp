@@ -62,6 +62,16 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
 
 const std::vector<Shape>& shapes() { return kShapes; }
 
+std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
+  const quant::FormatInfo& format = quant::format(type);
+  std::mt19937_64 random(kSeed);
+  const std::vector<std::byte> pool = random_blocks(format, random);
+  std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
+  for (size_t at = 0; at < bytes.size(); at += pool.size())
+    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  return bytes;
+}
+
 std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
   std::vector<gguf::TensorInfo> tensors;
   const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {

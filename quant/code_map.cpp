@@ -94,7 +94,7 @@ const CodeMap* CodeMap::of(Type type) {
   static const std::map<Type, CodeMap> kMaps = [] {
     std::map<Type, CodeMap> maps;
     const auto add = [&]<typename Format>(Type t, const Format*) {
-      if constexpr (PackedFormat<Format> && !LevelFormat<Format>) { // whose codes are only near what they decode to
+      if constexpr (PackedFormat<Format>) {
         CodeMap map;
         if (find(t, &unpack_block<Format>, map)) maps.emplace(t, std::move(map));
       }

@@ -5,6 +5,7 @@
 #include "app/options.h"
 #include "app/terminal.h"
 #include "core/error.h"
+#include "core/sampler.h"
 #include "gguf/writer.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -43,18 +44,30 @@ double standard_deviation(const std::vector<double>& values) {
 
 class Bench {
  public:
-  Bench(LoadedModel& model, Device device, int64_t depth, int repetitions)
-      : model_(model), device_(device), depth_(depth), repetitions_(repetitions) {}
+  Bench(LoadedModel& model, int64_t depth, int repetitions) : model_(model), depth_(depth), repetitions_(repetitions) {}
 
   // `prompt` tokens in batches, logits of the last only.
   Result run_prompt(int64_t prompt) {
     return measure(fmt::format("pp{}", prompt), prompt, [&](int64_t position) { feed(prompt, position); });
   }
 
-  // `count` tokens one after another, each with its logits.
+  // `count` tokens one after another, each with its logits; on a GPU each chosen from them by the default sampler
+  // chain, as `ridge run` does it.
   Result run_generation(int64_t count) {
+    const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     return measure(fmt::format("tg{}", count), count, [&](int64_t position) {
-      for (int64_t i = 0; i < count; ++i) feed(1, position + i);
+      feed(1, position);
+      core::Executor& executor = *model_.executor;
+      const bool decoding = executor.start_decoding(sampler, static_cast<int32_t>(position + 1), 0);
+      for (int64_t i = 1; i < count; ++i) {
+        if (!decoding) {
+          feed(1, position + i);
+          continue;
+        }
+        executor.next_token(true);
+        cost_ += step_cost(1, position + i, 1);
+      }
+      if (decoding) executor.next_token(false); // waits for the last
     });
   }
 
@@ -62,8 +75,6 @@ class Bench {
   // Evaluates `count` random tokens from `position` on and adds up what op_cost says of it.
   void feed(int64_t count, int64_t position) {
     const core::ExecutorConfig& config = model_.executor->config();
-    const auto k_bytes = static_cast<double>(core::bytes_per_element(config.k_type));
-    const auto v_bytes = static_cast<double>(core::bytes_per_element(config.v_type));
     while (count > 0) {
       const int64_t rows = std::min(count, config.max_batch);
       std::vector<int32_t> tokens(rows), positions(rows);
@@ -75,10 +86,16 @@ class Bench {
       core::Batch batch{tokens, positions, {}, {}};
       if (rows == count) batch.outputs = {&last, 1};
       model_.executor->forward(batch);
-      cost_ += core::program_cost(model_.program, {rows, position, 1, rows == count ? 1 : 0, k_bytes, v_bytes});
+      cost_ += step_cost(rows, position, rows == count ? 1 : 0);
       position += rows;
       count -= rows;
     }
+  }
+
+  core::Cost step_cost(int64_t tokens, int64_t past, int64_t outputs) const {
+    const core::ExecutorConfig& config = model_.executor->config();
+    return core::program_cost(model_.program, {tokens, past, 1, outputs, core::bytes_per_element(config.k_type),
+                                               core::bytes_per_element(config.v_type)});
   }
 
   Result measure(std::string name, int64_t tokens, const std::function<void(int64_t)>& work) {
@@ -88,8 +105,7 @@ class Bench {
     }
     work(depth_); // warm-up: pages are read, threads started
     // The roof moves with whatever else the machine does, so it is measured right before and after.
-    const int threads = model_.executor->config().threads;
-    const double roof_before = measure_read_bandwidth(device_, threads);
+    const double roof_before = measure_read_bandwidth(model_);
     std::vector<double> rates;
     double bytes = 0, flops = 0;
     for (int i = 0; i < repetitions_; ++i) {
@@ -102,12 +118,11 @@ class Bench {
       flops = cost_.flops;
     }
     const double rate = median(rates), per_token = rate / static_cast<double>(tokens);
-    const double roof = (roof_before + measure_read_bandwidth(device_, threads)) / 2;
+    const double roof = (roof_before + measure_read_bandwidth(model_)) / 2;
     return {name, rate, standard_deviation(rates), bytes * per_token, flops * per_token, roof};
   }
 
   LoadedModel& model_;
-  Device device_;
   int64_t depth_;
   int repetitions_;
   std::mt19937 random_{1};
@@ -119,7 +134,6 @@ struct BenchCommand {
   std::string shape, save, output = "md";
   int64_t prompt = 512, generate = 128, depth = 0;
   int repetitions = 5;
-  Device device_ = Device::cpu;
 
   void run() {
     if (model.model.empty() == shape.empty())
@@ -136,10 +150,10 @@ struct BenchCommand {
     core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
     config.context = depth + std::max<int64_t>({prompt, generate, 1});
     config.max_batch = std::min(config.max_batch, config.context);
-    device_ = start_executor(loaded, config, model.device);
+    start_executor(loaded, config, model.device, model.gpu_layers);
 
     std::vector<Result> results;
-    Bench bench(loaded, device_, depth, repetitions);
+    Bench bench(loaded, depth, repetitions);
     if (prompt > 0) results.push_back(bench.run_prompt(prompt));
     if (generate > 0) results.push_back(bench.run_generation(generate));
 
@@ -149,16 +163,17 @@ struct BenchCommand {
   void print_table(const LoadedModel& loaded, const std::vector<Result>& results) const {
     const std::string label = shape.empty() ? models::model_label(loaded.file) : shape;
     const double gib = static_cast<double>(loaded.file.size_bytes()) / (1 << 30);
+    const char* backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
     const double billions = static_cast<double>(models::parameter_count(loaded.file)) / 1e9;
-    fmt::print("| {:<24} | {:>9} | {:>8} | {:<7} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size",
+    fmt::print("| {:<24} | {:>9} | {:>8} | {:<8} | {:>15} | {:>16} | {:>7} | {:>7} | {:>6} |\n", "model", "size",
                "params", "backend", "test", "t/s", "GB/s", "roof", "% roof");
-    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<7} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "",
+    fmt::print("| {:-<24} | {:->8}: | {:->7}: | {:-<8} | {:->14}: | {:->15}: | {:->6}: | {:->6}: | {:->5}: |\n", "", "",
                "", "", "", "", "", "", "");
     for (const Result& r : results)
-      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<7} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | "
+      fmt::print("| {:<24} | {:>5.2f} GiB | {:>6.2f} B | {:<8} | {:>15} | {:>7.2f} ± {:>6.2f} | {:>7.2f} | {:>7.2f} | "
                  "{:>6.1f} |\n",
-                 label, gib, billions, device_ == Device::cuda ? "CUDA" : "CPU", r.test, r.tokens_per_second,
-                 r.deviation, r.bytes_per_second / 1e9, r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
+                 label, gib, billions, backend, r.test, r.tokens_per_second, r.deviation, r.bytes_per_second / 1e9,
+                 r.roof / 1e9, 100 * r.bytes_per_second / r.roof);
     fmt::print(
         "\n{}; median of {} ± standard deviation; roof: GB/s read from memory, measured before and after each test\n",
         loaded.executor->description(), repetitions);

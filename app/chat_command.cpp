@@ -23,7 +23,7 @@ struct ChatCommand {
     LoadedModel loaded = open_model(model.model);
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const models::text::ChatTemplate chosen = chat_template.choose(loaded.file);
-    start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device);
+    start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device, model.gpu_layers);
     Session session(*loaded.executor, loaded.program);
     Conversation conversation(loaded, session, chosen);
     conversation.set_system(system);
@@ -54,7 +54,7 @@ struct ChatCommand {
 void add_chat_command(CLI::App& app) {
   auto options = std::make_shared<ChatCommand>();
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
-  options->model.add_to(*command);
+  options->model.add_to(*command, true);
   command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
   options->chat_template.add_to(*command);

@@ -16,6 +16,7 @@ namespace {
 constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"-sys", "--system-prompt"},
     {"-ub", "--ubatch-size"},
+    {"-ngl", "--gpu-layers"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
 });
@@ -45,6 +46,8 @@ int run_cli(int argc, const char* const* argv) {
   add_template_command(app);
   add_logits_command(app);
   add_convert_command(app);
+  add_quantize_command(app);
+  add_imatrix_command(app);
   add_bench_command(app);
   add_doctor_command(app);
 

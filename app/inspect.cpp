@@ -1,6 +1,9 @@
-// ridge inspect: what is in a GGUF file. Reads the header only; tensor data is touched only with --tensor.
+// ridge inspect: what is in a GGUF file. Reads the header only; tensor data is touched only with --tensor and
+// --compare.
 #include "app/cli.h"
+#include "app/inspect_errors.h"
 #include "app/npy.h"
+#include "app/units.h"
 #include "core/error.h"
 #include "gguf/gguf.h"
 #include "models/model.h"
@@ -51,13 +54,6 @@ Json to_json(const gguf::Value& value, bool full) {
   return std::string(*value.as_string());
 }
 
-std::string human_bytes(double bytes) {
-  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
-  if (bytes >= 1e3) return fmt::format("{:.2f} kB", bytes / 1e3);
-  return fmt::format("{:.0f} B", bytes);
-}
-
 std::string shape_text(const gguf::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims, ", "));
 }
@@ -68,11 +64,16 @@ struct TypeTotal {
 };
 
 struct InspectCommand {
-  std::string path, tensor, out;
+  std::string path, tensor, out, as, imatrix;
+  std::vector<std::string> compared;
   bool json = false, full = false;
 
   void run() const {
+    if (!compared.empty()) return compare_files(compared[0], compared[1], json);
+    if (path.empty()) throw Error("inspect: name a FILE, or two with --compare", Error::kUsage);
     const gguf::File file = gguf::File::open(path);
+    if (!as.empty() && tensor.empty()) throw Error("inspect: --as needs --tensor NAME", Error::kUsage);
+    if (!as.empty()) return show_tensor_as(file, tensor, as, imatrix, json);
     if (!tensor.empty()) return show_tensor(file);
     if (!out.empty()) throw Error("inspect: --out needs --tensor NAME", Error::kUsage);
     json ? print_json(file) : print_tables(file);
@@ -230,12 +231,19 @@ struct InspectCommand {
 void add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<InspectCommand>();
   CLI::App* command = app.add_subcommand("inspect", "show a file's metadata, tensors and sizes");
-  command->add_option("file", options->path, "GGUF file (of a split model: any part)")->type_name("FILE")->required();
+  command->add_option("file", options->path, "GGUF file (of a split model: any part)")->type_name("FILE");
   command->add_flag("--json", options->json, "machine-readable");
   command->add_flag("--full", options->full, "long arrays and strings whole");
   command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")
       ->type_name("NAME");
   command->add_option("--out", options->out, "with --tensor: write it as a NumPy file")->type_name("X.npy");
+  command->add_option("--as", options->as, "with --tensor: what it would lose in these types, Q3_K,IQ4_XS")
+      ->type_name("TYPES");
+  command->add_option("--imatrix", options->imatrix, "with --as: encode with this importance matrix")
+      ->type_name("FILE");
+  command->add_option("--compare", options->compared, "each tensor's error in A against B")
+      ->type_name("A B")
+      ->expected(2);
   command->callback([options] { options->run(); });
 }
 

@@ -15,6 +15,7 @@ struct LoadedModel {
   core::Program program;                              // points into file
   std::unique_ptr<models::text::Tokenizer> tokenizer; // null where the file has none
   std::unique_ptr<core::Executor> executor;           // runs program
+  double gpu_share = 0;                               // of the bytes that a token takes
 
   // The tokenizer, or an Error that says the file has none.
   const models::text::Tokenizer& need_tokenizer() const;
@@ -25,15 +26,21 @@ std::unique_ptr<models::text::Tokenizer> find_tokenizer(const gguf::File& file);
 
 // Builds the Program and the tokenizer; no executor yet.
 LoadedModel open_model(gguf::File file);
-inline LoadedModel open_model(const std::string& path) { return open_model(gguf::File::open(path)); }
+// The file at `path`, or, where that is empty, the built-in guide; then it says so.
+LoadedModel open_model(const std::string& path);
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };
 
 // `name` is auto, cuda or cpu. auto falls back to the CPU, and says so where a GPU is there that cannot be used; cuda
 // is an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
-Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name);
+// gpu_layers: the last so many layers go there, the output being one; -1: all for which there is room, which is said
+// where it is not all. The rest runs on the CPU.
+Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
+                      int64_t gpu_layers = -1);
 
 // Bytes per second: the roof of decoding on that device with so many threads (0: all cores).
 double measure_read_bandwidth(Device device, int threads);
+// Likewise for a model on two devices.
+double measure_read_bandwidth(const LoadedModel& model);
 
 } // namespace ridge::app

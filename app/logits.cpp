@@ -34,7 +34,7 @@ struct LogitsCommand {
     config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
     config.exact = exact;
     if (exact) config.k_type = config.v_type = core::KvType::f32;
-    start_executor(loaded, config, model.device);
+    start_executor(loaded, config, model.device, model.gpu_layers);
 
     NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());

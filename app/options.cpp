@@ -14,8 +14,12 @@
 
 namespace ridge::app {
 
-void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("-m,--model", model, "GGUF file (of a split model: any part)")->type_name("FILE")->required();
+void ModelOptions::add_to(CLI::App& command, bool guide) {
+  command
+      .add_option("-m,--model", model,
+                  fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
+      ->type_name("FILE")
+      ->required(!guide);
   command.add_option("--device", device, "auto (the GPU where there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
@@ -32,12 +36,18 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("-t,--threads", threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  const auto types = CLI::IsMember({"f16", "f32"});
-  command.add_option("--cache-type-k", k_type, "KV cache type of keys: f16 or f32 (-ctk)")
+  command
+      .add_option("--gpu-layers,--n-gpu-layers", gpu_layers,
+                  "the last N layers on the GPU, the output being one of them, the rest on the CPU (-ngl); "
+                  "default: as many as there is room for")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->type_name("N");
+  const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
+  command.add_option("--cache-type-k", k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");
-  command.add_option("--cache-type-v", v_type, "KV cache type of values: f16 or f32 (-ctv)")
+  command.add_option("--cache-type-v", v_type, "KV cache type of values: f16, f32 or q8_0 (-ctv)")
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");
@@ -49,8 +59,11 @@ core::ExecutorConfig ModelOptions::executor_config(int64_t trained_context) cons
   config.max_batch = std::min(ubatch, config.context);
   config.max_outputs = 1;
   config.threads = threads;
-  config.k_type = k_type == "f32" ? core::KvType::f32 : core::KvType::f16;
-  config.v_type = v_type == "f32" ? core::KvType::f32 : core::KvType::f16;
+  const auto cache_type = [](const std::string& name) {
+    return name == "f32" ? core::KvType::f32 : name == "q8_0" ? core::KvType::q8_0 : core::KvType::f16;
+  };
+  config.k_type = cache_type(k_type);
+  config.v_type = cache_type(v_type);
   return config;
 }
 

@@ -20,9 +20,11 @@ struct ModelOptions {
   int64_t context = -1; // -1: kDefaultContext or the model's own, whichever is less; 0: the model's own
   int64_t ubatch = 512;
   int threads = 0;
+  int64_t gpu_layers = -1; // for start_executor
   std::string k_type = "f16", v_type = "f16";
 
-  void add_to(CLI::App& command);
+  // With a guide, -m may be left out: open_model then takes the built-in one.
+  void add_to(CLI::App& command, bool guide = false);
   // trained_context: of the model, tokens.
   core::ExecutorConfig executor_config(int64_t trained_context) const;
 };

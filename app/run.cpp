@@ -37,7 +37,7 @@ struct RunCommand {
         note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
       config.context = std::max(config.context, needed);
     }
-    start_executor(loaded, config, model.device);
+    start_executor(loaded, config, model.device, model.gpu_layers);
     Session session(*loaded.executor, loaded.program);
     Answerer answerer(loaded, session, sampling);
     const InterruptFlag interrupt;
@@ -92,7 +92,7 @@ struct RunCommand {
 void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunCommand>();
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
-  options->model.add_to(*command);
+  options->model.add_to(*command, true);
   options->prompt.add_to(*command, "your message");
   command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");

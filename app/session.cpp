@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 
 namespace ridge::app {
 namespace {
@@ -25,13 +26,14 @@ void Session::forward(std::span<const int32_t> tokens, int64_t position, bool wa
   if (want_logits) batch.outputs = {&last, 1};
   const double start = seconds_now();
   executor_.forward(batch);
-  usage.seconds += seconds_now() - start;
-  usage.tokens += std::ssize(tokens);
-  const auto& config = executor_.config();
-  usage.bytes += core::program_cost(program_, {std::ssize(tokens), position, 1, want_logits ? 1 : 0,
-                                               static_cast<double>(core::bytes_per_element(config.k_type)),
-                                               static_cast<double>(core::bytes_per_element(config.v_type))})
-                     .bytes();
+  usage += {std::ssize(tokens), seconds_now() - start, bytes_of(std::ssize(tokens), position, want_logits)};
+}
+
+double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
+  const core::ExecutorConfig& config = executor_.config();
+  return core::program_cost(program_, {tokens, position, 1, logits ? 1 : 0, core::bytes_per_element(config.k_type),
+                                       core::bytes_per_element(config.v_type)})
+      .bytes();
 }
 
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,
@@ -67,6 +69,8 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
 
 StopReason Session::generate(core::Sampler& sampler, const Options& options) {
   generation_ = {};
+  std::optional<bool> decoding; // whether the executor chooses the tokens itself
+  int64_t awaited = -1;         // the position that it evaluates while the host looks at the token before
   for (int64_t count = 0;; ++count) {
     if (raised(options.cancel)) return StopReason::interrupted;
     if (options.limit >= 0 && count >= options.limit) return StopReason::limit;
@@ -76,8 +80,20 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
       forward(std::span(tokens_).subspan(evaluated_, 1), evaluated_, true, generation_);
       ++evaluated_;
     }
-    const int32_t token = sampler.sample(logits(), options.mask);
-    sampler.accept(token);
+    if (!decoding) decoding = !options.mask && executor_.start_decoding(sampler, static_cast<int32_t>(evaluated_), 0);
+    int32_t token = -1;
+    if (*decoding) {
+      const bool ahead = count + 1 != options.limit && evaluated_ < context();
+      const double start = seconds_now();
+      token = executor_.next_token(ahead);
+      if (awaited >= 0) generation_ += {1, seconds_now() - start, bytes_of(1, awaited, true)};
+      if (token < 0) core::throw_unusable_logits();
+      awaited = ahead ? evaluated_++ : -1;
+      sampler.accept_drawn(token);
+    } else {
+      token = sampler.sample(logits(), options.mask);
+      sampler.accept(token);
+    }
     tokens_.push_back(token);
     if (options.is_end && options.is_end(token)) return StopReason::end_of_turn;
     if (options.on_accept) options.on_accept(token);

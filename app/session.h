@@ -70,6 +70,7 @@ class Session {
   const Usage& generation_usage() const { return generation_; } // of the last generate()
 
  private:
+  double bytes_of(int64_t tokens, int64_t position, bool logits) const; // that one forward() moves
   void forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage);
 
   core::Executor& executor_;

@@ -60,6 +60,9 @@ list(REMOVE_ITEM sources ${cuda_dir}/without_cuda.cpp)
 add_library(ridge_cuda STATIC ${sources} ${cuda_sources})
 target_include_directories(ridge_cuda PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+if(CMAKE_CUDA_ARCHITECTURES MATCHES ";") # code for seven chips is a fifth of its size like this: 5.0 -> 0.9 MB per format
+  target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-compress-mode=size>)
+endif()
 # The GPU encoder gives the CPU's bytes: products and sums round one by one, as with -ffp-contract=off.
 set_source_files_properties(${cuda_dir}/encode.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(ridge_cuda PUBLIC ridge_quant PRIVATE CUDA::cudart_static)

@@ -3,6 +3,7 @@
 #include "core/error.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 namespace ridge::core {
 namespace {
@@ -35,11 +37,32 @@ AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes) : path_
       throw_error("{}: needs {:.2f} GB, the disk has {:.2f} GB free", path, static_cast<double>(expected_bytes) / 1e9,
                   free_bytes / 1e9);
   }
-  // Other writers of the same target, and leftovers of killed ones, have other numbers.
-  for (uint64_t number = static_cast<uint64_t>(::getpid()); fd_ < 0; ++number) {
-    temporary_path_ = fmt::format("{}.partial-{}", path, number);
+  remove_leftovers();
+  fd_ = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  for (auto number = static_cast<uint64_t>(::getpid()); fd_ < 0; ++number) {
+    temporary_path_ = temporary_name(number);
     fd_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) fail("create");
+    if (fd_ < 0) continue;
+    ::flock(fd_, LOCK_EX);
+    struct stat created;
+    if (::fstat(fd_, &created) == 0 && created.st_nlink == 0) ::close(std::exchange(fd_, -1)); // taken for a leftover
+  }
+}
+
+std::string AtomicFile::temporary_name(uint64_t number) const { return fmt::format("{}.partial-{}", path_, number); }
+
+// A writer holds a lock on its file: a temporary one without a lock is what a killed process left.
+void AtomicFile::remove_leftovers() const {
+  const std::string prefix = std::filesystem::path(path_).filename().string() + ".partial-";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path_), ignored)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    ::close(fd);
   }
 }
 
@@ -48,7 +71,7 @@ AtomicFile::~AtomicFile() { discard(); }
 void AtomicFile::discard() noexcept {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_path_.c_str());
+  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
   fd_ = -1;
 }
 
@@ -67,6 +90,15 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail("write to disk");
+  // A nameless file takes a temporary name first: only rename replaces a file that is there.
+  for (auto number = static_cast<uint64_t>(::getpid()); temporary_path_.empty(); ++number) {
+    const std::string name = temporary_name(number);
+    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) ==
+        0)
+      temporary_path_ = name;
+    else if (errno != EEXIST)
+      fail("give it a name");
+  }
   if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename to its name");
   ::close(fd_);
   fd_ = -1;

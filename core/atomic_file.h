@@ -1,6 +1,9 @@
 // A file that appears whole or not at all: written under a temporary name beside its target, renamed over it when
 // complete. Until then, whatever goes wrong (a full disk, a kill, an exception), a file that stood there stays as it
 // was, and so does its mapping: writing over a model that is being read is safe.
+//
+// Where the file system can (O_TMPFILE), the file has no name at all until it is whole, so that even a killed process
+// leaves nothing behind. Elsewhere it is PATH.partial-NUMBER, and the next writer removes what killed ones left.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +15,8 @@ namespace ridge::core {
 
 class AtomicFile {
  public:
-  // Creates PATH.partial-NUMBER (which a killed process leaves behind). Throws Error where the folder cannot be written
-  // to, where the target is something else than a regular file, or where the disk has fewer than `expected_bytes` free.
+  // Throws Error where the folder cannot be written to, where the target is something else than a regular file, or
+  // where the disk has fewer than `expected_bytes` free.
   AtomicFile(const std::string& path, uint64_t expected_bytes);
   ~AtomicFile(); // without commit(): removes what was written
   AtomicFile(const AtomicFile&) = delete;
@@ -26,8 +29,10 @@ class AtomicFile {
  private:
   [[noreturn]] void fail(const char* action) const; // with errno's reason
   void discard() noexcept;
+  std::string temporary_name(uint64_t number) const;
+  void remove_leftovers() const;
 
-  std::string path_, temporary_path_;
+  std::string path_, temporary_path_; // the latter is empty while the file has no name
   int fd_ = -1;
 };
 

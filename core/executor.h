@@ -10,8 +10,25 @@
 
 namespace ridge::core {
 
-enum class KvType : uint8_t { f16, f32 };
-inline constexpr int64_t bytes_per_element(KvType type) { return type == KvType::f16 ? 2 : 4; }
+// How keys and values are cached. q8_0: 32 consecutive elements of a head share an f16 scale, 34 bytes together.
+enum class KvType : uint8_t { f16, f32, q8_0 };
+inline constexpr int64_t kQ8Block = 32;
+
+constexpr int64_t head_bytes(KvType type, int64_t dim) { // of one head at one position
+  return type == KvType::q8_0 ? dim / kQ8Block * (kQ8Block + 2) : dim * (type == KvType::f16 ? 2 : 4);
+}
+constexpr double bytes_per_element(KvType type) {
+  return static_cast<double>(head_bytes(type, kQ8Block)) / static_cast<double>(kQ8Block);
+}
+
+// Sees what goes into the matrices while a Program runs: what calibration collects.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`,
+  // each as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
+  virtual void observe(const Op& op, int64_t matrix, std::span<const float* const> rows) = 0;
+};
 
 struct ExecutorConfig {
   int64_t context = 4096; // positions per stream that the KV cache holds
@@ -19,9 +36,13 @@ struct ExecutorConfig {
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
   KvType k_type = KvType::f16, v_type = KvType::f16;
-  int threads = 0;    // 0: all cores
-  bool exact = false; // no activation quantization
+  int threads = 0;                   // 0: all cores
+  bool exact = false;                // no activation quantization
+  InputObserver* observer = nullptr; // CPU only
 };
+
+// Throws Error where a model's heads do not fit the cache types: q8_0 wants whole blocks of 32.
+void check_cache_types(const Program& program, const ExecutorConfig& config);
 
 // Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one
 // stream are consecutive and start where its cache is to be continued (what lay behind is overwritten).
@@ -30,15 +51,29 @@ struct Batch {
   std::span<const int32_t> positions; // same length
   std::span<const int32_t> streams;   // same length, or empty: all 0
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
+  std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
 };
+
+class Sampler;
 
 class Executor {
  public:
   virtual ~Executor() = default;
   // Runs the batch: fills the KV cache and computes logits for batch.outputs.
   virtual void forward(const Batch& batch) = 0;
-  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward().
+  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
+  // of a split Program: row i of its output.
   virtual std::span<const float> logits(int64_t i) = 0;
+
+  // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as
+  // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output
+  // is the token before `position`; it returns false where the host must sample (an executor that cannot at all, or
+  // not with these parameters). next_token() then gives one token after the other, -1 where the logits are unusable;
+  // with `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Without,
+  // or before anything else is asked of the executor, decoding ends. The sampler is told of nothing.
+  virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
+  virtual int32_t next_token(bool /*ahead*/) { return -1; }
+
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
   virtual double memory_bytes() const = 0;          // KV cache and scratch

@@ -137,6 +137,11 @@ struct Program {
   std::vector<KvLayer> kv_layers;
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]
+
+  // Of a part of a Program (split.h): the value that it is given instead of writing it, and the value that it ends with
+  // instead of logits.
+  ValueId input = -1, output = -1;
+  ValueId result() const { return output >= 0 ? output : logits; }
 };
 
 // One run of a Program, as far as its cost depends on it.
@@ -145,7 +150,7 @@ struct Step {
   int64_t past = 0;                // tokens already in each stream's cache
   int64_t streams = 1;             // independent sequences
   int64_t outputs = 1;             // tokens whose logits are wanted
-  double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4
+  double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4, Q8_0 = 34/32
 };
 
 // What one op must move and compute: each operand counted once. All byte formulas of the project are in op_cost.

@@ -1,13 +1,15 @@
 // The sampler chain. Selection is by bounded heap (small k) or nth_element, so that a vocabulary of 128k costs little
-// more than reading its logits. Random numbers are mt19937_64 turned into doubles by hand: the standard's distributions
-// differ between libraries, and a seed must give the same text again.
+// more than reading its logits. Random numbers are a function of seed and place (random.h), because a seed must give
+// the same text again, whichever library or device draws.
 #include "core/sampler.h"
 
 #include "core/error.h"
+#include "core/random.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 namespace ridge::core {
 
@@ -15,7 +17,7 @@ namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kHighest = std::numeric_limits<float>::max(); // +infinity becomes this, so that differences exist
-constexpr size_t kOrderedCandidates = 64;                     // promised by candidates()
+constexpr size_t kOrderedCandidates = 64, kAllOrdered = 256;  // promised by candidates()
 constexpr int32_t kHeapTopK = 512;                            // up to here a heap beats nth_element over the vocabulary
 
 bool better(const Candidate& a, const Candidate& b) {
@@ -45,6 +47,10 @@ void validate(const SamplerParams& p) {
   require(p.seed >= -1, "--seed", "-1 (random), 0 or a positive number", static_cast<double>(p.seed));
 }
 
+void throw_unusable_logits() {
+  throw Error("the model's logits are NaN or all -infinity: the model file is damaged or a computation overflowed");
+}
+
 Sampler::Sampler(const SamplerParams& params, int64_t vocab) : params_(params) {
   validate(params);
   if (vocab <= 0) throw_error("the sampler needs a vocabulary of at least one token, not {}", vocab);
@@ -56,7 +62,7 @@ Sampler::Sampler(const SamplerParams& params, int64_t vocab) : params_(params) {
 }
 
 void Sampler::reset() {
-  random_.seed(seed_);
+  draws_ = 0;
   std::fill(counts_.begin(), counts_.end(), 0);
   recent_.clear();
   oldest_ = 0;
@@ -76,6 +82,11 @@ void Sampler::accept(int32_t token) {
   --counts_[recent_[oldest_]];
   recent_[oldest_] = token;
   oldest_ = (oldest_ + 1) % recent_.size();
+}
+
+void Sampler::accept_drawn(int32_t token) {
+  if (params_.temp > 0.0f) ++draws_;
+  accept(token);
 }
 
 int32_t Sampler::sample(std::span<const float> logits, TokenMask* mask) {
@@ -121,7 +132,7 @@ int32_t Sampler::choose() {
   if (params_.min_p > 0.0f) keep_min_p();
 
   const double total = weigh(params_.temp);
-  const size_t head = std::min(kOrderedCandidates, candidates_.size());
+  const size_t head = candidates_.size() <= kAllOrdered ? candidates_.size() : kOrderedCandidates;
   std::partial_sort(candidates_.begin(), candidates_.begin() + head, candidates_.end(), better);
   const size_t chosen = draw(total);
   for (Candidate& candidate : candidates_) candidate.probability = static_cast<float>(candidate.probability / total);
@@ -230,7 +241,7 @@ void Sampler::keep_min_p() {
 
 // Index of a candidate drawn in proportion to the weights, which sum to `total`.
 size_t Sampler::draw(double total) {
-  const double target = static_cast<double>(random_() >> 11) * 0x1p-53 * total;
+  const double target = uniform(seed_, draws_++) * total;
   double sum = 0;
   size_t last_possible = 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {

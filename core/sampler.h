@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -25,6 +24,9 @@ struct SamplerParams {
 
 // Throws an Error (wrong usage) that names the flag, its range and the value given.
 void validate(const SamplerParams& params);
+
+// Throws the Error of logits that no token can be chosen from.
+[[noreturn]] void throw_unusable_logits();
 
 // Which tokens may come next. A grammar is one; core knows nothing more of it.
 class TokenMask {
@@ -56,7 +58,17 @@ class Sampler {
   // Forgets all accepted tokens and starts the random numbers of the seed again.
   void reset();
 
-  // What the last token was drawn from. The first 64 are the most probable ones, in descending order.
+  // For an executor that chooses tokens itself and goes on where this sampler stands, and for telling the sampler so.
+  struct Recent {
+    std::span<const int32_t> counts; // [vocab] occurrences among the tokens that penalties count
+    std::span<const int32_t> ring;   // those tokens, where only the last repeat_last_n count
+    size_t oldest;                   // of the ring, once it is full
+  };
+  Recent recent() const { return {counts_, recent_, oldest_}; }
+  uint64_t draws() const { return draws_; } // random numbers used since reset()
+  void accept_drawn(int32_t token);         // accepts a token that was drawn with the next random number
+
+  // What the last token was drawn from. The first 64, and all of up to 256, are in descending order of probability.
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const SamplerParams& params() const { return params_; }
   // The seed in use: params().seed, or the one chosen in its place.
@@ -78,7 +90,7 @@ class Sampler {
 
   SamplerParams params_;
   uint64_t seed_ = 0;
-  std::mt19937_64 random_;
+  uint64_t draws_ = 0;
   std::vector<float> logits_;         // [vocab] the row with penalties and mask applied
   std::vector<Candidate> candidates_; // capacity vocab
   std::vector<int32_t> counts_;       // [vocab] occurrences among the recent tokens

@@ -215,6 +215,10 @@ uint64_t File::size_bytes() const {
   return bytes;
 }
 
+void File::release(const Tensor& tensor, std::span<const std::byte> part) const {
+  if (const auto& mapping = impl_->shards.at(tensor.shard).mapping) mapping->release(part);
+}
+
 const Value* File::find(std::string_view key) const {
   const auto place = impl_->model.keys.find(key);
   return place ? &impl_->model.metadata[*place].value : nullptr;

@@ -123,6 +123,10 @@ class File {
   std::span<const KeyValue> metadata() const; // in file order, of the first shard
   std::span<const Tensor> tensors() const;    // in file order, shard after shard
 
+  // A piece of a tensor's data that will not be read again soon: gives its memory back to the system. For passes over
+  // files larger than memory.
+  void release(const Tensor& tensor, std::span<const std::byte> part) const;
+
   const Value* find(std::string_view key) const;          // nullptr: absent
   const Tensor* find_tensor(std::string_view name) const; // nullptr: absent
 

@@ -66,7 +66,14 @@ Writer::Writer(std::vector<std::byte>& image, const Metadata& metadata, std::vec
   sink_->write(head);
 }
 
+Writer::Writer(std::vector<TensorInfo> tensors) : tensors_(std::move(tensors)) {}
 Writer::~Writer() = default;
+
+uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors) {
+  Writer writer(std::move(tensors));
+  writer.lay_out("GGUF file", metadata);
+  return writer.size_bytes();
+}
 
 std::vector<std::byte> Writer::lay_out(const std::string& label, const Metadata& metadata) {
   if (const OwnedValue* alignment = metadata.find("general.alignment")) {

@@ -30,6 +30,9 @@ struct TensorInfo {
 
 std::vector<TensorInfo> tensor_infos(const File& file);
 
+// Of the file that a Writer would make. Errors as Writer's.
+uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
+
 class Writer {
  public:
   // Throws Error where the file cannot be made, or could not be read back: bad names, shapes, alignment
@@ -50,6 +53,9 @@ class Writer {
   void finish();
 
  private:
+  friend uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
+  explicit Writer(std::vector<TensorInfo> tensors); // lays out only
+
   class Sink;
   class FileSink;
   class MemorySink;

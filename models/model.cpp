@@ -4,6 +4,7 @@
 #include "core/printable.h"
 #include "models/blocks.h"
 #include "models/planar.h"
+#include "models/recipes.h"
 
 #include <fmt/ranges.h>
 
@@ -29,15 +30,6 @@ constexpr auto kArchitectures = std::to_array<Architecture>({
 #include "models/arches.def"
 #undef RIDGE_ARCH
 });
-
-// general.file_type, as writers number it. Ids of formats that were removed from GGUF are left out.
-const std::map<int64_t, std::string_view> kFileTypes = {
-    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},     {3, "Q4_1"},    {7, "Q8_0"},    {8, "Q5_0"},    {9, "Q5_1"},
-    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"},  {13, "Q3_K_L"}, {14, "Q4_K_S"}, {15, "Q4_K_M"}, {16, "Q5_K_S"},
-    {17, "Q5_K_M"}, {18, "Q6_K"},   {19, "IQ2_XXS"}, {20, "IQ2_XS"}, {21, "Q2_K_S"}, {22, "IQ3_XS"}, {23, "IQ3_XXS"},
-    {24, "IQ1_S"},  {25, "IQ4_NL"}, {26, "IQ3_S"},   {27, "IQ3_M"},  {28, "IQ2_S"},  {29, "IQ2_M"},  {30, "IQ4_XS"},
-    {31, "IQ1_M"},  {32, "BF16"},   {36, "TQ1_0"},   {37, "TQ2_0"},  {38, "MXFP4"},  {39, "NVFP4"},
-};
 
 std::string count_label(int64_t parameters) {
   const auto n = static_cast<double>(parameters);
@@ -87,7 +79,7 @@ int64_t parameter_count(const gguf::File& file) {
 std::string file_type_label(const gguf::File& file) {
   if (const gguf::Value* value = file.find("general.file_type"))
     if (const auto id = value->as_int())
-      if (const auto found = kFileTypes.find(*id); found != kFileTypes.end()) return std::string(found->second);
+      if (const std::string_view name = file_type_name(*id); !name.empty()) return std::string(name);
   if (file.find("ridge.quant.scheme")) return core::printable(file.get_string("ridge.quant.scheme", "?"));
   std::map<uint32_t, int64_t> weights_of_type;
   for (const gguf::Tensor& tensor : file.tensors())

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "gguf/writer.h"
+#include "models/recipes.h"
 #include "quant/registry.h"
 
 #include <fmt/ranges.h>
@@ -57,21 +58,62 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
   return pool;
 }
 
-// Q4_K_M keeps more bits where they pay: half of the attn_v and ffn_down matrices (the first and last eighth of the
-// layers and every third between), and the output.
-bool more_bits(int64_t layer, int64_t layers) {
-  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
-}
-
-quant::Type q4_k_m_type(std::string_view tensor, int64_t layer, int64_t layers) {
-  const bool sensitive = tensor == "attn_v" || tensor.starts_with("ffn_down");
-  if (tensor == "output" || (sensitive && more_bits(layer, layers))) return quant::Type::Q6_K;
-  return quant::Type::Q4_K;
-}
-
 } // namespace
 
 const std::vector<Shape>& shapes() { return kShapes; }
+
+std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
+  const quant::FormatInfo& format = quant::format(type);
+  std::mt19937_64 random(kSeed);
+  const std::vector<std::byte> pool = random_blocks(format, random);
+  std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
+  for (size_t at = 0; at < bytes.size(); at += pool.size())
+    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  return bytes;
+}
+
+std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
+  std::vector<gguf::TensorInfo> tensors;
+  const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
+    tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), quant::Type::F16, std::move(dims)});
+  };
+  const auto vector = [&](const std::string& tensor, int64_t width) {
+    tensors.push_back({tensor, quant::Type::F32, {width}});
+  };
+  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+  matrix("", "token_embd", {s.width, s.vocab});
+  for (int64_t layer = 0; layer < s.layers; ++layer) {
+    const std::string blk = fmt::format("blk.{}.", layer);
+    vector(blk + "attn_norm.weight", s.width);
+    matrix(blk, "attn_q", {s.width, q_width});
+    matrix(blk, "attn_k", {s.width, kv_width});
+    matrix(blk, "attn_v", {s.width, kv_width});
+    matrix(blk, "attn_output", {q_width, s.width});
+    if (s.architecture == "qwen2") {
+      vector(blk + "attn_q.bias", q_width);
+      vector(blk + "attn_k.bias", kv_width);
+      vector(blk + "attn_v.bias", kv_width);
+    }
+    if (s.architecture.starts_with("qwen3")) {
+      vector(blk + "attn_q_norm.weight", s.head_dim);
+      vector(blk + "attn_k_norm.weight", s.head_dim);
+    }
+    vector(blk + "ffn_norm.weight", s.width);
+    if (s.experts > 0) {
+      tensors.push_back({blk + "ffn_gate_inp.weight", quant::Type::F32, {s.width, s.experts}});
+      matrix(blk, "ffn_gate_exps", {s.width, s.ffn_width, s.experts});
+      matrix(blk, "ffn_up_exps", {s.width, s.ffn_width, s.experts});
+      matrix(blk, "ffn_down_exps", {s.ffn_width, s.width, s.experts});
+    } else {
+      matrix(blk, "ffn_gate", {s.width, s.ffn_width});
+      matrix(blk, "ffn_up", {s.width, s.ffn_width});
+      matrix(blk, "ffn_down", {s.ffn_width, s.width});
+    }
+  }
+  vector("output_norm.weight", s.width);
+  matrix("", "output", {s.width, s.vocab});
+  return tensors;
+}
 
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
   const size_t colon = spec.find(':');
@@ -84,9 +126,13 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
   }
   const quant::FormatInfo* pure = quant::find_format(type);
-  if ((!pure || !pure->stored()) && type != "Q4_K_M") {
-    std::vector<std::string_view> names = {"Q4_K_M"};
-    for (const quant::FormatInfo& format : quant::stored_formats()) names.push_back(format.name);
+  const Recipe* recipe = pure ? nullptr : find_recipe(type);
+  if ((!pure || !pure->stored()) && !recipe) {
+    std::vector<std::string_view> names;
+    for (const quant::FormatInfo& format : quant::formats())
+      if (format.stored()) names.push_back(format.name);
+    for (const Recipe& known : recipes())
+      if (!quant::find_format(known.name)) names.push_back(known.name);
     throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
                 Error::kUsage);
   }
@@ -114,50 +160,17 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
   }
-  if (!pure) metadata.set("general.file_type", uint32_t{15});
+  if (recipe) metadata.set("general.file_type", recipe->file_type);
   metadata.set("tokenizer.ggml.model", "none");
 
-  std::vector<gguf::TensorInfo> tensors;
-  const auto matrix = [&](const std::string& prefix, std::string_view tensor, int64_t layer,
-                          std::vector<int64_t> dims) {
-    const quant::Type format = pure ? pure->type : q4_k_m_type(tensor, layer, s.layers);
-    tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), format, std::move(dims)});
-  };
-  const auto vector = [&](const std::string& tensor, int64_t width) {
-    tensors.push_back({tensor, quant::Type::F32, {width}});
-  };
-  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  matrix("", "token_embd", 0, {s.width, s.vocab});
-  for (int64_t layer = 0; layer < s.layers; ++layer) {
-    const std::string blk = fmt::format("blk.{}.", layer);
-    vector(blk + "attn_norm.weight", s.width);
-    matrix(blk, "attn_q", layer, {s.width, q_width});
-    matrix(blk, "attn_k", layer, {s.width, kv_width});
-    matrix(blk, "attn_v", layer, {s.width, kv_width});
-    matrix(blk, "attn_output", layer, {q_width, s.width});
-    if (s.architecture == "qwen2") {
-      vector(blk + "attn_q.bias", q_width);
-      vector(blk + "attn_k.bias", kv_width);
-      vector(blk + "attn_v.bias", kv_width);
-    }
-    if (s.architecture.starts_with("qwen3")) {
-      vector(blk + "attn_q_norm.weight", s.head_dim);
-      vector(blk + "attn_k_norm.weight", s.head_dim);
-    }
-    vector(blk + "ffn_norm.weight", s.width);
-    if (s.experts > 0) {
-      tensors.push_back({blk + "ffn_gate_inp.weight", quant::Type::F32, {s.width, s.experts}});
-      matrix(blk, "ffn_gate_exps", layer, {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_up_exps", layer, {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_down_exps", layer, {s.ffn_width, s.width, s.experts});
-    } else {
-      matrix(blk, "ffn_gate", layer, {s.width, s.ffn_width});
-      matrix(blk, "ffn_up", layer, {s.width, s.ffn_width});
-      matrix(blk, "ffn_down", layer, {s.ffn_width, s.width});
-    }
+  std::vector<gguf::TensorInfo> tensors = tensors_of(s);
+  for (gguf::TensorInfo& tensor : tensors)
+    if (pure && tensor.type == quant::Type::F16) tensor.type = pure->type;
+  if (recipe) {
+    const auto types =
+        assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
+    for (size_t i = 0; i < tensors.size(); ++i) tensors[i].type = types[i];
   }
-  vector("output_norm.weight", s.width);
-  matrix("", "output", s.layers, {s.width, s.vocab});
   for (const gguf::TensorInfo& info : tensors)
     if (const int64_t block = info.type.block_weights(); info.dims[0] % block != 0)
       throw Error(fmt::format("--shape: {} rows of {} weights do not divide into {} blocks of {}", info.name,

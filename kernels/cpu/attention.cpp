@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -28,17 +29,83 @@ inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
 inline constexpr int kValueVectors = 4;
 static_assert(kPositionTile >= 2 * kLanes && kAttentionBlock % kPositionTile == 0);
 
-HWY_INLINE VF load_cached(const float* p) { return load_float(p); }
-HWY_INLINE VF load_cached(const uint16_t* p) { return load_half(p); }
+HWY_INLINE VF load_code(const int8_t* p) {
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  return hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, p)));
+}
 
-// scores[r][0, 2 vectors) = q[r] · keys, for two vectors of positions. `k0`, `k1`: [k_dim][16].
-template <int kRows, typename Cached>
-void score_tile(const Cached* k0, const Cached* k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
+// A vector of positions of a block of keys: their elements of dimension d. And a row of values: elements from d on.
+template <core::KvType kType>
+struct Keys {
+  const float* p;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
+      : p(reinterpret_cast<const float*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
+  HWY_INLINE VF load(int64_t d) const { return load_float(p + d * kKeyBlock); }
+};
+template <>
+struct Keys<core::KvType::f16> {
+  const uint16_t* p;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
+      : p(reinterpret_cast<const uint16_t*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
+  HWY_INLINE VF load(int64_t d) const { return load_half(p + d * kKeyBlock); }
+};
+template <>
+struct Keys<core::KvType::q8_0> {
+  const int8_t* codes;
+  const uint16_t* scales;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim) {
+    const std::byte* block = keys + position / kKeyBlock * kKeyBlock * core::head_bytes(core::KvType::q8_0, k_dim);
+    codes = reinterpret_cast<const int8_t*>(block) + position % kKeyBlock;
+    scales = reinterpret_cast<const uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock;
+  }
+  HWY_INLINE VF load(int64_t d) const {
+    return hn::Mul(load_code(codes + d * kKeyBlock), load_half(scales + d / core::kQ8Block * kKeyBlock));
+  }
+};
+
+template <core::KvType kType>
+struct Values {
+  const float* p;
+  int64_t stride;
+  Values(const std::byte* values, int64_t first, int64_t stride)
+      : p(reinterpret_cast<const float*>(values) + first * stride), stride(stride) {}
+  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_float(p + position * stride + d); }
+};
+template <>
+struct Values<core::KvType::f16> {
+  const uint16_t* p;
+  int64_t stride;
+  Values(const std::byte* values, int64_t first, int64_t stride)
+      : p(reinterpret_cast<const uint16_t*>(values) + first * stride), stride(stride) {}
+  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_half(p + position * stride + d); }
+};
+template <>
+struct Values<core::KvType::q8_0> {
+  const std::byte* p;
+  int64_t dim, row_bytes;
+  Values(const std::byte* values, int64_t first, int64_t dim)
+      : dim(dim), row_bytes(core::head_bytes(core::KvType::q8_0, dim)) {
+    p = values + first * row_bytes;
+  }
+  HWY_INLINE VF load(int64_t position, int64_t d) const {
+    const std::byte* row = p + position * row_bytes;
+    uint16_t scale;
+    std::memcpy(&scale, row + dim + d / core::kQ8Block * 2, 2);
+    const hn::Rebind<uint16_t, FloatTag> bits;
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    return hn::Mul(load_code(reinterpret_cast<const int8_t*>(row) + d),
+                   hn::PromoteTo(kF, hn::BitCast(half, hn::Set(bits, scale))));
+  }
+};
+
+// scores[r][0, 2 vectors) = q[r] · keys, for two vectors of positions.
+template <int kRows, core::KvType kType>
+void score_tile(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
   VF sum[2][kRows];
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) sum[0][r] = sum[1][r] = hn::Zero(kF);
   for (int64_t d = 0; d < k_dim; ++d) {
-    const VF key0 = load_cached(k0 + d * kKeyBlock), key1 = load_cached(k1 + d * kKeyBlock);
+    const VF key0 = k0.load(d), key1 = k1.load(d);
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       const VF element = hn::Set(kF, q[r * q_stride + d]);
@@ -53,8 +120,8 @@ void score_tile(const Cached* k0, const Cached* k1, int64_t k_dim, const float* 
   }
 }
 
-template <int kRows, typename Cached>
-int64_t score_rows(const Cached* k0, const Cached* k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores,
+template <int kRows, core::KvType kType>
+int64_t score_rows(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores,
                    int64_t row, int64_t rows) {
   for (; row + kRows <= rows; row += kRows)
     score_tile<kRows>(k0, k1, k_dim, q + row * q_stride, q_stride, scores + row * kAttentionBlock);
@@ -62,23 +129,21 @@ int64_t score_rows(const Cached* k0, const Cached* k1, int64_t k_dim, const floa
 }
 
 // Scores of all rows for positions [first, first + count); writes whole tiles.
-template <typename Cached>
+template <core::KvType kType>
 void score_block(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
                  int64_t count, float* scores) {
-  const auto* keys = reinterpret_cast<const Cached*>(task.k);
-  const auto vector_at = [&](int64_t p)
-                             HWY_ATTR { return keys + p / kKeyBlock * kKeyBlock * task.k_dim + p % kKeyBlock; };
   for (int64_t p = 0; p < count; p += 2 * kLanes) {
-    const Cached *k0 = vector_at(first + p), *k1 = vector_at(first + p + kLanes);
+    const Keys<kType> k0(task.k, first + p, task.k_dim), k1(task.k, first + p + kLanes, task.k_dim);
     int64_t row = score_rows<kScoreRows>(k0, k1, task.k_dim, q, q_stride, scores + p, 0, rows);
     row = score_rows<kScoreRows / 2>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
     score_rows<1>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
   }
 }
 
-// sums[r][0, kVectors) += Σ probability[r][p] * values[p]
-template <int kRows, int kVectors, typename Cached>
-void value_tile(const Cached* values, int64_t stride, int64_t count, const float* probabilities, float* sums) {
+// sums[r][d …) += Σ probability[r][p] * values[p][d …), kVectors of them
+template <int kRows, int kVectors, core::KvType kType>
+void value_tile(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities,
+                float* sums) {
   VF sum[kRows][kVectors];
   HWY_UNROLL(4)
   for (int r = 0; r < kRows; ++r) HWY_UNROLL(4)
@@ -86,7 +151,7 @@ void value_tile(const Cached* values, int64_t stride, int64_t count, const float
   for (int64_t p = 0; p < count; ++p) {
     VF value[kVectors];
     HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) value[v] = load_cached(values + p * stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) value[v] = values.load(p, d + v * kLanes);
     HWY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       const VF probability = hn::Set(kF, probabilities[r * kAttentionBlock + p]);
@@ -99,24 +164,25 @@ void value_tile(const Cached* values, int64_t stride, int64_t count, const float
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kF, sums + r * stride + v * kLanes);
 }
 
-template <int kVectors, typename Cached>
-void value_rows(const Cached* values, int64_t stride, int64_t count, const float* probabilities, float* sums,
+template <int kVectors, core::KvType kType>
+void value_rows(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities, float* sums,
                 int64_t rows) {
   int64_t row = 0;
   for (; row + kValueRows <= rows; row += kValueRows)
-    value_tile<kValueRows, kVectors>(values, stride, count, probabilities + row * kAttentionBlock, sums + row * stride);
+    value_tile<kValueRows, kVectors>(values, d, stride, count, probabilities + row * kAttentionBlock,
+                                     sums + row * stride);
   for (; row < rows; ++row)
-    value_tile<1, kVectors>(values, stride, count, probabilities + row * kAttentionBlock, sums + row * stride);
+    value_tile<1, kVectors>(values, d, stride, count, probabilities + row * kAttentionBlock, sums + row * stride);
 }
 
-template <typename Cached>
+template <core::KvType kType>
 void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_t first, int64_t count,
                  const float* probabilities, float* sums) {
-  const Cached* values = reinterpret_cast<const Cached*>(task.v) + first * stride;
+  const Values<kType> values(task.v, first, stride);
   int64_t d = 0;
   for (; d + kValueVectors * kLanes <= stride; d += kValueVectors * kLanes)
-    value_rows<kValueVectors>(values + d, stride, count, probabilities, sums + d, rows);
-  for (; d < stride; d += kLanes) value_rows<1>(values + d, stride, count, probabilities, sums + d, rows);
+    value_rows<kValueVectors>(values, d, stride, count, probabilities, sums + d, rows);
+  for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
 }
 
 // Turns `valid` scores into exp(score − maximum), the rest of `padded` into 0; returns their sum.
@@ -141,6 +207,13 @@ HWY_INLINE float maximum_of(const float* scores, int64_t count) {
   return maximum;
 }
 
+constexpr core::KvType kF16 = core::KvType::f16, kF32 = core::KvType::f32, kQ8 = core::KvType::q8_0;
+
+template <typename Function>
+Function with_type(core::KvType type, Function f16, Function f32, Function q8_0) {
+  return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
+}
+
 void attend(const AttentionTask& task) {
   const int64_t rows = task.tokens * task.group;
   const int64_t q_stride = round_up(task.k_dim, 16), v_stride = round_up(task.v_dim, 16);
@@ -161,7 +234,8 @@ void attend(const AttentionTask& task) {
   for (int64_t first = 0; first < end; first += kAttentionBlock) {
     const int64_t count = std::min(kAttentionBlock, end - first);
     const int64_t padded = round_up(count, kPositionTile);
-    (task.k_half ? score_block<uint16_t> : score_block<float>)(task, q, q_stride, rows, first, padded, scores);
+    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, first,
+                                                                                   padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t valid = std::clamp<int64_t>(task.first_position + r / task.group + 1 - first, 0, count);
       float* row = scores + r * kAttentionBlock;
@@ -174,7 +248,8 @@ void attend(const AttentionTask& task) {
       maximum[r] = larger;
       total[r] += exponentiate(row, valid, padded, larger);
     }
-    (task.v_half ? value_block<uint16_t> : value_block<float>)(task, v_stride, rows, first, count, scores, sums);
+    with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)(task, v_stride, rows, first, count,
+                                                                                   scores, sums);
   }
 
   for (int64_t r = 0; r < rows; ++r) {
@@ -183,9 +258,31 @@ void attend(const AttentionTask& task) {
   }
 }
 
-void store_key(const float* key, int64_t k_dim, int64_t position, bool half, std::byte* blocks) {
+// One head's vector as 8-bit codes: code i at codes[i * code_stride], scale of block b at scales[b * scale_stride].
+// What is not a number, or infinite, gives an infinite scale, so that a broken model shows.
+void quantize_head(const float* x, int64_t dim, int8_t* codes, int64_t code_stride, uint16_t* scales,
+                   int64_t scale_stride) {
+  for (int64_t b = 0; b < dim / core::kQ8Block; ++b) {
+    const float* in = x + b * core::kQ8Block;
+    float largest = 0;
+    for (int64_t i = 0; i < core::kQ8Block; ++i)
+      largest = std::max(largest, in[i] == in[i] ? std::abs(in[i]) : std::numeric_limits<float>::infinity());
+    const float scale = largest / 127;
+    const float inverse = largest > 1e-30f && std::isfinite(largest) ? 127 / largest : 0;
+    scales[b * scale_stride] = core::f16_from_f32(scale);
+    for (int64_t i = 0; i < core::kQ8Block; ++i)
+      codes[(b * core::kQ8Block + i) * code_stride] =
+          static_cast<int8_t>(inverse > 0 ? std::nearbyint(in[i] * inverse) : 0);
+  }
+}
+
+void store_key(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks) {
   const int64_t first = position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock;
-  if (half) {
+  if (type == kQ8) {
+    std::byte* block = blocks + position / kKeyBlock * kKeyBlock * core::head_bytes(kQ8, k_dim);
+    quantize_head(key, k_dim, reinterpret_cast<int8_t*>(block) + position % kKeyBlock, kKeyBlock,
+                  reinterpret_cast<uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock, kKeyBlock);
+  } else if (type == kF16) {
     auto* out = reinterpret_cast<uint16_t*>(blocks) + first;
     for (int64_t d = 0; d < k_dim; ++d) out[d * kKeyBlock] = core::f16_from_f32(key[d]);
   } else {
@@ -194,9 +291,12 @@ void store_key(const float* key, int64_t k_dim, int64_t position, bool half, std
   }
 }
 
-void store_value(const float* value, int64_t v_dim, int64_t position, bool half, std::byte* rows) {
+void store_value(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows) {
   const int64_t first = position * round_up(v_dim, 16);
-  if (half) {
+  if (type == kQ8) {
+    std::byte* row = rows + position * core::head_bytes(kQ8, v_dim);
+    quantize_head(value, v_dim, reinterpret_cast<int8_t*>(row), 1, reinterpret_cast<uint16_t*>(row + v_dim), 1);
+  } else if (type == kF16) {
     auto* out = reinterpret_cast<uint16_t*>(rows) + first;
     for (int64_t d = 0; d < v_dim; ++d) out[d] = core::f16_from_f32(value[d]);
   } else {

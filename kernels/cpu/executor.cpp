@@ -6,6 +6,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace ridge::kernels::cpu {
@@ -43,13 +44,16 @@ class CpuExecutor final : public core::Executor {
       }
       state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i]});
     }
+    const std::span<float> input = lowering_.input();
+    if (batch.input.size() != input.size()) throw std::logic_error("batch: the input has another size");
+    std::ranges::copy(batch.input, input.begin());
     lowering_.run();
   }
 
   std::span<const float> logits(int64_t i) override {
-    if (i < 0 || i >= lowering_.batch().rows(true))
+    if (i < 0 || i >= lowering_.batch().rows(program_.values[program_.result()].gathered))
       throw std::logic_error("logits of an output that was not asked for");
-    return {lowering_.logits(i), static_cast<size_t>(program_.vocab)};
+    return lowering_.result(i);
   }
 
   const core::ExecutorConfig& config() const override { return config_; }
@@ -86,6 +90,7 @@ class CpuExecutor final : public core::Executor {
 
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
+  core::check_cache_types(program, config);
   return std::make_unique<CpuExecutor>(program, config, config.threads > 0 ? config.threads : omp_get_num_procs());
 }
 

@@ -2,6 +2,8 @@
 // Each table is what run-time dispatch picks for this CPU.
 #pragma once
 
+#include "core/executor.h"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -86,7 +88,8 @@ struct VectorKernels {
 const VectorKernels& vector_kernels();
 
 // Keys are cached in blocks of 16 positions, [k_dim][16], so that one vector holds one dimension of 16 positions;
-// values as rows of v_dim padded to 16. Cached lengths are padded to kPositionTile.
+// values as rows of v_dim padded to 16. In q8_0 a block of keys, or a row of values, has its codes first, then its f16
+// scales, [k_dim / 32][16] or [v_dim / 32]. Cached lengths are padded to kPositionTile.
 inline constexpr int64_t kKeyBlock = 16;
 inline constexpr int64_t kPositionTile = 32;
 inline constexpr int64_t kAttentionBlock = 128; // positions per pass of the online softmax
@@ -99,7 +102,7 @@ struct AttentionTask {
   int64_t tokens, group, first_position;
   const std::byte* k; // this head's key blocks
   const std::byte* v; // this head's value rows
-  bool k_half, v_half;
+  core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
   float scale;
   float* scratch; // attention_scratch floats, 64-byte aligned
@@ -110,8 +113,8 @@ constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) 
 
 struct AttentionKernels {
   // Writes one head's key (k_dim floats) of `position` into its blocks, or its value into its rows.
-  void (*store_key)(const float* key, int64_t k_dim, int64_t position, bool half, std::byte* blocks);
-  void (*store_value)(const float* value, int64_t v_dim, int64_t position, bool half, std::byte* rows);
+  void (*store_key)(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks);
+  void (*store_value)(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows);
   void (*attend)(const AttentionTask& task);
 };
 const AttentionKernels& attention_kernels();

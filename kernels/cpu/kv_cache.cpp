@@ -6,13 +6,16 @@ namespace ridge::kernels::cpu {
 
 KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
   const int64_t positions = round_up(config.context, kPositionTile);
-  const int64_t k_bytes = core::bytes_per_element(config.k_type), v_bytes = core::bytes_per_element(config.v_type);
   for (const core::KvLayer& kv : layers) {
     const double elements = static_cast<double>(config.streams) * static_cast<double>(kv.heads) *
                             static_cast<double>(positions) * static_cast<double>(kv.k_dim + kv.v_dim + 16);
     if (elements > 0x1p44)
       throw_error("the KV cache of {} streams of {} tokens is too large; lower -c", config.streams, config.context);
-    Layer layer = {kv.heads, positions * kv.k_dim * k_bytes, positions * round_up(kv.v_dim, 16) * v_bytes, {}, {}};
+    Layer layer = {kv.heads,
+                   positions * core::head_bytes(config.k_type, kv.k_dim),
+                   positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
+                   {},
+                   {}};
     layer.keys = Memory(config.streams * kv.heads * layer.key_bytes, "KV cache");
     layer.values = Memory(config.streams * kv.heads * layer.value_bytes, "KV cache");
     layers_.push_back(std::move(layer));

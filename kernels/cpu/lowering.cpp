@@ -87,7 +87,16 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
   }
 }
 
-const float* Lowering::logits(int64_t output) const { return value(program_.logits) + output * program_.vocab; }
+std::span<const float> Lowering::result(int64_t row) const {
+  const core::ValueInfo& result = info(program_.result());
+  return {value(program_.result()) + row * result.width, static_cast<size_t>(result.width)};
+}
+
+std::span<float> Lowering::input() {
+  if (program_.input < 0) return {};
+  const core::ValueInfo& input = info(program_.input);
+  return {value(program_.input), static_cast<size_t>(batch_.rows(input.gathered) * input.width)};
+}
 
 int64_t Lowering::bytes() const {
   int64_t sum = cache_.bytes();
@@ -210,6 +219,14 @@ void Lowering::linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input)}, {}, [] { return 1; },
+        [=, this, &op, x = linear.x, cols = weight.cols](int64_t, int) {
+          std::vector<const float*> rows(batch_.rows(gathered));
+          for (size_t t = 0; t < rows.size(); ++t) rows[t] = x + static_cast<int64_t>(t) * cols;
+          if (!rows.empty()) config_.observer->observe(op, 0, rows);
+        });
   const std::vector<int64_t> pieces = guided_pieces(weight.rows, weight.row_bytes, threads_);
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   // Tokens per item: fewer where there are too few panels to keep every thread busy.
@@ -261,15 +278,14 @@ void Lowering::kv_store(const core::Op& op) {
   const core::KvLayer kv = program_.kv_layers[layer];
   const float *k = value(op.inputs[0]), *v = value(op.inputs[1]);
   const AttentionKernels& kernels = attention_kernels();
-  const bool k_half = config_.k_type == core::KvType::f16, v_half = config_.v_type == core::KvType::f16;
   add_rows({slot(op.inputs[0]), slot(op.inputs[1])}, {cache_resource_[layer]}, false, kv.heads * (kv.k_dim + kv.v_dim),
            [=, this, &kernels](int64_t first, int64_t last) {
              for (int64_t t = first; t < last; ++t)
                for (int64_t h = 0; h < kv.heads; ++h) {
                  const int64_t position = batch_.positions[t], stream = batch_.streams[t];
-                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, k_half,
+                 kernels.store_key(k + (t * kv.heads + h) * kv.k_dim, kv.k_dim, position, config_.k_type,
                                    cache_.keys(layer, stream, h));
-                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, v_half,
+                 kernels.store_value(v + (t * kv.heads + h) * kv.v_dim, kv.v_dim, position, config_.v_type,
                                      cache_.values(layer, stream, h));
                }
            });
@@ -298,8 +314,8 @@ void Lowering::attention(const core::Op& op) {
         task.first_position = segment.first_position;
         task.k = cache_.keys(params.layer, segment.stream, head);
         task.v = cache_.values(params.layer, segment.stream, head);
-        task.k_half = config_.k_type == core::KvType::f16;
-        task.v_half = config_.v_type == core::KvType::f16;
+        task.k_type = config_.k_type;
+        task.v_type = config_.v_type;
         task.k_dim = kv.k_dim;
         task.v_dim = kv.v_dim;
         task.scale = params.scale;
@@ -425,6 +441,16 @@ void Lowering::expert_linear(const core::Op& op) {
     linear.quantized = codes;
     reads = {resource, groups_resource};
   }
+  if (config_.observer)
+    schedule_.add(
+        {slot(input), groups_resource}, {}, [] { return 1; },
+        [=, this, &op, &groups, x = linear.x, cols = weight.cols](int64_t, int) {
+          const std::vector<int32_t>& row_of = shared_input ? groups.token : groups.pair;
+          std::vector<const float*> rows(row_of.size());
+          for (size_t i = 0; i < rows.size(); ++i) rows[i] = x + row_of[i] * cols;
+          for (const ExpertGroups::Group& group : groups.groups)
+            config_.observer->observe(op, group.expert, std::span(rows).subspan(group.first, group.count));
+        });
   // Items are pieces of about 64 KB of one expert's matrix.
   const int64_t panels = ceil_div(weight.rows, kPanelRows);
   const int64_t piece = std::clamp<int64_t>(65536 / (kPanelRows * weight.row_bytes), 1, panels);

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ class Lowering {
 
   void run() { schedule_.run(threads_); }
   BatchState& batch() { return batch_; }
-  const float* logits(int64_t output) const;
+  std::span<const float> result(int64_t row) const;
+  std::span<float> input(); // for this batch's rows; empty where the Program begins with an embedding
   int64_t segment_tokens() const { return segment_tokens_; }
   int64_t bytes() const;
 

@@ -6,6 +6,8 @@
 // free, is chosen to suit. Four warps share a block's keys and `splits` blocks a tile's context, each with its own
 // running maximum and sum; the last block to finish (an atomic ticket) combines them.
 //
+// A q8_0 cache is the same with eight codes for eight halves, made into f16 in registers.
+//
 // The plain kernel takes any head size and f32 caches; it is also what the fast one is tested against.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
@@ -21,8 +23,63 @@ constexpr float kLog2e = 1.4426950408889634f;
 // Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
 constexpr int64_t part_floats(int v_dim) { return 2 * kRows + int64_t{kRows} * v_dim; }
 
-// Dims: of a head, k_dim = v_dim, 64 or 128.
+// One head's cached keys or values, [context][kDim], read eight elements at a time, as f16 or as codes with a scale.
+template <int kDim, bool kCodes>
+struct Rows;
+
 template <int kDim>
+struct Rows<kDim, false> {
+  const __half* data;
+  using Piece = uint4;
+  struct Scales { // there are none
+    __device__ uint16_t operator[](int) const { return 0; }
+  };
+  __device__ Rows(const void* cached, const uint16_t*, int64_t first) {
+    data = static_cast<const __half*>(cached) + first * kDim;
+  }
+  __device__ Piece load(int64_t row, int column) const {
+    return *reinterpret_cast<const uint4*>(data + row * kDim + column);
+  }
+  __device__ Scales scales(int64_t) const { return {}; }
+  __device__ uint16_t scale(int64_t, int) const { return 0; }
+  static __device__ uint4 halves(Piece piece, uint16_t) { return piece; }
+};
+
+template <int kDim>
+struct Rows<kDim, true> {
+  const int8_t* data;
+  const uint16_t* all_scales;
+  using Piece = uint2;
+  struct alignas(kDim / 16) Scales {
+    uint16_t of[kDim / 32];
+    __device__ uint16_t operator[](int block) const { return of[block]; }
+  };
+  __device__ Rows(const void* cached, const uint16_t* scales, int64_t first) {
+    data = static_cast<const int8_t*>(cached) + first * kDim;
+    all_scales = scales + first * (kDim / 32);
+  }
+  __device__ Piece load(int64_t row, int column) const {
+    return *reinterpret_cast<const uint2*>(data + row * kDim + column);
+  }
+  __device__ Scales scales(int64_t row) const {
+    return *reinterpret_cast<const Scales*>(all_scales + row * (kDim / 32));
+  }
+  __device__ uint16_t scale(int64_t row, int column) const { return all_scales[row * (kDim / 32) + column / 32]; }
+  // With 0x64 above it, a byte b is the f16 1024 + b.
+  static __device__ uint4 halves(Piece piece, uint16_t scale) {
+    const __half2 factor = __half2half2(__ushort_as_half(scale));
+    const __half2 offset = __half2half2(__ushort_as_half(0x6480)); // 1024 + 128
+    const auto pair = [&](uint32_t bytes, uint32_t select) {
+      const uint32_t raw = __byte_perm(bytes ^ 0x80808080, 0x64646464, select);
+      const __half2 value = __hmul2(__hsub2(*reinterpret_cast<const __half2*>(&raw), offset), factor);
+      return *reinterpret_cast<const uint32_t*>(&value);
+    };
+    return {pair(piece.x, 0x4140), pair(piece.x, 0x4342), pair(piece.y, 0x4140), pair(piece.y, 0x4342)};
+  }
+};
+
+// Dims: of a head, k_dim = v_dim, 64 or 128.
+template <int kDim, bool kKeyCodes, bool kValueCodes>
 __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_constant__ AttentionArgs args) {
   constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
   constexpr int kColumns = kDim / 8; // output columns per lane group: 8 neighbouring lanes' share
@@ -40,8 +97,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
 
   const int64_t stream = args.streams[first_token];
   const int64_t head_at = (stream * cache.heads + kv_head) * cache.context;
-  const auto* keys = static_cast<const __half*>(cache.k) + head_at * kDim;
-  const auto* values = static_cast<const __half*>(cache.v) + head_at * kDim;
+  const Rows<kDim, kKeyCodes> keys(cache.k, cache.k_scales, head_at);
+  const Rows<kDim, kValueCodes> values(cache.v, cache.v_scales, head_at);
   const int length = args.positions[first_token + tokens - 1] + 1;
   const int per_split = ((length + args.splits - 1) / args.splits + 63) / 64 * 64;
   const int used_splits = (length + per_split - 1) / per_split;
@@ -80,30 +137,47 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     for (int i = 0; i < 4; ++i) out[j][i] = 0;
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 
-  for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
-    // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
-    uint4 key[2][kChunks];
+  // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
+  struct Step {
+    typename Rows<kDim, kKeyCodes>::Piece key[2][kChunks];
+    typename Rows<kDim, kKeyCodes>::Scales key_scales[2];
+    typename Rows<kDim, kValueCodes>::Piece value[4][kColumns / 8];
+    uint16_t value_scale[4]; // a lane's columns lie in one block of 32
+  };
+  const auto fetch = [&](int base) {
+    Step step;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const __half* from = keys + int64_t{min(base + 8 * i + g, length - 1)} * kDim + 8 * t;
+      const int row = min(base + 8 * i + g, length - 1);
+      step.key_scales[i] = keys.scales(row);
 #pragma unroll
-      for (int c = 0; c < kChunks; ++c) key[i][c] = *reinterpret_cast<const uint4*>(from + 32 * c);
+      for (int c = 0; c < kChunks; ++c) step.key[i][c] = keys.load(row, 8 * t + 32 * c);
     }
-    uint4 value[4][kColumns / 8];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const __half* from = values + int64_t{min(base + 8 * (i / 2) + 2 * t + i % 2, length - 1)} * kDim + kColumns * g;
+      const int row = min(base + 8 * (i / 2) + 2 * t + i % 2, length - 1);
+      step.value_scale[i] = values.scale(row, kColumns * g);
 #pragma unroll
-      for (int c = 0; c < kColumns / 8; ++c) value[i][c] = *reinterpret_cast<const uint4*>(from + 8 * c);
+      for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = values.load(row, kColumns * g + 8 * c);
     }
+    return step;
+  };
+
+  // One step is fetched while the one before it is computed: eight warps to a multiprocessor hide no latency otherwise.
+  Step ahead;
+  if (begin + warp * kKeysPerStep < end) ahead = fetch(begin + warp * kKeysPerStep);
+  for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
+    const Step now = ahead;
+    if (base + kWarps * kKeysPerStep < end) ahead = fetch(base + kWarps * kKeysPerStep);
     float score[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       for (float& s : score[i]) s = 0;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        mma_16x8x16(score[i], query[c][0], key[i][c].x, key[i][c].y);
-        mma_16x8x16(score[i], query[c][1], key[i][c].z, key[i][c].w);
+        const uint4 k = keys.halves(now.key[i][c], now.key_scales[i][c]);
+        mma_16x8x16(score[i], query[c][0], k.x, k.y);
+        mma_16x8x16(score[i], query[c][1], k.z, k.w);
       }
     }
     uint32_t weight[4]; // the scores' exponentials, as the left operand of the next product
@@ -138,10 +212,12 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     }
 #pragma unroll
     for (int c = 0; c < kColumns / 8; ++c) {
-      const uint32_t v[4][4] = {{value[0][c].x, value[0][c].y, value[0][c].z, value[0][c].w},
-                                {value[1][c].x, value[1][c].y, value[1][c].z, value[1][c].w},
-                                {value[2][c].x, value[2][c].y, value[2][c].z, value[2][c].w},
-                                {value[3][c].x, value[3][c].y, value[3][c].z, value[3][c].w}};
+      uint32_t v[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint4 piece = values.halves(now.value[i][c], now.value_scale[i]);
+        v[i][0] = piece.x, v[i][1] = piece.y, v[i][2] = piece.z, v[i][3] = piece.w;
+      }
 #pragma unroll
       for (int w = 0; w < 4; ++w) { // two columns of each key -> two keys of each column
         mma_16x8x16(out[8 * c + 2 * w], weight, __byte_perm(v[0][w], v[1][w], 0x5410),
@@ -234,20 +310,22 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   const int64_t stream = args.streams[token];
   const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
   float largest = -INFINITY, sum = 0;
-  const auto read = [](const void* from, bool half, int64_t i) {
+  const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
+    if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
     return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
   };
   for (int key = warp; key <= args.positions[token]; key += kWarps) {
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
-      score += query[i] * read(cache.k, cache.k_half, (head_at + key) * cache.k_dim + i);
+      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
     score = warp_sum(score);
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;
     sum = sum * shrink + weight;
     for (int i = lane; i < cache.v_dim; i += kWarp)
-      out[i] = out[i] * shrink + weight * read(cache.v, cache.v_half, (head_at + key) * cache.v_dim + i);
+      out[i] =
+          out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, (head_at + key) * cache.v_dim + i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
@@ -261,10 +339,17 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   }
 }
 
+template <int kDim>
+auto fast_kernel(const Cache& cache) {
+  if (cache.k_scales) return cache.v_scales ? attention_kernel<kDim, true, true> : attention_kernel<kDim, true, false>;
+  return cache.v_scales ? attention_kernel<kDim, false, true> : attention_kernel<kDim, false, false>;
+}
+
 } // namespace
 
 bool fast_attention(const Cache& cache) {
-  return cache.k_half && cache.v_half && cache.k_dim == cache.v_dim && (cache.k_dim == 64 || cache.k_dim == 128);
+  return (cache.k_half || cache.k_scales) && (cache.v_half || cache.v_scales) && cache.k_dim == cache.v_dim &&
+         (cache.k_dim == 64 || cache.k_dim == 128);
 }
 
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim) {
@@ -275,8 +360,8 @@ void launch_attention(const Launch& launch, const AttentionArgs& args) {
   const Cache& cache = args.cache;
   if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows) {
     const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-    launch(cache.k_dim == 64 ? attention_kernel<64> : attention_kernel<128>, dim3(args.splits, cache.heads, tiles),
-           kWarps * kWarp, 0, args);
+    const auto kernel = cache.k_dim == 64 ? fast_kernel<64>(cache) : fast_kernel<128>(cache);
+    launch(kernel, dim3(args.splits, cache.heads, tiles), kWarps * kWarp, 0, args);
     return;
   }
   const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);

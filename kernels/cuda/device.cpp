@@ -1,6 +1,12 @@
+// The GPU itself: what it is, what it reads per second, and the messages of calls that fail.
 #include "kernels/cuda/device.h"
 
 #include "core/error.h"
+#include "kernels/cuda/executor.h"
+#include "kernels/cuda/ops.h"
+
+#include <algorithm>
+#include <vector>
 
 namespace ridge::kernels::cuda {
 
@@ -13,15 +19,71 @@ void throw_out_of_memory(size_t bytes, const char* what) {
   cudaGetLastError();
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  throw_error(
-      "CUDA: out of memory: {} needs {:.2f} GB, {:.2f} of {:.2f} GB are free; take a smaller context, a smaller "
-      "model or --device cpu",
-      what, static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9, static_cast<double>(total) / 1e9);
+  const auto gib = [](size_t n) { return static_cast<double>(n) / (1 << 30); };
+  throw OutOfMemory(
+      fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free; lower -ngl "
+                  "(layers on the GPU), -c (context) or -ub (batch)",
+                  what, gib(bytes), gib(free), gib(total)));
 }
 
 void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {
   throw_error("CUDA: a matrix of {} columns needs {} bytes of shared memory, this GPU has {} per block", cols,
               shared_needed, shared_limit);
+}
+
+DeviceInfo device_info() {
+  DeviceInfo info;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    info.problem = status == cudaSuccess                   ? "no NVIDIA GPU"
+                   : status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one older than this build needs"
+                                                           : cudaGetErrorString(status);
+    return info;
+  }
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  info.usable = true;
+  info.name = properties.name;
+  info.sm_count = properties.multiProcessorCount;
+  info.compute_major = properties.major;
+  info.compute_minor = properties.minor;
+  info.memory_bytes = static_cast<double>(total);
+  info.free_bytes = static_cast<double>(free);
+  return info;
+}
+
+double measure_read_bandwidth() {
+  constexpr size_t kBytes = size_t{2} << 30;
+  constexpr int kRuns = 9;
+  Stream stream;
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  Launch launch;
+  launch.stream = stream.handle;
+  launch.sm_count = properties.multiProcessorCount;
+  const DeviceMemory data(kBytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
+  RIDGE_CUDA(cudaMemset(data.as(), 0x5b, kBytes));
+  cudaEvent_t start, stop;
+  RIDGE_CUDA(cudaEventCreate(&start));
+  RIDGE_CUDA(cudaEventCreate(&stop));
+  std::vector<float> milliseconds;
+  for (int i = 0; i <= kRuns; ++i) {
+    RIDGE_CUDA(cudaEventRecord(start, stream.handle));
+    launch_read(launch, data.as(), kBytes, sink.as<uint32_t>());
+    RIDGE_CUDA(cudaEventRecord(stop, stream.handle));
+    RIDGE_CUDA(cudaEventSynchronize(stop));
+    float elapsed = 0;
+    RIDGE_CUDA(cudaEventElapsedTime(&elapsed, start, stop));
+    if (i > 0) milliseconds.push_back(elapsed); // the first run loads the kernel
+  }
+  cudaEventDestroy(start);
+  cudaEventDestroy(stop);
+  std::ranges::nth_element(milliseconds, milliseconds.begin() + kRuns / 2);
+  return static_cast<double>(kBytes) / (milliseconds[kRuns / 2] * 1e-3);
 }
 
 } // namespace ridge::kernels::cuda

@@ -20,13 +20,15 @@ inline void check(cudaError_t status, const char* call) {
 }
 #define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
 
-// Device memory. Running out is an Error that says what was needed and what is free.
+// Device memory. Running out throws OutOfMemory, which says what was needed and what is free.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   explicit DeviceMemory(size_t bytes, const char* what) : bytes_(bytes) {
     if (bytes == 0) return;
-    if (cudaMalloc(&data_, bytes) != cudaSuccess) throw_out_of_memory(bytes, what);
+    const cudaError_t status = cudaMalloc(&data_, bytes);
+    if (status == cudaErrorMemoryAllocation) throw_out_of_memory(bytes, what);
+    check(status, "cudaMalloc");
   }
   ~DeviceMemory() { cudaFree(data_); }
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
@@ -75,6 +77,29 @@ class PinnedMemory {
   }
   void* data_ = nullptr;
   size_t bytes_ = 0;
+};
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  ~Stream() { cudaStreamDestroy(handle); }
+  Stream(const Stream&) = delete;
+};
+
+struct Event {
+  cudaEvent_t handle = nullptr;
+  Event() { RIDGE_CUDA(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming)); }
+  ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
+};
+
+struct Graph {
+  cudaGraphExec_t handle = nullptr;
+  Graph() = default;
+  ~Graph() {
+    if (handle) cudaGraphExecDestroy(handle);
+  }
+  Graph(const Graph&) = delete;
 };
 
 // How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our

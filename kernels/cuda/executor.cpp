@@ -1,147 +1,54 @@
-#include "kernels/cuda/executor.h"
+// A Program on the GPU: memory for its values, cache and batch; batches as graphs; the loop that decodes on its own.
+#include "kernels/cuda/executor_impl.h"
 
 #include "core/error.h"
-#include "kernels/cuda/format_kernels.h"
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/plan.h"
-#include "kernels/cuda/upload.h"
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <stdexcept>
 #include <utility>
 
 namespace ridge::kernels::cuda {
 namespace {
 
-using core::OpKind;
-using core::ValueId;
+constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
 
-constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as a graph
-constexpr int kMaxSplits = 64;       // blocks that share one tile's context
-constexpr int64_t kHistory = 4096;   // tokens per stream that a generating loop keeps before the host collects them
+constexpr int64_t kHistory = 4096; // tokens per stream that a generating loop keeps before the host collects them
 
-// Batches up to this size use the matvec kernel even where there are tensor cores.
-constexpr int64_t kMatvecTokens = 8;
+// What the device would say of itself if it were older.
+void limit_to(int compute, cudaDeviceProp& properties) {
+  const size_t shared_bytes = size_t{compute < 80 ? 64u : compute == 80 ? 163u : 99u} << 10;
+  properties.sharedMemPerBlockOptin = std::min(properties.sharedMemPerBlockOptin, shared_bytes);
+  properties.major = std::min(properties.major, compute / 10);
+}
 
-struct Stream {
-  cudaStream_t handle = nullptr;
-  Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
-  ~Stream() { cudaStreamDestroy(handle); }
-  Stream(const Stream&) = delete;
-};
+} // namespace
 
-struct Graph {
-  cudaGraphExec_t handle = nullptr;
-  Graph() = default;
-  ~Graph() {
-    if (handle) cudaGraphExecDestroy(handle);
-  }
-  Graph(const Graph&) = delete;
-};
-
-// The batch in device memory, one allocation so that one copy brings it in.
-struct DeviceBatch {
-  int32_t *tokens, *positions, *streams, *outputs;
-};
-
-class Executor final : public CudaExecutor {
- public:
-  Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
-      : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)) {
-    const DeviceInfo info = device_info();
-    if (!info.usable) throw_error("CUDA: {}; use --device cpu", info.problem);
-    check_config();
-    cudaDeviceProp properties;
-    RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
-    launch_.stream = stream_.handle;
-    launch_.sm_count = properties.multiProcessorCount;
-    launch_.shared_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
-    description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
-    weights_ = upload_weights(program, launch_, options.upload_progress);
-    launch_.overlap = options.overlap && properties.major >= 9 && compiled_for_overlap();
-    allocate();
-  }
-
-  ~Executor() override { cudaStreamSynchronize(stream_.handle); }
-
-  void forward(const core::Batch& batch) override;
-  std::span<const float> logits(int64_t i) override;
-  const core::ExecutorConfig& config() const override { return config_; }
-  std::string_view description() const override { return description_; }
-  double memory_bytes() const override { return static_cast<double>(cache_.bytes() + scratch_bytes_); }
-
-  std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
-                                       std::span<const int32_t> streams, int64_t count) override;
-  double time_decode(int64_t position, int64_t streams, int repetitions) override;
-
- private:
-  struct Shape { // of a batch, as far as launches depend on it
-    int64_t tokens, outputs;
-    int tile_tokens; // for attention
-    bool greedy;     // ends with the choice of the next tokens
-    auto operator<=>(const Shape&) const = default;
-  };
-
-  void check_config() const;
-  void check_batch(const core::Batch& batch) const;
-  void allocate();
-  void load_batch(const core::Batch& batch);
-  void run(const Shape& shape);
-  void launch_all(const Shape& shape);
-  void launch_step(const Step& step, const Shape& shape);
-  void launch_matrix(const MatrixStep& m, const Shape& shape);
-  void launch_product(const MatrixStep& m, int64_t rows);
-  void launch_op(const core::Op& op, const Shape& shape);
-  void launch_attention_op(const core::Op& op, const Shape& shape);
-
-  float* value(ValueId id) const { return values_[plan_.buffers.slot_of_value[id]].as<float>(); }
-  int32_t* ids(ValueId id) const { return reinterpret_cast<int32_t*>(value(id)); }
-  int64_t width(ValueId id) const { return program_.values[id].width; }
-  int64_t rows_of(ValueId id, const Shape& shape) const {
-    return program_.values[id].gathered ? shape.outputs : shape.tokens;
-  }
-  const float* vector(core::WeightId id) const {
-    return id == kNone ? nullptr : reinterpret_cast<const float*>(weights_.weights[id].data);
-  }
-  const FormatKernels& format_of(core::WeightId id) const { return format_kernels(program_.weights[id].type); }
-  DeviceMemory memory(size_t bytes, const char* what) {
-    scratch_bytes_ += bytes;
-    return DeviceMemory(bytes, what);
-  }
-  int64_t matvec_limit() const { // larger batches go through the tensor cores
-    return config_.exact || launch_.shared_per_block < kGemmSharedBytes ? config_.max_batch : kMatvecTokens;
-  }
-
-  const core::Program& program_;
-  core::ExecutorConfig config_;
-  CudaOptions options_;
-  Plan plan_;
-  Stream stream_;
-  Launch launch_;
-  std::string description_;
-  UploadedWeights weights_;
-  size_t scratch_bytes_ = 0;
-
-  std::vector<DeviceMemory> values_; // by slot
-  std::vector<DeviceMemory> rope_tables_;
-  DeviceMemory cache_;
-  std::vector<Cache> cache_layers_;             // views into cache_
-  DeviceMemory half_x_, exponents_, gate_, up_; // of matrix products
-  DeviceMemory partial_, tickets_;              // of attention
-  DeviceMemory greedy_;
-  GreedyArgs greedy_args_ = {};
-  DeviceMemory batch_memory_;
-  PinnedMemory batch_host_;
-  DeviceBatch batch_ = {}, host_batch_ = {};
-  PinnedMemory logits_host_;
-  int64_t outputs_ = 0; // of the last forward()
-  std::map<Shape, Graph> graphs_;
-};
+Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
+    : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)) {
+  const DeviceInfo info = device_info();
+  if (!info.usable) throw_error("CUDA: {}; use --device cpu", info.problem);
+  check_config();
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  launch_.stream = stream_.handle;
+  launch_.sm_count = properties.multiProcessorCount;
+  if (options.as_compute > 0) limit_to(options.as_compute, properties);
+  launch_.shared_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
+  description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
+  weights_ = allocate_weights(program);
+  allocate();
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
+  if (!options.upload) return;
+  upload_weights(program, weights_, launch_, options.upload_progress);
+  launch_.overlap = options.overlap && properties.major >= 9 && compiled_for_overlap();
+}
 
 void Executor::check_config() const {
   core::validate(program_);
+  core::check_cache_types(program_, config_);
   const auto positive = [](int64_t value, const char* what) {
     if (value < 1 || value > int64_t{1} << 30) throw_error("CUDA: {} is {}, expected 1 to 2^30", what, value);
   };
@@ -167,8 +74,8 @@ void Executor::allocate() {
   size_t bytes = 0;
   const auto aligned = [](size_t n) { return (n + 255) / 256 * 256; };
   for (const core::KvLayer& kv : program_.kv_layers)
-    bytes += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type)) +
-             aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
+    bytes += aligned(positions * kv.heads * core::head_bytes(config_.k_type, kv.k_dim)) +
+             aligned(positions * kv.heads * core::head_bytes(config_.v_type, kv.v_dim));
   cache_ = DeviceMemory(bytes, "the KV cache");
   RIDGE_CUDA(cudaMemset(cache_.as(), 0, bytes));
   uint8_t* at = cache_.as();
@@ -182,10 +89,13 @@ void Executor::allocate() {
                    static_cast<int>(kv.k_dim),
                    static_cast<int>(kv.v_dim),
                    config_.context};
+    const int64_t rows = positions * kv.heads;
     layer.k = at;
-    at += aligned(positions * kv.heads * kv.k_dim * core::bytes_per_element(config_.k_type));
+    if (config_.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + rows * kv.k_dim);
+    at += aligned(rows * core::head_bytes(config_.k_type, kv.k_dim));
     layer.v = at;
-    at += aligned(positions * kv.heads * kv.v_dim * core::bytes_per_element(config_.v_type));
+    if (config_.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + rows * kv.v_dim);
+    at += aligned(rows * core::head_bytes(config_.v_type, kv.v_dim));
     cache_layers_.push_back(layer);
     most_kv_heads = std::max(most_kv_heads, kv.heads);
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);
@@ -221,7 +131,8 @@ void Executor::allocate() {
   const auto split = [&](int32_t* base) { return DeviceBatch{base, base + n, base + 2 * n, base + 3 * n}; };
   batch_ = split(batch_memory_.as<int32_t>());
   host_batch_ = split(batch_host_.as<int32_t>());
-  logits_host_ = PinnedMemory(config_.max_outputs * program_.vocab * sizeof(float));
+  const core::ValueInfo& result = program_.values[program_.result()];
+  logits_host_ = PinnedMemory((result.gathered ? config_.max_outputs : n) * result.width * sizeof(float));
 
   const int64_t most = std::min(config_.max_outputs, config_.max_batch);
   greedy_ = memory((most * (2 + 2 * kGreedyBlocks) + most * kHistory) * 4, "sampling");
@@ -266,6 +177,14 @@ void Executor::load_batch(const core::Batch& batch) {
                              stream_.handle));
 }
 
+void Executor::load_input(std::span<const float> input, const Shape& shape) {
+  const int64_t elements = program_.input < 0 ? 0 : rows_of(program_.input, shape) * width(program_.input);
+  if (std::ssize(input) != elements) throw std::logic_error("CUDA: a batch whose input has another size");
+  if (elements == 0) return;
+  RIDGE_CUDA(
+      cudaMemcpyAsync(value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
+}
+
 void Executor::forward(const core::Batch& batch) {
   check_batch(batch);
   load_batch(batch);
@@ -274,19 +193,21 @@ void Executor::forward(const core::Batch& batch) {
   for (size_t i = 1; i < batch.tokens.size(); ++i)
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
                batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  outputs_ = std::ssize(batch.outputs);
-  run({std::ssize(batch.tokens), outputs_, one_run ? kAttentionRows : 1, false});
+  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false};
+  load_input(batch.input, shape);
+  result_rows_ = rows_of(program_.result(), shape);
+  run(shape);
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
 }
 
 std::span<const float> Executor::logits(int64_t i) {
-  if (i < 0 || i >= outputs_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
-  const size_t vocab = static_cast<size_t>(program_.vocab);
-  float* row = logits_host_.as<float>() + i * vocab;
-  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.logits) + i * vocab, vocab * sizeof(float), cudaMemcpyDeviceToHost,
-                             stream_.handle));
+  if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
+  const auto columns = static_cast<size_t>(width(program_.result()));
+  float* row = logits_host_.as<float>() + i * columns;
+  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.result()) + i * columns, columns * sizeof(float),
+                             cudaMemcpyDeviceToHost, stream_.handle));
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
-  return {row, vocab};
+  return {row, columns};
 }
 
 std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
@@ -296,6 +217,7 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
   for (int64_t i = 0; i < n; ++i) outputs[i] = static_cast<int32_t>(i);
   const core::Batch batch{tokens, positions, streams, outputs};
   check_batch(batch);
+  require_whole();
   for (const int32_t position : positions)
     if (position + count > config_.context)
       throw_error("CUDA: {} tokens from position {} do not fit a context of {}", count, position, config_.context);
@@ -323,6 +245,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   }
   const core::Batch batch{tokens, positions, which, outputs};
   check_batch(batch);
+  require_whole();
   load_batch(batch);
   const Shape shape{streams, streams, 1, true};
   RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, streams * sizeof(int32_t), stream_.handle));
@@ -364,257 +287,21 @@ void Executor::run(const Shape& shape) {
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
 }
 
-void Executor::launch_all(const Shape& shape) {
-  for (const Step& step : plan_.steps) {
-    const auto& written = step.outputs;
-    if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
-    launch_step(step, shape);
+bool fits(const core::Program& program, const core::ExecutorConfig& config) {
+  CudaOptions options;
+  options.upload = false;
+  try {
+    const Executor trial(program, config, options);
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
   }
-  if (!shape.greedy) return;
-  GreedyArgs args = greedy_args_;
-  args.logits = value(program_.logits);
-  args.n = static_cast<int>(shape.outputs);
-  args.tokens = batch_.tokens;
-  args.positions = batch_.positions;
-  launch_greedy(launch_, args);
-}
-
-void Executor::launch_step(const Step& step, const Shape& shape) {
-  switch (step.kind) {
-  case Step::Kind::op: return launch_op(*step.op, shape);
-  case Step::Kind::matrix: return launch_matrix(step.matrix, shape);
-  case Step::Kind::heads: break;
-  }
-  const HeadsStep& h = step.heads;
-  RopeStoreArgs args = {};
-  args.positions = batch_.positions;
-  args.streams = batch_.streams;
-  args.tokens = static_cast<int>(shape.tokens);
-  args.q_in = value(h.q_in);
-  args.k_in = value(h.k_in);
-  args.v_in = value(h.v_in);
-  args.q_out = value(h.q_out);
-  args.q_norm = vector(h.q_norm);
-  args.k_norm = vector(h.k_norm);
-  args.epsilon = h.epsilon;
-  args.q_heads = static_cast<int>(h.q_heads);
-  args.k_heads = static_cast<int>(h.k_heads);
-  args.head_dim = static_cast<int>(h.head_dim);
-  const core::RopeTable& table = program_.rope_tables[h.table];
-  args.rotate = true;
-  args.rope = {rope_tables_[h.table].as<float>(), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-               table.style == core::RopeStyle::split};
-  args.store = true;
-  args.cache = cache_layers_[h.kv_layer];
-  launch_rope_store(launch_, args);
-}
-
-void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
-  const int64_t rows = rows_of(m.x, shape);
-  const core::Weight& first = program_.weights[m.parts[0].weight];
-  if (m.ids == kNone && rows > matvec_limit()) return launch_product(m, rows);
-  MatvecArgs args = {};
-  args.x = value(m.x);
-  args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
-  args.x_stride = first.cols;
-  args.tokens = static_cast<int>(rows * m.used);
-  args.cols = static_cast<int>(first.cols);
-  args.row_bytes = weights_.weights[m.parts[0].weight].row_bytes;
-  args.norm_weight = vector(m.norm);
-  args.norm_epsilon = m.norm_epsilon;
-  args.segments = static_cast<int>(m.parts.size());
-  for (size_t i = 0; i < m.parts.size(); ++i) {
-    const MatrixStep::Part& part = m.parts[i];
-    const core::Weight& w = program_.weights[part.weight];
-    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(w.rows), value(part.out), w.rows,
-                       vector(part.bias)};
-  }
-  args.swiglu = m.swiglu;
-  if (m.residual != kNone) {
-    args.residual = value(m.residual);
-    args.residual_stride = width(m.residual);
-  }
-  if (m.ids != kNone) {
-    args.ids = ids(m.ids);
-    args.expert_bytes = args.row_bytes * first.rows;
-    args.slots = static_cast<int>(m.used);
-  }
-  format_of(m.parts[0].weight).matvec(launch_, args, config_.exact);
-}
-
-void Executor::launch_product(const MatrixStep& m, int64_t rows) {
-  const int64_t cols = width(m.x), stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-  launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
-                 exponents_.as<int8_t>());
-  GemmArgs args = {};
-  args.x = half_x_.as<uint16_t>();
-  args.x_stride = stride;
-  args.exponent = exponents_.as<int8_t>();
-  args.tokens = static_cast<int>(rows);
-  args.cols = static_cast<int>(cols);
-  args.row_bytes = weights_.weights[m.parts[0].weight].row_bytes;
-  args.segments = static_cast<int>(m.parts.size());
-  for (size_t i = 0; i < m.parts.size(); ++i) {
-    const MatrixStep::Part& part = m.parts[i];
-    float* out = m.swiglu ? (i == 0 ? gate_ : up_).as<float>() : value(part.out);
-    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows), out,
-                       vector(part.bias)};
-  }
-  args.residual = m.residual == kNone ? nullptr : value(m.residual);
-  format_of(m.parts[0].weight).gemm(launch_, args);
-  if (m.swiglu)
-    launch_swiglu(launch_, gate_.as<float>(), up_.as<float>(), value(m.parts[0].out), rows * width(m.parts[0].out));
-}
-
-void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
-  const auto& params = std::get<core::AttentionParams>(op.params);
-  AttentionArgs args = {};
-  args.q = value(op.inputs[0]);
-  args.out = value(op.outputs[0]);
-  args.positions = batch_.positions;
-  args.streams = batch_.streams;
-  args.tokens = static_cast<int>(shape.tokens);
-  args.heads = static_cast<int>(params.heads);
-  args.scale = params.scale;
-  args.cache = cache_layers_[params.layer];
-  args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
-  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  // Two blocks per multiprocessor, where the context has that much to share out.
-  args.splits = tiles > kGraphTokens
-                    ? 1
-                    : std::clamp(2 * launch_.sm_count / (tiles * args.cache.heads), 1,
-                                 static_cast<int>(std::min<int64_t>(kMaxSplits, (config_.context + 63) / 64)));
-  args.partial = partial_.as<float>();
-  args.tickets = tickets_.as<unsigned>();
-  launch_attention(launch_, args);
-}
-
-void Executor::launch_op(const core::Op& op, const Shape& shape) {
-  const auto in = [&](size_t i) { return value(op.inputs[i]); };
-  const auto rows = [&] { return rows_of(op.outputs[0], shape); };
-  switch (op.kind) {
-  case OpKind::embed:
-    return format_of(op.weights[0])
-        .embed(launch_, weights_.weights[op.weights[0]].data, width(op.outputs[0]), batch_.tokens,
-               static_cast<int>(shape.tokens), value(op.outputs[0]));
-  case OpKind::rms_norm: {
-    const auto& params = std::get<core::NormParams>(op.params);
-    return launch_rms_norm(launch_, in(0), vector(op.weights[0]), value(op.outputs[0]),
-                           rows() * width(op.outputs[0]) / params.group, params.group, params.epsilon);
-  }
-  case OpKind::rope: {
-    const auto& params = std::get<core::RopeParams>(op.params);
-    const core::RopeTable& table = program_.rope_tables[params.table];
-    RopeStoreArgs args = {};
-    args.positions = batch_.positions;
-    args.streams = batch_.streams;
-    args.tokens = static_cast<int>(shape.tokens);
-    args.q_in = in(0);
-    args.q_out = value(op.outputs[0]);
-    args.q_heads = static_cast<int>(params.heads);
-    args.head_dim = static_cast<int>(params.head_dim);
-    args.rotate = true;
-    args.rope = {rope_tables_[params.table].as<float>(), static_cast<int>(table.inverse_frequency.size()),
-                 table.magnitude, table.style == core::RopeStyle::split};
-    return launch_rope_store(launch_, args);
-  }
-  case OpKind::kv_store: {
-    RopeStoreArgs args = {};
-    args.positions = batch_.positions;
-    args.streams = batch_.streams;
-    args.tokens = static_cast<int>(shape.tokens);
-    args.cache = cache_layers_[std::get<core::KvParams>(op.params).layer];
-    args.k_in = in(0);
-    args.v_in = in(1);
-    args.k_heads = args.cache.heads;
-    args.head_dim = args.cache.k_dim;
-    args.store = true;
-    return launch_rope_store(launch_, args);
-  }
-  case OpKind::attention: return launch_attention_op(op, shape);
-  case OpKind::swiglu: return launch_swiglu(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
-  case OpKind::add: return launch_add(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
-  case OpKind::permute: {
-    const int64_t columns = program_.weights[op.weights[0]].cols;
-    return launch_permute(launch_, in(0), std::get<core::PermuteParams>(op.params).group,
-                          reinterpret_cast<const int32_t*>(vector(op.weights[0])), columns, value(op.outputs[0]),
-                          rows() * width(op.outputs[0]) / columns);
-  }
-  case OpKind::gather:
-    return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
-  case OpKind::route: {
-    const auto& params = std::get<core::RouteParams>(op.params);
-    return launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(),
-                        static_cast<int>(params.experts), static_cast<int>(params.used), params.normalize);
-  }
-  case OpKind::expert_sum:
-    return launch_expert_sum(launch_, in(0), in(1), value(op.outputs[0]), rows(), static_cast<int>(width(op.inputs[1])),
-                             width(op.outputs[0]));
-  case OpKind::linear:
-  case OpKind::expert_linear: break; // matrix steps
-  }
-}
-
-} // namespace
-
-DeviceInfo device_info() {
-  DeviceInfo info;
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    cudaGetLastError();
-    info.problem = status == cudaSuccess                   ? "no NVIDIA GPU"
-                   : status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one older than this build needs"
-                                                           : cudaGetErrorString(status);
-    return info;
-  }
-  cudaDeviceProp properties;
-  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
-  size_t free = 0, total = 0;
-  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
-  info.usable = true;
-  info.name = properties.name;
-  info.sm_count = properties.multiProcessorCount;
-  info.compute_major = properties.major;
-  info.compute_minor = properties.minor;
-  info.memory_bytes = static_cast<double>(total);
-  info.free_bytes = static_cast<double>(free);
-  return info;
 }
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
+  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
   return std::make_unique<Executor>(program, config, options);
-}
-
-double measure_read_bandwidth() {
-  constexpr size_t kBytes = size_t{2} << 30;
-  constexpr int kRuns = 9;
-  Stream stream;
-  cudaDeviceProp properties;
-  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
-  Launch launch;
-  launch.stream = stream.handle;
-  launch.sm_count = properties.multiProcessorCount;
-  const DeviceMemory data(kBytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
-  RIDGE_CUDA(cudaMemset(data.as(), 0x5b, kBytes));
-  cudaEvent_t start, stop;
-  RIDGE_CUDA(cudaEventCreate(&start));
-  RIDGE_CUDA(cudaEventCreate(&stop));
-  std::vector<float> milliseconds;
-  for (int i = 0; i <= kRuns; ++i) {
-    RIDGE_CUDA(cudaEventRecord(start, stream.handle));
-    launch_read(launch, data.as(), kBytes, sink.as<uint32_t>());
-    RIDGE_CUDA(cudaEventRecord(stop, stream.handle));
-    RIDGE_CUDA(cudaEventSynchronize(stop));
-    float elapsed = 0;
-    RIDGE_CUDA(cudaEventElapsedTime(&elapsed, start, stop));
-    if (i > 0) milliseconds.push_back(elapsed); // the first run loads the kernel
-  }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  std::ranges::nth_element(milliseconds, milliseconds.begin() + kRuns / 2);
-  return static_cast<double>(kBytes) / (milliseconds[kRuns / 2] * 1e-3);
 }
 
 } // namespace ridge::kernels::cuda

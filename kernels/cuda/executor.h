@@ -2,6 +2,7 @@
 // there is one is a question that available_device() answers.
 #pragma once
 
+#include "core/error.h"
 #include "core/executor.h"
 
 #include <functional>
@@ -21,10 +22,20 @@ struct DeviceInfo {
 };
 DeviceInfo device_info();
 
+// Thrown where not enough of the GPU's memory is free; the message has what was needed, what is free, what to lower.
+class OutOfMemory : public core::Error {
+ public:
+  using Error::Error;
+};
+
 struct CudaOptions {
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
+  bool upload = true; // else only the memory is taken, see fits()
   // For tests: the twins that fusions, graphs and overlapping launches are compared with.
   bool fuse = true, graphs = true, overlap = true;
+  // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
+  // the chip allows. Code that was compiled for older chips is another matter (docs/performance.md).
+  int as_compute = 0;
 };
 
 class CudaExecutor : public core::Executor {
@@ -41,9 +52,13 @@ class CudaExecutor : public core::Executor {
 };
 
 // Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the
-// Program itself is. Throws Error where there is no usable GPU, not enough memory, or a CUDA call fails.
+// Program itself is. Throws Error where there is no usable GPU or a CUDA call fails, OutOfMemory before anything is
+// copied.
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options = {});
+
+// Whether make_cuda_executor would find the memory it needs: tries, and gives it back.
+bool fits(const core::Program& program, const core::ExecutorConfig& config);
 
 // Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
 double measure_read_bandwidth();

@@ -76,33 +76,46 @@ struct Launchers {
            to, U::row_bytes(cols), cols, rows);
   }
 
+  // How many warps of a block have room for their rings; 0: not even one.
+  template <bool kExact, bool kWhole>
+  static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
+    const int64_t none = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 0),
+                  each = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 1) - none;
+    return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
+  }
+
   template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
     // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
     // multiprocessor is free first. More than half of the shared memory keeps them apart.
-    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact>(args.cols, kTokens));
+    const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
+    if (warps < 1)
+      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
+                     launch.shared_per_block);
+    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
     const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
     int rows = 0;
     for (int s = 0; s < (args.swiglu ? 1 : args.segments); ++s) rows += args.segment[s].rows;
     const int pairs = args.swiglu ? rows : (rows + 1) / 2;
-    const int blocks = std::min((pairs + kMatvecWarps - 1) / kMatvecWarps, launch.sm_count);
-    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), kMatvecThreads, shared, args);
+    const int blocks = std::min((pairs + warps - 1) / warps, launch.sm_count);
+    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
-    const int64_t limit = launch.shared_per_block;
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    if (!single && args.tokens > 2 && matvec_shared_bytes<Format, false>(args.cols, 4) <= limit)
+    // Neither more tokens nor longer steps must take the room of many warps.
+    const int most = matvec_warps<false, false>(launch, args.cols, 1);
+    const auto spares = [&](int warps) { return warps > most * 3 / 4; };
+    if (!single && args.tokens > 2 && spares(matvec_warps<false, false>(launch, args.cols, 4)))
       return matvec_with<4, false>(launch, args);
-    if (!single && matvec_shared_bytes<Format, false>(args.cols, 2) <= limit)
-      return matvec_with<2, false>(launch, args);
-    if (matvec_shared_bytes<Format, false>(args.cols, 1) > limit)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, false>(args.cols, 1), limit);
-    args.cols % U::kWeights == 0 ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
+    if (!single && spares(matvec_warps<false, false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
+      return matvec_with<1, false, true>(launch, args);
+    matvec_with<1, false>(launch, args);
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {

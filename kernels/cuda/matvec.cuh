@@ -22,16 +22,23 @@
 
 namespace ridge::kernels::cuda {
 
+// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
+// run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// Ring slots per warp, each for a unit of two rows: enough that a warp has 3 KB on their way, 48 KB per multiprocessor.
-// The formats with large units, whose arithmetic is light, gain from twice that (H200, 2026-11-20: Q8_0 4 %, F16 1 %;
-// Q4_K loses 4 %).
-template <typename Format>
-inline constexpr int kBytesInFlight = Units<Format>::kBytes >= 1024 ? 6400 : 3200;
-template <typename Format>
-inline constexpr int kSlots =
-    std::clamp((kBytesInFlight<Format> + 2 * Units<Format>::kBytes - 1) / (2 * Units<Format>::kBytes) + 1, 3, 8);
+// A warp takes its rows in steps: a unit of either row, or two where rows are whole units so small that the loop around
+// them would cost half as many instructions as they do (H200, 2026-11-20: 4 % for Q4_K, 8 % for TQ2_0).
+//
+// Its ring has slots of a step each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
+// units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
+template <typename Format, bool kWhole>
+struct Steps {
+  static constexpr int kUnitBytes = Units<Format>::kBytes;
+  static constexpr int kUnits = kWhole && kUnitBytes <= 900 ? 2 : 1;
+  static constexpr int kRowBytes = kUnits * kUnitBytes, kSlotBytes = 2 * kRowBytes;
+  static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
+  static constexpr int kSlots = std::clamp((kInFlight + kSlotBytes - 1) / kSlotBytes + 1, 3, 8);
+};
 
 template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
@@ -46,10 +53,15 @@ constexpr int64_t activation_bytes(int64_t cols) {
   return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 80;
 }
 
+// The table of codebook points, which the dots of packed weights look up in shared memory.
 template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens) {
-  return int64_t{kMatvecWarps} * kSlots<Format> * 2 * Units<Format>::kBytes +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + kMatvecWarps * 4 + 16;
+inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
+
+template <typename Format, bool kExact, bool kWhole>
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
+  using S = Steps<Format, kWhole>;
+  return kBookBytes<Format, kExact> + int64_t{warps} * (S::kSlots * S::kSlotBytes + 4 * tokens) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
 }
 
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
@@ -136,13 +148,16 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   using L = Layout<Format>;
   using U = Units<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
-  constexpr int kRing = kSlots<Format>, kSlotBytes = 2 * U::kBytes;
+  using S = Steps<Format, kWhole>;
+  constexpr int kRing = S::kSlots;
+  const int threads = blockDim.x, warps = threads / kWarp;
   extern __shared__ uint4 shared[];
-  auto* ring = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* activations = ring + kMatvecWarps * kRing * kSlotBytes;
+  auto* book_words = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* ring = book_words + kBookBytes<Format, kExact>;
+  uint8_t* activations = ring + warps * kRing * S::kSlotBytes;
   const int items = static_cast<int>(U::items_of(args.cols));
   const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
-  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // a float per warp
+  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
 
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first_token = blockIdx.y * kTokens;
@@ -151,14 +166,14 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
-  const int stride = gridDim.x * kMatvecWarps, first_pair = warp * gridDim.x + blockIdx.x;
+  const int stride = gridDim.x * warps, first_pair = warp * gridDim.x + blockIdx.x;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
   const int my_pairs = first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0;
   const int units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int total_units = my_pairs * units;
+  const int steps = (units + S::kUnits - 1) / S::kUnits;
   // Segment and row in it of a pair's first or second row; where there is no second, the first again.
   const auto locate = [&](int pair, int second, int& row) -> const MatvecSegment& {
     if (args.swiglu) {
@@ -177,40 +192,48 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     expert_offset = args.ids[first_token] * args.expert_bytes;
   }
 
-  // The fetching side runs kRing - 1 units ahead of the computing side.
-  int fetch_pair = first_pair, fetch_unit = 0, fetch_left = total_units;
+  // The fetching side runs kRing - 1 steps ahead of the computing side.
+  int fetch_pair = first_pair, fetch_step = 0, fetch_left = my_pairs * steps;
   const uint8_t *fetch_first = nullptr, *fetch_second = nullptr;
-  uint8_t* const my_ring = ring + warp * kRing * kSlotBytes;
+  uint8_t* const my_ring = ring + warp * kRing * S::kSlotBytes;
   uint8_t* fetch_to = my_ring;
-  const int tail_bytes = U::rounded(L::unit_payload(tail_items));
+  const int tail_bytes = (units - 1) % S::kUnits * U::kBytes + U::rounded(L::unit_payload(tail_items));
   const auto fetch_next = [&] {
     if (fetch_left > 0) {
       --fetch_left;
-      if (fetch_unit == 0) {
+      if (fetch_step == 0) {
         int row;
         const MatvecSegment& first = locate(fetch_pair, 0, row);
         fetch_first = first.weights + expert_offset + row * args.row_bytes + 16 * lane;
         const MatvecSegment& second = locate(fetch_pair, 1, row);
         fetch_second = second.weights + expert_offset + row * args.row_bytes + 16 * lane;
       }
-      const int bytes = !kWhole && fetch_unit == units - 1 ? tail_bytes : U::kBytes;
+      const int bytes = (!kWhole || S::kUnits > 1) && fetch_step == steps - 1 ? tail_bytes : S::kRowBytes;
 #pragma unroll
-      for (int at = 0; at < U::kBytes; at += 16 * kWarp)
+      for (int at = 0; at < S::kRowBytes; at += 16 * kWarp)
         if (at + 16 * lane < bytes) {
           copy_async_16(fetch_to + at + 16 * lane, fetch_first + at);
-          copy_async_16(fetch_to + U::kBytes + at + 16 * lane, fetch_second + at);
+          copy_async_16(fetch_to + S::kRowBytes + at + 16 * lane, fetch_second + at);
         }
-      fetch_first += U::kBytes;
-      fetch_second += U::kBytes;
-      fetch_to = fetch_to == my_ring + (kRing - 1) * kSlotBytes ? my_ring : fetch_to + kSlotBytes;
-      if (++fetch_unit == units) fetch_unit = 0, fetch_pair += stride;
+      fetch_first += S::kRowBytes;
+      fetch_second += S::kRowBytes;
+      fetch_to = fetch_to == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : fetch_to + S::kSlotBytes;
+      if (++fetch_step == steps) fetch_step = 0, fetch_pair += stride;
     }
     copy_async_commit(); // also when there is nothing left, so that counts stay in step
   };
+  using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
+  const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
 #pragma unroll 1
   for (int s = 0; s < kRing - 1; ++s) fetch_next();
+  filler.store(book_words);
+  for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
+    typename Book::template Filler<kMatvecThreads>(t).store(book_words);
+  const Book book(book_words);
 
-  // Bring in the activations.
+  // Bring in the activations. The weights of the norm are constant: they can be near by then.
+  if (args.norm_weight)
+    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
   wait_for_predecessor();
   float inverse_rms[kTokens];
 #pragma unroll
@@ -221,25 +244,52 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
-    if constexpr (kFloat) {
+    if constexpr (kFloat && kWhole) {
+      constexpr int kQuads = L::kItemWeights / 4, kBatch = 4; // loads under way together
+      auto* out = reinterpret_cast<float4*>(to);
+      const int quads = args.cols / 4;
+      for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
+        float4 v[kBatch];
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k)
+          if (first + k * threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * threads];
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          const int i = first + k * threads;
+          if (i >= quads) break;
+          if (args.norm_weight) {
+            squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
+            const float4 w = reinterpret_cast<const float4*>(args.norm_weight)[i];
+            v[k] = {v[k].x * w.x, v[k].y * w.y, v[k].z * w.z, v[k].w * w.w};
+          }
+          out[i % kQuads * items + i / kQuads] = v[k];
+        }
+      }
+    } else if constexpr (kFloat) {
       constexpr int kItem = L::kItemWeights;
       auto* out = reinterpret_cast<float*>(to);
-      for (int i = threadIdx.x; i < items * kItem; i += kMatvecThreads) {
+      for (int i = threadIdx.x; i < items * kItem; i += threads) {
         float v = i < args.cols ? x[i] : 0;
         squares += v * v;
         if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * kMatvecThreads) { // cols is a multiple of 32
+      const auto load = [&](float(&v)[8], const float* from) {
+        const float4 first = *reinterpret_cast<const float4*>(from),
+                     second = *reinterpret_cast<const float4*>(from + 4);
+        v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
+        v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
+      };
+      const int stride_x = 8 * threads;
+      float v[8], next[8];
+      if (8 * threadIdx.x < args.cols) load(v, x + 8 * threadIdx.x);
+      for (int i = 8 * threadIdx.x; i < args.cols; i += stride_x) { // cols is a multiple of 32
         const unsigned lanes = __activemask();
-        const float4 first = *reinterpret_cast<const float4*>(x + i),
-                     second = *reinterpret_cast<const float4*>(x + i + 4);
-        float v[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+        if (i + stride_x < args.cols) load(next, x + i + stride_x);
         if (args.norm_weight) {
-          const float4 w0 = *reinterpret_cast<const float4*>(args.norm_weight + i);
-          const float4 w1 = *reinterpret_cast<const float4*>(args.norm_weight + i + 4);
-          const float w[8] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+          float w[8];
+          load(w, args.norm_weight + i);
 #pragma unroll
           for (int k = 0; k < 8; ++k) {
             squares += v[k] * v[k];
@@ -247,12 +297,23 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
           }
         }
         store_integers(reinterpret_cast<uint4*>(to), items, i, v, lanes);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = next[k];
       }
     }
-    if (args.norm_weight)
-      inverse_rms[t] = rsqrtf(block_sum(squares, scratch) / static_cast<float>(args.cols) + args.norm_epsilon);
+    if (args.norm_weight) {
+      squares = warp_sum(squares);
+      if (lane == 0) scratch[t * warps + warp] = squares;
+    }
   }
   __syncthreads();
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+    if (!args.norm_weight || t >= tokens) continue;
+    float squares = 0;
+    for (int w = 0; w < warps; ++w) squares += scratch[t * warps + w];
+    inverse_rms[t] = rsqrtf(squares / static_cast<float>(args.cols) + args.norm_epsilon);
+  }
 
   const uint8_t* landed = my_ring;
   for (int pair = first_pair; pair < pairs; pair += stride) {
@@ -270,17 +331,21 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
       addend[t] =
           finishes && args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
 
-    for (int unit = 0; unit < units; ++unit) {
+    for (int step = 0; step < steps; ++step) {
       copy_async_wait<kRing - 2>();
-      __syncwarp(); // the unit has landed for all lanes, and the one before has been used by all
+      __syncwarp(); // the step has landed for all lanes, and the one before has been used by all
       fetch_next();
-      const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-      if (kWhole || lane < unit_items) {
+#pragma unroll
+      for (int u = 0; u < S::kUnits; ++u) {
+        const int unit = step * S::kUnits + u;
+        const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
+        if ((u > 0 && unit >= units) || (!kWhole && lane >= unit_items)) break;
         const int item = unit * kUnitItems + lane;
+        const uint8_t *first_unit = landed + u * U::kBytes, *second_unit = first_unit + S::kRowBytes;
         if constexpr (kFloat) {
           float first[L::kItemWeights], second[L::kItemWeights];
-          load_weights<Format>(first, landed, unit_items, lane);
-          load_weights<Format>(second, landed + U::kBytes, unit_items, lane);
+          load_weights<Format>(first, first_unit, unit_items, lane);
+          load_weights<Format>(second, second_unit, unit_items, lane);
 #pragma unroll
           for (int t = 0; t < kTokens; ++t) {
             const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
@@ -293,8 +358,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
           }
         } else {
           Item first, second;
-          load_item<L>(first, landed, unit_items, lane);
-          load_item<L>(second, landed + U::kBytes, unit_items, lane);
+          load_item<L>(first, first_unit, unit_items, lane, book);
+          load_item<L>(second, second_unit, unit_items, lane, book);
 #pragma unroll
           for (int t = 0; t < kTokens; ++t) {
             const IntegerItem x(activations + t * token_bytes, items, item);
@@ -303,13 +368,16 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
           }
         }
       }
-      landed = landed == my_ring + (kRing - 1) * kSlotBytes ? my_ring : landed + kSlotBytes;
+      landed = landed == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : landed + S::kSlotBytes;
     }
 
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {
-      const float first = warp_sum(sum[0][t]) * inverse_rms[t], second = warp_sum(sum[1][t]) * inverse_rms[t];
-      float value = (lane == 0 ? first : second) + bias;
+      // Even lanes sum the first row, odd lanes the second.
+      const float mine = lane & 1 ? sum[1][t] : sum[0][t], others = lane & 1 ? sum[0][t] : sum[1][t];
+      float total = mine + __shfl_xor_sync(~0u, others, 1);
+      for (int offset = 2; offset < kWarp; offset *= 2) total += __shfl_xor_sync(~0u, total, offset);
+      float value = total * inverse_rms[t] + bias;
       if (args.swiglu) {
         const float up = __shfl_sync(~0u, value, 1);
         value = value / (1 + __expf(-value)) * up;

@@ -146,6 +146,21 @@ __global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_
     for (int s = 0; s < used; ++s) shares[token * used + s] /= total;
 }
 
+// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale. What is not a number, or infinite,
+// gives an infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
+__device__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales) {
+  const int lane = threadIdx.x % kWarp;
+  for (int block = threadIdx.x / kWarp; block < dim / kWarp; block += blockDim.x / kWarp) {
+    const float value = x[block * kWarp + lane];
+    const float largest =
+        warp_reduce(value == value ? fabsf(value) : INFINITY, [](float a, float b) { return fmaxf(a, b); });
+    const float inverse = largest > 1e-30f && largest < INFINITY ? 127 / largest : 0;
+    static_cast<int8_t*>(codes)[at + block * kWarp + lane] =
+        inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
+    if (lane == 0) scales[at / kWarp + block] = __half_as_ushort(__float2half_rn(largest / 127));
+  }
+}
+
 // One block per head of q and k and per head of v, and token.
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   __shared__ float scratch[kWarp];
@@ -164,6 +179,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
     const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    if (cache.v_scales) return store_codes(v, cache.v_dim, at, cache.v, cache.v_scales);
     for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
       if (cache.v_half)
         static_cast<__half*>(cache.v)[at + i] = __float2half_rn(v[i]);
@@ -200,9 +216,11 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   }
   float* out = is_q ? args.q_out : args.k_out;
   const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
+  const bool codes = !is_q && args.store && cache.k_scales;
+  if (codes) store_codes(head, dim, at, cache.k, cache.k_scales);
   for (int i = threadIdx.x; i < dim; i += blockDim.x) {
     if (out) out[in_at + i] = head[i];
-    if (is_q || !args.store) continue;
+    if (is_q || !args.store || codes) continue;
     if (cache.k_half)
       static_cast<__half*>(cache.k)[at + i] = __float2half_rn(head[i]);
     else

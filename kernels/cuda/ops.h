@@ -39,12 +39,14 @@ struct RopeArgs {
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
+// In q8_0 an element is a byte, and the f16 scales of 32 elements each lie apart in the same order.
 struct Cache {
   void* k;
   void* v;
-  bool k_half, v_half; // f16, else f32
+  bool k_half, v_half; // f16, else f32, or q8_0 where there are scales
   int heads, k_dim, v_dim;
   int64_t context;
+  uint16_t *k_scales = nullptr, *v_scales = nullptr;
 };
 
 // One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),

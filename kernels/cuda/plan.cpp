@@ -50,7 +50,7 @@ class Planner {
       if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
     return found;
   }
-  bool read_once(ValueId id) const { return id != program_.logits && readers(id).size() == 1; }
+  bool read_once(ValueId id) const { return id != program_.result() && readers(id).size() == 1; }
   bool is_op(int step, OpKind kind) const {
     return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
   }
@@ -88,7 +88,7 @@ void Planner::fold_norms() {
     const ValueId normed = norm.outputs[0];
     const std::vector<int> users = readers(normed);
     const bool foldable =
-        params.group == program_.values[normed].width && normed != program_.logits && !users.empty() &&
+        params.group == program_.values[normed].width && normed != program_.result() && !users.empty() &&
         std::ranges::all_of(users, [&](int user) {
           const Step& step = steps_[user];
           return step.kind == Step::Kind::matrix && step.matrix.x == normed && step.matrix.norm == kNone;
@@ -234,7 +234,8 @@ void Planner::fuse_heads() {
 Plan Planner::finish() {
   Program shadow;
   shadow.values = program_.values;
-  shadow.logits = program_.logits;
+  shadow.logits = program_.result();
+  shadow.input = program_.input;
   for (const Step& step : steps_)
     shadow.ops.push_back({step.op->kind, step.op->layer, step.op->name, step.inputs, step.outputs, {}, {}});
   return {std::move(steps_), core::plan_buffers(shadow)};

@@ -47,6 +47,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,
 //   a: rows g, g+8, g, g+8 at k = 2t (first two words) and k = 2t + 8 (last two); b: column g at k = 2t and 2t + 8;
 //   d: row g columns 2t, 2t+1, then row g+8.

@@ -46,15 +46,12 @@ void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
 
 } // namespace
 
-UploadedWeights upload_weights(const core::Program& program, const Launch& launch,
-                               const std::function<void(double, double)>& progress) {
+UploadedWeights allocate_weights(const core::Program& program) {
   const std::vector<Use> uses = uses_of(program);
   UploadedWeights result;
   result.weights.resize(program.weights.size());
   std::vector<size_t> offsets(program.weights.size());
   size_t total = 0;
-  double total_file_bytes = 0;
-  int64_t longest_row = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
     if (uses[i] == Use::none) continue;
     const core::Weight& w = program.weights[i];
@@ -62,28 +59,39 @@ UploadedWeights upload_weights(const core::Program& program, const Launch& launc
     if (uses[i] == Use::matrix) to.row_bytes = format_kernels(w.type).row_bytes(w.cols);
     offsets[i] = total;
     total += aligned(uses[i] == Use::matrix ? to.row_bytes * w.rows * w.count : w.total_bytes());
-    total_file_bytes += static_cast<double>(w.total_bytes());
-    longest_row = std::max(longest_row, w.row_bytes);
   }
   result.memory = DeviceMemory(total, "the weights");
+  for (size_t i = 0; i < program.weights.size(); ++i)
+    if (uses[i] != Use::none) result.weights[i].data = result.memory.as() + offsets[i];
+  return result;
+}
+
+void upload_weights(const core::Program& program, const UploadedWeights& result, const Launch& launch,
+                    const std::function<void(double, double)>& progress) {
+  double total_file_bytes = 0;
+  int64_t longest_row = 0;
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    if (!result.weights[i].data) continue;
+    total_file_bytes += static_cast<double>(program.weights[i].total_bytes());
+    longest_row = std::max(longest_row, program.weights[i].row_bytes);
+  }
 
   const int64_t piece_bytes = std::max(kPieceBytes, longest_row);
   std::array<Piece, kPieces> pieces = {Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes)};
   size_t next = 0;
   double done_bytes = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (uses[i] == Use::none) continue;
+    const DeviceWeight& to = result.weights[i];
+    if (!to.data) continue;
     const core::Weight& w = program.weights[i];
-    DeviceWeight& to = result.weights[i];
-    uint8_t* data = result.memory.as() + offsets[i];
-    to.data = data;
+    auto* data = const_cast<uint8_t*>(to.data);
     const int64_t rows = w.rows * w.count, rows_per_piece = piece_bytes / w.row_bytes;
     for (int64_t row = 0; row < rows; row += rows_per_piece) {
       const int64_t count = std::min(rows_per_piece, rows - row), bytes = count * w.row_bytes;
       Piece& piece = pieces[next++ % kPieces];
       RIDGE_CUDA(cudaEventSynchronize(piece.done));
       copy_with_all_threads(piece.host.as(), w.data + row * w.row_bytes, bytes);
-      if (uses[i] == Use::vector) {
+      if (to.row_bytes == 0) { // a vector
         RIDGE_CUDA(
             cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
       } else {
@@ -96,7 +104,6 @@ UploadedWeights upload_weights(const core::Program& program, const Launch& launc
     }
   }
   RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
-  return result;
 }
 
 } // namespace ridge::kernels::cuda

@@ -19,8 +19,11 @@ struct UploadedWeights {
   std::vector<DeviceWeight> weights; // by WeightId; unused ones are empty
 };
 
+// Memory for the weights of a Program, and where each of them goes.
+UploadedWeights allocate_weights(const core::Program& program);
+
 // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next.
-UploadedWeights upload_weights(const core::Program& program, const Launch& launch,
-                               const std::function<void(double, double)>& progress);
+void upload_weights(const core::Program& program, const UploadedWeights& to, const Launch& launch,
+                    const std::function<void(double, double)>& progress);
 
 } // namespace ridge::kernels::cuda

@@ -17,6 +17,7 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const cor
 }
 
 std::unique_ptr<Encoder> make_encoder() { return nullptr; }
+bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
 

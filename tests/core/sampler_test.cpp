@@ -1,6 +1,7 @@
 #include "core/sampler.h"
 
 #include "core/error.h"
+#include "core/random.h"
 #include "support/numerics.h"
 
 #include <algorithm>
@@ -103,13 +104,32 @@ TEST_CASE("a known seed draws known tokens on every platform") {
   std::string drawn;
   for (int i = 0; i < 16; ++i) drawn += static_cast<char>('0' + sampler.sample(logits));
   // The candidates lie in the order 3, 2, 1, 0.
-  std::mt19937_64 random(42);
   std::string expected;
-  for (int i = 0; i < 16; ++i) {
-    const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+  for (uint64_t i = 0; i < 16; ++i) {
+    const double u = uniform(42, i);
     expected += u < 0.4 ? '3' : u < 0.7 ? '2' : u < 0.9 ? '1' : '0';
   }
   CHECK(drawn == expected);
+  CHECK(mix_bits(1) == 0x5692161d100b05e5); // splitmix64's finalizer, which other implementations have too
+}
+
+TEST_CASE("random numbers are uniform, whether the seed moves or the place") {
+  const uint64_t seed = ridge::tests::fresh_seed();
+  CAPTURE(seed);
+  constexpr int kDraws = 100000, kBuckets = 100;
+  for (const bool seeds : {false, true}) {
+    std::vector<double> counts(kBuckets, 0.0);
+    for (uint64_t i = 0; i < kDraws; ++i) {
+      const double u = seeds ? uniform(seed + i, 3) : uniform(seed, i);
+      REQUIRE(u >= 0);
+      REQUIRE(u < 1);
+      ++counts[static_cast<size_t>(u * kBuckets)];
+    }
+    double chi_square = 0;
+    for (const double count : counts)
+      chi_square += (count - kDraws / kBuckets) * (count - kDraws / kBuckets) / (kDraws / kBuckets);
+    CHECK(chi_square < 190); // 99 degrees of freedom: one in ten million is higher
+  }
 }
 
 TEST_CASE("without a seed one is chosen, can be read, and repeats the text") {

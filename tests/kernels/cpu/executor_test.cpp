@@ -2,9 +2,7 @@
 #include "kernels/cpu/executor.h"
 
 #include "kernels/cpu/targets.h"
-#include "naive.h"
-#include "random_program.h"
-#include "support/numerics.h"
+#include "support/executor_runs.h"
 
 #include "core/error.h"
 
@@ -13,8 +11,12 @@
 using namespace ridge;
 using core::OpKind;
 using quant::Type;
-using tests::Naive;
+using tests::consecutive;
+using tests::exact_config;
+using tests::fast_config;
 using tests::RandomProgram;
+using tests::run;
+using tests::Steps;
 
 namespace {
 
@@ -23,62 +25,8 @@ namespace {
 // trained ones.
 constexpr double kExact = 1e-9, kDots = 1e-8, kFastModel = 1e-2;
 
-struct Steps {
-  std::vector<int32_t> tokens, positions, streams, outputs;
-  core::Batch batch() const { return {tokens, positions, streams, outputs}; }
-};
-
-// `count` random tokens from `first` on, all of them wanted.
-Steps consecutive(RandomProgram& model, int32_t first, int32_t count, int32_t stream = 0) {
-  Steps steps;
-  for (int32_t i = 0; i < count; ++i) {
-    steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-    steps.positions.push_back(first + i);
-    steps.streams.push_back(stream);
-    steps.outputs.push_back(i);
-  }
-  return steps;
-}
-
-core::ExecutorConfig exact_config() {
-  core::ExecutorConfig config;
-  config.context = 64;
-  config.max_batch = 64;
-  config.k_type = config.v_type = core::KvType::f32;
-  config.threads = 2;
-  config.exact = true;
-  return config;
-}
-core::ExecutorConfig fast_config() {
-  core::ExecutorConfig config = exact_config();
-  config.k_type = config.v_type = core::KvType::f16;
-  config.exact = false;
-  return config;
-}
-
-std::vector<float> run(core::Executor& executor, const Steps& steps) {
-  executor.forward(steps.batch());
-  std::vector<float> all;
-  for (size_t i = 0; i < steps.outputs.size(); ++i) {
-    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
-    all.insert(all.end(), row.begin(), row.end());
-  }
-  return all;
-}
-
-// Runs batches of several sizes through both; the cache carries over from one to the next.
-double worst_error(RandomProgram& model, const core::ExecutorConfig& config, std::vector<int32_t> sizes) {
-  const auto executor = kernels::cpu::make_cpu_executor(model.program, config);
-  Naive naive(model.program, config.k_type == core::KvType::f16);
-  double worst = 0;
-  int32_t position = 0;
-  for (int32_t size : sizes) {
-    const Steps steps = consecutive(model, position, size);
-    position += size;
-    const double error = tests::nmse(run(*executor, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
-  }
-  return worst;
+double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes) {
+  return tests::worst_error(kernels::cpu::make_cpu_executor, model, config, sizes);
 }
 
 // Every instruction set that was compiled and that this CPU has, one after the other.
@@ -100,65 +48,10 @@ void for_each_target(const Run& run) {
 TEST_CASE("exact mode computes every op as defined, whatever the shape") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  const auto check = [&](const char* name, auto&& build) {
+  tests::for_each_op(seed, [](const char* name, RandomProgram& model) {
     CAPTURE(name);
-    for_each_target([&] {
-      RandomProgram model(seed);
-      build(model);
-      CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}) < kExact);
-    });
-  };
-  check("embed and linear", [](RandomProgram& m) { m.finish(m.embed(Type::F32, m.integer(1, 70), m.integer(1, 70))); });
-  check("bias",
-        [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
-  check("rms_norm of rows", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 300);
-    m.finish(m.norm(m.embed(Type::F32, width, 20), width));
+    for_each_target([&] { CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}) < kExact); });
   });
-  check("rms_norm of heads", [](RandomProgram& m) {
-    const int64_t head = m.integer(1, 40);
-    m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
-  });
-  for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
-    check("rope", [&](RandomProgram& m) {
-      const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
-      m.program.rope_tables.push_back({{}, 1.1f, style});
-      for (int64_t i = 0; i < pairs; ++i)
-        m.program.rope_tables[0].inverse_frequency.push_back(1.0f / static_cast<float>(1 + i));
-      const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
-      m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
-    });
-  check("attention", [](RandomProgram& m) {
-    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
-    const int64_t heads = kv_heads * m.integer(1, 9);
-    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
-    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
-    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
-    m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
-  });
-  check("permute", [](RandomProgram& m) {
-    const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, groups * group, 30);
-    m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
-  });
-  check("swiglu and add", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId gate = m.linear(x, Type::F32, width), up = m.linear(x, Type::F32, width);
-    m.finish(m.op(OpKind::add, {m.op(OpKind::swiglu, {gate, up}, {}, width), gate}, {}, width));
-  });
-  for (const bool normalize : {false, true})
-    check("experts", [&](RandomProgram& m) {
-      RandomProgram::Shape shape;
-      shape.hidden = m.integer(1, 80);
-      shape.width = m.integer(1, 80);
-      shape.experts = m.integer(2, 9);
-      shape.used = m.integer(1, shape.experts);
-      shape.normalize_shares = normalize;
-      m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
-    });
 }
 
 TEST_CASE("equal router scores go to the lowest expert") {
@@ -246,22 +139,7 @@ TEST_CASE("streams do not see one another, in whatever order their tokens come")
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F16, Type::F16);
-  core::ExecutorConfig config = exact_config();
-  config.streams = 3;
-  const auto together = kernels::cpu::make_cpu_executor(model.program, config);
-  Naive naive(model.program, false);
-  std::vector<int32_t> next(3, 0);
-  for (int round = 0; round < 4; ++round) {
-    Steps steps;
-    for (int i = 0; i < 12; ++i) {
-      const auto stream = static_cast<int32_t>(model.integer(0, 2));
-      steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-      steps.streams.push_back(stream);
-      steps.positions.push_back(next[stream]++);
-      if (model.integer(0, 1)) steps.outputs.push_back(i);
-    }
-    CHECK(tests::nmse(run(*together, steps), naive.forward(steps.batch())) < 1e-8);
-  }
+  CHECK(tests::worst_error_of_streams(kernels::cpu::make_cpu_executor, model, exact_config()) < 1e-8);
 }
 
 TEST_CASE("a stream can go back and continue differently") {
@@ -269,15 +147,7 @@ TEST_CASE("a stream can go back and continue differently") {
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
-  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
-              second = consecutive(model, 10, 5);
-  const auto rewound = kernels::cpu::make_cpu_executor(model.program, exact_config());
-  run(*rewound, prefix);
-  run(*rewound, first);
-  const std::vector<float> after = run(*rewound, second);
-  const auto fresh = kernels::cpu::make_cpu_executor(model.program, exact_config());
-  run(*fresh, prefix);
-  CHECK(after == run(*fresh, second));
+  CHECK(tests::forgets_what_was_taken_back(kernels::cpu::make_cpu_executor, model));
 }
 
 TEST_CASE("long contexts pass through several blocks of attention") {
@@ -296,6 +166,71 @@ TEST_CASE("long contexts pass through several blocks of attention") {
   CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-8);
   config.k_type = config.v_type = core::KvType::f16;
   CHECK(worst_error(model, config, {300, 1, 77}) < 1e-6); // half precision may round either way at a tie
+}
+
+TEST_CASE("keys and values are cached in the types asked for, each in its own") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  constexpr core::KvType kTypes[] = {core::KvType::f16, core::KvType::f32, core::KvType::q8_0};
+  for (const int64_t dim : {32, 96})
+    for (const core::KvType k_type : kTypes)
+      for (const core::KvType v_type : kTypes) {
+        CAPTURE(dim);
+        CAPTURE(k_type);
+        CAPTURE(v_type);
+        for_each_target([&] {
+          RandomProgram model(seed);
+          RandomProgram::Shape shape;
+          shape.layers = 1;
+          shape.width = shape.hidden = 32;
+          shape.k_dim = shape.v_dim = shape.rotated = dim;
+          model.transformer(shape, Type::F32, Type::F32);
+          core::ExecutorConfig config = exact_config();
+          config.context = 200;
+          config.max_batch = config.max_outputs = 150;
+          config.k_type = k_type;
+          config.v_type = v_type;
+          CHECK(worst_error(model, config, {150, 1, 5}) < 1e-5); // 8 bits may round either way at a tie
+          const Steps steps = consecutive(model, 0, 150);
+          const std::vector<float> logits = run(*kernels::cpu::make_cpu_executor(model.program, config), steps);
+          config.k_type = config.v_type = core::KvType::f32;
+          CHECK(tests::nmse(logits, run(*kernels::cpu::make_cpu_executor(model.program, config), steps)) < 1e-4);
+        });
+      }
+}
+
+TEST_CASE("a q8_0 cache is refused for heads that are no whole blocks, by name") {
+  RandomProgram model(1);
+  RandomProgram::Shape shape;
+  shape.v_dim = 80;
+  model.transformer(shape, Type::F32, Type::F32);
+  core::ExecutorConfig config = exact_config();
+  config.k_type = core::KvType::q8_0; // heads of 64
+  CHECK_NOTHROW(kernels::cpu::make_cpu_executor(model.program, config));
+  config.v_type = core::KvType::q8_0;
+  CHECK_THROWS_WITH_AS(kernels::cpu::make_cpu_executor(model.program, config),
+                       "a q8_0 cache of values takes heads of a multiple of 32 elements, this model's have 80; use "
+                       "-ctv f16",
+                       Error);
+}
+
+TEST_CASE("the cost model and the cache agree on what a type takes") {
+  RandomProgram model(1);
+  model.transformer({}, Type::F32, Type::F32);
+  core::ExecutorConfig config = exact_config();
+  const auto memory = [&](core::KvType k_type, core::KvType v_type) {
+    config.k_type = k_type;
+    config.v_type = v_type;
+    return kernels::cpu::make_cpu_executor(model.program, config)->memory_bytes();
+  };
+  const auto cost = [&](core::KvType k_type, core::KvType v_type) {
+    return core::kv_cache_bytes(model.program, config.context, core::bytes_per_element(k_type),
+                                core::bytes_per_element(v_type));
+  };
+  using enum core::KvType;
+  CHECK(memory(f32, f32) - memory(q8_0, f32) == cost(f32, f32) - cost(q8_0, f32));
+  CHECK(memory(f32, f16) - memory(q8_0, q8_0) == cost(f32, f16) - cost(q8_0, q8_0));
+  CHECK(cost(q8_0, q8_0) == cost(f16, f16) * 34 / 64);
 }
 
 TEST_CASE("more threads than rows, and one thread, give the same logits") {

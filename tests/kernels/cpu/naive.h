@@ -16,7 +16,8 @@ namespace ridge::tests {
 
 class Naive {
  public:
-  explicit Naive(const core::Program& program, bool half_cache) : program_(program), half_cache_(half_cache) {}
+  Naive(const core::Program& program, core::KvType k_type, core::KvType v_type)
+      : program_(program), k_type_(k_type), v_type_(v_type) {}
 
   // Continues the streams; returns the logits of batch.outputs, one after the other.
   std::vector<float> forward(const core::Batch& batch) {
@@ -40,15 +41,27 @@ class Naive {
   Row multiply(core::WeightId id, int64_t first_row, const double* x) {
     const core::Weight& w = program_.weights[id];
     Row out(w.rows);
+    Matrix& decoded = decoded_[id];
+    decoded.resize(w.rows * w.count);
     for (int64_t r = 0; r < w.rows; ++r) {
-      Row& row = decoded_[{id, first_row + r}];
+      Row& row = decoded[first_row + r];
       if (row.empty()) row = weight_row(id, first_row + r);
       for (int64_t c = 0; c < w.cols; ++c) out[r] += row[c] * x[c];
     }
     return out;
   }
-  double stored(double value) const {
-    return half_cache_ ? core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))) : value;
+  static double as_half(double value) { return core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))); }
+  static Row stored(Row row, core::KvType type) {
+    if (type == core::KvType::f16)
+      for (double& e : row) e = as_half(e);
+    if (type == core::KvType::q8_0)
+      for (size_t first = 0; first < row.size(); first += 32) {
+        double largest = 0;
+        for (size_t i = first; i < first + 32; ++i) largest = std::max(largest, std::abs(row[i]));
+        for (size_t i = first; i < first + 32 && largest > 0; ++i)
+          row[i] = std::nearbyint(row[i] / largest * 127) * as_half(largest / 127);
+      }
+    return row;
   }
 
   void run(const core::Op& op, const core::Batch& batch, std::vector<Matrix>& values) {
@@ -63,10 +76,9 @@ class Naive {
     }
     if (op.kind == OpKind::kv_store) {
       for (size_t t = 0; t < rows; ++t) {
-        Row k = in(0, t), v = in(1, t);
-        for (double& e : k) e = stored(e);
-        for (double& e : v) e = stored(e);
-        cache_[{std::get<core::KvParams>(op.params).layer, stream(t), batch.positions[t]}] = {k, v};
+        auto& history = cache_[{std::get<core::KvParams>(op.params).layer, stream(t)}];
+        history.resize(batch.positions[t]);
+        history.push_back({stored(in(0, t), k_type_), stored(in(1, t), v_type_)});
       }
       return;
     }
@@ -123,13 +135,14 @@ class Naive {
       case OpKind::attention: {
         const auto& p = std::get<core::AttentionParams>(op.params);
         const core::KvLayer& kv = program_.kv_layers[p.layer];
+        const auto& history = cache_.at({p.layer, stream(t)});
         for (int64_t h = 0; h < p.heads; ++h) {
           const int64_t kv_head = h / (p.heads / kv.heads);
           Row score;
           for (int32_t pos = 0; pos <= batch.positions[t]; ++pos) {
             double dot = 0;
             for (int64_t d = 0; d < kv.k_dim; ++d)
-              dot += in(0, t)[h * kv.k_dim + d] * cache_.at({p.layer, stream(t), pos}).first[kv_head * kv.k_dim + d];
+              dot += in(0, t)[h * kv.k_dim + d] * history[pos].first[kv_head * kv.k_dim + d];
             score.push_back(dot * p.scale);
           }
           const double largest = *std::max_element(score.begin(), score.end());
@@ -138,8 +151,7 @@ class Naive {
           Row head(kv.v_dim);
           for (size_t pos = 0; pos < score.size(); ++pos)
             for (int64_t d = 0; d < kv.v_dim; ++d)
-              head[d] += score[pos] / sum *
-                         cache_.at({p.layer, stream(t), static_cast<int32_t>(pos)}).second[kv_head * kv.v_dim + d];
+              head[d] += score[pos] / sum * history[pos].second[kv_head * kv.v_dim + d];
           y.insert(y.end(), head.begin(), head.end());
         }
         break;
@@ -192,9 +204,9 @@ class Naive {
   }
 
   const core::Program& program_;
-  const bool half_cache_;
-  std::map<std::tuple<int32_t, int32_t, int32_t>, std::pair<Row, Row>> cache_; // layer, stream, position -> k, v
-  std::map<std::pair<core::WeightId, int64_t>, Row> decoded_;
+  const core::KvType k_type_, v_type_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<std::pair<Row, Row>>> cache_; // layer, stream -> k, v by position
+  std::map<core::WeightId, Matrix> decoded_;                                      // rows as they were needed
 };
 
 } // namespace ridge::tests

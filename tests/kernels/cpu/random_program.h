@@ -21,6 +21,7 @@ struct RandomProgram {
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> storage;
   std::map<quant::Type, std::vector<std::byte>> good_blocks;
+  int32_t layer = -1; // that ops are added to
 
   explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
 
@@ -91,7 +92,7 @@ struct RandomProgram {
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
     program.ops.push_back(
-        {kind, -1, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
+        {kind, layer, std::string(name_of(kind)), std::move(inputs), outputs, std::move(weights), params});
     return outputs.empty() ? -1 : outputs[0];
   }
 
@@ -136,7 +137,7 @@ struct RandomProgram {
           static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(s.rotated))));
     program.rope_tables.push_back(table);
     core::ValueId x = embed(type, s.width, s.vocab);
-    for (int32_t layer = 0; layer < s.layers; ++layer) {
+    for (layer = 0; layer < s.layers; ++layer) {
       program.kv_layers.push_back({s.kv_heads, s.k_dim, s.v_dim});
       core::ValueId h = norm(x, s.width);
       core::ValueId q = linear(h, type, s.heads * s.k_dim, s.bias), k = linear(h, type, s.kv_heads * s.k_dim, s.bias);
@@ -151,6 +152,7 @@ struct RandomProgram {
       h = norm(x, s.width);
       x = op(core::OpKind::add, {x, s.experts ? moe(h, s, type) : dense(h, s, type)}, {}, s.width);
     }
+    layer = -1;
     x = op(core::OpKind::gather, {x}, {}, s.width);
     program.logits = linear(norm(x, s.width), output, s.vocab);
     validate(program);
@@ -165,7 +167,7 @@ struct RandomProgram {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
     program.ops.push_back({core::OpKind::route,
-                           -1,
+                           layer,
                            "route",
                            {scores},
                            {ids, shares},

@@ -3,9 +3,7 @@
 
 #include "core/error.h"
 #include "device.h"
-#include "kernels/cpu/naive.h"
-#include "kernels/cpu/random_program.h"
-#include "support/numerics.h"
+#include "support/executor_runs.h"
 
 #include <algorithm>
 #include <numeric>
@@ -15,8 +13,12 @@ using core::OpKind;
 using kernels::cuda::CudaOptions;
 using kernels::cuda::make_cuda_executor;
 using quant::Type;
-using tests::Naive;
+using tests::consecutive;
+using tests::exact_config;
+using tests::fast_config;
 using tests::RandomProgram;
+using tests::run;
+using tests::Steps;
 
 namespace {
 
@@ -28,67 +30,24 @@ constexpr double kExact = 1e-9, kFast = 1e-5;
 // attention scores so large that f16 queries and keys show.
 double fast_bound(Type type) { return type == Type::Q4_K ? 5e-3 : 1e-4; }
 
-struct Steps {
-  std::vector<int32_t> tokens, positions, streams, outputs;
-  core::Batch batch() const { return {tokens, positions, streams, outputs}; }
-};
-
-Steps consecutive(RandomProgram& model, int32_t first, int32_t count, int32_t stream = 0) {
-  Steps steps;
-  for (int32_t i = 0; i < count; ++i) {
-    steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-    steps.positions.push_back(first + i);
-    steps.streams.push_back(stream);
-    steps.outputs.push_back(i);
-  }
-  return steps;
+tests::MakeExecutor with(const CudaOptions& options) {
+  return [options](const core::Program& program, const core::ExecutorConfig& config) {
+    return make_cuda_executor(program, config, options);
+  };
 }
 
-core::ExecutorConfig exact_config() {
-  core::ExecutorConfig config;
-  config.context = 64;
-  config.max_batch = 64;
-  config.k_type = config.v_type = core::KvType::f32;
-  config.exact = true;
-  return config;
-}
-core::ExecutorConfig fast_config() {
-  core::ExecutorConfig config = exact_config();
-  config.k_type = config.v_type = core::KvType::f16;
-  config.exact = false;
-  return config;
-}
-
-std::vector<float> run(core::Executor& executor, const Steps& steps) {
-  executor.forward(steps.batch());
-  std::vector<float> all;
-  for (size_t i = 0; i < steps.outputs.size(); ++i) {
-    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
-    all.insert(all.end(), row.begin(), row.end());
-  }
-  return all;
-}
-
-// Runs batches of several sizes through both; the cache carries over from one to the next.
-double worst_error(RandomProgram& model, const core::ExecutorConfig& config, std::vector<int32_t> sizes,
+double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
                    const CudaOptions& options = {}) {
-  const auto executor = make_cuda_executor(model.program, config, options);
-  Naive naive(model.program, config.k_type == core::KvType::f16);
-  double worst = 0;
-  int32_t position = 0;
-  for (int32_t size : sizes) {
-    const Steps steps = consecutive(model, position, size);
-    position += size;
-    const double error = tests::nmse(run(*executor, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
-  }
-  return worst;
+  return tests::worst_error(with(options), model, config, sizes);
 }
 
 std::vector<std::pair<const char*, CudaOptions>> twins() {
-  CudaOptions unfused, eager, serial;
+  CudaOptions unfused, eager, serial, turing, ada;
   unfused.fuse = eager.graphs = serial.overlap = false;
-  return {{"fused", {}}, {"unfused", unfused}, {"without graphs", eager}, {"without overlap", serial}};
+  turing.as_compute = 75;
+  ada.as_compute = 89;
+  return {{"fused", {}},        {"unfused", unfused}, {"without graphs", eager}, {"without overlap", serial},
+          {"as sm_75", turing}, {"as sm_89", ada}};
 }
 
 } // namespace
@@ -97,66 +56,13 @@ TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  const auto check = [&](const char* name, auto&& build) {
+  tests::for_each_op(seed, [](const char* name, RandomProgram& model) {
     CAPTURE(name);
-    RandomProgram model(seed);
-    build(model);
     for (const auto& [twin, options] : twins()) {
       CAPTURE(twin);
       CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}, options) < kExact);
     }
-  };
-  check("embed and linear", [](RandomProgram& m) { m.finish(m.embed(Type::F32, m.integer(1, 70), m.integer(1, 70))); });
-  check("bias",
-        [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
-  check("rms_norm of rows", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 300);
-    m.finish(m.norm(m.embed(Type::F32, width, 20), width));
   });
-  check("rms_norm of heads", [](RandomProgram& m) {
-    const int64_t head = m.integer(1, 40);
-    m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
-  });
-  for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
-    check("rope", [&](RandomProgram& m) {
-      const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
-      m.program.rope_tables.push_back({{}, 1.1f, style});
-      for (int64_t i = 0; i < pairs; ++i)
-        m.program.rope_tables[0].inverse_frequency.push_back(1.0f / static_cast<float>(1 + i));
-      const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
-      m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
-    });
-  check("attention", [](RandomProgram& m) {
-    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
-    const int64_t heads = kv_heads * m.integer(1, 9);
-    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
-    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
-    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
-    m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
-  });
-  check("permute", [](RandomProgram& m) {
-    const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, groups * group, 30);
-    m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
-  });
-  check("swiglu and add", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId gate = m.linear(x, Type::F32, width), up = m.linear(x, Type::F32, width);
-    m.finish(m.op(OpKind::add, {m.op(OpKind::swiglu, {gate, up}, {}, width), gate}, {}, width));
-  });
-  for (const bool normalize : {false, true})
-    check("experts", [&](RandomProgram& m) {
-      RandomProgram::Shape shape;
-      shape.hidden = m.integer(1, 80);
-      shape.width = m.integer(1, 80);
-      shape.experts = m.integer(2, 9);
-      shape.used = m.integer(1, shape.experts);
-      shape.normalize_shares = normalize;
-      m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
-    });
 }
 
 TEST_CASE("CUDA: every format gives the decoded weights' result: exactly, and within 15-bit activations or f16 tiles") {
@@ -260,24 +166,8 @@ TEST_CASE("CUDA: streams do not see one another, in whatever order their tokens 
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F16, Type::F16);
-  for (const bool exact : {true, false}) {
-    core::ExecutorConfig config = exact ? exact_config() : fast_config();
-    config.streams = 3;
-    const auto together = make_cuda_executor(model.program, config);
-    Naive naive(model.program, !exact);
-    std::vector<int32_t> next(3, 0);
-    for (int round = 0; round < 4; ++round) {
-      Steps steps;
-      for (int i = 0; i < 12; ++i) {
-        const auto stream = static_cast<int32_t>(model.integer(0, 2));
-        steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-        steps.streams.push_back(stream);
-        steps.positions.push_back(next[stream]++);
-        if (model.integer(0, 1)) steps.outputs.push_back(i);
-      }
-      CHECK(tests::nmse(run(*together, steps), naive.forward(steps.batch())) < (exact ? 1e-8 : 1e-4));
-    }
-  }
+  CHECK(tests::worst_error_of_streams(with({}), model, exact_config()) < 1e-8);
+  CHECK(tests::worst_error_of_streams(with({}), model, fast_config()) < 1e-4);
 }
 
 TEST_CASE("CUDA: a stream can go back and continue differently") {
@@ -286,15 +176,7 @@ TEST_CASE("CUDA: a stream can go back and continue differently") {
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
-  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
-              second = consecutive(model, 10, 5);
-  const auto rewound = make_cuda_executor(model.program, exact_config());
-  run(*rewound, prefix);
-  run(*rewound, first);
-  const std::vector<float> after = run(*rewound, second);
-  const auto fresh = make_cuda_executor(model.program, exact_config());
-  run(*fresh, prefix);
-  CHECK(after == run(*fresh, second));
+  CHECK(tests::forgets_what_was_taken_back(with({}), model));
 }
 
 TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grouping") {
@@ -325,7 +207,31 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-6);
     config.exact = false;
     CHECK(worst_error(model, config, {300, 1, 3, 77, 1, 200}) < 1e-5);
+    if (h.dim % core::kQ8Block != 0) continue;
+    using enum core::KvType;
+    for (const auto& [k_type, v_type] : {std::pair(q8_0, q8_0), {q8_0, f16}, {f16, q8_0}, {q8_0, f32}, {f32, q8_0}}) {
+      CAPTURE(k_type);
+      CAPTURE(v_type);
+      config.k_type = k_type;
+      config.v_type = v_type;
+      config.exact = k_type == f32;
+      CHECK(worst_error(model, config, {300, 1, 3, 77, 1, 200}) < 3e-5); // 8 bits may round either way at a tie
+    }
   }
+}
+
+TEST_CASE("CUDA: a q8_0 cache loses little against one in f32") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  model.transformer({}, Type::F16, Type::F16);
+  core::ExecutorConfig config = exact_config();
+  const Steps steps = consecutive(model, 0, 60);
+  const std::vector<float> full = run(*make_cuda_executor(model.program, config), steps);
+  config.k_type = config.v_type = core::KvType::q8_0;
+  const auto small = make_cuda_executor(model.program, config);
+  CHECK(tests::nmse(run(*small, steps), full) < 1e-3);
 }
 
 TEST_CASE("CUDA: greedy generation on the device chooses what the host would choose, and the same twice") {

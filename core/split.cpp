@@ -1,0 +1,120 @@
+#include "core/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace ridge::core {
+namespace {
+
+// The part of a Program that consists of `ops`; values keep their ids.
+Program part_of(const Program& whole, std::vector<Op> ops) {
+  Program part;
+  part.architecture = whole.architecture;
+  part.label = whole.label;
+  part.vocab = whole.vocab;
+  part.trained_context = whole.trained_context;
+  part.values = whole.values;
+  part.rope_tables = whole.rope_tables;
+  part.ops = std::move(ops);
+  std::vector<WeightId> weight_of(whole.weights.size(), -1);
+  std::vector<int32_t> cache_of(whole.kv_layers.size(), -1);
+  const auto kept = [](auto& id, auto& map, const auto& from, auto& to) {
+    if (map[id] < 0) {
+      map[id] = static_cast<int32_t>(to.size());
+      to.push_back(from[id]);
+    }
+    id = map[id];
+  };
+  for (Op& op : part.ops) {
+    for (WeightId& id : op.weights) kept(id, weight_of, whole.weights, part.weights);
+    if (auto* kv = std::get_if<KvParams>(&op.params)) kept(kv->layer, cache_of, whole.kv_layers, part.kv_layers);
+    if (auto* kv = std::get_if<AttentionParams>(&op.params)) kept(kv->layer, cache_of, whole.kv_layers, part.kv_layers);
+  }
+  return part;
+}
+
+class SplitExecutor final : public Executor {
+ public:
+  SplitExecutor(SplitProgram parts, const ExecutorConfig& config, const MakeExecutor& make_front,
+                const MakeExecutor& make_back)
+      : parts_(std::move(parts)), config_(config) {
+    // The first part's result has a row per token, unless the cut lies behind the gathering of the last layer.
+    ExecutorConfig front_config = config;
+    if (!handed_on().gathered) front_config.max_outputs = std::max(config.max_outputs, config.max_batch);
+    front_ = make_front(parts_.front, front_config);
+    back_ = make_back(parts_.back, config);
+    description_ = fmt::format("{} + {}", front_->description(), back_->description());
+  }
+
+  void forward(const Batch& batch) override {
+    front_->forward(batch);
+    const size_t rows = handed_on().gathered ? batch.outputs.size() : batch.tokens.size();
+    hidden_.clear();
+    for (size_t i = 0; i < rows; ++i) {
+      const std::span<const float> row = front_->logits(static_cast<int64_t>(i));
+      hidden_.insert(hidden_.end(), row.begin(), row.end());
+    }
+    Batch rest = batch;
+    rest.input = hidden_;
+    back_->forward(rest);
+  }
+  std::span<const float> logits(int64_t i) override { return back_->logits(i); }
+  const ExecutorConfig& config() const override { return config_; }
+  std::string_view description() const override { return description_; }
+  double memory_bytes() const override { return front_->memory_bytes() + back_->memory_bytes(); }
+
+ private:
+  const ValueInfo& handed_on() const { return parts_.front.values[parts_.front.output]; }
+
+  const SplitProgram parts_; // the executors refer to it
+  const ExecutorConfig config_;
+  std::unique_ptr<Executor> front_, back_;
+  std::string description_;
+  std::vector<float> hidden_; // [rows, width]
+};
+
+} // namespace
+
+int32_t layer_count(const Program& program) {
+  int32_t count = 0;
+  for (const Op& op : program.ops) count = std::max(count, op.layer + 1);
+  return count;
+}
+
+SplitProgram split_program(const Program& program, int32_t layer) {
+  const int32_t layers = layer_count(program);
+  if (layer < 1 || layer > layers) throw std::logic_error("Program: no such place to split");
+  // The last layers' ops, and what follows them: all from the first op of `layer` (the output: behind the last op of
+  // the last layer) on.
+  const auto is_back = [&](const Op& op) { return op.layer == layer; };
+  auto cut = std::ranges::find_if(program.ops, is_back);
+  if (layer == layers)
+    cut = std::ranges::find_if(program.ops.rbegin(), program.ops.rend(), [&](const Op& op) {
+            return op.layer == layers - 1;
+          }).base();
+  SplitProgram parts = {part_of(program, {program.ops.begin(), cut}), part_of(program, {cut, program.ops.end()})};
+
+  std::set<ValueId> written, crossing;
+  for (const Op& op : parts.front.ops) written.insert(op.outputs.begin(), op.outputs.end());
+  for (const Op& op : parts.back.ops)
+    for (const ValueId id : op.inputs)
+      if (written.contains(id)) crossing.insert(id);
+  if (crossing.size() != 1 || program.values[*crossing.begin()].kind != ValueKind::f32)
+    throw std::logic_error(
+        fmt::format("Program: {} values cross into layer {}, expected the residual stream", crossing.size(), layer));
+  parts.front.output = parts.back.input = *crossing.begin();
+  parts.back.logits = program.logits;
+  validate(parts.front);
+  validate(parts.back);
+  return parts;
+}
+
+std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
+                                              const MakeExecutor& make_front, const MakeExecutor& make_back) {
+  return std::make_unique<SplitExecutor>(std::move(parts), config, make_front, make_back);
+}
+
+} // namespace ridge::core

@@ -1,0 +1,393 @@
+// How each codebook format, and TQ1_0, lies: what layout_book.cuh says, applied. Parts: kWords words that `fetch` reads
+// of an item, its bytes in planes as `store` says.
+#pragma once
+
+#include "kernels/cuda/layout_book.cuh"
+#include "quant/formats/iq1_m.h"
+#include "quant/formats/iq1_s.h"
+#include "quant/formats/iq2_s.h"
+#include "quant/formats/iq2_xs.h"
+#include "quant/formats/iq2_xxs.h"
+#include "quant/formats/iq3_s.h"
+#include "quant/formats/iq3_xxs.h"
+#include "quant/formats/tq1_0.h"
+
+namespace ridge::kernels::cuda {
+
+template <typename Parts>
+struct BookLayout {
+  using Format = typename Parts::Format;
+  using Book = SharedBook<typename Parts::Table>;
+  static constexpr int kItemWeights = 32, kBias = 0;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset;
+  static constexpr int unit_payload(int items) {
+    return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
+  }
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    Parts::store(block, group, unit, items, item);
+  }
+
+  struct Raw {
+    uint32_t word[Parts::kWords];
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    Parts::fetch(raw.word, unit, items, item);
+  }
+  template <typename AnyBook = GlobalBook<typename Parts::Table>>
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const AnyBook& book = {}) {
+    Parts::unpack(out, raw.word, item, book);
+  }
+};
+
+struct NoOffset {
+  static constexpr bool kHasOffset = false;
+  static __device__ __forceinline__ void scale(Item& out, float first, float second) {
+    out.scale[0] = first;
+    out.scale[1] = second;
+    out.offset[0] = out.offset[1] = 0;
+  }
+};
+
+struct Iq2XxsParts : NoOffset {
+  using Format = quant::IQ2_XXS;
+  using Table = Iq2XxsTable;
+  static constexpr int kWords = 3;
+
+  // 8 bytes: four indices, even signs and scale; then d per block
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    const uint16_t* q = block.qs + 4 * group;
+    const uint32_t bits = q[2] | static_cast<uint32_t>(q[3]) << 16;
+    uint8_t signs[4];
+    for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
+    store2(unit + 8 * item, rotated(q[0] | static_cast<uint32_t>(q[1]) << 16, 0, Table::kAt),
+           even_signs_with(signs_by_nibble(signs), bits >> 28));
+    if (group == 0) store_half(unit + 8 * items + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    put2(raw, unit + 8 * item);
+    raw[2] = short_at(unit + 8 * items + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+    const uint32_t signs = even_signs(raw[1]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
+                   book(rotated(raw[0], 8 * j, 0)) | sign_selectors(signs, j));
+    const float s = half_of(raw[2]) * (0.125f + 0.25f * static_cast<float>(raw[1] >> 28));
+    scale(out, s, s);
+  }
+};
+
+// 4-bit scales of 16 weights each in a byte, which IQ2_XS and IQ2_S have.
+__device__ __forceinline__ void scale_nibbles(Item& out, uint32_t half, uint32_t byte) {
+  const float d = half_of(half);
+  NoOffset::scale(out, d * (0.125f + 0.25f * static_cast<float>(byte & 15)),
+                  d * (0.125f + 0.25f * static_cast<float>(byte >> 4 & 15)));
+}
+
+struct Iq2XsParts : NoOffset {
+  using Format = quant::IQ2_XS;
+  using Table = Iq2XsTable;
+  static constexpr int kWords = 4;
+
+  // 8 bytes: the upper five bits of the last index and three indices, even signs and the lower four; then scales, d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    uint32_t index[4];
+    uint8_t signs[4];
+    for (int j = 0; j < 4; ++j) {
+      index[j] = block.qs[4 * group + j] & 511;
+      signs[j] = quant::eight_signs(block.qs[4 * group + j] >> 9);
+    }
+    store2(unit + 8 * item, index[3] >> 4 | index[0] << 5 | index[1] << 14 | index[2] << 23,
+           even_signs_with(signs_by_nibble(signs), index[3] & 15));
+    unit[8 * items + item] = block.scales[group];
+    if (group == 0) store_half(unit + 9 * items + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    put2(raw, unit + 8 * item);
+    raw[2] = unit[8 * items + item];
+    raw[3] = short_at(unit + 9 * items + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+    const uint32_t signs = even_signs(raw[1]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
+                   book(j < 3 ? moved(raw[0], 5 + 9 * j, Table::kAt) : aligned(raw[1], raw[0], 28, Table::kAt)) |
+                       sign_selectors(signs, j));
+    scale_nibbles(out, raw[3], raw[2]);
+  }
+};
+
+struct Iq2SParts : NoOffset {
+  using Format = quant::IQ2_S;
+  using Table = Iq2STable;
+  static constexpr int kWords = 4;
+
+  // 8 bytes: the upper two bits of the last index and three indices, signs; 2 bytes: scales, the lower eight; then d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    uint32_t index[4];
+    uint8_t signs[4];
+    for (int j = 0; j < 4; ++j) {
+      index[j] = block.qs[4 * group + j] | (block.qh[group] >> (2 * j) & 3u) << 8;
+      signs[j] = block.signs[4 * group + j];
+    }
+    store2(unit + 8 * item, index[3] >> 8 | index[0] << 2 | index[1] << 12 | index[2] << 22, signs_by_nibble(signs));
+    store_short(unit + 8 * items + 2 * item, block.scales[group] | index[3] << 8);
+    if (group == 0) store_half(unit + 10 * items + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    put2(raw, unit + 8 * item);
+    raw[2] = short_at(unit + 8 * items + 2 * item);
+    raw[3] = short_at(unit + 10 * items + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
+                   book(j < 3 ? moved(raw[0], 2 + 10 * j, Table::kAt) : aligned(raw[2] << 16, raw[0], 24, Table::kAt)) |
+                       sign_selectors(raw[1], j));
+    scale_nibbles(out, raw[3], raw[2]);
+  }
+};
+
+struct Iq3XxsParts : NoOffset {
+  using Format = quant::IQ3_XXS;
+  using Table = Iq3XxsTable;
+  static constexpr int kWords = 4;
+
+  // 8 bytes: eight indices; 4 bytes: even signs and scale; then d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    const uint32_t bits = block.signs_scale[2 * group] | static_cast<uint32_t>(block.signs_scale[2 * group + 1]) << 16;
+    uint8_t signs[4];
+    uint32_t indices[2] = {0, 0};
+    for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
+    for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * group + k]) << (8 * (k % 4));
+    store2(unit + 8 * item, rotated(indices[0], 0, Table::kAt), rotated(indices[1], 0, Table::kAt));
+    store1(unit + 8 * items + 4 * item, even_signs_with(signs_by_nibble(signs), bits >> 28));
+    if (group == 0) store_half(unit + 12 * items + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    put2(raw, unit + 8 * item);
+    raw[2] = word_at(unit + 8 * items + 4 * item);
+    raw[3] = short_at(unit + 12 * items + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+    const uint32_t signs = even_signs(raw[2]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
+      const uint32_t selectors = sign_selectors(signs, j) | book.constant;
+      const uint32_t first = book(rotated(raw[j / 2], 16 * (j % 2), 0)),
+                     second = book(rotated(raw[j / 2], 16 * (j % 2) + 8, 0));
+      out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
+      out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
+    }
+    const float s = half_of(raw[3]) * (0.25f + 0.5f * static_cast<float>(raw[2] >> 28));
+    scale(out, s, s);
+  }
+};
+
+// The codes are odd, and here c stands for 2c + 1: so inverting all its bits negates a weight.
+struct Iq3SParts {
+  using Format = quant::IQ3_S;
+  using Table = Iq3STable;
+  static constexpr int kWords = 6;
+  static constexpr bool kHasOffset = true;
+
+  // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
+  // 1 byte: the upper four bits of those two; half a byte: scale; then d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    uint32_t index[8], word[2], signs = 0;
+    for (int k = 0; k < 8; ++k) {
+      index[k] = block.qs[8 * group + k] | (block.qh[group] >> k & 1u) << 8;
+      for (int i = 0; i < 4; ++i) signs |= (block.signs[4 * group + k / 2] >> (k % 2 * 4 + i) & 1u) << (8 * i + k);
+    }
+    for (int w = 0; w < 2; ++w)
+      word[w] =
+          rotated(index[3 * w] | index[3 * w + 1] << 9 | index[3 * w + 2] << 18 | index[6 + w] << 27, 0, Table::kAt);
+    store2(unit + 8 * item, word[0], word[1]);
+    store1(unit + 8 * items + 4 * item, signs);
+    unit[12 * items + item] = static_cast<uint8_t>(index[6] >> 5 | (index[7] >> 5) << 4);
+    if (group % 2 == 0) unit[13 * items + item / 2] = block.scales[group / 2];
+    if (group == 0) store_half(unit + 13 * items + items / 2 + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    put2(raw, unit + 8 * item);
+    raw[2] = word_at(unit + 8 * items + 4 * item);
+    raw[3] = unit[12 * items + item];
+    raw[4] = unit[13 * items + item / 2];
+    raw[5] = short_at(unit + 13 * items + items / 2 + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+    constexpr uint32_t kLowerFive = 31u << Table::kAt;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      uint32_t index;
+      if (k < 6)
+        index = rotated(raw[k / 3], 9 * (k % 3), 0);
+      else
+        index = select_bits(kLowerFive, rotated(raw[k - 6], 27, 0), moved(raw[3], 4 * (k - 6), Table::kAt + 5));
+      out.word[k] = book(index) ^ sign_bytes(raw[2] << (7 - k));
+    }
+    const float s = half_of(raw[5]) * static_cast<float>(1 + 2 * (raw[4] >> (4 * (item & 1)) & 15));
+    out.scale[0] = out.scale[1] = 2 * s;
+    out.offset[0] = out.offset[1] = s;
+  }
+};
+
+// What IQ1_S, IQ1_M and TQ1_0 share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
+// and bits 32 and up at the bottom of the next.
+template <typename Table>
+__device__ __forceinline__ uint32_t four_indices(uint32_t low, uint32_t high, int j) {
+  const int from = Table::kBits * j;
+  if (from >= 32) return moved(high, from - 32, Table::kAt);
+  if (from + Table::kBits <= 32) return moved(low, from, Table::kAt);
+  return aligned(low, high, from, Table::kAt);
+}
+template <typename Table>
+__device__ inline uint64_t join_indices(const uint32_t (&index)[4]) {
+  uint64_t bits = 0;
+  for (int j = 0; j < 4; ++j) bits |= static_cast<uint64_t>(index[j]) << (Table::kBits * j);
+  return bits;
+}
+
+struct Iq1SParts : NoOffset {
+  using Format = quant::IQ1_S;
+  using Table = Iq1Table;
+  static constexpr int kWords = 3;
+
+  // 4 bytes: indices; 2 bytes: their upper twelve bits, scale, shift; then d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    uint32_t index[4];
+    for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * group + j] | (block.qh[group] >> (3 * j) & 7u) << 8;
+    const uint64_t bits = join_indices<Table>(index);
+    store1(unit + 4 * item, static_cast<uint32_t>(bits));
+    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | (block.qh[group] & 0xf000u));
+    if (group == 0) store_half(unit + 6 * items + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    raw[0] = word_at(unit + 4 * item);
+    raw[1] = short_at(unit + 4 * items + 2 * item);
+    raw[2] = short_at(unit + 6 * items + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+    const uint32_t levels = raw[1] & 0x8000 ? kIq1ShiftedDown : kIq1ShiftedUp;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, book(four_indices<Table>(raw[0], raw[1], j)));
+    const float s = half_of(raw[2]) * (0.125f + 0.25f * static_cast<float>(raw[1] >> 12 & 7));
+    scale(out, s, s);
+  }
+};
+
+struct Iq1MParts : NoOffset {
+  using Format = quant::IQ1_M;
+  using Table = Iq1Table;
+  static constexpr int kWords = 5;
+
+  // 4 bytes: indices; 2 bytes: their upper twelve bits, four shifts; half and quarter of a byte: the lower four and
+  // upper two bits of two scales; then d
+  static __device__ __forceinline__ uint32_t two_scales(const Format& block, int group) {
+    return block.scales[group / 2] >> (6 * (group & 1)) & 63u;
+  }
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    uint32_t index[4], shifts = 0;
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t high = block.qh[2 * group + j / 2] >> (4 * (j & 1));
+      index[j] = block.qs[4 * group + j] | (high & 7) << 8;
+      shifts |= (high >> 3 & 1) << (12 + j);
+    }
+    const uint64_t bits = join_indices<Table>(index);
+    store1(unit + 4 * item, static_cast<uint32_t>(bits));
+    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | shifts);
+    uint8_t* rest = unit + 6 * items;
+    if (group % 2 == 0)
+      rest[item / 2] = static_cast<uint8_t>((two_scales(block, group) & 15) | (two_scales(block, group + 1) & 15) << 4);
+    rest += items / 2;
+    if (group % 4 == 0) {
+      uint32_t upper = 0;
+      for (int i = 0; i < 4; ++i) upper |= (two_scales(block, group + i) >> 4) << (2 * i);
+      rest[item / 4] = static_cast<uint8_t>(upper);
+    }
+    rest += items / 4;
+    if (group == 0) {
+      uint32_t d = 0;
+      for (int i = 0; i < 4; ++i) d |= static_cast<uint32_t>(block.scales[i] >> 12) << (4 * i);
+      store_short(rest + 2 * (item / 8), d);
+    }
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    raw[0] = word_at(unit + 4 * item);
+    raw[1] = short_at(unit + 4 * items + 2 * item);
+    raw[2] = unit[6 * items + item / 2];
+    raw[3] = unit[6 * items + items / 2 + item / 4];
+    raw[4] = short_at(unit + 6 * items + items / 2 + items / 4 + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, raw[1] & (0x1000u << j) ? kIq1ShiftedDown : kIq1ShiftedUp, 0,
+                   book(four_indices<Table>(raw[0], raw[1], j)));
+    const uint32_t scales = (raw[2] >> (4 * (item & 1)) & 15) | (raw[3] >> (2 * (item & 3)) & 3) << 4;
+    const float d = half_of(raw[4]);
+    scale(out, d * (0.125f + 0.25f * static_cast<float>(scales & 7)),
+          d * (0.125f + 0.25f * static_cast<float>(scales >> 3)));
+  }
+};
+
+struct Tq1Parts : NoOffset {
+  using Format = quant::TQ1_0;
+  using Table = TernaryTable;
+  static constexpr int kWords = 4;
+
+  static __device__ uint64_t indices(const Format& block, int group) {
+    quant::Group unpacked;
+    block.unpack(group, unpacked);
+    uint32_t index[4] = {0, 0, 0, 0};
+    for (int i = 31; i >= 0; --i) index[i / 8] = 3 * index[i / 8] + static_cast<uint32_t>(unpacked.code[i] + 1);
+    return join_indices<Table>(index);
+  }
+  // 4, 2 and half a byte: indices of 13 bits; then d
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    const uint64_t bits = indices(block, group);
+    store1(unit + 4 * item, static_cast<uint32_t>(bits));
+    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32));
+    if (group % 2 == 0)
+      unit[6 * items + item / 2] = static_cast<uint8_t>(bits >> 48 | (indices(block, group + 1) >> 48) << 4);
+    if (group == 0) store_half(unit + 6 * items + items / 2 + 2 * (item / 8), block.d);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    raw[0] = word_at(unit + 4 * item);
+    raw[1] = short_at(unit + 4 * items + 2 * item);
+    raw[2] = unit[6 * items + item / 2];
+    raw[3] = short_at(unit + 6 * items + items / 2 + 2 * (item / 8));
+  }
+  template <typename Book>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+    const uint32_t high = raw[1] | raw[2] >> (4 * (item & 1)) << 16; // the next item's bits above are masked out
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, book.constant, 0, book(four_indices<Table>(raw[0], high, j)));
+    const float d = half_of(raw[3]);
+    scale(out, d, d);
+  }
+};
+
+// clang-format off
+template <> struct Layout<quant::IQ1_S>   : BookLayout<Iq1SParts> {};
+template <> struct Layout<quant::IQ1_M>   : BookLayout<Iq1MParts> {};
+template <> struct Layout<quant::IQ2_XXS> : BookLayout<Iq2XxsParts> {};
+template <> struct Layout<quant::IQ2_XS>  : BookLayout<Iq2XsParts> {};
+template <> struct Layout<quant::IQ2_S>   : BookLayout<Iq2SParts> {};
+template <> struct Layout<quant::IQ3_XXS> : BookLayout<Iq3XxsParts> {};
+template <> struct Layout<quant::IQ3_S>   : BookLayout<Iq3SParts> {};
+template <> struct Layout<quant::TQ1_0>   : BookLayout<Tq1Parts> {};
+// clang-format on
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,233 @@
+// The scales of an item. Each kind: kBytes per block of the file; `store` and `fetch` find an item's in the scale
+// region `base` of a unit of `items` items, which lies behind the codes.
+#pragma once
+
+#include "kernels/cuda/layout_base.cuh"
+#include "quant/formats/q4_k.h"
+
+namespace ridge::kernels::cuda {
+
+struct HalfScale { // one binary16 per block
+  static constexpr int kBytes = 2;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
+    if (group == 0) store_half(base + 2 * (item / kBlockItems<Format>), block.d);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * (item / kBlockItems<Format>));
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    out.both(half_of(raw[0]));
+  }
+};
+
+struct SignScale : HalfScale { // of bits that stand for 1 and -1
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int) {
+    const float d = half_of(raw[0]);
+    out.both(2 * d, -d);
+  }
+};
+
+struct HalfScaleOffset { // binary16 scale and offset per 32
+  static constexpr int kBytes = 4;
+  template <typename Format>
+  static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
+    store_half(base + 4 * item, block.d);
+    store_half(base + 4 * item + 2, block.m);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 4 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 pair = halves_of(raw[0]);
+    out.both(pair.x, pair.y);
+  }
+};
+
+struct PowerScale { // MXFP4: E8M0 per 32
+  static constexpr int kBytes = 1;
+  template <typename Format>
+  static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
+    base[item] = block.e;
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = base[item];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    out.both(__uint_as_float(raw[0] < 2 ? 0x00200000u << raw[0] : (raw[0] - 1) << 23));
+  }
+};
+
+struct E4m3Scales { // NVFP4: UE4M3 per 16
+  static constexpr int kBytes = 4;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
+    base[2 * item] = block.d[2 * group];
+    base[2 * item + 1] = block.d[2 * group + 1];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    for (int s = 0; s < 2; ++s) {
+      out.scale[s] = Format::half_ue4m3(static_cast<uint8_t>(raw[0] >> (8 * s)));
+      out.offset[s] = 0;
+    }
+  }
+};
+
+// Two 6-bit numbers per item, in 12 bits: a byte with the low nibbles of both (plane of 1 byte per item), and a nibble
+// with their upper two bits (plane of half a byte per item).
+struct SixBitPairs {
+  static __device__ void store(int first, int second, int next_first, int next_second, uint8_t* base, int items,
+                               int item) {
+    base[item] = static_cast<uint8_t>((first & 15) | (second & 15) << 4);
+    if (item % 2 == 0) // an even item writes the byte that it shares with the next
+      base[items + item / 2] =
+          static_cast<uint8_t>(first >> 4 | (second >> 4) << 2 | (next_first >> 4) << 4 | (next_second >> 4) << 6);
+  }
+  static __device__ __forceinline__ void fetch(uint32_t& low, uint32_t& high, const uint8_t* base, int items,
+                                               int item) {
+    low = base[item];
+    high = base[items + item / 2];
+  }
+  static __device__ __forceinline__ void unpack(int& first, int& second, uint32_t low, uint32_t high, int item) {
+    high >>= 4 * (item & 1);
+    first = static_cast<int>((low & 15) | (high & 3) << 4);
+    second = static_cast<int>(low >> 4 | (high & 12) << 2);
+  }
+};
+
+struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
+  static constexpr int kBytes = 16;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    if (group == 0) {
+      store_half(base + 4 * (item / 8), block.d);
+      store_half(base + 4 * (item / 8) + 2, block.dmin);
+    }
+    int scale, min, next_scale, next_min;
+    quant::k_scale_min(block.scales, group, scale, min);
+    quant::k_scale_min(block.scales, group | 1, next_scale, next_min);
+    SixBitPairs::store(scale, min, next_scale, next_min, base + items / 2, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 4 * (item / 8));
+    SixBitPairs::fetch(raw[1], raw[2], base + items / 2, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 d = halves_of(raw[0]);
+    int scale, min;
+    SixBitPairs::unpack(scale, min, raw[1], raw[2], item);
+    out.both(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
+  }
+};
+
+struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
+  static constexpr int kBytes = 14;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    if (group == 0) store_half(base + items + items / 2 + 2 * (item / 8), block.d);
+    const int next = 2 * (group | 1);
+    SixBitPairs::store(block.scale(2 * group), block.scale(2 * group + 1), block.scale(next), block.scale(next + 1),
+                       base, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + items + items / 2 + 2 * (item / 8));
+    SixBitPairs::fetch(raw[1], raw[2], base, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float d = half_of(raw[0]);
+    int first, second;
+    SixBitPairs::unpack(first, second, raw[1], raw[2], item);
+    out.scale[0] = d * static_cast<float>(first - 32);
+    out.scale[1] = d * static_cast<float>(second - 32);
+    out.offset[0] = out.offset[1] = 0;
+  }
+};
+
+struct Q6Scales { // Q6_K: 8-bit scales per 16
+  static constexpr int kBytes = 18;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    base[2 * item] = static_cast<uint8_t>(block.scales[2 * group]);
+    base[2 * item + 1] = static_cast<uint8_t>(block.scales[2 * group + 1]);
+    if (group == 0) store_half(base + 2 * items + 2 * (item / 8), block.d);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * items + 2 * (item / 8));
+    raw[1] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float d = half_of(raw[0]);
+    out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw[1]));
+    out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw[1] >> 8));
+    out.offset[0] = out.offset[1] = 0;
+  }
+};
+
+struct Q2Scales { // Q2_K: 4-bit scale and min per 16
+  static constexpr int kBytes = 20;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    base[2 * item] = block.scales[2 * group];
+    base[2 * item + 1] = block.scales[2 * group + 1];
+    if (group == 0) {
+      store_half(base + 2 * items + 4 * (item / 8), block.d);
+      store_half(base + 2 * items + 4 * (item / 8) + 2, block.dmin);
+    }
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = word_at(base + 2 * items + 4 * (item / 8));
+    raw[1] = short_at(base + 2 * item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const float2 d = halves_of(raw[0]);
+    for (int s = 0; s < 2; ++s) {
+      out.scale[s] = d.x * static_cast<float>(raw[1] >> (8 * s) & 15);
+      out.offset[s] = -__fmul_rn(d.y, static_cast<float>(raw[1] >> (8 * s + 4) & 15));
+    }
+  }
+};
+
+struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
+  static constexpr int kBytes = 8;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    if (group != 0) return;
+    for (int i = 0; i < 4; ++i) base[item / 2 + i] = block.scales_l[i];
+    *reinterpret_cast<uint16_t*>(base + items / 2 + item / 4) = block.scales_h;
+    store_half(base + items / 2 + items / 4 + item / 4, block.d);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + items / 2 + items / 4 + 2 * (item / 8));
+    raw[1] = base[item / 2];
+    raw[2] = base[items / 2 + item / 4];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+    const auto low = static_cast<int>(raw[1] >> (4 * (item & 1)) & 15),
+               high = static_cast<int>(raw[2] >> (2 * (item & 3)) & 3);
+    out.both(half_of(raw[0]) * static_cast<float>((low | high << 4) - 32));
+  }
+};
+
+} // namespace ridge::kernels::cuda

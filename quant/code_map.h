@@ -1,0 +1,49 @@
+// Where a packed block keeps the code of each weight, so that codes can be changed while scales stay.
+//
+// Nothing here knows a format: the places are found by asking Format::unpack what happens when a bit of a block is
+// flipped. A format whose bits each belong to the code of one weight, or to none, has a map; codebooks, where a few
+// bits choose eight weights at once, and base-3 digits have none.
+#pragma once
+
+#include "quant/registry.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace ridge::quant {
+
+struct Scales { // of 16 weights: w = scale * code + offset
+  float scale, offset;
+};
+
+class CodeMap {
+ public:
+  // nullptr: the format has none.
+  static const CodeMap* of(Type type);
+
+  int64_t block_weights() const { return block_weights_; }
+  // Scales of a block, block_weights / 16 of them.
+  void scales(const std::byte* block, Scales* out) const;
+  // The pattern of the level nearest to `level` (a weight less its offset, over its scale).
+  int nearest(float level) const;
+  float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
+  void set(std::byte* block, int64_t weight, int pattern) const;
+
+ private:
+  using Unpack = void (*)(const std::byte* block, int8_t* codes, Scales* scales);
+  static bool find(Type type, Unpack unpack, CodeMap& map);
+
+  struct Bit {
+    uint16_t byte;
+    uint8_t mask;
+  };
+  Unpack unpack_;
+  int64_t block_weights_;
+  int bits_ = 0;                 // per weight
+  std::vector<Bit> places_;      // [weight][bits_]
+  std::vector<int8_t> levels_;   // code of each pattern of bits, the same for all weights
+  std::vector<int> sorted_;      // patterns by ascending level
+  std::vector<float> midpoints_; // between neighbours of sorted_
+};
+
+} // namespace ridge::quant

@@ -1,0 +1,27 @@
+// How far decoded weights are from the original ones.
+#pragma once
+
+#include <cstdint>
+
+namespace ridge::quant {
+
+struct ErrorStats {
+  int64_t weights = 0;
+  double error = 0, signal = 0;                   // Σ (decoded - original)², Σ original²
+  double weighted_error = 0, weighted_signal = 0; // the same, each times its column's importance
+  double dot = 0, decoded_signal = 0;             // Σ original * decoded, Σ decoded²
+  double max_error = 0;                           // of one weight
+
+  // A row of `cols`; importance: one factor per column, nullptr: all ones.
+  void add_row(const float* original, const float* decoded, int64_t cols, const float* importance);
+  ErrorStats& operator+=(const ErrorStats& other);
+
+  double rmse() const;
+  double sqnr_db() const; // signal to quantization noise; infinite where nothing is lost
+  double cosine() const;
+  double relative() const { return signal > 0 ? error / signal : 0; }
+  double weighted_relative() const { return weighted_signal > 0 ? weighted_error / weighted_signal : relative(); }
+};
+#pragma omp declare reduction(+ : ErrorStats : omp_out += omp_in)
+
+} // namespace ridge::quant

@@ -1,0 +1,80 @@
+#include "quant/gptq.h"
+
+#include "core/target_clones.h"
+#include "quant/code_map.h"
+#include "quant/encode.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+
+namespace ridge::quant {
+namespace {
+
+constexpr int64_t kRows = 32; // of the matrix that go through M together
+
+RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
+}
+
+// Rows of up to kRows: `target` [rows][cols] begins as the weights and takes up the errors of columns done.
+void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
+                 const Hessian::Factor& factor, std::byte* out) {
+  const FormatInfo& info = format(type);
+  const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols);
+  std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)),
+      errors(part.size());
+  std::vector<std::byte> packed(static_cast<size_t>(rows * info.block_bytes));
+  std::vector<Scales> scales(static_cast<size_t>(block / 16));
+  for (int64_t first = 0; first < cols; first += block) {
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(&target[r * cols + first], block, &part[r * block]);
+    encode_rows(type, part.data(), rows, block, std::span(factor.d).subspan(first, block), packed.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      std::byte* bytes = &packed[r * info.block_bytes];
+      map.scales(bytes, scales.data());
+      for (int64_t i = 0; i < block; ++i) {
+        const Scales s = scales[i / 16];
+        const float wanted = target[r * cols + first + i];
+        const int pattern = map.nearest(s.scale != 0 ? (wanted - s.offset) / s.scale : 0.0f);
+        map.set(bytes, i, pattern);
+        const float error = weights[r * cols + first + i] - (s.scale * map.level(pattern) + s.offset);
+        errors[r * block + i] = error;
+        const int64_t next = first + i + 1;
+        add_scaled(target.data() + r * cols + next, factor.m.data() + (next - 1) * cols + next, error, block - i - 1);
+      }
+      std::memcpy(out + r * row_bytes + first / block * info.block_bytes, bytes, info.block_bytes);
+    }
+    // The columns after this block, in strips that stay in the cache.
+    constexpr int64_t kStrip = 1024;
+    for (int64_t at = first + block; at < cols; at += kStrip)
+      for (int64_t i = 0; i < block; ++i)
+        for (int64_t r = 0; r < rows; ++r)
+          add_scaled(&target[r * cols + at], &factor.m[(first + i) * cols + at], errors[r * block + i],
+                     std::min(kStrip, cols - at));
+  }
+}
+
+} // namespace
+
+bool can_encode_with_feedback(Type type) { return can_encode(type) && CodeMap::of(type); }
+
+void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const Hessian::Factor& factor,
+                          std::byte* out) {
+  const CodeMap* map = CodeMap::of(type);
+  if (!map || factor.cols != cols) throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
+  const int64_t row_bytes = format(type).row_bytes(cols);
+  std::exception_ptr problem; // none may leave the parallel loop
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t first = 0; first < rows; first += kRows) try {
+      encode_some(type, *map, weights + first * cols, std::min(kRows, rows - first), cols, factor,
+                  out + first * row_bytes);
+    } catch (...) {
+#pragma omp critical
+      problem = std::current_exception();
+    }
+  if (problem) std::rethrow_exception(problem);
+}
+
+} // namespace ridge::quant

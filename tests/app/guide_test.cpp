@@ -1,0 +1,87 @@
+// The built-in guide, asked the questions it was never trained on: models/guide/questions.json, with the facts that
+// each answer must contain. Also the measure of the file that is committed: PPL says little about right answers.
+#include "app/conversation.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <regex>
+
+using namespace ridge;
+using nlohmann::json;
+
+namespace {
+
+// One greedy answer to each question, each in a conversation of its own.
+std::vector<std::string> ask(const std::vector<std::string>& questions) {
+  app::LoadedModel model = app::open_model("");
+  const models::text::ChosenTemplate chosen = models::text::choose_chat_template(model.file);
+  REQUIRE(chosen.origin != models::text::kPlainTemplate);
+  core::ExecutorConfig config;
+  config.context = 512;
+  config.max_batch = 128;
+  app::start_executor(model, config, "cpu");
+  app::Session session(*model.executor, model.program);
+  app::SamplingOptions sampling;
+  sampling.params.temp = 0;
+  sampling.max_tokens = 120;
+  app::Answerer answerer(model, session, sampling);
+  std::vector<std::string> answers;
+  for (const std::string& question : questions) {
+    app::Conversation conversation(model, session, chosen.chat_template);
+    conversation.add_user(question);
+    answers.push_back(conversation
+                          .answer(
+                              answerer, [](std::string_view, bool) {}, nullptr)
+                          .content);
+  }
+  return answers;
+}
+
+std::vector<std::string> texts(const json& entries) {
+  std::vector<std::string> out;
+  for (const json& entry : entries) out.push_back(entry["question"]);
+  return out;
+}
+
+bool says(const std::string& answer, const std::string& fact) {
+  return std::regex_search(answer, std::regex(fact, std::regex::icase | std::regex::ECMAScript));
+}
+
+const json& questions() {
+  static const json all = json::parse(std::ifstream(RIDGE_SOURCE_DIR "/models/guide/questions.json"));
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("the guide has the right fact in at least 85 of 100 answers to questions it never saw") {
+  const json& known = questions()["known"];
+  REQUIRE(known.size() == 100);
+  const std::vector<std::string> answers = ask(texts(known));
+  int right = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    bool all = true;
+    for (const json& fact : known[i]["facts"]) all = all && says(answers[i], fact);
+    right += all;
+    if (!all) MESSAGE(known[i]["question"].get<std::string>() << "\n  -> " << answers[i]);
+  }
+  MESSAGE(right << " of 100");
+  CHECK(right >= 85);
+}
+
+TEST_CASE("the guide says so when it is asked about something else") {
+  const std::vector<std::string> asked = texts(questions()["unknown"]);
+  REQUIRE(asked.size() == 20);
+  const std::vector<std::string> answers = ask(asked);
+  int honest = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const bool refused = says(answers[i], "only know");
+    honest += refused;
+    if (!refused) MESSAGE(asked[i] << "\n  -> " << answers[i]);
+  }
+  MESSAGE(honest << " of 20");
+  CHECK(honest >= 18);
+}

@@ -1,0 +1,113 @@
+// A Program cut in two at any layer is the same Program.
+#include "core/split.h"
+
+#include "kernels/cpu/executor.h"
+#include "models/model.h"
+#include "random_program.h"
+#include "support/numerics.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+#include <numeric>
+
+using namespace ridge;
+using quant::Type;
+using tests::RandomProgram;
+
+namespace {
+
+core::ExecutorConfig config(bool exact) {
+  core::ExecutorConfig config;
+  config.context = 64;
+  config.max_batch = 16;
+  config.max_outputs = 4;
+  config.streams = 2;
+  config.threads = 2;
+  config.exact = exact;
+  if (exact) config.k_type = config.v_type = core::KvType::f32;
+  return config;
+}
+
+// Prompts, single tokens and two streams together; logits of some tokens, of all, of none.
+std::vector<float> logits_of(core::Executor& executor, int64_t vocab) {
+  std::vector<float> logits;
+  std::vector<int32_t> next(2, 0);
+  struct Run {
+    int32_t stream, count; // stream 2: both in turn
+    std::vector<int32_t> outputs;
+  };
+  for (const Run& run : {Run{0, 9, {2, 8}}, {1, 16, {}}, {1, 1, {0}}, {2, 6, {0, 3, 4, 5}}, {0, 1, {0}}}) {
+    std::vector<int32_t> tokens, positions, streams;
+    for (int32_t i = 0; i < run.count; ++i) {
+      const int32_t stream = run.stream < 2 ? run.stream : i % 2;
+      tokens.push_back(static_cast<int32_t>((7 * next[stream] + 3 * i + 1) % vocab));
+      positions.push_back(next[stream]++);
+      streams.push_back(stream);
+    }
+    executor.forward({tokens, positions, streams, run.outputs});
+    for (size_t i = 0; i < run.outputs.size(); ++i) {
+      const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+    CHECK_THROWS_AS(executor.logits(std::ssize(run.outputs)), std::logic_error);
+  }
+  return logits;
+}
+
+void check_all_cuts(const core::Program& program) {
+  for (const bool exact : {true, false}) {
+    CAPTURE(exact);
+    const auto whole = kernels::cpu::make_cpu_executor(program, config(exact));
+    const std::vector<float> expected = logits_of(*whole, program.vocab);
+    for (int32_t layer = 1; layer <= core::layer_count(program); ++layer) {
+      CAPTURE(layer);
+      core::SplitProgram parts = core::split_program(program, layer);
+      CHECK(parts.front.kv_layers.size() + parts.back.kv_layers.size() == program.kv_layers.size());
+      CHECK(parts.front.kv_layers.size() == static_cast<size_t>(layer));
+      const double bytes = core::program_cost(parts.front, {.tokens = 3}).bytes() +
+                           core::program_cost(parts.back, {.tokens = 3}).bytes();
+      CHECK(bytes == doctest::Approx(core::program_cost(program, {.tokens = 3}).bytes()));
+      const auto split = core::make_split_executor(std::move(parts), config(exact), kernels::cpu::make_cpu_executor,
+                                                   kernels::cpu::make_cpu_executor);
+      CHECK(logits_of(*split, program.vocab) == expected);
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("a Program split at any layer gives the same logits, bit for bit, dense and with experts") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 4}) {
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.layers = 3;
+    shape.experts = experts;
+    shape.used = 2;
+    model.transformer(shape, Type::Q8_0, Type::Q6_K);
+    check_all_cuts(model.program);
+  }
+}
+
+TEST_CASE("a model whose last layer gathers its tokens splits anywhere, also with one matrix for input and output") {
+  const tests::TemporaryFolder folder;
+  tests::TinyModel tiny;
+  tiny.layers = 3;
+  tiny.write(folder / "tiny.gguf");
+  const gguf::File file = gguf::File::open(folder / "tiny.gguf");
+  core::Program program = models::build_program(file);
+  check_all_cuts(program);
+  for (core::Op& op : program.ops)
+    if (op.name.starts_with("output") && op.kind == core::OpKind::linear) op.weights[0] = program.ops[0].weights[0];
+  REQUIRE(program.ops.back().weights == program.ops.front().weights);
+  check_all_cuts(program);
+}
+
+TEST_CASE("there is no splitting before the first layer or behind the output") {
+  RandomProgram model(1);
+  model.transformer({}, Type::F32, Type::F32);
+  CHECK(core::layer_count(model.program) == 2);
+  CHECK_THROWS_AS(core::split_program(model.program, 0), std::logic_error);
+  CHECK_THROWS_AS(core::split_program(model.program, 3), std::logic_error);
+}

@@ -1,0 +1,64 @@
+// A Program whose first layers run on the CPU and the rest on the GPU, wherever it is cut.
+#include "core/split.h"
+
+#include "device.h"
+#include "kernels/cpu/executor.h"
+#include "kernels/cuda/executor.h"
+#include "support/executor_runs.h"
+
+using namespace ridge;
+using quant::Type;
+using tests::RandomProgram;
+
+namespace {
+
+tests::MakeExecutor cut_before(int32_t layer) {
+  return [layer](const core::Program& program, const core::ExecutorConfig& config) {
+    return core::make_split_executor(core::split_program(program, layer), config, kernels::cpu::make_cpu_executor,
+                                     [](const core::Program& part, const core::ExecutorConfig& config) {
+                                       return kernels::cuda::make_cuda_executor(part, config);
+                                     });
+  };
+}
+
+} // namespace
+
+TEST_CASE("CUDA: a model split between CPU and GPU is the model, wherever it is cut") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 3}) {
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.layers = 3;
+    shape.experts = shape.used = experts;
+    model.transformer(shape, Type::Q8_0, Type::Q6_K);
+    for (const int32_t layer : {1, 2, 3}) {
+      CAPTURE(layer);
+      CHECK(tests::worst_error(cut_before(layer), model, tests::exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
+      CHECK(tests::worst_error(cut_before(layer), model, tests::fast_config(), {9, 1, 1, 20, 2, 1}) < 1e-2);
+      CHECK(tests::worst_error_of_streams(cut_before(layer), model, tests::exact_config()) < 1e-8);
+    }
+  }
+}
+
+TEST_CASE("CUDA: what does not fit is known before anything is copied, and the message has the numbers") {
+  REQUIRE_DEVICE();
+  RandomProgram model(1);
+  model.transformer({}, Type::F32, Type::F32);
+  core::ExecutorConfig config = tests::fast_config();
+  CHECK(kernels::cuda::fits(model.program, config));
+  config.context = int64_t{1} << 30; // 1 TiB of keys and values
+  config.streams = 2;
+  CHECK_FALSE(kernels::cuda::fits(model.program, config));
+  try {
+    kernels::cuda::make_cuda_executor(model.program, config);
+    FAIL("2 TiB were found");
+  } catch (const kernels::cuda::OutOfMemory& error) {
+    const std::string message = error.what();
+    CAPTURE(message);
+    CHECK(message.find("the KV cache would take 2048.00 GiB") != std::string::npos);
+    CHECK(message.find("GiB are free; lower -ngl") != std::string::npos);
+  }
+  CHECK(kernels::cuda::fits(model.program, tests::fast_config())); // nothing was kept
+}

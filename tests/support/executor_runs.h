@@ -1,0 +1,176 @@
+// What the tests of all executors share: batches, configurations, one random Program per op, and how far an executor is
+// from the meaning of a Program (naive.h).
+#pragma once
+
+#include "core/executor.h"
+#include "kernels/cpu/naive.h"
+#include "kernels/cpu/random_program.h"
+#include "support/numerics.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace ridge::tests {
+
+using MakeExecutor = std::function<std::unique_ptr<core::Executor>(const core::Program&, const core::ExecutorConfig&)>;
+
+struct Steps {
+  std::vector<int32_t> tokens, positions, streams, outputs;
+  core::Batch batch() const { return {tokens, positions, streams, outputs}; }
+};
+
+// `count` random tokens from `first` on, all of them wanted.
+inline Steps consecutive(RandomProgram& model, int32_t first, int32_t count, int32_t stream = 0) {
+  Steps steps;
+  for (int32_t i = 0; i < count; ++i) {
+    steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+    steps.positions.push_back(first + i);
+    steps.streams.push_back(stream);
+    steps.outputs.push_back(i);
+  }
+  return steps;
+}
+
+inline core::ExecutorConfig exact_config() {
+  core::ExecutorConfig config;
+  config.context = 64;
+  config.max_batch = 64;
+  config.k_type = config.v_type = core::KvType::f32;
+  config.threads = 2;
+  config.exact = true;
+  return config;
+}
+inline core::ExecutorConfig fast_config() {
+  core::ExecutorConfig config = exact_config();
+  config.k_type = config.v_type = core::KvType::f16;
+  config.exact = false;
+  return config;
+}
+
+inline std::vector<float> run(core::Executor& executor, const Steps& steps) {
+  executor.forward(steps.batch());
+  std::vector<float> all;
+  for (size_t i = 0; i < steps.outputs.size(); ++i) {
+    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+// NMSE of batches of several sizes, the cache carrying over from one to the next.
+inline double worst_error(const MakeExecutor& make_executor, RandomProgram& model, const core::ExecutorConfig& config,
+                          const std::vector<int32_t>& sizes) {
+  const auto executor = make_executor(model.program, config);
+  Naive naive(model.program, config.k_type, config.v_type);
+  double worst = 0;
+  int32_t position = 0;
+  for (int32_t size : sizes) {
+    const Steps steps = consecutive(model, position, size);
+    position += size;
+    const double error = nmse(run(*executor, steps), naive.forward(steps.batch()));
+    worst = error > worst || std::isnan(error) ? error : worst;
+  }
+  return worst;
+}
+
+// A Program of random shape around each op in turn: check(name, model).
+inline void for_each_op(uint64_t seed, const std::function<void(const char*, RandomProgram&)>& check) {
+  using core::OpKind;
+  using quant::Type;
+  const auto with = [&](const char* name, auto&& build) {
+    RandomProgram model(seed);
+    build(model);
+    check(name, model);
+  };
+  with("embed and linear", [](RandomProgram& m) { m.finish(m.embed(Type::F32, m.integer(1, 70), m.integer(1, 70))); });
+  with("bias",
+       [](RandomProgram& m) { m.finish(m.linear(m.embed(Type::F16, 33, 50), Type::F16, m.integer(1, 99), true)); });
+  with("rms_norm of rows", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 300);
+    m.finish(m.norm(m.embed(Type::F32, width, 20), width));
+  });
+  with("rms_norm of heads", [](RandomProgram& m) {
+    const int64_t head = m.integer(1, 40);
+    m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
+  });
+  for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
+    with("rope", [&](RandomProgram& m) {
+      const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
+      m.program.rope_tables.push_back({{}, 1.1f, style});
+      for (int64_t i = 0; i < pairs; ++i)
+        m.program.rope_tables[0].inverse_frequency.push_back(1.0f / static_cast<float>(1 + i));
+      const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
+      m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
+    });
+  with("attention", [](RandomProgram& m) {
+    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+    const int64_t heads = kv_heads * m.integer(1, 9);
+    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
+    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
+    m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
+  });
+  with("permute", [](RandomProgram& m) {
+    const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, groups * group, 30);
+    m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
+  });
+  with("swiglu and add", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    const core::ValueId gate = m.linear(x, Type::F32, width), up = m.linear(x, Type::F32, width);
+    m.finish(m.op(OpKind::add, {m.op(OpKind::swiglu, {gate, up}, {}, width), gate}, {}, width));
+  });
+  for (const bool normalize : {false, true})
+    with("experts", [&](RandomProgram& m) {
+      RandomProgram::Shape shape;
+      shape.hidden = m.integer(1, 80);
+      shape.width = m.integer(1, 80);
+      shape.experts = m.integer(2, 9);
+      shape.used = m.integer(1, shape.experts);
+      shape.normalize_shares = normalize;
+      m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+    });
+}
+
+// Several streams in one batch, their tokens in any order.
+inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomProgram& model,
+                                     core::ExecutorConfig config) {
+  config.streams = 3;
+  const auto together = make_executor(model.program, config);
+  Naive naive(model.program, config.k_type, config.v_type);
+  std::vector<int32_t> next(3, 0);
+  double worst = 0;
+  for (int round = 0; round < 4; ++round) {
+    Steps steps;
+    for (int i = 0; i < 12; ++i) {
+      const auto stream = static_cast<int32_t>(model.integer(0, 2));
+      steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+      steps.streams.push_back(stream);
+      steps.positions.push_back(next[stream]++);
+      if (model.integer(0, 1)) steps.outputs.push_back(i);
+    }
+    const double error = nmse(run(*together, steps), naive.forward(steps.batch()));
+    worst = error > worst || std::isnan(error) ? error : worst;
+  }
+  return worst;
+}
+
+// Whether a stream that goes back and continues differently gives what it gives when it never went on.
+inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, RandomProgram& model) {
+  const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
+              second = consecutive(model, 10, 5);
+  const auto rewound = make_executor(model.program, exact_config());
+  run(*rewound, prefix);
+  run(*rewound, first);
+  const std::vector<float> after = run(*rewound, second);
+  const auto fresh = make_executor(model.program, exact_config());
+  run(*fresh, prefix);
+  return after == run(*fresh, second);
+}
+
+} // namespace ridge::tests

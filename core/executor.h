@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::core {
 
@@ -56,6 +57,12 @@ struct Batch {
 
 class Sampler;
 
+// How long one part of a step took that is not divided further, such as a fused kernel.
+struct OpTime {
+  std::vector<int32_t> ops; // what it computes: indices into Program::ops
+  double seconds;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -77,6 +84,10 @@ class Executor {
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
   virtual double memory_bytes() const = 0;          // KV cache and scratch
+
+  // Runs the batch `repetitions` times and says how long each part takes on average, in order. The parts are held
+  // apart, so together they take longer than forward(). Empty where an executor cannot tell.
+  virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
 };
 
 } // namespace ridge::core

@@ -69,6 +69,7 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
 
   for (current_op_ = 0; current_op_ < program.ops.size(); ++current_op_) {
     const core::Op& op = program.ops[current_op_];
+    schedule_.set_label(static_cast<int32_t>(current_op_));
     switch (op.kind) {
     case core::OpKind::embed: embed(op); break;
     case core::OpKind::rms_norm: rms_norm(op); break;
@@ -85,6 +86,19 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
     case core::OpKind::expert_sum: expert_sum(op); break;
     }
   }
+}
+
+std::vector<core::OpTime> Lowering::profile(int repetitions) {
+  std::vector<double> seconds(schedule_.size());
+  for (int i = 0; i < repetitions; ++i) schedule_.run(threads_, &seconds);
+  std::vector<core::OpTime> times;
+  for (size_t i = 0; i < schedule_.size(); ++i) {
+    const int32_t op = schedule_.label(i);
+    if (op < 0) continue; // the tables of angles
+    if (times.empty() || times.back().ops[0] != op) times.push_back({{op}, 0});
+    times.back().seconds += seconds[i] / repetitions;
+  }
+  return times;
 }
 
 std::span<const float> Lowering::result(int64_t row) const {

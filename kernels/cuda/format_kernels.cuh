@@ -2,6 +2,8 @@
 // format.cu.in; it brings nothing but its name.
 #pragma once
 
+#include "kernels/cuda/batch.cuh"
+#include "kernels/cuda/expand.cuh"
 #include "kernels/cuda/format_kernels.h"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/matvec.cuh"
@@ -141,18 +143,43 @@ struct Launchers {
   }
 
   static void gemm(const Launch& launch, const GemmArgs& args) {
-    if (args.tokens <= 2 * BatchShape::kM) return gemm_with<BatchShape>(launch, args);
     // The large tiles decode half as often, but there must be enough of them to go round.
     const bool large = LargeShape::kSharedBytes <= launch.shared_per_block && args.tokens > LargeShape::kM / 2 &&
                        gemm_tiles<LargeShape>(args) >= 2 * static_cast<unsigned>(launch.sm_count);
     large ? gemm_with<LargeShape>(launch, args) : gemm_with<PromptShape>(launch, args);
+  }
+
+  template <int kTileTokens>
+  static bool batch_with(const Launch& launch, BatchArgs& args) {
+    const int shared = plan_batch<Format>(launch, args, kTileTokens);
+    if (shared == 0) return false;
+    constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
+    allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
+    const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+    launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
+           args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
+    if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);
+    return true;
+  }
+
+  static bool batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
+    switch (tile_tokens) {
+    case 8: return batch_with<8>(launch, args);
+    case 16: return batch_with<16>(launch, args);
+    default: return batch_with<32>(launch, args);
+    }
+  }
+
+  static void expand(const Launch& launch, const ExpandArgs& args) {
+    constexpr int kWarps = kExpandThreads / kWarp;
+    launch(expand_kernel<Format>, (expand_tasks(args) + kWarps - 1) / kWarps, kExpandThreads, 0, args);
   }
 };
 
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::embed, &L::gemm};
+  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::embed, &L::gemm, &L::batch, &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

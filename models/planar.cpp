@@ -5,9 +5,9 @@
 #include "core/printable.h"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
-#include "quant/formats/fp4.h"
+#include "quant/formats/fp4_parts.h"
 #include "quant/formats/fp8_e4m3.h"
-#include "quant/formats/nf4.h"
+#include "quant/formats/nf4_parts.h"
 #include "quant/formats/nvfp4_scaled.h"
 
 #include <algorithm>
@@ -150,8 +150,8 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
     }
   }
 
-  if (scheme == Scheme::nf4) type_ = quant::Type::NF4;
-  if (scheme == Scheme::fp4) type_ = quant::Type::FP4;
+  if (scheme == Scheme::nf4) type_ = quant::Type::NF4_PARTS;
+  if (scheme == Scheme::fp4) type_ = quant::Type::FP4_PARTS;
   if (scheme == Scheme::fp8_e4m3) type_ = quant::Type::FP8_E4M3;
   if (scheme == Scheme::affine)
     type_ =
@@ -248,8 +248,8 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     });
     break;
   }
-  case quant::Type::NF4: store_levels(reinterpret_cast<quant::NF4*>(out)); break;
-  case quant::Type::FP4: store_levels(reinterpret_cast<quant::FP4*>(out)); break;
+  case quant::Type::NF4_PARTS: store_levels(reinterpret_cast<quant::NF4_PARTS*>(out)); break;
+  case quant::Type::FP4_PARTS: store_levels(reinterpret_cast<quant::FP4_PARTS*>(out)); break;
   default: {
     auto* blocks = reinterpret_cast<quant::FP8_E4M3*>(out);
     for (int64_t i = 0; i < cols_ / 64; ++i) {

@@ -5,7 +5,7 @@
 //
 // w = d * q. An E4M3 number has four significant bits, but over 18 binades: it becomes a 14-bit integer of a unit that
 // the largest of 16 weights sets, which is exact for all down to 2^-10 of that one, as two 7-bit codes. A block
-// therefore unpacks to twice its weights, as NF4's does. NaN is read as 480.
+// therefore unpacks to twice its weights, as NF4_PARTS' does. NaN is read as 480.
 #pragma once
 
 #include "quant/group.h"

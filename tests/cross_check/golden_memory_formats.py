@@ -47,6 +47,12 @@ def in_two_parts(high, low):
     return (np.stack([high.reshape(-1, 2, 32), low.reshape(-1, 2, 32)], 2) + np.float32(0)).astype(np.float32).reshape(-1)
 
 
+n = WEIGHTS // 64
+for name, levels in (("NF4", NF4), ("FP4", FP4)):
+    d, qs = uniform((n, 1)), rng.integers(0, 256, (n, 32)).astype(np.uint8)
+    codes = np.round(levels.astype(np.float64) * 127).astype(np.float32) + np.float32(0)
+    save(name, [d, qs], (d / np.float32(127) * codes[nibbles(qs, 16)]).reshape(-1))
+
 n = WEIGHTS // 128
 for name, levels in (("NF4", NF4), ("FP4", FP4)):
     d, qs = uniform((n, 1)), rng.integers(0, 256, (n, 32)).astype(np.uint8)
@@ -54,7 +60,7 @@ for name, levels in (("NF4", NF4), ("FP4", FP4)):
     low = np.round((levels.astype(np.float64) * 127 - high) * 254)
     scale = d * np.float32(1 / 127)
     q = nibbles(qs, 16)
-    save(name, [d, qs], in_two_parts(scale * high.astype(np.float32)[q],
+    save(name + "_PARTS", [d, qs], in_two_parts(scale * high.astype(np.float32)[q],
                                      scale * np.float32(1 / 254) * low.astype(np.float32)[q]))
 
 d, q = uniform((n, 1)), rng.integers(0, 256, (n, 64)).astype(np.uint8)

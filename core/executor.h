@@ -26,8 +26,8 @@ constexpr double bytes_per_element(KvType type) {
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
-  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`, each
-  // as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
+  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`,
+  // each as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
   virtual void observe(const Op& op, int64_t matrix, std::span<const float* const> rows) = 0;
 };
 
@@ -37,8 +37,8 @@ struct ExecutorConfig {
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
   KvType k_type = KvType::f16, v_type = KvType::f16;
-  int threads = 0;    // 0: all cores
-  bool exact = false; // no activation quantization
+  int threads = 0;                   // 0: all cores
+  bool exact = false;                // no activation quantization
   InputObserver* observer = nullptr; // CPU only
 };
 

@@ -3,7 +3,7 @@
 // Program and executors as a real model, and can be saved for other engines.
 #pragma once
 
-#include "gguf/gguf.h"
+#include "gguf/writer.h"
 #include "quant/registry.h"
 
 #include <cstddef>
@@ -22,6 +22,9 @@ struct Shape {
 };
 
 const std::vector<Shape>& shapes();
+
+// Its tensors in the order of files, matrices in F16.
+std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 
 // `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its mix per
 // tensor, models/recipes.h). Throws Error (usage) listing what is known.

@@ -19,7 +19,7 @@ void decode_blocks(const std::byte* blocks, int64_t weights, float* out) {
 template <typename Format, int kWeights, size_t kBytes>
 constexpr FormatInfo row(Type type, std::string_view name) {
   static_assert(Format::kWeights == kWeights && sizeof(Format) == kBytes, "formats.def and the header disagree");
-  return {type, name, kWeights, static_cast<int64_t>(kBytes), PackedFormat<Format>, LevelFormat<Format>,
+  return {type, name, kWeights, static_cast<int64_t>(kBytes), PackedFormat<Format>,
           &decode_blocks<Format>};
 }
 

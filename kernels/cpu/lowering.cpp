@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -356,18 +355,16 @@ void Lowering::add(const core::Op& op) {
 }
 
 void Lowering::permute(const core::Op& op) {
-  const int64_t width = info(op.inputs[0]).width;
+  const core::Weight& picks = program_.weights[op.weights[0]];
+  const int64_t group = std::get<core::PermuteParams>(op.params).group, columns = picks.cols;
+  const int64_t groups = info(op.inputs[0]).width / group;
   const float* x = value(op.inputs[0]);
   float* out = value(op.outputs[0]);
-  const std::byte* order = program_.weights[op.weights[0]].data;
-  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, width,
+  const auto* order = reinterpret_cast<const int32_t*>(picks.data);
+  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, groups * columns,
            [=](int64_t first, int64_t last) {
-             for (int64_t row = first; row < last; ++row)
-               for (int64_t i = 0; i < width; ++i) {
-                 int32_t from; // tensors are aligned to 8 bytes, but that is the file's business
-                 std::memcpy(&from, order + 4 * i, 4);
-                 out[row * width + i] = x[row * width + from];
-               }
+             for (int64_t g = first * groups; g < last * groups; ++g)
+               for (int64_t i = 0; i < columns; ++i) out[g * columns + i] = x[g * group + order[i]];
            });
 }
 

@@ -25,7 +25,7 @@ void check_refusal(const Result& result, int status, const std::string& said) {
 
 TEST_CASE("wrong usage is one line and exit status 2") {
   check_refusal(run_ridge({"frobnicate"}), 2, "frobnicate");
-  check_refusal(run_ridge({"run", "-p", "x"}), 2, "--model");
+  check_refusal(run_ridge({"logits", "--ids", "1", "--out", folder() / "x.npy"}), 2, "--model");
   check_refusal(run_ridge({"inspect", "--no-such-flag"}), 2, "ridge inspect --help");
   check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,x", "--out", folder() / "x.npy"}), 2, "'x'");
   check_refusal(run_ridge({"bench"}), 2, "--shape");

@@ -35,7 +35,7 @@ constexpr int64_t kChunkTokens = 512; // of a calibration text that run together
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
-  if (!format) {
+  if (!format || !format->stored()) {
     std::vector<std::string_view> names;
     for (const quant::FormatInfo& known : quant::formats())
       if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);

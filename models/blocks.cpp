@@ -272,9 +272,9 @@ void Builder::logits(ValueId x) {
 
 core::Program Builder::finish() && {
   for (const core::Op& op : program_.ops)
-    if (op.kind == OpKind::embed || op.kind == OpKind::expert_linear)
-      if (order_of_weight_.contains(op.weights[0]))
-        throw_error("{}: {}: act-order weights cannot be run here", file_.path(), program_.weights[op.weights[0]].name);
+    if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
+      throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),
+                  program_.weights[op.weights[0]].name);
   core::validate(program_);
   return std::move(program_);
 }

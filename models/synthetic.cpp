@@ -129,8 +129,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   const Recipe* recipe = pure ? nullptr : find_recipe(type);
   if ((!pure || !pure->stored()) && !recipe) {
     std::vector<std::string_view> names;
-    for (const quant::FormatInfo& format : quant::formats())
-      if (format.stored()) names.push_back(format.name);
+    for (const quant::FormatInfo& format : quant::stored_formats()) names.push_back(format.name);
     for (const Recipe& known : recipes())
       if (!quant::find_format(known.name)) names.push_back(known.name);
     throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),

@@ -38,7 +38,7 @@ EncodeBlocks find_encoder(Type type) {
   if (type == Type::F32) return &round_weights<F32>;
   if (type == Type::F16) return &round_weights<F16>;
   if (type == Type::BF16) return &round_weights<BF16>;
-  for (const auto find : {&find_plain_encoder, &find_codebook_encoder, &find_level_encoder})
+  for (const auto find : {&find_plain_encoder, &find_codebook_encoder})
     if (const EncodeBlocks found = find(type)) return found;
   return nullptr;
 }

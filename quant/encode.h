@@ -9,7 +9,7 @@
 
 namespace ridge::quant {
 
-// All GGUF types, and of those in memory only NF4 and FP4, as bitsandbytes writes them (without importance).
+// Every GGUF type; none of those in memory only.
 bool can_encode(Type type);
 
 // weights: [rows, cols] row-major, cols a multiple of the format's block_weights.

@@ -32,6 +32,7 @@ struct FormatInfo {
 };
 
 std::span<const FormatInfo> formats();                // in formats.def order
+std::span<const FormatInfo> stored_formats();         // those of them that are GGUF types
 const FormatInfo* find_format(uint32_t type_id);      // nullptr: unknown id
 const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown name
 const FormatInfo& format(Type type);

@@ -99,7 +99,7 @@ TEST_CASE("wrong use of quantize is refused in one line") {
   check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "(=Q8_0"}), 2, "regular expression");
   check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--target-size", "1GB"}), 2, "leave out TYPE");
   check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "large"}), 2, "4.2GiB");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "100K"}), 1, "too small");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "1K"}), 1, "too small");
   check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--method", "gptq"}), 2, "--calibration");
   check_refusal(run_ridge({"quantize", folder() / "missing.gguf", out, "Q4_0"}), 1, "missing.gguf");
   CHECK(!std::filesystem::exists(out));

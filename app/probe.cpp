@@ -57,7 +57,11 @@ class Probe {
   core::WeightId weight(quant::Type type, int64_t cols, int64_t rows) {
     const quant::FormatInfo& format = quant::format(type);
     const int64_t row_bytes = cols / format.block_weights * format.block_bytes;
-    memory_.push_back(models::random_weights(type, rows * cols));
+    const auto twin = std::ranges::find_if(program.weights, [&](const core::Weight& w) {
+      return w.type == static_cast<uint32_t>(type) && w.cols == cols && w.rows == rows;
+    });
+    memory_.push_back(twin == program.weights.end() ? models::random_weights(type, rows * cols)
+                                                    : std::vector(twin->data, twin->data + twin->total_bytes()));
     const auto id = static_cast<core::WeightId>(program.weights.size());
     program.weights.push_back(
         {fmt::format("w{}", id), static_cast<uint32_t>(type), cols, rows, 1, row_bytes, memory_.back().data()});

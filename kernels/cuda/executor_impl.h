@@ -130,6 +130,7 @@ class Executor final : public CudaExecutor {
   std::unique_ptr<PromptScratch> decoded_; // where prompts go through wgmma, else null
   std::vector<PromptMatrices> pending_;    // of siblings, until the last of them comes
   bool sibling_follows_ = false;
+  std::function<void(size_t step)> after_step_; // while a profile is taken
   DeviceMemory parts_; // of small batches
   DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;

@@ -37,6 +37,7 @@ void Executor::launch_all(const Shape& shape) {
     for (const core::ValueId id : written)
       if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
         converted_.reset();
+    if (after_step_) after_step_(i);
   }
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;

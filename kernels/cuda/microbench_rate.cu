@@ -21,6 +21,7 @@ __device__ uint32_t random_word(uint32_t i) {
 
 // Each of these is one instruction on registers: kOperations per warp, `accumulate` for one chain; kMinimum is the
 // first architecture that has it.
+#pragma nv_diag_suppress 177 // passes for the host and for GPUs without an instruction see no use of these
 struct Fma {
   static constexpr double kOperations = 2 * 32;
   struct Chain {
@@ -154,7 +155,6 @@ constexpr int kWgmmaGroups =
                    : "l"(a), "l"(b));                                                                                  \
     }                                                                                                                  \
   }
-#pragma nv_diag_suppress 177 // the compiler's pass for the host sees no use of these
 RIDGE_WGMMA(WgmmaF16, 16, "m64n128k16.f32.f16.f16", float, "f", ", 1, 1, 0, 0");
 RIDGE_WGMMA(WgmmaBf16, 16, "m64n128k16.f32.bf16.bf16", float, "f", ", 1, 1, 0, 0");
 RIDGE_WGMMA(WgmmaTf32, 8, "m64n128k8.f32.tf32.tf32", float, "f", ", 1, 1");

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 
@@ -58,11 +58,12 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const auto mark = [&](size_t i) {
     RIDGE_CUDA(cudaEventRecordWithFlags(events[i], stream_.handle, cudaEventRecordExternal));
   };
+  const bool overlap = std::exchange(launch_.overlap, false); // an event between two kernels holds them apart anyway
   mark(0);
-  for (size_t i = 0; i < plan_.steps.size(); ++i) {
-    launch_step(plan_.steps[i], shape);
-    mark(i + 1);
-  }
+  after_step_ = [&](size_t i) { mark(i + 1); };
+  launch_all(shape);
+  after_step_ = nullptr;
+  launch_.overlap = overlap;
   RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
   const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
   cudaGraphDestroy(captured);

@@ -60,11 +60,10 @@ TEST_CASE("lists of counts are single numbers, commas, steps and factors") {
 }
 
 TEST_CASE("bench measures every combination of its lists, once") {
-  const json report = bench({"-m", tiny_model(), "-p", "8,16", "-n", "4", "-d", "0,8", "--batch", "1,2"});
+  const json report = bench({"-m", tiny_model(), "-p", "8", "-n", "4", "-d", "0,8", "--batch", "1,2"});
   std::vector<std::string> tests = names(report);
   std::ranges::sort(tests);
-  CHECK(tests ==
-        std::vector<std::string>{"pp16", "pp16 @ d8", "pp8", "pp8 @ d8", "tg4", "tg4 @ d8", "tg4 x2", "tg4 x2 @ d8"});
+  CHECK(tests == std::vector<std::string>{"pp8", "pp8 @ d8", "tg4", "tg4 @ d8", "tg4 x2", "tg4 x2 @ d8"});
   for (const json& test : report["tests"]) {
     CHECK(test["seconds"].size() == 2);
     CHECK(test["tokens_per_second"] > 0);

@@ -23,10 +23,6 @@ __global__ void decode_kernel(const uint8_t* blocks, int64_t groups, float* out)
   } else {
     constexpr int kGroups = Format::kWeights / quant::kGroupWeights;
     const Format& block = reinterpret_cast<const Format*>(blocks)[index / kGroups];
-    if constexpr (quant::LevelFormat<Format>) {
-      block.values(static_cast<int>(index % kGroups), out + index * quant::kGroupWeights);
-      return;
-    }
     quant::Group group;
     block.unpack(static_cast<int>(index % kGroups), group);
     for (int i = 0; i < quant::kGroupWeights; ++i) {

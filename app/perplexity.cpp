@@ -63,7 +63,7 @@ struct PerplexityCommand {
   std::string file, ids, against, base;
   int64_t context = 512, chunks = -1;
   uint32_t top = 128;
-  bool divergence = false, exact = false, json = false;
+  bool parse_special = false, divergence = false, exact = false, json = false;
   CLI::Option* context_given = nullptr;
 
   void run() {
@@ -148,9 +148,10 @@ struct PerplexityCommand {
   }
 
   std::vector<int32_t> read_tokens(const LoadedModel& loaded) const {
-    std::vector<int32_t> tokens = ids.empty()
-                                      ? loaded.need_tokenizer().encode(read_text_file(file), {.add_special = true})
-                                      : parse_ids(read_text_file(ids), "--ids-file");
+    std::vector<int32_t> tokens =
+        ids.empty() ? loaded.need_tokenizer().encode(read_text_file(file),
+                                                     {.add_special = true, .parse_special = parse_special})
+                    : parse_ids(read_text_file(ids), "--ids-file");
     for (const int32_t token : tokens)
       if (token >= loaded.program.vocab)
         throw_error("token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
@@ -289,6 +290,8 @@ void add_perplexity_command(CLI::App& app) {
           ->capture_default_str()
           ->type_name("N");
   command->add_option("-f,--file", options->file, "the text (-: standard input)")->type_name("FILE");
+  command->add_flag("--parse-special", options->parse_special,
+                    "special tokens in the text are tokens (chat transcripts)");
   command->add_option("--ids-file", options->ids, "token ids from a file instead, for models without a tokenizer")
       ->type_name("FILE");
   command->add_option("--chunks", options->chunks, "at most so many chunks (default: all)")

@@ -18,5 +18,6 @@ RIDGE_TABLE int8_t kFp4Codes[16] = {0, 1, 85, 127, 42, 64, 21, 32, 0, -1, -85, -
 struct FP4 : CodedLevels {
   RIDGE_HD void unpack(int g, Group& out) const { unpack_codes(g, kFp4Codes, out); }
 };
+static_assert(sizeof(FP4) == 36);
 
 } // namespace ridge::quant

@@ -12,5 +12,6 @@ RIDGE_TABLE int8_t kFp4Parts[2][16] = {{0, 1, 85, 127, 42, 64, 21, 32, 0, -1, -8
 struct FP4_PARTS : LevelBlock {
   RIDGE_HD void unpack(int g, Group& out) const { unpack_parts(g, kFp4Parts, out); }
 };
+static_assert(sizeof(FP4_PARTS) == 36);
 
 } // namespace ridge::quant

@@ -71,8 +71,9 @@ TEST_CASE("quantize shows each tensor and writes a model that runs") {
 }
 
 TEST_CASE("a dry run says what would be written, and writes nothing") {
+  const std::string model = wide_model();
   const size_t files = folder().file_count();
-  const json report = json::parse(run_ridge({"quantize", wide_model(), "Q3_K_M", "--dry-run", "--json"}).out);
+  const json report = json::parse(run_ridge({"quantize", model, "Q3_K_M", "--dry-run", "--json"}).out);
   CHECK(report["written"].empty());
   CHECK(report["bits_per_weight"] < 5);
   CHECK(folder().file_count() == files);

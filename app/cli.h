@@ -18,6 +18,7 @@ void add_convert_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_imatrix_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
 // This field writes -sys, -ctk, -ub with one dash; the parser knows only one-letter short options. Gives the arguments

@@ -57,9 +57,9 @@ struct GuiEngine::Loaded {
   Conversation conversation{model, session, chat_template};
 
   Loaded(LoadedModel opened, const GuiSetup& setup)
-      : model(std::move(opened)), device(start_executor(model,
-                                                        setup.model.executor_config(model.program.trained_context),
-                                                        setup.model.device, setup.model.gpu_layers)),
+      : model(std::move(opened)),
+        device(start_executor(model, setup.model.executor_config(model.program.trained_context), setup.model.device,
+                              setup.model.gpu_layers)),
         chat_template(setup.chat_template.choose(model.file)), session(*model.executor, model.program) {}
 };
 
@@ -184,7 +184,7 @@ void GuiEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
-        if (!loaded_) throw_error("no model is open: drop a GGUF file on the window");
+        if (!loaded_) return; // why not has been said
         std::visit(Match{
                        [&](const intent::Send& send) { say(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
@@ -223,7 +223,8 @@ void GuiEngine::load(const std::string& path) {
     s.state = EngineState::loading;
     s.activity = fmt::format("opening {}", name);
   });
-  auto loaded = std::make_shared<Loaded>(open_model(path.empty() ? models::open_guide() : gguf::File::open(path)), setup_);
+  auto loaded =
+      std::make_shared<Loaded>(open_model(path.empty() ? models::open_guide() : gguf::File::open(path)), setup_);
   loaded->model.need_tokenizer();
   loaded->conversation.set_system(state_.system_prompt);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));

@@ -57,7 +57,7 @@ class GuiEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
-  double seconds_before_ = 0; // of generation, in answers before this one
+  double seconds_before_ = 0;            // of generation, in answers before this one
 
   mutable std::mutex mutex_; // of the following
   core::Snapshot state_;

@@ -12,8 +12,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kShownElements = 6;  // of an array
-constexpr size_t kShownBytes = 4096;  // of a string: chat templates are worth reading whole
+constexpr size_t kShownElements = 6; // of an array
+constexpr size_t kShownBytes = 4096; // of a string: chat templates are worth reading whole
 
 std::string value_text(const gguf::Value& value) {
   if (value.is_array()) {
@@ -24,7 +24,8 @@ std::string value_text(const gguf::Value& value) {
       for (size_t i = 0; i < kShownElements; ++i) text += core::printable((*strings)[i]) + "  ";
     else if (const auto numbers = value.as_floats())
       for (size_t i = 0; i < kShownElements; ++i) text += fmt::format("{:g}, ", (*numbers)[i]);
-    return value.size() <= kShownElements ? fmt::format("[{}]", text) : fmt::format("{} of them: {}…", value.size(), text);
+    return value.size() <= kShownElements ? fmt::format("[{}]", text)
+                                          : fmt::format("{} of them: {}…", value.size(), text);
   }
   if (value.type() == gguf::ValueType::boolean) return *value.as_bool() ? "true" : "false";
   if (const auto integer = value.as_int()) return fmt::format("{}", *integer);

@@ -86,8 +86,8 @@ void study_tensor(const gguf::File& file, const std::string& name,
 
   std::vector<const quant::FormatInfo*> tried;
   for (const quant::FormatInfo& format : quant::formats())
-    if (format.type != tensor.type.format()->type && format.type != quant::Type::F32 && quant::can_encode(format.type) &&
-        study.cols % format.block_weights == 0)
+    if (format.type != tensor.type.format()->type && format.type != quant::Type::F32 &&
+        quant::can_encode(format.type) && study.cols % format.block_weights == 0)
       tried.push_back(&format);
   study.formats_to_try = static_cast<int>(tried.size());
   if (!publish(study)) return;
@@ -113,7 +113,8 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   const quant::FormatInfo* format =
       wanted.format.empty() ? tensor.type.format() : quant::find_format(std::string_view(wanted.format));
   const quant::BitLayout* layout = format ? quant::find_bit_layout(format->type) : nullptr;
-  if (!layout) throw_error("{}: blocks of this format cannot be shown bit by bit", format ? format->name : wanted.format);
+  if (!layout)
+    throw_error("{}: blocks of this format cannot be shown bit by bit", format ? format->name : wanted.format);
   const int64_t cols = tensor.dims[0], size = format->block_weights;
   if (cols % size != 0) throw_error("{}: rows of {} weights are no whole blocks of {}", wanted.tensor, cols, size);
 

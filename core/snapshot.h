@@ -86,11 +86,11 @@ struct Tokenized {
 // Some weights of one tensor, decoded.
 struct TensorStudy {
   std::string tensor, type;
-  int64_t rows = 0, cols = 0, sampled = 0;         // weights that the numbers below are from
-  double low = 0, high = 0, mean = 0, rms = 0;     // of the sampled weights
-  std::vector<float> histogram;                    // counts over [low, high]
-  int slice_rows = 0, slice_cols = 0;              // the top left corner of the tensor
-  std::vector<float> slice;                        // [slice_rows, slice_cols]
+  int64_t rows = 0, cols = 0, sampled = 0;     // weights that the numbers below are from
+  double low = 0, high = 0, mean = 0, rms = 0; // of the sampled weights
+  std::vector<float> histogram;                // counts over [low, high]
+  int slice_rows = 0, slice_cols = 0;          // the top left corner of the tensor
+  std::vector<float> slice;                    // [slice_rows, slice_cols]
   struct Format {
     std::string name;
     double bits_per_weight = 0, rmse = 0, sqnr_db = 0; // against the weights as the file has them
@@ -121,11 +121,11 @@ struct BlockStudy {
 
 struct Snapshot {
   EngineState state = EngineState::loading;
-  std::string activity;                      // what it is doing, for the status line
-  std::string error;                         // the last one; empty: none
-  uint64_t error_number = 0;                 // counts them, so that the same error twice is seen twice
-  std::shared_ptr<const ModelFacts> model;   // null until one is loaded
-  std::vector<ChatMessage> messages;         // the last one grows while the state is writing
+  std::string activity;                    // what it is doing, for the status line
+  std::string error;                       // the last one; empty: none
+  uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
+  std::shared_ptr<const ModelFacts> model; // null until one is loaded
+  std::vector<ChatMessage> messages;       // the last one grows while the state is writing
   std::string system_prompt;
   SamplerParams sampling;
   int64_t max_tokens = -1;
@@ -171,9 +171,8 @@ struct StudyBlock {
 };
 } // namespace intent
 
-using Intent =
-    std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
-                 intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize,
-                 intent::StudyTensor, intent::StudyBlock>;
+using Intent = std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
+                            intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize,
+                            intent::StudyTensor, intent::StudyBlock>;
 
 } // namespace ridge::core

@@ -72,12 +72,12 @@ constexpr BitField kIQ4_NL[] = {{"d", "scale", factor, 0, 2}, {"qs", "indices in
 constexpr BitField kMXFP4[] = {{"e", "scale, a power of two", scales, 0, 1}, {"qs", "4-bit floats", codes, 1, 16}};
 
 constexpr BitLayout kLayouts[] = {
-    {Type::Q4_0, kQ4_0, nibble32<2>, none},      {Type::Q4_1, kQ4_1, nibble32<4>, none},
-    {Type::Q5_0, kQ5_0, nibble32<6>, bit32<2>},  {Type::Q5_1, kQ5_1, nibble32<8>, bit32<4>},
-    {Type::Q8_0, kQ8_0, byte32<2>, none},        {Type::Q2_K, kQ2_K, pair_k<16>, none},
-    {Type::Q3_K, kQ3_K, pair_k<32>, bit_k<0>},   {Type::Q4_K, kQ4_K, nibble_k<16>, none},
+    {Type::Q4_0, kQ4_0, nibble32<2>, none},       {Type::Q4_1, kQ4_1, nibble32<4>, none},
+    {Type::Q5_0, kQ5_0, nibble32<6>, bit32<2>},   {Type::Q5_1, kQ5_1, nibble32<8>, bit32<4>},
+    {Type::Q8_0, kQ8_0, byte32<2>, none},         {Type::Q2_K, kQ2_K, pair_k<16>, none},
+    {Type::Q3_K, kQ3_K, pair_k<32>, bit_k<0>},    {Type::Q4_K, kQ4_K, nibble_k<16>, none},
     {Type::Q5_K, kQ5_K, nibble_k<48>, bit_k<16>}, {Type::Q6_K, kQ6_K, q6_k_low, pair_k<128>},
-    {Type::IQ4_NL, kIQ4_NL, nibble32<2>, none},  {Type::MXFP4, kMXFP4, nibble32<1>, none},
+    {Type::IQ4_NL, kIQ4_NL, nibble32<2>, none},   {Type::MXFP4, kMXFP4, nibble32<1>, none},
 };
 
 } // namespace

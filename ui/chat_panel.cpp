@@ -14,6 +14,8 @@ namespace {
 namespace intent = core::intent;
 using core::EngineState;
 
+constexpr int kLongest = 4096; // tokens of an answer on the slider; its end means no limit
+
 class ChatPanel : public Panel {
  public:
   void draw(const View& view) override {
@@ -32,10 +34,12 @@ class ChatPanel : public Panel {
     draw_composer(view, {width, composer});
     ImGui::EndGroup();
     ImGui::SameLine(0, gap);
-    begin_card("settings", {side, area.y});
+    begin_card("settings", {side, area.y}, nullptr, true);
     draw_context(view.now);
+    ImGui::BeginDisabled(busy(view.now)); // what they change counts from the next answer on
     draw_system(view);
     draw_sampling(view);
+    ImGui::EndDisabled();
     end_card();
   }
 
@@ -166,9 +170,9 @@ class ChatPanel : public Panel {
     ImGui::PushStyleColor(ImGuiCol_FrameBg, with_alpha(theme().raised, 0));
     if (focus_ || ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
     focus_ = false;
-    const bool entered = ImGui::InputTextMultiline(
-        "##draft", &draft_, {size.x - button - px(28), size.y - px(16)},
-        ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CtrlEnterForNewLine);
+    const bool entered =
+        ImGui::InputTextMultiline("##draft", &draft_, {size.x - button - px(36), size.y - px(16)},
+                                  ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CtrlEnterForNewLine);
     ImGui::PopStyleColor();
     if (draft_.empty()) {
       const ImVec2 at = ImGui::GetItemRectMin();
@@ -176,7 +180,7 @@ class ChatPanel : public Panel {
       text_at({at.x + px(10), at.y + px(50)}, "Enter sends · Ctrl Enter starts a line", theme().dim, fonts().small);
     }
     if (entered) send(view);
-    ImGui::SetCursorPos({size.x - button - px(12), (size.y - px(36)) / 2});
+    ImGui::SetCursorPos({size.x - button - px(16), (size.y - px(36)) / 2});
     const bool answering = view.now.state == EngineState::reading || view.now.state == EngineState::writing;
     if (answering) {
       if (ImGui::Button("Stop", {button, px(36)})) view.send(intent::Stop{});
@@ -186,7 +190,7 @@ class ChatPanel : public Panel {
       ImGui::EndDisabled();
     }
     if (editing_ >= 0) {
-      ImGui::SetCursorPos({size.x - button - px(12), size.y - px(24)});
+      ImGui::SetCursorPos({size.x - button - px(16), size.y - px(23)});
       if (quiet_button("cancel edit")) {
         editing_ = -1;
         draft_.clear();
@@ -202,9 +206,9 @@ class ChatPanel : public Panel {
     text(fmt::format("{} of {} tokens", now.kv.tokens, now.kv.context), theme().text, fonts().small);
     ImGui::Dummy({0, px(2)});
     dim_text("Speed");
-    text(now.speed.tokens_per_s > 0 ? fmt::format("{:.1f} tok/s · {:.2f} GB/s", now.speed.tokens_per_s,
-                                                  now.speed.bytes_per_s / 1e9)
-                                    : "nothing measured yet",
+    text(now.speed.tokens_per_s > 0
+             ? fmt::format("{:.1f} tok/s · {:.2f} GB/s", now.speed.tokens_per_s, now.speed.bytes_per_s / 1e9)
+             : "nothing measured yet",
          theme().text, fonts().small);
     ImGui::Dummy({0, px(2)});
   }
@@ -228,30 +232,34 @@ class ChatPanel : public Panel {
     core::SamplerParams params = view.now.sampling;
     auto max_tokens = static_cast<int>(view.now.max_tokens);
     bool changed = false;
-    const auto row = [](const char* label, const char* help) {
+    // Label, slider, value: the grab must not cover the number.
+    const auto row = [](const char* label, const char* help, const std::string& value) {
       ImGui::AlignTextToFramePadding();
       text(label, theme().text, fonts().small);
       tooltip(help);
       ImGui::SameLine(px(104));
-      ImGui::SetNextItemWidth(-1);
+      const float width = ImGui::GetContentRegionAvail().x;
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      text_at({at.x + width, at.y + px(4)}, value, theme().text, fonts().small, 1);
+      ImGui::SetNextItemWidth(width - px(58));
     };
+    const auto number = [](float x, float off, const char* word) { return x == off ? word : fmt::format("{:.2f}", x); };
     ImGui::PushFont(fonts().small);
-    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(4)));
-    row("Temperature", "0: always the most probable token");
-    changed |= ImGui::SliderFloat("##temp", &params.temp, 0, 2, params.temp == 0 ? "greedy" : "%.2f");
-    row("Top-k", "draw from the k most probable tokens");
-    changed |= ImGui::SliderInt("##topk", &params.top_k, 0, 200, params.top_k == 0 ? "all" : "%d");
-    row("Top-p", "draw from the most probable tokens of this mass");
-    changed |= ImGui::SliderFloat("##topp", &params.top_p, 0.01f, 1, params.top_p >= 1 ? "all" : "%.2f");
-    row("Min-p", "tokens at least this fraction as probable as the best");
-    changed |= ImGui::SliderFloat("##minp", &params.min_p, 0, 1, params.min_p == 0 ? "all" : "%.2f");
-    row("Repeat", "divides the logits of recent tokens");
-    changed |= ImGui::SliderFloat("##repeat", &params.repeat_penalty, 1, 2, params.repeat_penalty == 1 ? "off" : "%.2f");
-    row("Longest", "tokens of an answer");
-    int length = max_tokens < 0 ? 4096 : max_tokens;
-    if (ImGui::SliderInt("##max", &length, 1, 4096, length >= 4096 ? "no limit" : "%d tokens",
-                         ImGuiSliderFlags_Logarithmic)) {
-      max_tokens = length >= 4096 ? -1 : length;
+    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(4)));
+    row("Temperature", "0: always the most probable token", number(params.temp, 0, "greedy"));
+    changed |= ImGui::SliderFloat("##temp", &params.temp, 0, 2, "");
+    row("Top-k", "draw from the k most probable tokens", params.top_k == 0 ? "all" : std::to_string(params.top_k));
+    changed |= ImGui::SliderInt("##topk", &params.top_k, 0, 200, "");
+    row("Top-p", "draw from the most probable tokens of this mass", number(params.top_p, 1, "all"));
+    changed |= ImGui::SliderFloat("##topp", &params.top_p, 0.01f, 1, "");
+    row("Min-p", "tokens at least this fraction as probable as the best", number(params.min_p, 0, "all"));
+    changed |= ImGui::SliderFloat("##minp", &params.min_p, 0, 1, "");
+    row("Repeat", "divides the logits of recent tokens", number(params.repeat_penalty, 1, "off"));
+    changed |= ImGui::SliderFloat("##repeat", &params.repeat_penalty, 1, 2, "");
+    row("Longest", "tokens of an answer", max_tokens < 0 ? "no limit" : std::to_string(max_tokens));
+    int length = max_tokens < 0 ? kLongest : max_tokens;
+    if (ImGui::SliderInt("##max", &length, 1, kLongest, "", ImGuiSliderFlags_Logarithmic)) {
+      max_tokens = length >= kLongest ? -1 : length;
       changed = true;
     }
     ImGui::PopStyleVar();

@@ -42,7 +42,9 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const ImVec2 center{at.x + size.x / 2, at.y + size.y * 0.53f};
   const double roof = speed.roof_bytes_per_s / 1e9, value = speed.bytes_per_s / 1e9;
   const double end = nice_above(std::max(roof * kDialRoom, value));
-  const auto angle = [&](double x) { return kDialStart + kDialSweep * static_cast<float>(std::clamp(x / end, 0.0, 1.0)); };
+  const auto angle = [&](double x) {
+    return kDialStart + kDialSweep * static_cast<float>(std::clamp(x / end, 0.0, 1.0));
+  };
   const auto on = [&](float a, float r) { return ImVec2(center.x + std::cos(a) * r, center.y + std::sin(a) * r); };
   const auto arc = [&](double from, double to, ImU32 color, float width) {
     draw->PathArcTo(center, radius, angle(from), angle(to), 96);
@@ -62,8 +64,8 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   text_at({label.x + px(2), label.y - px(14)}, "roof", t.red, fonts().small, std::cos(angle(roof)) < 0 ? 1.0f : 0.0f);
 
   const float big = fonts().numeral->FontSize;
-  text_at({center.x, center.y - big * 0.62f}, value > 0 ? fmt::format("{:.{}f}", value, value < 100 ? 1 : 0) : "–", t.text,
-          fonts().numeral, 0.5f);
+  text_at({center.x, center.y - big * 0.62f}, value > 0 ? fmt::format("{:.{}f}", value, value < 100 ? 1 : 0) : "–",
+          t.text, fonts().numeral, 0.5f);
   text_at({center.x, center.y + big * 0.42f}, "GB/s", t.dim, fonts().body, 0.5f);
   const float foot = at.y + size.y - px(44);
   if (value > 0)
@@ -92,7 +94,8 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
               fonts().small, 1);
   }
   if (history.size() < 2) {
-    text_at({at.x + left + area.x / 2, at.y + area.y / 2 - px(24)}, "the speed of coming answers", t.dim, fonts().small, 0.5f);
+    text_at({at.x + left + area.x / 2, at.y + area.y / 2 - px(24)}, "the speed of coming answers", t.dim, fonts().small,
+            0.5f);
     ImGui::Dummy(size);
     return;
   }
@@ -182,8 +185,8 @@ class GaugesPanel : public Panel {
     end_card();
 
     const float third = (area.x - 2 * gap) / 3;
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(6)));
     begin_card("prompt", {third, small}, "Prompt");
-    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(4)));
     big_number(now.speed.prompt_tokens_per_s > 0 ? fmt::format("{:.0f}", now.speed.prompt_tokens_per_s) : "–", "tok/s");
     dim_text(fmt::format("{} tokens read · {} written", now.speed.prompt_tokens, now.speed.answer_tokens));
     end_card();
@@ -199,13 +202,12 @@ class GaugesPanel : public Panel {
     dim_text(fmt::format("model {} · KV cache {} · scratch {}", bytes_text(static_cast<double>(now.model->bytes)),
                          bytes_text(now.kv.capacity_bytes),
                          bytes_text(std::max(0.0, now.engine_bytes - now.kv.capacity_bytes))));
-    ImGui::PopStyleVar();
     end_card();
-
+    ImGui::Dummy({0, gap - 2 * px(6)});
     begin_card("step", {0, step});
     draw_step(now.step);
     end_card();
-    ImGui::PopStyleVar();
+    ImGui::PopStyleVar(2);
   }
 };
 

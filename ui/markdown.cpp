@@ -35,9 +35,7 @@ class Flow {
     }
     put(word, font, style);
   }
-  void finish() {
-    ImGui::Dummy({right_ - start_.x, at_.y + line_ - start_.y});
-  }
+  void finish() { ImGui::Dummy({right_ - start_.x, at_.y + line_ - start_.y}); }
 
  private:
   void new_line() { at_ = {start_.x + indent_, at_.y + line_}; }
@@ -45,8 +43,8 @@ class Flow {
     const ImVec2 size = size_of(word, font);
     const float y = at_.y + (line_ - font->FontSize) / 2;
     if (style.code)
-      ImGui::GetWindowDrawList()->AddRectFilled({at_.x - px(1), y - px(1)}, {at_.x + size.x + px(1), y + size.y + px(1)},
-                                                theme().raised, px(3));
+      ImGui::GetWindowDrawList()->AddRectFilled({at_.x - px(1), y - px(1)},
+                                                {at_.x + size.x + px(1), y + size.y + px(1)}, theme().raised, px(3));
     text_at({at_.x, y}, word, theme().text, font);
     at_.x += size.x;
   }

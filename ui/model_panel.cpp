@@ -28,8 +28,8 @@ void number_cell(const std::string& number, float share = -1, ImU32 color = 0) {
   if (share >= 0) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float height = ImGui::GetTextLineHeight();
-    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + px(1)}, {at.x + std::max(px(1), width * share), at.y + height},
-                                              color, px(3));
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + px(1)},
+                                              {at.x + std::max(px(1), width * share), at.y + height}, color, px(3));
   }
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + width - size_of(number, ImGui::GetFont()).x - px(2));
   ImGui::TextUnformatted(number.c_str());
@@ -44,11 +44,12 @@ class ModelPanel : public Panel {
       order_.clear();
     }
     title(model.label);
-    dim_text(fmt::format("{} · {} weights · {} on disk · {:.2f} bits per weight · vocabulary {} · trained for {} tokens · {}",
-                         model.architecture, count_text(static_cast<double>(model.parameters)),
-                         bytes_text(static_cast<double>(model.bytes)),
-                         8.0 * static_cast<double>(model.bytes) / static_cast<double>(std::max<int64_t>(1, model.parameters)),
-                         model.vocab, model.trained_context, model.path));
+    dim_text(fmt::format(
+        "{} · {} weights · {} on disk · {:.2f} bits per weight · vocabulary {} · trained for {} tokens · {}",
+        model.architecture, count_text(static_cast<double>(model.parameters)),
+        bytes_text(static_cast<double>(model.bytes)),
+        8.0 * static_cast<double>(model.bytes) / static_cast<double>(std::max<int64_t>(1, model.parameters)),
+        model.vocab, model.trained_context, model.path));
     ImGui::Dummy({0, px(2)});
     if (!ImGui::BeginTabBar("views")) return;
     const auto tab = [&](const char* name, auto draw_tab) {
@@ -105,8 +106,9 @@ class ModelPanel : public Panel {
     if (ImGui::BeginTable("tensors", 6, kTable | ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate, {0, 0})) {
       ImGui::TableSetupScrollFreeze(0, 1);
       const auto column = [](const char* name, float width, int flags = 0) {
-        ImGui::TableSetupColumn(name, (width > 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch) | flags,
-                                width > 0 ? px(width) : 1);
+        ImGui::TableSetupColumn(
+            name, (width > 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch) | flags,
+            width > 0 ? px(width) : 1);
       };
       column("Tensor", 0);
       column("Type", 76);
@@ -224,9 +226,9 @@ class ModelPanel : public Panel {
       return;
     }
     const auto& pieces = tokenized->pieces;
-    dim_text(fmt::format("{} tokens · {} bytes · {:.2f} bytes per token", pieces.size(), tokenized->text.size(),
-                         pieces.empty() ? 0.0
-                                        : static_cast<double>(tokenized->text.size()) / static_cast<double>(pieces.size())));
+    dim_text(fmt::format(
+        "{} tokens · {} bytes · {:.2f} bytes per token", pieces.size(), tokenized->text.size(),
+        pieces.empty() ? 0.0 : static_cast<double>(tokenized->text.size()) / static_cast<double>(pieces.size())));
     ImGui::BeginChild("tokens");
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const float width = ImGui::GetContentRegionAvail().x, pad = px(7), gap = px(4), height = px(44);
@@ -246,9 +248,11 @@ class ModelPanel : public Panel {
       const ImVec2 at = ImGui::GetCursorScreenPos();
       ImGui::Dummy({box, height});
       if (!ImGui::IsItemVisible()) continue;
-      draw->AddRectFilled(at, {at.x + box, at.y + height}, piece.special ? theme().border : theme().series[i % 7], px(5));
+      draw->AddRectFilled(at, {at.x + box, at.y + height}, piece.special ? theme().border : theme().series[i % 7],
+                          px(5));
       text_at({at.x + box / 2, at.y + px(4)}, shown, theme().text, fonts().mono, 0.5f);
-      text_at({at.x + box / 2, at.y + px(25)}, id, mix(theme().text, theme().series[i % 7], 0.25f), fonts().small, 0.5f);
+      text_at({at.x + box / 2, at.y + px(25)}, id, mix(theme().text, theme().series[i % 7], 0.25f), fonts().small,
+              0.5f);
       tooltip(fmt::format("token {}{}: \"{}\"", piece.id, piece.special ? ", special" : "", piece.text));
     }
     ImGui::EndChild();
@@ -257,7 +261,8 @@ class ModelPanel : public Panel {
   const ModelFacts* model_ = nullptr; // whose rows order_ has
   std::vector<size_t> order_;
   std::string filter_;
-  std::string playground_ = "The ridge point is where a kernel stops being memory-bound.\nTokens: naïve café, 3.14159, x += 1;";
+  std::string playground_ =
+      "The ridge point is where a kernel stops being memory-bound.\nTokens: naïve café, 3.14159, x += 1;";
   bool asked_ = false;
 };
 

@@ -7,6 +7,7 @@ std::span<const PanelInfo> panels() {
       {"chat", "Chat", make_chat_panel},
       {"gauges", "Gauges", make_gauges_panel},
       {"model", "Model", make_model_panel},
+      {"quant", "Quant lab", make_quant_panel},
   };
   return kPanels;
 }

@@ -94,7 +94,8 @@ class QuantPanel : public Panel {
     for (size_t i = 0; i < study.histogram.size(); ++i) {
       const float x = at.x + step * static_cast<float>(i), filled = height * std::sqrt(study.histogram[i] / most);
       if (filled > 0)
-        draw->AddRectFilled({x, at.y + height - std::max(1.0f, filled)}, {x + std::max(1.0f, step - 1), at.y + height}, t.accent);
+        draw->AddRectFilled({x, at.y + height - std::max(1.0f, filled)}, {x + std::max(1.0f, step - 1), at.y + height},
+                            t.accent);
     }
     draw->AddLine({at.x, at.y + height}, {at.x + size.x, at.y + height}, t.border);
     if (study.low < 0 && study.high > 0) {
@@ -105,8 +106,9 @@ class QuantPanel : public Panel {
     text_at({at.x, at.y + height + px(5)}, number_text(study.low), t.dim, fonts().small);
     text_at({at.x + size.x, at.y + height + px(5)}, number_text(study.high), t.dim, fonts().small, 1);
     text_at({at.x, at.y + size.y - px(14)},
-            fmt::format("mean {} · rms {} · from {} weights · heights: square root of the count", number_text(study.mean),
-                        number_text(study.rms), count_text(static_cast<double>(study.sampled))),
+            fmt::format("mean {} · rms {} · from {} weights · heights: square root of the count",
+                        number_text(study.mean), number_text(study.rms),
+                        count_text(static_cast<double>(study.sampled))),
             t.dim, fonts().small);
     ImGui::Dummy(size);
   }
@@ -130,14 +132,15 @@ class QuantPanel : public Panel {
     const ImVec2 mouse = ImGui::GetMousePos();
     const int c = std::clamp(static_cast<int>((mouse.x - at.x) / cell_x), 0, study.slice_cols - 1);
     const int r = std::clamp(static_cast<int>((mouse.y - at.y) / cell_y), 0, study.slice_rows - 1);
-    tooltip(fmt::format("row {}, column {}: {}", r, c, number_text(study.slice[static_cast<size_t>(r) * study.slice_cols + c])));
+    tooltip(fmt::format("row {}, column {}: {}", r, c,
+                        number_text(study.slice[static_cast<size_t>(r) * study.slice_cols + c])));
   }
 
   void draw_formats(const View& view, const core::TensorStudy& study) {
     const Theme& t = theme();
     dim_text(static_cast<int>(study.formats.size()) < study.formats_to_try
                  ? fmt::format("What formats would lose: {} of {} tried…", study.formats.size(), study.formats_to_try)
-                 : "What formats would lose (click: under the microscope)");
+                 : "What formats would lose; click to see a block");
     const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
     const float left = px(30), foot = px(34);
     double most = 10, bits_end = 10;
@@ -157,10 +160,18 @@ class QuantPanel : public Panel {
     }
     for (int bits = 0; bits <= 10; bits += 2)
       text_at({place(bits, 0).x, at.y + area.y + px(3)}, std::to_string(bits), t.dim, fonts().small, 0.5f);
-    text_at({at.x + size.x - px(10), at.y + area.y + px(18)}, "bits per weight  ·  up: SQNR, dB", t.dim, fonts().small, 1);
+    text_at({at.x + size.x - px(10), at.y + area.y + px(18)}, "bits per weight  ·  up: SQNR, dB", t.dim, fonts().small,
+            1);
+    for (const auto& tensor : model_->tensors)
+      if (tensor.name == study.tensor && tensor.bits_per_weight() < bits_end) {
+        const ImVec2 stored = place(tensor.bits_per_weight(), most);
+        draw->AddLine(stored, {stored.x, at.y + area.y}, with_alpha(t.amber, 0.6f));
+        text_at({stored.x + px(4), stored.y + px(3)}, "stored", t.amber, fonts().small);
+      }
     const ImVec2 mouse = ImGui::GetMousePos();
     const core::TensorStudy::Format* near = nullptr;
     float distance = px(12);
+    std::vector<ImVec4> taken; // labels cover neither dots nor each other
     for (const auto& f : study.formats) {
       if (f.bits_per_weight > bits_end) continue;
       const ImVec2 p = place(f.bits_per_weight, f.sqnr_db);
@@ -169,17 +180,20 @@ class QuantPanel : public Panel {
         distance = d;
         near = &f;
       }
+      taken.push_back({p.x - px(4), p.y - px(4), p.x + px(4), p.y + px(4)});
       draw->AddCircleFilled(p, px(f.name == format_ ? 6.0f : 4.0f), f.microscope ? t.accent : t.dim);
     }
-    std::vector<ImVec4> taken; // labels do not cover each other
-    for (const auto& f : study.formats) {
+    std::vector<core::TensorStudy::Format> labelled = study.formats;
+    std::ranges::stable_partition(labelled, [&](const auto& f) { return f.name == format_; }); // the chosen one first
+    for (const auto& f : labelled) {
       if (f.bits_per_weight > bits_end) continue;
       const ImVec2 p = place(f.bits_per_weight, f.sqnr_db), text_size = size_of(f.name, fonts().small);
       for (const ImVec2 offset : {ImVec2(px(8), -text_size.y / 2), ImVec2(-px(8) - text_size.x, -text_size.y / 2)}) {
         const ImVec4 box{p.x + offset.x, p.y + offset.y, p.x + offset.x + text_size.x, p.y + offset.y + text_size.y};
-        const bool fits = box.x > at.x + left && box.z < at.x + size.x && std::ranges::none_of(taken, [&](const ImVec4& o) {
-                            return box.x < o.z && o.x < box.z && box.y < o.w && o.y < box.w;
-                          });
+        const bool fits =
+            box.x > at.x + left && box.z < at.x + size.x && std::ranges::none_of(taken, [&](const ImVec4& o) {
+              return box.x < o.z && o.x < box.z && box.y < o.w && o.y < box.w;
+            });
         if (!fits) continue;
         taken.push_back(box);
         text_at({box.x, box.y}, f.name, f.name == format_ ? t.text : t.dim, fonts().small);
@@ -190,15 +204,18 @@ class QuantPanel : public Panel {
     if (!near) return;
     tooltip(fmt::format("{}: {:.3f} bits per weight, SQNR {:.1f} dB, RMSE {}{}", near->name, near->bits_per_weight,
                         near->sqnr_db, number_text(near->rmse), near->microscope ? "" : " (no bit view)"));
-    if (near->microscope && ImGui::IsMouseClicked(0)) {
-      format_ = near->name;
-      block_ = 0;
-      view.send(intent::StudyBlock{tensor_, format_, block_});
-    }
+    if (near->microscope && ImGui::IsMouseClicked(0)) choose_format(view, near->name);
+  }
+
+  void choose_format(const View& view, const std::string& format) {
+    format_ = format;
+    block_ = 0;
+    view.send(intent::StudyBlock{tensor_, format_, block_});
   }
 
   void draw_block(const View& view) {
-    const core::BlockStudy* block = view.now.block && view.now.block->tensor == tensor_ ? view.now.block.get() : nullptr;
+    const core::BlockStudy* block =
+        view.now.block && view.now.block->tensor == tensor_ ? view.now.block.get() : nullptr;
     if (!block) {
       dim_text("Rows of this tensor are no whole blocks of the format: choose another.");
       return;
@@ -206,11 +223,21 @@ class QuantPanel : public Panel {
     text(fmt::format("{} block", block->format), theme().text, fonts().bold);
     ImGui::SameLine(0, px(10));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
-    dim_text(fmt::format("{} bytes, {} weights · {}", block->bytes.size(), block->weights.size(),
-                         block->stored ? "as stored: errors are 0 by definition" : "packed from the stored weights"));
-    ImGui::SameLine(ImGui::GetWindowWidth() - px(166));
+    dim_text(fmt::format("{} bytes, {} weights, {}", block->bytes.size(), block->weights.size(),
+                         block->stored ? "as stored" : "packed anew"));
+    ImGui::SameLine(ImGui::GetWindowWidth() - px(246));
+    ImGui::SetCursorPosY(px(12));
     ImGui::PushFont(fonts().small);
-    ImGui::SetNextItemWidth(px(150));
+    ImGui::SetNextItemWidth(px(110));
+    if (ImGui::BeginCombo("##format", format_.empty() ? "as stored" : format_.c_str(), ImGuiComboFlags_HeightLarge)) {
+      if (ImGui::Selectable("as stored", format_.empty())) choose_format(view, "");
+      if (view.now.tensor)
+        for (const auto& f : view.now.tensor->formats)
+          if (f.microscope && ImGui::Selectable(f.name.c_str(), f.name == format_)) choose_format(view, f.name);
+      ImGui::EndCombo();
+    }
+    ImGui::SameLine(0, px(8));
+    ImGui::SetNextItemWidth(px(112));
     auto number = static_cast<int>(block_);
     if (ImGui::DragInt("##number", &number, 0.2f, 0, static_cast<int>(block->blocks - 1), "block %d")) {
       block_ = std::clamp<int64_t>(number, 0, block->blocks - 1);

@@ -10,16 +10,32 @@ namespace {
 
 constexpr ImU32 rgb(unsigned hex) { return IM_COL32(hex >> 16 & 255, hex >> 8 & 255, hex & 255, 255); }
 
-constexpr Theme kDark = {
-    rgb(0x14161a), rgb(0x1b1e24), rgb(0x272b33), rgb(0x353a45), rgb(0xe8eaee), rgb(0xa0a7b4), rgb(0x5cb3f0),
-    rgb(0x0c1116), rgb(0xf0625a), rgb(0x5fc38f), rgb(0xe8b04a),
-    {rgb(0x2f6f9f), rgb(0x9a5b2b), rgb(0x3f7f57), rgb(0x7d4f9c), rgb(0x8d7a24), rgb(0xa04560), rgb(0x2c7d80),
-     rgb(0x5a6470)}};
-constexpr Theme kLight = {
-    rgb(0xf3f4f7), rgb(0xffffff), rgb(0xe9ecf1), rgb(0xcfd5de), rgb(0x1a1e25), rgb(0x525c69), rgb(0x1a6fb8),
-    rgb(0xffffff), rgb(0xc93a32), rgb(0x1f8a54), rgb(0xa86a00),
-    {rgb(0x9fcbee), rgb(0xf2c193), rgb(0xa9d9b9), rgb(0xd5b8e8), rgb(0xe6d98a), rgb(0xf0b3c2), rgb(0x9cd8da),
-     rgb(0xc6ccd4)}};
+constexpr Theme kDark = {rgb(0x14161a),
+                         rgb(0x1b1e24),
+                         rgb(0x272b33),
+                         rgb(0x353a45),
+                         rgb(0xe8eaee),
+                         rgb(0xa0a7b4),
+                         rgb(0x5cb3f0),
+                         rgb(0x0c1116),
+                         rgb(0xf0625a),
+                         rgb(0x5fc38f),
+                         rgb(0xe8b04a),
+                         {rgb(0x2f6f9f), rgb(0x9a5b2b), rgb(0x3f7f57), rgb(0x7d4f9c), rgb(0x8d7a24), rgb(0xa04560),
+                          rgb(0x2c7d80), rgb(0x5a6470)}};
+constexpr Theme kLight = {rgb(0xf3f4f7),
+                          rgb(0xffffff),
+                          rgb(0xe9ecf1),
+                          rgb(0xcfd5de),
+                          rgb(0x1a1e25),
+                          rgb(0x525c69),
+                          rgb(0x1a6fb8),
+                          rgb(0xffffff),
+                          rgb(0xc93a32),
+                          rgb(0x1f8a54),
+                          rgb(0xa86a00),
+                          {rgb(0x9fcbee), rgb(0xf2c193), rgb(0xa9d9b9), rgb(0xd5b8e8), rgb(0xe6d98a), rgb(0xf0b3c2),
+                           rgb(0x9cd8da), rgb(0xc6ccd4)}};
 
 const Theme* current = &kDark;
 Fonts loaded_fonts{};
@@ -70,14 +86,18 @@ ImU32 mix(ImU32 a, ImU32 b, float share) {
 void load_fonts(float scale) {
   pixels_per_unit = scale;
   ImGui::GetIO().Fonts->Clear();
-  const std::string regular =
-      find_font({"noto/NotoSans-Regular.ttf", "dejavu/DejaVuSans.ttf", "TTF/DejaVuSans.ttf", "dejavu-sans-fonts/DejaVuSans.ttf"});
+  const std::string regular = find_font(
+      {"noto/NotoSans-Regular.ttf", "dejavu/DejaVuSans.ttf", "TTF/DejaVuSans.ttf", "dejavu-sans-fonts/DejaVuSans.ttf"});
   const std::string bold = find_font({"noto/NotoSans-Bold.ttf", "dejavu/DejaVuSans-Bold.ttf", "TTF/DejaVuSans-Bold.ttf",
                                       "dejavu-sans-fonts/DejaVuSans-Bold.ttf"});
   const std::string mono = find_font({"dejavu/DejaVuSansMono.ttf", "TTF/DejaVuSansMono.ttf",
                                       "dejavu-sans-mono-fonts/DejaVuSansMono.ttf", "noto/NotoSansMono-Regular.ttf"});
-  loaded_fonts = {load(regular, 16, kText), load(regular, 13, kText), load(bold.empty() ? regular : bold, 16, kText),
-                  load(bold.empty() ? regular : bold, 20, kLatin), load(mono, 14, kText), load(regular, 36, kLatin)};
+  loaded_fonts = {load(regular, 16, kText),
+                  load(regular, 13, kText),
+                  load(bold.empty() ? regular : bold, 16, kText),
+                  load(bold.empty() ? regular : bold, 20, kLatin),
+                  load(mono, 14, kText),
+                  load(regular, 36, kLatin)};
   ImGui::GetIO().FontDefault = loaded_fonts.body;
 }
 

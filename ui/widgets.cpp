@@ -47,10 +47,12 @@ void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float 
                                       text.data() + text.size());
 }
 
-void begin_card(const char* id, ImVec2 size, const char* heading) {
+void begin_card(const char* id, ImVec2 size, const char* heading, bool scrolls) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, theme().surface);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(16), px(14)));
-  ImGui::BeginChild(id, size, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+  ImGui::BeginChild(id, size, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding |
+                        (scrolls ? 0 : ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse));
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
   if (heading) text(heading, theme().dim, fonts().small);
@@ -92,7 +94,10 @@ void bar(float share, ImVec2 size, ImU32 color) {
 }
 
 void tooltip(std::string_view text) {
-  if (!ImGui::IsItemHovered()) return;
+  if (ImGui::IsItemHovered()) show_tooltip(text);
+}
+
+void show_tooltip(std::string_view text) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(10), px(8)));
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(px(420));

@@ -21,9 +21,9 @@ using core::EngineState;
 namespace {
 
 constexpr int kMinWidth = 900, kMinHeight = 600; // units
-constexpr int kSettlingFrames = 4;     // drawn after the last event: hover and layout follow one frame late
+constexpr int kSettlingFrames = 4;               // drawn after the last event: hover and layout follow one frame late
 constexpr double kFrameSeconds = 1.0 / 60;
-constexpr double kCaretSeconds = 0.4;  // while a text field has the focus, its caret blinks
+constexpr double kCaretSeconds = 0.4; // while a text field has the focus, its caret blinks
 
 std::string last_glfw_error;
 
@@ -49,7 +49,7 @@ struct Window::Impl {
   WindowOptions options;
   GLFWwindow* window = nullptr;
   std::vector<std::unique_ptr<Panel>> shown;
-  size_t panel = 0;
+  std::atomic<size_t> panel = 0;
   bool dark = true, rescale = true, help = false;
   float scale = 1;
   int frames_wanted = kSettlingFrames;
@@ -85,6 +85,8 @@ Window::~Window() {
 
 void Window::wake() { glfwPostEmptyEvent(); }
 
+std::string Window::panel() const { return panels()[impl_->panel].name; }
+
 void Window::Impl::open() {
   std::string names;
   panel = panels().size();
@@ -92,13 +94,15 @@ void Window::Impl::open() {
     if (options.panel == panels()[i].name) panel = i;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", panels()[i].name);
   }
-  if (panel == panels().size()) throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
+  if (panel == panels().size())
+    throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
   for (const PanelInfo& info : panels()) shown.push_back(info.make());
 
   glfwSetErrorCallback([](int, const char* message) { last_glfw_error = message; });
   if (!glfwInit())
-    throw_error("cannot open a window: {}. It needs a display (DISPLAY or WAYLAND_DISPLAY); ridge chat works in a terminal",
-                last_glfw_error);
+    throw_error(
+        "cannot open a window: {}. It needs a display (DISPLAY or WAYLAND_DISPLAY); ridge chat works in a terminal",
+        last_glfw_error);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
@@ -112,9 +116,8 @@ void Window::Impl::open() {
   glfwMakeContextCurrent(window);
   glfwSwapInterval(1);
   glfwSetWindowUserPointer(window, this);
-  glfwSetWindowContentScaleCallback(window, [](GLFWwindow* w, float, float) {
-    static_cast<Impl*>(glfwGetWindowUserPointer(w))->rescale = true;
-  });
+  glfwSetWindowContentScaleCallback(
+      window, [](GLFWwindow* w, float, float) { static_cast<Impl*>(glfwGetWindowUserPointer(w))->rescale = true; });
   glfwSetDropCallback(window, [](GLFWwindow* w, int count, const char** paths) {
     const auto* impl = static_cast<Impl*>(glfwGetWindowUserPointer(w));
     if (count > 0 && impl->engine) impl->engine->send(core::intent::OpenModel{paths[0]});
@@ -229,14 +232,14 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   draw_error(now);
   if (now.model) {
-    ImGui::PushID(static_cast<int>(panel));
+    ImGui::PushID(static_cast<int>(panel.load()));
     shown[panel]->draw({now, engine->send});
     ImGui::PopID();
   } else {
     const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
     const bool failed = now.state == EngineState::failed;
-    text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment",
-            theme().text, fonts().title, 0.5f);
+    text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment", theme().text,
+            fonts().title, 0.5f);
     text_at({at.x + area.x / 2, at.y + area.y / 2 + px(6)}, failed ? "Drop a GGUF file on this window." : now.activity,
             theme().dim, fonts().body, 0.5f);
   }
@@ -279,8 +282,8 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   const Theme& t = theme();
   const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
   const float y = at.y + (size.y - fonts().small->FontSize) / 2;
-  const bool busy = now.state == EngineState::reading || now.state == EngineState::writing ||
-                    now.state == EngineState::loading;
+  const bool busy =
+      now.state == EngineState::reading || now.state == EngineState::writing || now.state == EngineState::loading;
   const ImU32 dot = now.state == EngineState::failed ? t.red : busy ? t.amber : t.green;
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
   std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";
@@ -297,7 +300,8 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
   const float width = ImGui::GetContentRegionAvail().x, inner = width - px(120);
-  const float height = fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
+  const float height =
+      fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
   ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
   ImGui::BeginChild("error", {width, height});
   ImGui::SetCursorPos({px(16), px(12)});

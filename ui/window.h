@@ -31,7 +31,8 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  void wake(); // from any thread: there is a new snapshot
+  void wake();                        // from any thread: there is a new snapshot
+  std::string panel() const;          // from any thread: the name of the one that is shown
   void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
 
  private:

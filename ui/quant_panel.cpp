@@ -180,7 +180,7 @@ class QuantPanel : public Panel {
         distance = d;
         near = &f;
       }
-      taken.push_back({p.x - px(4), p.y - px(4), p.x + px(4), p.y + px(4)});
+      taken.push_back({p.x - px(3), p.y - px(3), p.x + px(3), p.y + px(3)});
       draw->AddCircleFilled(p, px(f.name == format_ ? 6.0f : 4.0f), f.microscope ? t.accent : t.dim);
     }
     std::vector<core::TensorStudy::Format> labelled = study.formats;
@@ -188,7 +188,10 @@ class QuantPanel : public Panel {
     for (const auto& f : labelled) {
       if (f.bits_per_weight > bits_end) continue;
       const ImVec2 p = place(f.bits_per_weight, f.sqnr_db), text_size = size_of(f.name, fonts().small);
-      for (const ImVec2 offset : {ImVec2(px(8), -text_size.y / 2), ImVec2(-px(8) - text_size.x, -text_size.y / 2)}) {
+      const float middle = -text_size.y / 2, other_side = -px(8) - text_size.x;
+      for (const ImVec2 offset :
+           {ImVec2(px(8), middle), ImVec2(other_side, middle), ImVec2(other_side, middle - px(9)),
+            ImVec2(px(8), middle - px(9)), ImVec2(other_side, middle + px(9)), ImVec2(px(8), middle + px(9))}) {
         const ImVec4 box{p.x + offset.x, p.y + offset.y, p.x + offset.x + text_size.x, p.y + offset.y + text_size.y};
         const bool fits =
             box.x > at.x + left && box.z < at.x + size.x && std::ranges::none_of(taken, [&](const ImVec4& o) {
@@ -223,8 +226,7 @@ class QuantPanel : public Panel {
     text(fmt::format("{} block", block->format), theme().text, fonts().bold);
     ImGui::SameLine(0, px(10));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
-    dim_text(fmt::format("{} bytes, {} weights, {}", block->bytes.size(), block->weights.size(),
-                         block->stored ? "as stored" : "packed anew"));
+    dim_text(fmt::format("{} bytes, {} weights", block->bytes.size(), block->weights.size()));
     ImGui::SameLine(ImGui::GetWindowWidth() - px(246));
     ImGui::SetCursorPosY(px(12));
     ImGui::PushFont(fonts().small);

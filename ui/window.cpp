@@ -55,9 +55,11 @@ struct Window::Impl {
   int frames_wanted = kSettlingFrames;
   uint64_t dismissed_error = 0;
   const EngineLink* engine = nullptr;
+  std::vector<int> pressed_keys; // since the last frame
 
   void open();
   void draw_frame();
+  std::vector<int> hold_short_presses();
   void draw_window(const core::Snapshot& now);
   void draw_rail(const core::Snapshot& now);
   void draw_status(const core::Snapshot& now) const;
@@ -84,6 +86,11 @@ Window::~Window() {
 }
 
 void Window::wake() { glfwPostEmptyEvent(); }
+
+void Window::close() {
+  glfwSetWindowShouldClose(impl_->window, GLFW_TRUE);
+  glfwPostEmptyEvent();
+}
 
 std::string Window::panel() const { return panels()[impl_->panel].name; }
 
@@ -127,6 +134,14 @@ void Window::Impl::open() {
   ImGui::GetIO().IniFilename = nullptr;
   ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   ImGui_ImplGlfw_InitForOpenGL(window, true);
+  glfwSetKeyCallback(window, [](GLFWwindow* w, int key, int scancode, int action, int modifiers) {
+    ImGui_ImplGlfw_KeyCallback(w, key, scancode, action, modifiers);
+    if (action != GLFW_PRESS || key < 0) return;
+    std::vector<int>& pressed = static_cast<Impl*>(glfwGetWindowUserPointer(w))->pressed_keys;
+    pressed.push_back(key);
+    if (modifiers & GLFW_MOD_CONTROL) pressed.push_back(GLFW_KEY_LEFT_CONTROL);
+    if (modifiers & GLFW_MOD_SHIFT) pressed.push_back(GLFW_KEY_LEFT_SHIFT);
+  });
   ImGui_ImplOpenGL3_Init("#version 330 core");
 }
 
@@ -172,6 +187,23 @@ void Window::run(const EngineLink& engine) {
   w.engine = nullptr;
 }
 
+// ImGui 1.86 sees what is down when a frame begins: a key that went down and up again since the last one, with its
+// modifiers, is held for this frame. Returns the keys to let go after it.
+std::vector<int> Window::Impl::hold_short_presses() {
+  ImGuiIO& io = ImGui::GetIO();
+  std::vector<int> held;
+  for (const int key : pressed_keys)
+    if (!io.KeysDown[key]) {
+      io.KeysDown[key] = true;
+      held.push_back(key);
+    }
+  pressed_keys.clear();
+  io.KeyCtrl = io.KeysDown[GLFW_KEY_LEFT_CONTROL] || io.KeysDown[GLFW_KEY_RIGHT_CONTROL];
+  io.KeyShift = io.KeysDown[GLFW_KEY_LEFT_SHIFT] || io.KeysDown[GLFW_KEY_RIGHT_SHIFT];
+  io.KeyAlt = io.KeysDown[GLFW_KEY_LEFT_ALT] || io.KeysDown[GLFW_KEY_RIGHT_ALT];
+  return held;
+}
+
 void Window::Impl::draw_frame() {
   if (rescale) {
     float scale_y;
@@ -183,11 +215,13 @@ void Window::Impl::draw_frame() {
   }
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  const std::vector<int> held = hold_short_presses();
   ImGui::NewFrame();
   const auto now = engine->snapshot();
   take_keys(*now);
   draw_window(*now);
   ImGui::Render();
+  for (const int key : held) ImGui::GetIO().KeysDown[key] = false;
   int width, height;
   glfwGetFramebufferSize(window, &width, &height);
   glViewport(0, 0, width, height);

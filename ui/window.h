@@ -32,6 +32,7 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   void wake();                        // from any thread: there is a new snapshot
+  void close();                       // from any thread
   std::string panel() const;          // from any thread: the name of the one that is shown
   void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
 

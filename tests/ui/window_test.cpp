@@ -101,7 +101,7 @@ TEST_CASE("a question is typed, the answer streams, every panel opens, the windo
     try {
       use(engine, window);
     } catch (...) { // a REQUIRE failed: doctest has noted it
-      std::system("xdotool key ctrl+q");
+      window.close();
     }
   });
   window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
@@ -131,12 +131,12 @@ TEST_CASE("a window at rest costs next to nothing") {
   app::GuiEngine engine(setup, [&] { window.wake(); });
   double used = -1;
   std::thread user([&] {
-    wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; });
+    CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; }));
     std::this_thread::sleep_for(500ms);
     const double before = cpu_seconds();
     std::this_thread::sleep_for(2s);
     used = (cpu_seconds() - before) / 2;
-    std::system("xdotool search --sync --onlyvisible --name '^ridge$' windowfocus key ctrl+q");
+    window.close();
   });
   window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
   user.join();

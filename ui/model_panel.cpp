@@ -111,11 +111,11 @@ class ModelPanel : public Panel {
             width > 0 ? px(width) : 1);
       };
       column("Tensor", 0);
-      column("Type", 76);
-      column("Shape", 150);
-      column("Weights", 84, ImGuiTableColumnFlags_PreferSortDescending);
-      column("Bytes", 180, ImGuiTableColumnFlags_PreferSortDescending);
-      column("Bits per weight", 140, ImGuiTableColumnFlags_PreferSortDescending);
+      column("Type", 64);
+      column("Shape", 110);
+      column("Weights", 72, ImGuiTableColumnFlags_PreferSortDescending);
+      column("Bytes", 140, ImGuiTableColumnFlags_PreferSortDescending);
+      column("Bits per weight", 120, ImGuiTableColumnFlags_PreferSortDescending);
       ImGui::TableHeadersRow();
       sort_tensors(model);
       std::vector<size_t> rows;

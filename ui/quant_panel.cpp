@@ -20,7 +20,8 @@ class QuantPanel : public Panel {
     const core::Snapshot& now = view.now;
     if (now.model.get() != model_) choose_first(view);
     const ImVec2 area = ImGui::GetContentRegionAvail();
-    const float list = px(220), gap = px(12), upper = std::max(px(190), area.y * 0.3f), scatter = px(330);
+    const float list = px(220), gap = px(12), upper = std::max(px(190), area.y * 0.3f),
+                scatter = std::clamp(area.x * 0.3f, px(240), px(330));
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
     begin_card("list", {list, area.y}, "Tensor");
     draw_list(view);
@@ -106,8 +107,7 @@ class QuantPanel : public Panel {
     text_at({at.x, at.y + height + px(5)}, number_text(study.low), t.dim, fonts().small);
     text_at({at.x + size.x, at.y + height + px(5)}, number_text(study.high), t.dim, fonts().small, 1);
     text_at({at.x, at.y + size.y - px(14)},
-            fmt::format("mean {} · rms {} · from {} weights · heights: square root of the count",
-                        number_text(study.mean), number_text(study.rms),
+            fmt::format("mean {} · rms {} · {} weights · √ heights", number_text(study.mean), number_text(study.rms),
                         count_text(static_cast<double>(study.sampled))),
             t.dim, fonts().small);
     ImGui::Dummy(size);
@@ -115,7 +115,7 @@ class QuantPanel : public Panel {
 
   // Blue below zero, red above, the surface at zero; saturated at three times the RMS.
   static void draw_slice(const core::TensorStudy& study) {
-    dim_text(fmt::format("First {} rows, {} columns; full colour: 3 × rms", study.slice_rows, study.slice_cols));
+    dim_text(fmt::format("{} × {} corner; full colour: 3 × rms", study.slice_rows, study.slice_cols));
     const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
     const float cell_x = size.x / static_cast<float>(study.slice_cols);
     const float cell_y = std::min(size.y / static_cast<float>(study.slice_rows), px(18));
@@ -139,8 +139,8 @@ class QuantPanel : public Panel {
   void draw_formats(const View& view, const core::TensorStudy& study) {
     const Theme& t = theme();
     dim_text(static_cast<int>(study.formats.size()) < study.formats_to_try
-                 ? fmt::format("What formats would lose: {} of {} tried…", study.formats.size(), study.formats_to_try)
-                 : "What formats would lose; click to see a block");
+                 ? fmt::format("Formats: {} of {} tried…", study.formats.size(), study.formats_to_try)
+                 : "Formats: click to see a block");
     const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
     const float left = px(30), foot = px(34);
     double most = 10, bits_end = 10;
@@ -226,7 +226,10 @@ class QuantPanel : public Panel {
     text(fmt::format("{} block", block->format), theme().text, fonts().bold);
     ImGui::SameLine(0, px(10));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
-    dim_text(fmt::format("{} bytes, {} weights", block->bytes.size(), block->weights.size()));
+    if (ImGui::GetWindowWidth() > px(500))
+      dim_text(fmt::format("{} bytes, {} weights", block->bytes.size(), block->weights.size()));
+    else
+      ImGui::NewLine();
     ImGui::SameLine(ImGui::GetWindowWidth() - px(246));
     ImGui::SetCursorPosY(px(12));
     ImGui::PushFont(fonts().small);

@@ -51,6 +51,7 @@ int run_cli(int argc, const char* const* argv) {
   add_bench_command(app);
   add_perplexity_command(app);
   add_roofline_command(app);
+  add_gui_command(app);
   add_doctor_command(app);
 
   try {

@@ -20,6 +20,7 @@ void add_imatrix_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_perplexity_command(CLI::App& app);
 void add_roofline_command(CLI::App& app);
+void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 
 // This field writes -sys, -ctk, -ub with one dash; the parser knows only one-letter short options. Gives the arguments

@@ -1,0 +1,360 @@
+#include "app/gui_engine.h"
+
+#include "app/model_facts.h"
+#include "core/error.h"
+#include "models/guide.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+
+namespace intent = core::intent;
+using core::EngineState;
+
+namespace {
+
+constexpr auto kPublishInterval = std::chrono::milliseconds(10);
+constexpr double kSampleSeconds = 0.05; // of generation, between two points of the speed's history
+constexpr size_t kHistory = 600;
+
+template <class... Handlers>
+struct Match : Handlers... {
+  using Handlers::operator()...;
+};
+
+// Speeds of an answer while it is written: of the time since the last sample.
+class SpeedMeter {
+ public:
+  // True where there is a new sample.
+  bool update(const Usage& usage) {
+    if (usage.seconds - last_.seconds < kSampleSeconds) return false;
+    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
+    last_ = usage;
+    return true;
+  }
+  const Usage& recent() const { return recent_; }
+
+ private:
+  Usage last_, recent_;
+};
+
+std::string ending(StopReason stop, int64_t max_tokens) {
+  switch (stop) {
+  case StopReason::interrupted: return "stopped";
+  case StopReason::context_full: return "cut: the context is full";
+  case StopReason::limit: return fmt::format("cut after {} tokens", max_tokens);
+  default: return "";
+  }
+}
+
+} // namespace
+
+struct GuiEngine::Loaded {
+  LoadedModel model;
+  Device device;
+  models::text::ChatTemplate chat_template;
+  Session session;
+  Conversation conversation{model, session, chat_template};
+
+  Loaded(LoadedModel opened, const GuiSetup& setup)
+      : model(std::move(opened)),
+        device(start_executor(model, setup.model.executor_config(model.program.trained_context), setup.model.device,
+                              setup.model.gpu_layers)),
+        chat_template(setup.chat_template.choose(model.file)), session(*model.executor, model.program) {}
+};
+
+class GuiEngine::Worker {
+ public:
+  explicit Worker(std::function<void(const core::Intent&)> handle)
+      : handle_(std::move(handle)), thread_([this] { run(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void push(core::Intent intent) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(intent));
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void run() {
+    while (true) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (closing_) return;
+      const core::Intent intent = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      handle_(intent);
+    }
+  }
+
+  std::function<void(const core::Intent&)> handle_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<core::Intent> queue_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake) : setup_(std::move(setup)), wake_(std::move(wake)) {
+  state_.system_prompt = setup_.system;
+  state_.sampling = setup_.sampling.params;
+  state_.max_tokens = setup_.sampling.max_tokens;
+  published_ = std::make_shared<core::Snapshot>(state_);
+  talker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
+  student_ = std::make_unique<Worker>([this](const core::Intent& intent) {
+    --studies_waiting_;
+    study(intent);
+  });
+  clerk_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
+  talker_->push(intent::OpenModel{setup_.model.model});
+}
+
+GuiEngine::~GuiEngine() {
+  cancel_ = true;
+  ++studies_waiting_; // the one that runs gives up
+  talker_.reset();
+  student_.reset();
+  clerk_.reset();
+}
+
+std::shared_ptr<const core::Snapshot> GuiEngine::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+void GuiEngine::change(const std::function<void(core::Snapshot&)>& how, Publish when) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    how(state_);
+    if (when == Publish::soon && now - published_at_ < kPublishInterval) return;
+    published_ = std::make_shared<core::Snapshot>(state_);
+    published_at_ = now;
+  }
+  wake_();
+}
+
+void GuiEngine::fail(const std::string& error) {
+  change([&](core::Snapshot& s) {
+    s.error = error;
+    ++s.error_number;
+  });
+}
+
+void GuiEngine::guarded(const std::function<void()>& work, bool of_engine) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    fail("out of memory");
+  } catch (const Error& error) {
+    fail(error.what());
+  } catch (const std::exception& error) { // a bug of ours, but no reason to lose the conversation
+    fail(fmt::format("internal error, please report it: {}", error.what()));
+  }
+  if (of_engine)
+    change([&](core::Snapshot& s) {
+      s.state = s.model ? EngineState::idle : EngineState::failed;
+      s.activity.clear();
+    });
+}
+
+void GuiEngine::send(core::Intent intent) {
+  if (std::holds_alternative<intent::Stop>(intent)) {
+    cancel_ = true;
+  } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
+    ++studies_waiting_;
+    student_->push(std::move(intent));
+  } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent)) {
+    clerk_->push(std::move(intent));
+  } else {
+    talker_->push(std::move(intent));
+  }
+}
+
+void GuiEngine::handle(const core::Intent& wanted) {
+  guarded(
+      [&] {
+        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
+        if (!loaded_) return; // why not has been said
+        std::visit(Match{
+                       [&](const intent::Send& send) { say(send.text); },
+                       [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
+                       [&](const intent::Regenerate&) {
+                         if (!loaded_->conversation.drop_answer()) return;
+                         change([](core::Snapshot& s) { s.messages.pop_back(); });
+                         answer();
+                       },
+                       [&](const intent::ClearChat&) {
+                         loaded_->conversation.clear();
+                         change([](core::Snapshot& s) { s.messages.clear(); });
+                       },
+                       [&](const intent::SetSystemPrompt& system) {
+                         loaded_->conversation.set_system(system.text);
+                         change([&](core::Snapshot& s) { s.system_prompt = system.text; });
+                       },
+                       [&](const intent::SetSampling& sampling) {
+                         core::validate(sampling.params);
+                         setup_.sampling.params = sampling.params;
+                         setup_.sampling.max_tokens = sampling.max_tokens;
+                         change([&](core::Snapshot& s) {
+                           s.sampling = sampling.params;
+                           s.max_tokens = sampling.max_tokens;
+                         });
+                       },
+                       [](const auto&) {}, // not this thread's
+                   },
+                   wanted);
+      },
+      true);
+}
+
+void GuiEngine::load(const std::string& path) {
+  const std::string name = path.empty() ? "the built-in guide" : path;
+  change([&](core::Snapshot& s) {
+    s.state = EngineState::loading;
+    s.activity = fmt::format("opening {}", name);
+  });
+  auto loaded =
+      std::make_shared<Loaded>(open_model(path.empty() ? models::open_guide() : gguf::File::open(path)), setup_);
+  loaded->model.need_tokenizer();
+  loaded->conversation.set_system(state_.system_prompt);
+  auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
+  if (path.empty()) facts->label = fmt::format("guide ({})", facts->label);
+  change([&](core::Snapshot& s) { s.activity = "measuring memory bandwidth"; });
+  const double roof = measure_read_bandwidth(loaded->model);
+  const core::ExecutorConfig& config = loaded->model.executor->config();
+  seconds_before_ = 0;
+  change([&](core::Snapshot& s) {
+    loaded_ = loaded;
+    s.model = facts;
+    s.messages.clear();
+    s.speed = {};
+    s.speed.roof_bytes_per_s = roof;
+    s.kv = {0, loaded->session.context(), 0,
+            core::kv_cache_bytes(loaded->model.program, loaded->session.context(),
+                                 core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type))};
+    s.step = step_shares(loaded->model, 0);
+    s.engine_bytes = loaded->model.executor->memory_bytes();
+    s.tokenized = nullptr;
+    s.tensor = nullptr;
+    s.block = nullptr;
+  });
+}
+
+void GuiEngine::say(std::string text) {
+  change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
+  loaded_->conversation.add_user(std::move(text));
+  answer();
+}
+
+void GuiEngine::edit(size_t message, const std::string& text) {
+  Json kept = Json::array();
+  size_t number = 0;
+  for (const Json& m : loaded_->conversation.messages()) {
+    const bool system = m["role"] == "system";
+    if (system || number < message) kept.push_back(m);
+    if (!system) ++number;
+  }
+  loaded_->conversation.set_messages(kept, "conversation");
+  change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
+  say(text);
+}
+
+void GuiEngine::answer() {
+  Loaded& m = *loaded_;
+  cancel_ = false;
+  SpeedMeter meter;
+  const auto measure = [&](core::Snapshot& s) {
+    const Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
+    s.speed.prompt_tokens = prompt.tokens;
+    s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
+    s.speed.answer_tokens = generation.tokens;
+    s.kv.tokens = std::ssize(m.session.tokens());
+    s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);
+    if (!meter.update(generation)) return;
+    s.speed.tokens_per_s = meter.recent().tokens_per_second();
+    s.speed.bytes_per_s = meter.recent().bytes_per_second();
+    if (s.speed.history.size() >= kHistory) s.speed.history.erase(s.speed.history.begin());
+    s.speed.history.push_back({seconds_before_ + generation.seconds, s.speed.tokens_per_s});
+    s.step = step_shares(m.model, s.kv.tokens);
+  };
+  change([&](core::Snapshot& s) {
+    s.messages.push_back({});
+    s.state = EngineState::reading;
+    s.activity = "reading the prompt";
+  });
+  try {
+    Answerer answerer(m.model, m.session, setup_.sampling);
+    const Answer answer = m.conversation.answer(
+        answerer,
+        [&](std::string_view text, bool reasoning) {
+          change(
+              [&](core::Snapshot& s) {
+                s.state = EngineState::writing;
+                s.activity = "writing";
+                (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
+                measure(s);
+              },
+              Publish::soon);
+        },
+        &cancel_);
+    const Usage& whole = m.session.generation_usage();
+    change([&](core::Snapshot& s) {
+      measure(s);
+      if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
+        s.speed.tokens_per_s = whole.tokens_per_second();
+        s.speed.bytes_per_s = whole.bytes_per_second();
+      }
+      s.messages.back().note = ending(answer.stop, setup_.sampling.max_tokens);
+      s.step = step_shares(m.model, s.kv.tokens);
+    });
+    seconds_before_ += whole.seconds;
+  } catch (...) {
+    m.conversation.undo();
+    change([](core::Snapshot& s) { s.messages.resize(s.messages.size() - 2); });
+    throw;
+  }
+}
+
+void GuiEngine::study(const core::Intent& wanted) {
+  std::shared_ptr<Loaded> loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    loaded = loaded_;
+  }
+  if (!loaded) return;
+  const auto still_open = [&] { return loaded_ == loaded; }; // under the lock of change()
+  guarded(
+      [&] {
+        if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
+          auto tokenized = std::make_shared<core::Tokenized>(tokenize_for_display(loaded->model, text->text));
+          change([&](core::Snapshot& s) {
+            if (still_open()) s.tokenized = std::move(tokenized);
+          });
+        } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
+          study_tensor(loaded->model.file, tensor->tensor, [&](const core::TensorStudy& study) {
+            change([&](core::Snapshot& s) {
+              if (still_open()) s.tensor = std::make_shared<core::TensorStudy>(study);
+            });
+            return studies_waiting_ == 0;
+          });
+        } else if (const auto* block = std::get_if<intent::StudyBlock>(&wanted)) {
+          auto study = std::make_shared<core::BlockStudy>(study_block(loaded->model.file, *block));
+          change([&](core::Snapshot& s) {
+            if (still_open()) s.block = std::move(study);
+          });
+        }
+      },
+      false);
+}
+
+} // namespace ridge::app

@@ -1,0 +1,71 @@
+// The engine behind the window: a model in a thread of its own, told what to do by intents, seen through snapshots.
+//
+// Two more threads look at weights (which takes seconds) and at single blocks and tokens (which takes none), so that
+// nobody waits for an answer to be written.
+#pragma once
+
+#include "app/conversation.h"
+#include "app/options.h"
+#include "core/snapshot.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace ridge::app {
+
+struct GuiSetup {
+  ModelOptions model;
+  SamplingOptions sampling;
+  TemplateOptions chat_template;
+  std::string system;
+};
+
+class GuiEngine {
+ public:
+  // Starts loading setup.model. wake is called, from any thread, when there is a new snapshot; at most 100 times a
+  // second.
+  GuiEngine(GuiSetup setup, std::function<void()> wake);
+  ~GuiEngine(); // stops what it is doing
+
+  void send(core::Intent intent);
+  std::shared_ptr<const core::Snapshot> snapshot() const;
+
+ private:
+  struct Loaded; // a model with its session and conversation
+  class Worker;  // a thread that takes intents one after the other
+
+  void handle(const core::Intent& intent);
+  void load(const std::string& path);
+  void say(std::string text);
+  void answer();
+  void edit(size_t message, const std::string& text);
+  void study(const core::Intent& intent);
+
+  // Changes the state under the lock and publishes it: at once, or when the last time is long enough ago.
+  enum class Publish { now, soon };
+  void change(const std::function<void(core::Snapshot&)>& how, Publish when = Publish::now);
+  void fail(const std::string& error);
+  // Runs work; an Error becomes the snapshot's error.
+  void guarded(const std::function<void()>& work, bool of_engine);
+
+  GuiSetup setup_;
+  std::function<void()> wake_;
+  std::atomic<bool> cancel_ = false;
+  std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
+  double seconds_before_ = 0;            // of generation, in answers before this one
+
+  mutable std::mutex mutex_; // of the following
+  core::Snapshot state_;
+  std::shared_ptr<const core::Snapshot> published_;
+  std::chrono::steady_clock::time_point published_at_;
+  std::shared_ptr<Loaded> loaded_;
+
+  std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
+};
+
+} // namespace ridge::app

@@ -1,0 +1,178 @@
+// What the window draws and what it asks for: the whole interface between ui/ and the engine, plain data both ways.
+//
+// The engine publishes Snapshots, whole and immutable, as often as a screen can show them; the window sends Intents.
+// Neither waits for the other, and the window can be drawn from a Snapshot that no engine made.
+#pragma once
+
+#include "core/sampler.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ridge::core {
+
+struct ChatMessage {
+  bool user = false; // else the model's
+  std::string text, reasoning;
+  std::string note; // how it ended, where that is worth saying: "stopped", "cut: the context is full"
+};
+
+enum class EngineState : uint8_t { loading, idle, reading, writing, failed }; // reading the prompt, writing the answer
+
+// Speeds, 0 where nothing was measured yet. Bytes are those that op_cost says had to move.
+struct Speed {
+  double prompt_tokens_per_s = 0, tokens_per_s = 0; // of the last answer; while it is written, of the last moments
+  double bytes_per_s = 0;                           // likewise, while tokens are generated
+  double roof_bytes_per_s = 0;                      // measured: what this machine's memory gives
+  int64_t prompt_tokens = 0, answer_tokens = 0;
+  struct Sample {
+    double seconds, tokens_per_s; // seconds of generation since the start of the session
+  };
+  std::vector<Sample> history; // oldest first
+};
+
+struct KvUse {
+  int64_t tokens = 0, context = 0;
+  double bytes = 0, capacity_bytes = 0;
+};
+
+// Bytes that the next token moves, by kind of op, as op_cost says; and what the engine holds beside the model.
+struct StepShare {
+  std::string kind;
+  double weight_bytes = 0, kv_bytes = 0, activation_bytes = 0;
+};
+
+// A model file in words and numbers; never changes once published.
+struct ModelFacts {
+  struct Field {
+    std::string key, type, value;
+  };
+  struct TensorRow {
+    std::string name, type, shape;
+    int layer = -1; // -1: outside the layers
+    int64_t weights = 0, bytes = 0;
+    int64_t rows = 0, cols = 0;
+    bool decodable = false; // holds weights that the quant lab can look at
+    double bits_per_weight() const { return 8.0 * static_cast<double>(bytes) / static_cast<double>(weights); }
+  };
+  struct OpRow {
+    std::string kind, name, inputs, output, weights;
+    double bytes = 0, flops = 0; // of one token at the start of the context
+  };
+  std::string path, label, architecture, engine; // engine: "CPU, 8 threads, AVX3_DL"
+  int64_t parameters = 0, bytes = 0, vocab = 0, trained_context = 0;
+  bool has_tokenizer = false;
+  std::vector<Field> metadata;
+  std::vector<TensorRow> tensors;
+  std::vector<OpRow> ops;
+};
+
+struct Tokenized {
+  std::string text; // what was asked
+  struct Piece {
+    int32_t id;
+    std::string text; // made printable
+    bool special;
+  };
+  std::vector<Piece> pieces;
+};
+
+// Some weights of one tensor, decoded.
+struct TensorStudy {
+  std::string tensor, type;
+  int64_t rows = 0, cols = 0, sampled = 0;     // weights that the numbers below are from
+  double low = 0, high = 0, mean = 0, rms = 0; // of the sampled weights
+  std::vector<float> histogram;                // counts over [low, high]
+  int slice_rows = 0, slice_cols = 0;          // the top left corner of the tensor
+  std::vector<float> slice;                    // [slice_rows, slice_cols]
+  struct Format {
+    std::string name;
+    double bits_per_weight = 0, rmse = 0, sqnr_db = 0; // against the weights as the file has them
+    bool microscope = false;                           // a block of it can be drawn bit by bit
+  };
+  std::vector<Format> formats; // grows while they are tried
+  int formats_to_try = 0;
+};
+
+// One block, bit by bit.
+struct BlockStudy {
+  std::string tensor, format;
+  int64_t block = 0, blocks = 0; // number of the block, and how many the tensor has
+  bool stored = false;           // the file's own bytes: there is nothing to compare them with
+  std::vector<uint8_t> bytes;
+  struct Field {
+    std::string name, meaning;
+    int first_byte = 0, bytes = 0;
+  };
+  std::vector<Field> fields;
+  struct Weight {
+    float original = 0, decoded = 0;
+    int32_t code = 0;
+    std::vector<int> bits; // numbers of its bits in the block, lowest first: byte * 8 + bit
+  };
+  std::vector<Weight> weights;
+};
+
+struct Snapshot {
+  EngineState state = EngineState::loading;
+  std::string activity;                    // what it is doing, for the status line
+  std::string error;                       // the last one; empty: none
+  uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
+  std::shared_ptr<const ModelFacts> model; // null until one is loaded
+  std::vector<ChatMessage> messages;       // the last one grows while the state is writing
+  std::string system_prompt;
+  SamplerParams sampling;
+  int64_t max_tokens = -1;
+  Speed speed;
+  KvUse kv;
+  std::vector<StepShare> step;
+  double engine_bytes = 0;
+  std::shared_ptr<const Tokenized> tokenized;
+  std::shared_ptr<const TensorStudy> tensor;
+  std::shared_ptr<const BlockStudy> block;
+};
+
+namespace intent {
+struct Send {
+  std::string text;
+};
+struct EditAndResend { // messages from number `message` on are dropped, and text is sent in their place
+  size_t message;
+  std::string text;
+};
+struct Regenerate {};
+struct Stop {};
+struct ClearChat {};
+struct SetSystemPrompt {
+  std::string text;
+};
+struct SetSampling {
+  SamplerParams params;
+  int64_t max_tokens;
+};
+struct OpenModel {
+  std::string path;
+};
+struct Tokenize {
+  std::string text;
+};
+struct StudyTensor {
+  std::string tensor;
+};
+struct StudyBlock {
+  std::string tensor, format; // format empty: as stored
+  int64_t block;
+};
+} // namespace intent
+
+using Intent = std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
+                            intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize,
+                            intent::StudyTensor, intent::StudyBlock>;
+
+} // namespace ridge::core

@@ -1,0 +1,152 @@
+// The window as a user has it: a real one on an X server, keys and mouse through the server (xdotool), the built-in
+// guide behind it. Run by run_under_xvfb.sh; without Xvfb or xdotool it is skipped there, with a message.
+#include "app/gui_engine.h"
+#include "core/error.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+using namespace ridge;
+using namespace std::chrono_literals;
+
+namespace {
+
+void xdotool(const std::string& command) {
+  INFO(command);
+  CHECK(std::system(("xdotool " + command).c_str()) == 0);
+}
+
+bool wait_for(const std::function<bool()>& condition, std::chrono::seconds limit = 30s) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!condition())
+    if (std::chrono::steady_clock::now() > end)
+      return false;
+    else
+      std::this_thread::sleep_for(20ms);
+  return true;
+}
+
+double cpu_seconds() {
+  timespec now;
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// The user's side; runs beside the window, which must stay in the main thread.
+void use(const app::GuiEngine& engine, const ui::Window& window) {
+  const auto now = [&] { return engine.snapshot(); };
+  const auto idle = [&] { return now()->state == core::EngineState::idle; };
+  REQUIRE(wait_for([&] { return now()->model && idle(); }));
+  xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
+  xdotool("mousemove 500 720 click 1"); // into the composer
+
+  xdotool("type --delay 40 'What is Q4_K?'");
+  xdotool("key Return");
+  size_t parts = 0, length = 0; // how often the answer was seen to grow
+  REQUIRE(wait_for([&] {
+    const auto s = now();
+    if (s->messages.size() == 2 && s->messages[1].text.size() > length) {
+      length = s->messages[1].text.size();
+      ++parts;
+    }
+    return s->messages.size() == 2 && length > 0 && s->state == core::EngineState::idle;
+  }));
+  CHECK(now()->messages[0].text == "What is Q4_K?");
+  CHECK(parts >= 1);
+  CHECK(now()->speed.tokens_per_s > 0);
+  CHECK(now()->speed.bytes_per_s > 0);
+  CHECK(now()->kv.tokens > 0);
+
+  const auto first = now()->speed.prompt_tokens;
+  xdotool("key ctrl+r"); // answer again: the prompt is in the cache but for its last token
+  CHECK(wait_for([&] { return now()->speed.prompt_tokens < first && idle() && now()->messages.size() == 2; }));
+
+  for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "model"}, {"4", "quant"}}) {
+    xdotool(fmt::format("key ctrl+{}", key));
+    CHECK(wait_for([&] { return window.panel() == name; }, 5s));
+  }
+  CHECK(wait_for([&] { return now()->tensor && now()->block; })); // the lab begins with a tensor
+  const auto tensor = now()->tensor->tensor;
+  xdotool("mousemove 240 160 click 1"); // another one in the list
+  CHECK(wait_for([&] { return now()->tensor->tensor != tensor; }));
+  CHECK(wait_for([&] { return static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try; }));
+
+  xdotool("search --name '^ridge$' windowsize 1024 700");
+  xdotool("key ctrl+l"); // the light theme
+  xdotool("key ctrl+1");
+  CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
+  xdotool("key ctrl+n");
+  CHECK(wait_for([&] { return now()->messages.empty(); }, 5s));
+  CHECK(now()->error == "");
+  xdotool("key ctrl+q");
+}
+
+} // namespace
+
+TEST_CASE("a question is typed, the answer streams, every panel opens, the window is resized and closed") {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.sampling.params.seed = 1;
+  setup.sampling.max_tokens = 40;
+  ui::Window window({});
+  app::GuiEngine engine(setup, [&] { window.wake(); });
+  std::thread user([&] {
+    try {
+      use(engine, window);
+    } catch (...) { // a REQUIRE failed: doctest has noted it
+      window.close();
+    }
+  });
+  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  user.join();
+}
+
+TEST_CASE("a model that cannot be opened leaves a window with a message, and another can be opened") {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.model.model = "no-such-file.gguf";
+  app::GuiEngine engine(setup, [] {});
+  CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::failed; }));
+  CHECK(engine.snapshot()->error.find("no-such-file.gguf") != std::string::npos);
+  engine.send(core::intent::OpenModel{""});
+  CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; }));
+  CHECK(engine.snapshot()->model);
+}
+
+TEST_CASE("a window at rest costs next to nothing") {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  ui::WindowOptions options;
+  options.panel = "gauges";
+  ui::Window window(options);
+  app::GuiEngine engine(setup, [&] { window.wake(); });
+  double used = -1;
+  std::thread user([&] {
+    CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; }));
+    std::this_thread::sleep_for(500ms);
+    const double before = cpu_seconds();
+    std::this_thread::sleep_for(2s);
+    used = (cpu_seconds() - before) / 2;
+    window.close();
+  });
+  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  user.join();
+  MESSAGE("share of a core at rest: " << used);
+  CHECK(used >= 0);
+  CHECK(used < 0.02);
+}
+
+TEST_CASE("an unknown panel is refused with the names of those there are") {
+  ui::WindowOptions options;
+  options.panel = "nonsense";
+  CHECK_THROWS_WITH_AS(ui::Window{options}, "no panel 'nonsense'; there are chat, gauges, model, quant", Error);
+}

@@ -1,0 +1,37 @@
+// A panel draws one view of the snapshot and sends intents. docs/architecture.md says how one is added.
+#pragma once
+
+#include "core/snapshot.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace ridge::ui {
+
+struct View {
+  const core::Snapshot& now;
+  const std::function<void(core::Intent)>& send;
+};
+
+class Panel {
+ public:
+  virtual ~Panel() = default;
+  // Fills the ImGui window that it is called in, once a frame.
+  virtual void draw(const View& view) = 0;
+};
+
+struct PanelInfo {
+  const char* name;  // "quant": on the command line
+  const char* title; // "Quant lab"
+  std::unique_ptr<Panel> (*make)();
+};
+std::span<const PanelInfo> panels();
+
+std::unique_ptr<Panel> make_chat_panel();
+std::unique_ptr<Panel> make_gauges_panel();
+std::unique_ptr<Panel> make_model_panel();
+std::unique_ptr<Panel> make_quant_panel();
+
+} // namespace ridge::ui

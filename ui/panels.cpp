@@ -1,0 +1,15 @@
+#include "ui/panel.h"
+
+namespace ridge::ui {
+
+std::span<const PanelInfo> panels() {
+  static constexpr PanelInfo kPanels[] = {
+      {"chat", "Chat", make_chat_panel},
+      {"gauges", "Gauges", make_gauges_panel},
+      {"model", "Model", make_model_panel},
+      {"quant", "Quant lab", make_quant_panel},
+  };
+  return kPanels;
+}
+
+} // namespace ridge::ui

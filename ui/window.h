@@ -1,0 +1,44 @@
+// The window: a frame around panels, drawn when there is something new to see and not otherwise.
+#pragma once
+
+#include "core/snapshot.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ridge::ui {
+
+struct WindowOptions {
+  std::string panel = "chat"; // the first to be shown: a name of panels()
+  int width = 1280, height = 800;
+  bool light = false;
+  std::string screenshot; // write this PNG and close: once a model is open and nothing is being written or studied
+  int after_frames = 30;  // so many frames after that
+};
+
+// Where the window gets its snapshots and sends its intents.
+struct EngineLink {
+  std::function<std::shared_ptr<const core::Snapshot>()> snapshot;
+  std::function<void(core::Intent)> send;
+};
+
+class Window {
+ public:
+  // Throws Error where there is no display, no OpenGL 3, or no panel of that name.
+  explicit Window(WindowOptions options);
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  void wake();                        // from any thread: there is a new snapshot
+  void close();                       // from any thread
+  std::string panel() const;          // from any thread: the name of the one that is shown
+  void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace ridge::ui

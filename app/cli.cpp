@@ -49,6 +49,8 @@ int run_cli(int argc, const char* const* argv) {
   add_quantize_command(app);
   add_imatrix_command(app);
   add_bench_command(app);
+  add_perplexity_command(app);
+  add_roofline_command(app);
   add_gui_command(app);
   add_doctor_command(app);
 

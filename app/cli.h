@@ -18,6 +18,8 @@ void add_convert_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_imatrix_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_perplexity_command(CLI::App& app);
+void add_roofline_command(CLI::App& app);
 void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 

@@ -3,6 +3,7 @@
 #include "app/terminal.h"
 #include "core/error.h"
 #include "models/import/import.h"
+#include "models/model.h"
 
 #include <fmt/format.h>
 
@@ -26,8 +27,8 @@ struct ConvertCommand {
     }
     for (const std::string& line : report.notes) note(line);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    fmt::print("{}: {}, {} tensors, {:.2f} GB in {:.1f} s\n", out, report.label, report.tensors,
-               static_cast<double>(report.file_bytes) / 1e9, elapsed.count());
+    fmt::print("{}: {}, {} tensors, {:.3f} GB in {:.1f} s\n", out, models::model_label(gguf::File::open(out)),
+               report.tensors, static_cast<double>(report.file_bytes) / 1e9, elapsed.count());
   }
 };
 
@@ -43,8 +44,8 @@ void add_convert_command(CLI::App& app) {
       ->type_name("OUT.gguf")
       ->required();
   command->add_option("--type", options->type, "what unquantized matrices become (default: what they are)")
-      ->type_name("f16|bf16|f32")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}, CLI::ignore_case));
+      ->type_name("f16|bf16|f32|q8_0")
+      ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}, CLI::ignore_case));
   command->callback([options] { options->run(); });
 }
 

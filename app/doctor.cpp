@@ -106,8 +106,7 @@ struct DoctorCommand {
     const double memory_kb = std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
     const double available_kb = std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
     std::vector<std::string_view> types;
-    for (const quant::FormatInfo& format : quant::formats())
-      if (format.stored()) types.push_back(format.name);
+    for (const quant::FormatInfo& format : quant::stored_formats()) types.push_back(format.name);
 
     std::vector<Finding> findings = {
         {"ridge", true, "version " RIDGE_VERSION, ""},

@@ -1,4 +1,5 @@
-// ridge imatrix: which inputs of each matrix are large, over a text. ridge quantize --imatrix keeps their weights exact.
+// ridge imatrix: which inputs of each matrix are large, over a text. ridge quantize --imatrix keeps their weights
+// exact.
 #include "app/cli.h"
 #include "app/loaded_model.h"
 #include "app/options.h"
@@ -22,14 +23,14 @@ struct ImatrixCommand {
   std::string model, text, out;
   int64_t chunk_tokens = 512, max_chunks = -1;
   int threads = 0;
-  bool process_output = false, json = false;
+  bool process_output = false, parse_special = false, json = false;
 
   void run() const {
     const auto start = std::chrono::steady_clock::now();
     LoadedModel loaded = open_model(model);
     const int64_t tokens_per_chunk = std::min(chunk_tokens, loaded.program.trained_context);
-    const auto chunks = models::calibration_chunks(loaded.need_tokenizer(), read_text_file(text), tokens_per_chunk,
-                                                   max_chunks < 0 ? INT64_MAX : max_chunks);
+    const auto chunks = models::calibration_chunks(loaded.need_tokenizer(), read_text_file(text), parse_special,
+                                                   tokens_per_chunk, max_chunks < 0 ? INT64_MAX : max_chunks);
     models::ImatrixCollector collector(loaded.program, process_output);
     core::ExecutorConfig config;
     config.context = tokens_per_chunk;
@@ -98,6 +99,8 @@ void add_imatrix_command(CLI::App& app) {
   command->add_option("--chunks", options->max_chunks, "at most so many chunks (default: the whole text)")
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
+  command->add_flag("--parse-special", options->parse_special,
+                    "special tokens in the text are tokens (chat transcripts)");
   command->add_flag("--process-output", options->process_output, "the output matrix, too");
   command->add_flag("--json", options->json, "machine-readable");
   command->add_option("-t,--threads", options->threads, "CPU threads (default: all cores)")

@@ -1,4 +1,5 @@
-// ridge inspect: what is in a GGUF file. Reads the header only; tensor data is touched only with --tensor and --compare.
+// ridge inspect: what is in a GGUF file. Reads the header only; tensor data is touched only with --tensor and
+// --compare.
 #include "app/cli.h"
 #include "app/inspect_errors.h"
 #include "app/npy.h"
@@ -238,7 +239,8 @@ void add_inspect_command(CLI::App& app) {
   command->add_option("--out", options->out, "with --tensor: write it as a NumPy file")->type_name("X.npy");
   command->add_option("--as", options->as, "with --tensor: what it would lose in these types, Q3_K,IQ4_XS")
       ->type_name("TYPES");
-  command->add_option("--imatrix", options->imatrix, "with --as: encode with this importance matrix")->type_name("FILE");
+  command->add_option("--imatrix", options->imatrix, "with --as: encode with this importance matrix")
+      ->type_name("FILE");
   command->add_option("--compare", options->compared, "each tensor's error in A against B")
       ->type_name("A B")
       ->expected(2);

@@ -85,11 +85,12 @@ void compare_files(const std::string& path, const std::string& reference, bool j
     total += e;
     const double bpw = 8.0 * static_cast<double>(a.bytes()) / static_cast<double>(a.weights());
     if (json) {
-      Json row = {{"name", name}, {"type", a.type_name()}, {"against", b->type_name()}, {"bits_per_weight", bpw}};
+      Json row = {{"name", name}, {"type", a.type().name()}, {"against", b->type().name()}, {"bits_per_weight", bpw}};
       row.update(to_json(e));
       rows.push_back(std::move(row));
     } else {
-      fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type_name(), b->type_name(), bpw, error_columns(e));
+      fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type().name(), b->type().name(), bpw,
+                 error_columns(e));
       std::fflush(stdout);
     }
   }
@@ -117,7 +118,7 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
   if (source == sources.end())
     throw_error("{}: has no tensor '{}'; `ridge inspect` without --tensor lists them", file.path(), tensor);
   if (!source->has_weights())
-    throw_error("{}: tensor {} has type {}, which holds no weights", file.path(), tensor, source->type_name());
+    throw_error("{}: tensor {} has type {}, which holds no weights", file.path(), tensor, source->type().name());
   std::vector<const quant::FormatInfo*> formats;
   std::stringstream list(types);
   for (std::string name; std::getline(list, name, ',');) {
@@ -135,12 +136,12 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
   const auto importance = models::importance_of(factors ? &*factors : nullptr, *source);
   Json rows = Json::array();
   if (!json)
-    fmt::print("{}: {}, {} weights\n\n{:<8} {:>8} {:>11} {}{}\n", core::printable(tensor), source->type_name(),
-               source->weights(), "as", "bpw", "size", fmt::format(kErrorHeader, "RMSE", "SQNR dB", "cosine", "max error"),
-               factors ? "   weighted" : "");
+    fmt::print("{}: {}, {} weights\n\n{:<8} {:>8} {:>11} {}{}\n", core::printable(tensor), source->type().name(),
+               source->weights(), "as", "bpw", "size",
+               fmt::format(kErrorHeader, "RMSE", "SQNR dB", "cosine", "max error"), factors ? "   weighted" : "");
   for (const quant::FormatInfo* format : formats) {
     const quant::ErrorStats e =
-        models::encode_tensor(*source, format->type, importance, quant::encode_rows_parallel, [](auto) {});
+        models::encode_tensor(*source, format->type, importance, models::encode_on_cpu, [](auto) {});
     const auto bytes = static_cast<double>(source->rows() * format->row_bytes(source->cols()));
     if (json) {
       Json row = {{"type", format->name}, {"bits_per_weight", format->bits_per_weight()}, {"bytes", bytes}};
@@ -154,7 +155,8 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
     }
   }
   if (json)
-    fmt::print("{}\n", dump({{"name", tensor}, {"type", source->type_name()}, {"weights", source->weights()}, {"as", rows}}));
+    fmt::print("{}\n",
+               dump({{"name", tensor}, {"type", source->type().name()}, {"weights", source->weights()}, {"as", rows}}));
 }
 
 } // namespace ridge::app

@@ -110,7 +110,8 @@ class LineReader::Editor {
     first_ = first;
     newline_ = false;
     pastes_.clear();
-    el_set(edit_, EL_PREP_TERM, 1); // raw before the prompt shows: a key typed at once must not meet the line discipline
+    el_set(edit_, EL_PREP_TERM,
+           1); // raw before the prompt shows: a key typed at once must not meet the line discipline
     bracketed_paste(true);
     int count = 0;
     errno = 0;

@@ -37,7 +37,8 @@ LoadedModel open_model(gguf::File file) {
 
 LoadedModel open_model(const std::string& path) {
   if (!path.empty()) return open_model(gguf::File::open(path));
-  note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m model.gguf");
+  note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m "
+       "model.gguf");
   return open_model(models::open_guide());
 }
 

@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "kernels/cpu/executor.h"
+#include "kernels/cuda/encode.h"
+#include "kernels/cuda/executor.h"
 #include "models/calibrated.h"
 #include "models/calibration.h"
 #include "models/model.h"
@@ -33,13 +35,13 @@ constexpr int64_t kChunkTokens = 512; // of a calibration text that run together
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
-  if (!format) {
+  if (!format || !format->stored()) {
     std::vector<std::string_view> names;
     for (const quant::FormatInfo& known : quant::formats())
-      if (quant::can_encode(known.type)) names.push_back(known.name);
+      if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);
     throw Error(fmt::format("{}: unknown type '{}'; known are {}", flag, name, fmt::join(names, ", ")), Error::kUsage);
   }
-  if (!quant::can_encode(format->type))
+  if (!format->stored() || !quant::can_encode(format->type))
     throw Error(fmt::format("{}: {} can be read but not written", flag, format->name), Error::kUsage);
   return format->type;
 }
@@ -63,9 +65,11 @@ struct QuantizeCommand {
   std::string imatrix, output_type, embedding_type, target_size, split_size, method = "plain", calibration;
   std::vector<std::string> tensor_types;
   double target_bpw = 0;
+  std::string device = "auto";
   int64_t calibration_tokens = 16384;
   int threads = 0;
-  bool pure = false, leave_output = false, allow_requantize = false, dry_run = false, json = false;
+  bool pure = false, leave_output = false, allow_requantize = false, dry_run = false, parse_special = false,
+       json = false;
 
   void run() const {
     if (threads > 0) omp_set_num_threads(threads);
@@ -73,8 +77,9 @@ struct QuantizeCommand {
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted || names.size() > 3)
-      throw Error("quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
-                  Error::kUsage);
+      throw Error(
+          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
+          Error::kUsage);
     if (searched && (names.size() == 3 || pure))
       throw Error("quantize: --target-size and --target-bpw choose the types themselves; leave out TYPE and --pure",
                   Error::kUsage);
@@ -99,6 +104,14 @@ struct QuantizeCommand {
 
     models::Requantization plan =
         models::plan_requantization(file, searched ? models::find_recipe("Q8_0") : recipe, options, factors);
+    const auto gpu = start_gpu();
+    const models::EncodeRows encode = [&](const models::Rows& rows, quant::Type to, std::span<const float> columns,
+                                          std::byte* packed) {
+      if (gpu && rows.packed && gpu->can_encode(to))
+        gpu->encode_rows(rows.packed_format->type, rows.packed, to, rows.rows, rows.cols, columns, packed);
+      else
+        models::encode_on_cpu(rows, to, columns, packed);
+    };
     Json search_report;
     if (searched) search_report = choose_types(plan, options, factors);
     models::check_requantization(plan, allow_requantize);
@@ -110,8 +123,15 @@ struct QuantizeCommand {
       const auto infos = plan.infos();
       for (size_t i = 0; i < plan.sources.size(); ++i) {
         const models::WeightSource& s = plan.sources[i];
-        report.add({s.name(), s.type_name(), plan.types[i].name(), s.dims(), s.weights(), s.bytes(), infos[i].bytes(),
-                    false, {}});
+        report.add({s.name(),
+                    s.type().name(),
+                    plan.types[i].name(),
+                    s.dims(),
+                    s.weights(),
+                    s.bytes(),
+                    infos[i].bytes(),
+                    false,
+                    {}});
       }
     } else {
       Progress progress("quantizing");
@@ -121,7 +141,7 @@ struct QuantizeCommand {
       if (calibrated) {
         paths = quantize_calibrated(plan, output, factors, done);
       } else {
-        paths = models::write(plan, output, factors, quant::encode_rows_parallel, nullptr, done, show);
+        paths = models::write(plan, output, factors, encode, nullptr, done, show);
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -131,18 +151,28 @@ struct QuantizeCommand {
   std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
                                                const models::RequantizeOutput& output, const gguf::Imatrix* factors,
                                                const std::function<void(const models::TensorResult&)>& done) const {
+    if (std::ranges::any_of(plan.sources, &models::WeightSource::is_planar))
+      throw_error("{}: its weights are packed in a way that --method {} does not start from; quantize it to F16 first",
+                  plan.file->path(), method);
     const core::Program program = models::build_program(*plan.file);
     const auto tokenizer = find_tokenizer(*plan.file);
     if (!tokenizer) throw_error("{}: has no tokenizer, which --calibration needs", plan.file->path());
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
-    const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), chunk,
+    const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), parse_special, chunk,
                                                    std::max<int64_t>(1, calibration_tokens / chunk));
-    models::CalibratedQuantizer calibrated(
-        plan, program, {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")}, chunks,
-        kernels::cpu::make_cpu_executor, threads);
+    models::CalibratedQuantizer calibrated(plan, program,
+                                           {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")},
+                                           chunks, kernels::cpu::make_cpu_executor, threads);
     return models::write(
-        plan, output, factors, quant::encode_rows_parallel,
-        [&](std::string_view name) { return calibrated.tensor(name); }, done, nullptr);
+        plan, output, factors, models::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
+        done, nullptr);
+  }
+
+  std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {
+    if (device == "cpu" || dry_run) return nullptr;
+    auto gpu = kernels::cuda::make_encoder();
+    if (!gpu && device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
+    return gpu;
   }
 
   models::RecipeOptions recipe_options(bool importance) const {
@@ -157,11 +187,13 @@ struct QuantizeCommand {
       if (equals == std::string::npos || equals == 0)
         throw Error(fmt::format("--tensor-type: '{}' is not PATTERN=TYPE, as in ffn_down=Q6_K", entry), Error::kUsage);
       try {
-        options.tensor_types.emplace_back(std::regex(entry.substr(0, equals), std::regex::ECMAScript | std::regex::icase),
-                                          parse_type(entry.substr(equals + 1), "--tensor-type"));
+        options.tensor_types.emplace_back(
+            std::regex(entry.substr(0, equals), std::regex::ECMAScript | std::regex::icase),
+            parse_type(entry.substr(equals + 1), "--tensor-type"));
       } catch (const std::regex_error& error) {
-        throw Error(fmt::format("--tensor-type: '{}' is no regular expression: {}", entry.substr(0, equals), error.what()),
-                    Error::kUsage);
+        throw Error(
+            fmt::format("--tensor-type: '{}' is no regular expression: {}", entry.substr(0, equals), error.what()),
+            Error::kUsage);
       }
     }
     return options;
@@ -176,23 +208,24 @@ struct QuantizeCommand {
       for (const auto& source : plan.sources)
         if (source.has_weights()) weights += source.weights();
       std::vector<gguf::TensorInfo> none;
-      target = gguf::file_bytes(plan.metadata, none) +
-               static_cast<uint64_t>(target_bpw * static_cast<double>(weights) / 8);
+      target =
+          gguf::file_bytes(plan.metadata, none) + static_cast<uint64_t>(target_bpw * static_cast<double>(weights) / 8);
     }
-    Progress progress("measuring types");
-    const auto choices =
-        models::measure_choices(plan, {}, options, factors, quant::encode_rows_parallel,
-                                [&](int64_t done, int64_t total) { progress.update(done, total); });
-    uint64_t fixed = plan.bytes();
+    // What is not to be quantized, and padding: every tensor may take up to alignment - 1 bytes more.
+    uint64_t fixed = plan.bytes() + 32 * plan.sources.size();
     const auto infos = plan.infos();
-    for (size_t i = 0; i < choices.size(); ++i)
-      if (!choices[i].empty()) fixed -= infos[i].bytes();
-    // Padding: every tensor may take up to alignment - 1 bytes more.
-    const uint64_t padding = 32 * plan.sources.size();
-    if (fixed + padding > target)
+    for (size_t i = 0; i < infos.size(); ++i)
+      if (models::is_searched(plan.sources[i], options)) fixed -= infos[i].bytes();
+    if (fixed > target)
       throw_error("{}: the target of {} is too small: {} of the file are not to be quantized", plan.file->path(),
                   human_bytes(static_cast<double>(target)), human_bytes(static_cast<double>(fixed)));
-    const std::vector<int> chosen = models::choose_types(choices, target - fixed - padding);
+    std::vector<std::vector<models::TypeChoice>> choices;
+    {
+      Progress progress("measuring types");
+      choices = models::measure_choices(plan, {}, options, factors, models::encode_on_cpu,
+                                        [&](int64_t done, int64_t total) { progress.update(done, total); });
+    }
+    const std::vector<int> chosen = models::choose_types(choices, target - fixed);
     double loss = 0;
     for (size_t i = 0; i < choices.size(); ++i)
       if (chosen[i] >= 0) {
@@ -217,7 +250,8 @@ struct QuantizeCommand {
   // The table, one line per tensor as it is done, and the summary.
   class Report {
    public:
-    Report(const QuantizeCommand& command, const models::Requantization& plan) : command_(command), plan_(plan) {
+    Report(const QuantizeCommand& command, const models::Requantization& plan)
+        : command_(command), plan_(plan), layers_(models::model_traits(*plan.file).layers) {
       for (const auto& source : plan.sources)
         name_width_ = std::max(name_width_, std::min<size_t>(source.name().size(), 48));
       if (!command.json)
@@ -232,11 +266,13 @@ struct QuantizeCommand {
       const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
       if (r.encoded) {
         total_ += r.error;
-        loss_ += r.error.weighted_relative();
+        const models::WeightSource& source = plan_.sources[done_ - 1];
+        loss_ += models::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
       if (command_.json) {
-        Json row = {{"name", core::printable(r.name)}, {"shape", r.dims},   {"from", r.from},
-                    {"to", r.to},                      {"bytes", r.bytes}, {"bits_per_weight", bpw}};
+        Json row = {
+            {"name", core::printable(r.name)}, {"shape", r.dims}, {"from", r.from}, {"to", r.to}, {"bytes", r.bytes},
+            {"bits_per_weight", bpw}};
         if (r.encoded)
           row.update({{"rmse", r.error.rmse()},
                       {"sqnr_db", r.error.sqnr_db()},
@@ -247,8 +283,9 @@ struct QuantizeCommand {
         return;
       }
       fmt::print("{:<{}}  {:<20} {:>7} {:<8} {:>7.4f} {:>10} {:>7} {:>10} {:>11}\n", core::printable(r.name),
-                 name_width_, fmt::format("{}", fmt::join(r.dims, "x")), r.from, r.from == r.to ? "" : "> " + std::string(r.to),
-                 bpw, r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
+                 name_width_, fmt::format("{}", fmt::join(r.dims, "x")), r.from,
+                 r.from == r.to ? "" : "> " + std::string(r.to), bpw,
+                 r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
                  r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
                  r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "", human_bytes(static_cast<double>(r.bytes)));
       std::fflush(stdout);
@@ -289,7 +326,8 @@ struct QuantizeCommand {
     size_t name_width_ = 6, done_ = 0;
     uint64_t before_ = 0, after_ = 0;
     int64_t weights_ = 0;
-    double loss_ = 0; // Σ over tensors of the (weighted) relative error, as models/type_search.h counts
+    int64_t layers_;
+    double loss_ = 0; // as models/type_search.h counts it
     quant::ErrorStats total_;
     Json rows_ = Json::array();
   };
@@ -320,21 +358,31 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("RE=TYPE");
   command->add_flag("--leave-output-tensor", options->leave_output, "the output matrix as it is");
   command->add_flag("--allow-requantize", options->allow_requantize, "also from packed types, at a loss");
-  command->add_option("--target-size", options->target_size, "choose each tensor's type by measured error for this size")
+  command
+      ->add_option("--target-size", options->target_size, "choose each tensor's type by measured error for this size")
       ->type_name("4.2GiB");
   command->add_option("--target-bpw", options->target_bpw, "the same for this many bits per weight")
       ->excludes("--target-size")
       ->check(CLI::Range(0.1, 32.0))
       ->type_name("4.3");
-  command->add_option("--method", options->method, "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
+  command
+      ->add_option("--method", options->method,
+                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");
   command->add_option("--calibration", options->calibration, "text for --method awq and gptq")->type_name("FILE");
+  command->add_flag("--parse-special", options->parse_special,
+                    "special tokens in the text are tokens (chat transcripts)");
   command->add_option("--calibration-tokens", options->calibration_tokens, "how much of it is used")
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
+  command
+      ->add_option("--device", options->device,
+                   "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
   command->add_option("--split-max-size", options->split_size, "write files of at most this much tensor data")
       ->type_name("4GiB");
   command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");

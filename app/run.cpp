@@ -1,12 +1,15 @@
 // ridge run: one answer to stdout.
 #include "app/cli.h"
 #include "app/conversation.h"
+#include "app/machine.h"
+#include "app/profile_report.h"
 #include "app/terminal.h"
 #include "core/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace ridge::app {
 namespace {
@@ -17,7 +20,7 @@ struct RunCommand {
   TemplateOptions chat_template;
   TextOptions prompt;
   std::string system;
-  bool raw = false, json = false;
+  bool raw = false, json = false, profile = false;
 
   void run() {
     if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
@@ -47,10 +50,17 @@ struct RunCommand {
     };
     const Answer answer = raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
                               : chat(loaded, session, answerer, text, sink, interrupt.flag());
+    std::optional<StepProfile> step;
+    if (profile) { // the answer's last token once more
+      const int64_t position = std::ssize(session.tokens()) - 1;
+      step = profile_step(*loaded.executor, loaded.program, session.tokens().back(), position,
+                          measure_read_bandwidth(loaded));
+    }
     if (json) {
-      print_json(answer, session, answerer);
-    } else if (stdout_is_terminal()) {
-      printer.finish();
+      print_json(answer, session, answerer, step);
+    } else {
+      if (stdout_is_terminal()) printer.finish();
+      if (step) fmt::print(stderr, "\n{}", profile_table(*step));
     }
     if (answer.stop == StopReason::context_full)
       note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
@@ -66,20 +76,23 @@ struct RunCommand {
     return conversation.answer(answerer, sink, cancel);
   }
 
-  static void print_json(const Answer& answer, const Session& session, Answerer& answerer) {
+  static void print_json(const Answer& answer, const Session& session, Answerer& answerer,
+                         const std::optional<StepProfile>& step) {
     const Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
-    const Json report = {{"content", answer.content},
-                         {"reasoning_content", answer.reasoning},
-                         {"stop", name_of(answer.stop)},
-                         {"seed", answerer.sampler().seed()},
-                         {"usage",
-                          {{"prompt_tokens", prompt.tokens},
-                           {"completion_tokens", answer.tokens},
-                           {"prompt_seconds", prompt.seconds},
-                           {"completion_seconds", generation.seconds},
-                           {"prompt_tokens_per_second", prompt.tokens_per_second()},
-                           {"completion_tokens_per_second", generation.tokens_per_second()},
-                           {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    Json report = {{"machine", machine_json()},
+                   {"content", answer.content},
+                   {"reasoning_content", answer.reasoning},
+                   {"stop", name_of(answer.stop)},
+                   {"seed", answerer.sampler().seed()},
+                   {"usage",
+                    {{"prompt_tokens", prompt.tokens},
+                     {"completion_tokens", answer.tokens},
+                     {"prompt_seconds", prompt.seconds},
+                     {"completion_seconds", generation.seconds},
+                     {"prompt_tokens_per_second", prompt.tokens_per_second()},
+                     {"completion_tokens_per_second", generation.tokens_per_second()},
+                     {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    if (step) report["profile"] = profile_json(*step);
     fmt::print("{}\n", report.dump(1, ' ', false, Json::error_handler_t::replace));
   }
 
@@ -97,6 +110,7 @@ void add_run_command(CLI::App& app) {
   command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");
   command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
+  command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
   options->chat_template.add_to(*command);
   options->sampling.add_to(*command);
   command->callback([options] { options->run(); });

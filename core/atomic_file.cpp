@@ -93,7 +93,8 @@ void AtomicFile::commit() {
   // A nameless file takes a temporary name first: only rename replaces a file that is there.
   for (auto number = static_cast<uint64_t>(::getpid()); temporary_path_.empty(); ++number) {
     const std::string name = temporary_name(number);
-    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
+    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) ==
+        0)
       temporary_path_ = name;
     else if (errno != EEXIST)
       fail("give it a name");

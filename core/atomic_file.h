@@ -15,8 +15,8 @@ namespace ridge::core {
 
 class AtomicFile {
  public:
-  // Throws Error where the folder cannot be written to, where the target is something else than a regular file, or where
-  // the disk has fewer than `expected_bytes` free.
+  // Throws Error where the folder cannot be written to, where the target is something else than a regular file, or
+  // where the disk has fewer than `expected_bytes` free.
   AtomicFile(const std::string& path, uint64_t expected_bytes);
   ~AtomicFile(); // without commit(): removes what was written
   AtomicFile(const AtomicFile&) = delete;

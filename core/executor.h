@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::core {
 
@@ -25,8 +26,8 @@ constexpr double bytes_per_element(KvType type) {
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
-  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`, each
-  // as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
+  // `op`, a linear or expert_linear, is about to multiply its matrix number `matrix` (0, or the expert) with `rows`,
+  // each as many f32 as the matrix has columns. Comes from any thread, for several ops at once, and must not throw.
   virtual void observe(const Op& op, int64_t matrix, std::span<const float* const> rows) = 0;
 };
 
@@ -36,8 +37,8 @@ struct ExecutorConfig {
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
   KvType k_type = KvType::f16, v_type = KvType::f16;
-  int threads = 0;    // 0: all cores
-  bool exact = false; // no activation quantization
+  int threads = 0;                   // 0: all cores
+  bool exact = false;                // no activation quantization
   InputObserver* observer = nullptr; // CPU only
 };
 
@@ -55,6 +56,12 @@ struct Batch {
 };
 
 class Sampler;
+
+// How long one part of a step took that is not divided further, such as a fused kernel.
+struct OpTime {
+  std::vector<int32_t> ops; // what it computes: indices into Program::ops
+  double seconds;
+};
 
 class Executor {
  public:
@@ -77,6 +84,10 @@ class Executor {
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
   virtual double memory_bytes() const = 0;          // KV cache and scratch
+
+  // Runs the batch `repetitions` times and says how long each part takes on average, in order. The parts are held
+  // apart, so together they take longer than forward(). Empty where an executor cannot tell.
+  virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
 };
 
 } // namespace ridge::core

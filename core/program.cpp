@@ -258,9 +258,12 @@ void validate(const Program& program) {
     case OpKind::add:
       expect(in(0).width == in(1).width && in(0).width == out(0).width, "operands differ in width");
       break;
-    case OpKind::permute:
-      expect(weight(0).type == kOrderType && weight(0).cols == in(0).width && in(0).width == out(0).width, "shape");
+    case OpKind::permute: {
+      const int64_t group = std::get<PermuteParams>(op.params).group;
+      expect(group > 0 && in(0).width % group == 0 && weight(0).type == kOrderType, "the order");
+      expect(out(0).width == in(0).width / group * weight(0).cols, "width");
       break;
+    }
     case OpKind::gather: expect(!in(0).gathered && out(0).gathered && in(0).width == out(0).width, "shape"); break;
     case OpKind::route: {
       const auto& params = std::get<RouteParams>(op.params);

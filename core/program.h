@@ -32,7 +32,7 @@ enum class OpKind : uint8_t {
   attention,     // causal softmax(q Kᵀ · scale) V over the cache     inputs: q [heads * k_dim]; out [heads * v_dim]
   swiglu,        // out = silu(gate) * up                             inputs: gate, up
   add,           // out = a + b                                       inputs: a, b
-  permute,       // out[i] = x[order[i]]                              inputs: x; weights: order (i32) [width]
+  permute,       // out[i] = x[order[i]], for each `group` of x       inputs: x; weights: order (i32) [columns]
   gather,        // keep the rows whose logits are wanted             inputs: x
   route,         // the top experts of softmax(x) and their shares    inputs: x [experts]; outputs: ids (i32), shares
   expert_linear, // out[slot] = W[ids[slot]] x                        inputs: x [cols] or [slots * cols], ids
@@ -63,6 +63,10 @@ struct RopeParams {
   int64_t heads, head_dim;
 };
 
+struct PermuteParams {
+  int64_t group; // elements of x that the order picks from: the whole row, or one slot of an expert's input
+};
+
 struct KvParams {
   int32_t layer; // index into Program::kv_layers
 };
@@ -82,8 +86,8 @@ struct ExpertParams {
   int64_t used; // slots per token
 };
 
-using OpParams =
-    std::variant<std::monostate, NormParams, RopeParams, KvParams, AttentionParams, RouteParams, ExpertParams>;
+using OpParams = std::variant<std::monostate, NormParams, RopeParams, PermuteParams, KvParams, AttentionParams,
+                              RouteParams, ExpertParams>;
 
 struct Op {
   OpKind kind;

@@ -59,9 +59,8 @@ std::string type_problem(uint32_t id) {
   for (const RefusedType& refused : kRefusedTypes)
     if (refused.id == id) return fmt::format("{} ({}) {}", id, refused.name, refused.why);
   std::string problem = fmt::format("{} is unknown; known are", id);
-  for (const quant::FormatInfo& format : quant::formats())
-    if (format.stored())
-      fmt::format_to(std::back_inserter(problem), " {}={}", format.name, static_cast<uint32_t>(format.type));
+  for (const quant::FormatInfo& format : quant::stored_formats())
+    fmt::format_to(std::back_inserter(problem), " {}={}", format.name, static_cast<uint32_t>(format.type));
   for (const PlainInfo& info : kPlainTypes)
     fmt::format_to(std::back_inserter(problem), " {}={}", info.name, static_cast<uint32_t>(info.type));
   return problem;

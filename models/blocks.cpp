@@ -110,27 +110,35 @@ WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_
     throw_error("{}: weight {} has shape [{}, {}, {}], expected [{}, {}, {}]", file_.path(), planar.name(),
                 planar.cols(), planar.rows(), planar.count(), cols, rows, count);
   const quant::FormatInfo& format = quant::format(planar.type());
-  auto data = std::make_shared<std::vector<std::byte>>(format.row_bytes(cols) * rows * count);
+  const int64_t row_bytes = format.row_bytes(planar.run_cols());
+  auto data = std::make_shared<std::vector<std::byte>>(row_bytes * rows * count);
   planar.assemble(0, rows * count, data->data());
   const auto id = static_cast<WeightId>(program_.weights.size());
-  program_.weights.push_back({planar.name(), static_cast<uint32_t>(planar.type()), cols, rows, count,
-                              format.row_bytes(cols), data->data(), data});
-  if (const gguf::Tensor* order = planar.order()) {
-    order_of_weight_[id] = id + 1;
-    program_.weights.push_back({std::string(order->name), core::kOrderType, cols, 1, 1, 4 * cols, order->data.data()});
-  }
+  program_.weights.push_back({planar.name(), static_cast<uint32_t>(planar.type()), planar.run_cols(), rows, count,
+                              row_bytes, data->data(), data});
+  const std::vector<int32_t> order = planar.input_order();
+  if (order.empty()) return id;
+  const auto bytes = std::as_bytes(std::span(order));
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const int64_t columns = std::ssize(order);
+  program_.weights.push_back(
+      {planar.name() + ".order", core::kOrderType, columns, 1, 1, 4 * columns, owned->data(), owned});
+  order_of_weight_[id] = {id + 1, cols};
   return id;
 }
 
 ValueId Builder::in_order_of(WeightId id, ValueId x) {
   const auto found = order_of_weight_.find(id);
   if (found == order_of_weight_.end()) return x;
-  const core::Weight& order = program_.weights[found->second];
-  for (const core::Op& op : program_.ops) // matrices with a common input often have a common order
-    if (op.kind == OpKind::permute && op.inputs[0] == x &&
-        std::memcmp(program_.weights[op.weights[0]].data, order.data, order.total_bytes()) == 0)
-      return op.outputs[0];
-  return emit(OpKind::permute, order.name, {x}, order.cols, {found->second});
+  const auto [order_id, group] = found->second;
+  const core::Weight& order = program_.weights[order_id];
+  for (const core::Op& op : program_.ops) { // matrices with a common input often have a common order
+    if (op.kind != OpKind::permute || op.inputs[0] != x) continue;
+    const core::Weight& other = program_.weights[op.weights[0]];
+    if (other.cols == order.cols && std::memcmp(other.data, order.data, order.total_bytes()) == 0) return op.outputs[0];
+  }
+  return emit(OpKind::permute, order.name, {x}, program_.values[x].width / group * order.cols, {order_id},
+              core::PermuteParams{group});
 }
 
 // Norm weights and biases: executors read them as f32 in place.
@@ -243,8 +251,9 @@ ValueId Builder::experts(ValueId x, int64_t il, int64_t expert_width) {
                           {},
                           core::RouteParams{hparams_.experts, used, true}});
   const auto expert_linear = [&](ValueId in, const char* name, int64_t cols, int64_t rows) {
-    return emit(OpKind::expert_linear, blk + name, {in, ids}, used * rows,
-                {weight(blk + name + ".weight", cols, rows, hparams_.experts)}, core::ExpertParams{used});
+    const WeightId id = weight(blk + name + ".weight", cols, rows, hparams_.experts);
+    return emit(OpKind::expert_linear, blk + name, {in_order_of(id, in), ids}, used * rows, {id},
+                core::ExpertParams{used});
   };
   const ValueId gate = expert_linear(x, "ffn_gate_exps", hparams_.width, expert_width);
   const ValueId up = expert_linear(x, "ffn_up_exps", hparams_.width, expert_width);
@@ -263,9 +272,9 @@ void Builder::logits(ValueId x) {
 
 core::Program Builder::finish() && {
   for (const core::Op& op : program_.ops)
-    if (op.kind == OpKind::embed || op.kind == OpKind::expert_linear)
-      if (order_of_weight_.contains(op.weights[0]))
-        throw_error("{}: {}: act-order weights cannot be run here", file_.path(), program_.weights[op.weights[0]].name);
+    if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
+      throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),
+                  program_.weights[op.weights[0]].name);
   core::validate(program_);
   return std::move(program_);
 }

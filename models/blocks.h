@@ -74,7 +74,7 @@ class Builder {
 
   core::WeightId weight(const std::string& name, int64_t cols, int64_t rows, int64_t count = 1);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
-  // x, or its columns in the order that the codes of the matrix `weight` have (act-order).
+  // x, or its elements in the order in which the columns of `weight` want them (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
   core::ValueId value(std::string name, int64_t width, bool gathered, core::ValueKind kind = core::ValueKind::f32);
@@ -85,9 +85,13 @@ class Builder {
   const gguf::File& file_;
   core::Program program_;
   Hparams hparams_;
-  int32_t layer_ = -1;                                       // the one being built
-  int32_t rope_table_ = -1;                                  // built on first use
-  std::map<core::WeightId, core::WeightId> order_of_weight_; // act-order matrices, and their columns' orders
+  int32_t layer_ = -1;      // the one being built
+  int32_t rope_table_ = -1; // built on first use
+  struct InputOrder {
+    core::WeightId order;
+    int64_t group; // inputs that it picks from
+  };
+  std::map<core::WeightId, InputOrder> order_of_weight_; // of weights whose inputs come in another order
 };
 
 template <typename Ffn>

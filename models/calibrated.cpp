@@ -18,7 +18,7 @@ using core::WeightId;
 
 namespace {
 
-constexpr double kDamping = 0.01;      // of the Hessian's mean diagonal, as is usual
+constexpr double kDamping = 0.01;        // of the Hessian's mean diagonal, as is usual
 constexpr int64_t kScaleSampleRows = 64; // of each matrix, for the search of scales
 
 bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
@@ -190,9 +190,9 @@ void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float
 void CalibratedQuantizer::Layer::find_scales() {
   struct Candidate {
     const Group* group;
-    WeightId vector = -1;            // norm to divide, or
-    const core::Op* rows = nullptr;  // matrix whose rows are divided
-    std::vector<int64_t> row_of;     // input column → row of that matrix; empty: the same
+    WeightId vector = -1;           // norm to divide, or
+    const core::Op* rows = nullptr; // matrix whose rows are divided
+    std::vector<int64_t> row_of;    // input column → row of that matrix; empty: the same
   };
   std::vector<Candidate> candidates;
   core::Program part = program;
@@ -245,7 +245,8 @@ void CalibratedQuantizer::Layer::find_scales() {
     if (found.scale.empty()) continue;
     for (const size_t i : candidate.group->ops) scaling[program.ops[i].weights[0]].cols = found.scale;
     std::vector<float> inverse(found.scale.size());
-    if (!candidate.row_of.empty()) inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
+    if (!candidate.row_of.empty())
+      inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
     for (size_t j = 0; j < found.scale.size(); ++j)
       inverse[candidate.row_of.empty() ? j : static_cast<size_t>(candidate.row_of[j])] = 1 / found.scale[j];
     if (candidate.vector >= 0) {
@@ -260,7 +261,8 @@ void CalibratedQuantizer::Layer::find_scales() {
 void CalibratedQuantizer::Layer::quantize() {
   for (const Group& group : groups) {
     const core::Op& first = program.ops[group.ops[0]];
-    const bool any = std::ranges::any_of(group.ops, [&](size_t i) { return target_of(program.ops[i].weights[0]).has_value(); });
+    const bool any =
+        std::ranges::any_of(group.ops, [&](size_t i) { return target_of(program.ops[i].weights[0]).has_value(); });
     if (!any) continue;
     core::Program part = program;
     LayerObserver observer(part);
@@ -276,16 +278,12 @@ void CalibratedQuantizer::Layer::quantize() {
       core::Weight& weight = program.weights[id];
       const bool fed = feedback && program.ops[i].kind == OpKind::linear && quant::can_encode_with_feedback(*type);
       if (fed && !factor) factor = observer.hessian(0).factor(kDamping);
-      const EncodeRows encode = [&](quant::Type t, const float* weights, int64_t rows, int64_t cols,
-                                    std::span<const float> factors, std::byte* out) {
-        if (fed)
-          quant::encode_with_feedback(t, weights, rows, cols, *factor, out);
-        else
-          quant::encode_rows_parallel(t, weights, rows, cols, factors, out);
+      const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
+        quant::encode_with_feedback(t, rows.weights, rows.rows, rows.cols, *factor, out);
       };
       Prepared& made = owner.ready_[weight.name];
       made.error = encode_tensor(
-          *source_of(id), *type, importance_of(&importance, *source_of(id)), encode,
+          *source_of(id), *type, importance_of(&importance, *source_of(id)), fed ? encode_fed : encode_on_cpu,
           [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
           scaling[id]);
       weight.type = static_cast<uint32_t>(*type);

@@ -5,8 +5,9 @@
 // that input has been computed from the matrices quantized before it; then the whole layer runs as quantized, and its
 // output is the next layer's input. So every matrix sees the errors of those before it.
 //
-// What stays as with the plain method: the embedding and output matrices; matrices of experts, which get importance from
-// this text but neither scales nor feedback; types without a code of their own for each weight (quant/gptq.h), likewise.
+// What stays as with the plain method: the embedding and output matrices; matrices of experts, which get importance
+// from this text but neither scales nor feedback; types without a code of their own for each weight (quant/gptq.h),
+// likewise.
 #pragma once
 
 #include "core/executor.h"
@@ -38,9 +39,9 @@ class CalibratedQuantizer {
                       const std::vector<std::vector<int32_t>>& chunks, MakeExecutor make_executor, int threads);
   ~CalibratedQuantizer();
 
-  // The bytes of a tensor that the calibration decides about, nullptr for others. Quantizes the layers up to its own; what
-  // was returned before may be gone. Memory: the Hessians and the packed matrices of one layer, and the hidden rows of
-  // all calibration tokens.
+  // The bytes of a tensor that the calibration decides about, nullptr for others. Quantizes the layers up to its own;
+  // what was returned before may be gone. Memory: the Hessians and the packed matrices of one layer, and the hidden
+  // rows of all calibration tokens.
   const Prepared* tensor(std::string_view name);
 
  private:

@@ -3,13 +3,14 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace ridge::models {
 
 std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& tokenizer, std::string_view text,
-                                                     int64_t chunk_tokens, int64_t max_chunks) {
-  const std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = false});
+                                                     bool parse_special, int64_t chunk_tokens, int64_t max_chunks) {
+  const std::vector<int32_t> tokens = tokenizer.encode(text, {.parse_special = parse_special});
   const bool bos = tokenizer.add_bos() && tokenizer.bos() >= 0;
   const int64_t fresh = chunk_tokens - (bos ? 1 : 0);
   std::vector<std::vector<int32_t>> chunks;
@@ -47,6 +48,9 @@ ImatrixCollector::ImatrixCollector(const core::Program& program, bool output)
     const core::Weight& weight = program.weights[op.weights[0]];
     by_op_[i] = {&weight, std::vector<double>(static_cast<size_t>(weight.count * weight.cols)),
                  std::vector<double>(static_cast<size_t>(weight.count))};
+    for (const core::Op& earlier : program.ops)
+      if (earlier.kind == core::OpKind::permute && earlier.outputs[0] == op.inputs[0])
+        by_op_[i].order = &program.weights[earlier.weights[0]];
   }
 }
 
@@ -62,10 +66,17 @@ void ImatrixCollector::observe(const core::Op& op, int64_t matrix, std::span<con
 
 gguf::Imatrix ImatrixCollector::result() const {
   gguf::Imatrix imatrix;
-  for (const Sums& sums : by_op_)
-    if (sums.weight)
-      imatrix.entries[sums.weight->name] = {{sums.squares.begin(), sums.squares.end()},
-                                            {sums.counts.begin(), sums.counts.end()}};
+  for (const Sums& sums : by_op_) {
+    if (!sums.weight) continue;
+    gguf::Imatrix::Entry& entry = imatrix.entries[sums.weight->name];
+    entry = {{sums.squares.begin(), sums.squares.end()}, {sums.counts.begin(), sums.counts.end()}};
+    if (!sums.order) continue;
+    for (int64_t i = 0; i < sums.weight->cols; ++i) {
+      int32_t column;
+      std::memcpy(&column, sums.order->data + i * static_cast<int64_t>(sizeof column), sizeof column);
+      entry.sum_of_squares[static_cast<size_t>(column)] = static_cast<float>(sums.squares[static_cast<size_t>(i)]);
+    }
+  }
   return imatrix;
 }
 

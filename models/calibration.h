@@ -14,7 +14,7 @@ namespace ridge::models {
 // The text's tokens in chunks of `chunk_tokens`, each starting with BOS where the model wants one; what is left over at
 // the end is dropped. Throws Error where the text has not one chunk.
 std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& tokenizer, std::string_view text,
-                                                     int64_t chunk_tokens, int64_t max_chunks);
+                                                     bool parse_special, int64_t chunk_tokens, int64_t max_chunks);
 
 // Runs a whole chunk from position 0; `logits(position, row)` is called for every position in order, if given.
 void run_chunk(core::Executor& executor, std::span<const int32_t> tokens,
@@ -34,6 +34,7 @@ class ImatrixCollector final : public core::InputObserver {
     const core::Weight* weight = nullptr; // nullptr: not collected
     std::vector<double> squares;          // [matrices][cols]
     std::vector<double> counts;           // [matrices]
+    const core::Weight* order = nullptr;  // of act-order matrices: column i of what is seen is column order[i]
   };
   const core::Program& program_;
   std::vector<Sums> by_op_;

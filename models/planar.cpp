@@ -5,9 +5,9 @@
 #include "core/printable.h"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
-#include "quant/formats/fp4.h"
+#include "quant/formats/fp4_parts.h"
 #include "quant/formats/fp8_e4m3.h"
-#include "quant/formats/nf4.h"
+#include "quant/formats/nf4_parts.h"
 #include "quant/formats/nvfp4_scaled.h"
 
 #include <algorithm>
@@ -29,6 +29,14 @@ float float_at(const gguf::Tensor& tensor, int64_t i) {
   uint16_t bits;
   std::memcpy(&bits, tensor.data.data() + 2 * i, 2);
   return is(tensor, quant::Type::F16) ? core::f32_from_f16(bits) : core::f32_from_bf16(bits);
+}
+
+float f32_from_e4m3(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  if ((bits & 0x7f) == 0x7f) return NAN;
+  const float magnitude =
+      std::ldexp(static_cast<float>(exponent > 0 ? 8 + fraction : fraction), std::max(exponent, 1) - 10);
+  return bits & 0x80 ? -magnitude : magnitude;
 }
 
 void store_wide(float value, uint16_t (&halves)[2]) { std::memcpy(halves, &value, 4); }
@@ -142,14 +150,13 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
     }
   }
 
-  if (scheme == Scheme::nf4) type_ = quant::Type::NF4;
-  if (scheme == Scheme::fp4) type_ = quant::Type::FP4;
+  if (scheme == Scheme::nf4) type_ = quant::Type::NF4_PARTS;
+  if (scheme == Scheme::fp4) type_ = quant::Type::FP4_PARTS;
   if (scheme == Scheme::fp8_e4m3) type_ = quant::Type::FP8_E4M3;
   if (scheme == Scheme::affine)
     type_ =
         bits_ <= 4 && is(*scales_, quant::Type::F16) && cols_ % 64 == 0 ? quant::Type::AFFINE4 : quant::Type::AFFINE8;
-  // An AFFINE4 block has two scales, the others one.
-  const int64_t block = type_ == quant::Type::AFFINE4 ? 32 : quant::format(type_).block_weights;
+  const int64_t block = scheme == Scheme::affine ? 32 : 64; // columns that share a scale in type_
   if (groups_ > cols_ || cols_ % groups_ != 0 || cols_ / groups_ % block != 0)
     fail(*scales_, fmt::format("groups of a multiple of {} of the {} columns", block, cols_));
   group_ = cols_ / groups_;
@@ -241,8 +248,8 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     });
     break;
   }
-  case quant::Type::NF4: store_levels(reinterpret_cast<quant::NF4*>(out)); break;
-  case quant::Type::FP4: store_levels(reinterpret_cast<quant::FP4*>(out)); break;
+  case quant::Type::NF4_PARTS: store_levels(reinterpret_cast<quant::NF4_PARTS*>(out)); break;
+  case quant::Type::FP4_PARTS: store_levels(reinterpret_cast<quant::FP4_PARTS*>(out)); break;
   default: {
     auto* blocks = reinterpret_cast<quant::FP8_E4M3*>(out);
     for (int64_t i = 0; i < cols_ / 64; ++i) {
@@ -253,24 +260,51 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
   }
 }
 
+void PlanarWeight::decode_row(int64_t row, float* out) const {
+  if (scheme_ == Scheme::nvfp4) {
+    std::vector<std::byte> blocks(quant::format(type_).row_bytes(cols_));
+    assemble_row(row, blocks.data());
+    return quant::format(type_).decode(blocks.data(), cols_, out);
+  }
+  std::vector<uint8_t> code(cols_);
+  std::vector<float> scale(groups_);
+  codes(row, code.data());
+  scales(row, scale.data());
+  for (int64_t i = 0; i < cols_; ++i) {
+    const int64_t g = i / group_;
+    switch (scheme_) {
+    case Scheme::affine: out[i] = scale[g] * static_cast<float>(code[i] - zero(row, g)); break;
+    case Scheme::nf4: out[i] = scale[g] * kNf4Levels[code[i]]; break;
+    case Scheme::fp4: out[i] = scale[g] * kFp4Levels[code[i]]; break;
+    default: out[i] = scale[g] * f32_from_e4m3(code[i]);
+    }
+  }
+}
+
+int32_t PlanarWeight::input_of(int64_t column) const {
+  auto input = static_cast<int32_t>(column);
+  if (perm_) std::memcpy(&input, perm_->data.data() + 4 * column, 4);
+  return input;
+}
+
+std::vector<int32_t> PlanarWeight::input_order() const {
+  std::vector<int32_t> order;
+  if (!perm_ && !in_two_parts()) return order;
+  for (int64_t i = 0; i < run_cols(); ++i) order.push_back(input_of(in_two_parts() ? i / 64 * 32 + i % 32 : i));
+  return order;
+}
+
 void PlanarWeight::assemble(int64_t first, int64_t count, std::byte* out) const {
-  const int64_t row_bytes = quant::format(type_).row_bytes(cols_);
+  const int64_t row_bytes = quant::format(type_).row_bytes(run_cols());
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < count; ++r) assemble_row(first + r, out + r * row_bytes);
 }
 
 void PlanarWeight::decode(int64_t first, int64_t count, float* out) const {
-  const quant::FormatInfo& format = quant::format(type_);
-  std::vector<std::byte> row(format.row_bytes(cols_));
-  std::vector<float> decoded(cols_);
+  std::vector<float> row(cols_);
   for (int64_t r = 0; r < count; ++r) {
-    assemble_row(first + r, row.data());
-    format.decode(row.data(), cols_, decoded.data());
-    for (int64_t i = 0; i < cols_; ++i) {
-      int32_t to = static_cast<int32_t>(i);
-      if (perm_) std::memcpy(&to, perm_->data.data() + 4 * i, 4);
-      out[r * cols_ + to] = decoded[i];
-    }
+    decode_row(first + r, row.data());
+    for (int64_t i = 0; i < cols_; ++i) out[r * cols_ + input_of(i)] = row[i];
   }
 }
 

@@ -22,6 +22,7 @@
 #include "gguf/gguf.h"
 #include "quant/registry.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,27 @@
 #include <vector>
 
 namespace ridge::models {
+
+// bitsandbytes' levels, by code.
+inline constexpr std::array<float, 16> kNf4Levels = {-1.0f,
+                                                     -0.6961928009986877f,
+                                                     -0.5250730514526367f,
+                                                     -0.39491748809814453f,
+                                                     -0.28444138169288635f,
+                                                     -0.18477343022823334f,
+                                                     -0.09105003625154495f,
+                                                     0.0f,
+                                                     0.07958029955625534f,
+                                                     0.16093020141124725f,
+                                                     0.24611230194568634f,
+                                                     0.33791524171829224f,
+                                                     0.44070982933044434f,
+                                                     0.5626170039176941f,
+                                                     0.7229568362236023f,
+                                                     1.0f};
+inline constexpr std::array<float, 16> kFp4Levels = {
+    0.0f,  0.005208333333f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+    -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
 
 class PlanarWeight {
  public:
@@ -39,29 +61,35 @@ class PlanarWeight {
 
   const std::string& name() const { return name_; }
   int64_t cols() const { return cols_; }
-  int64_t rows() const { return rows_; }              // of one matrix
-  int64_t count() const { return count_; }            // matrices (experts; else 1)
-  std::string scheme() const;                         // "affine4", …
-  quant::Type type() const { return type_; }          // what it runs as
-  const gguf::Tensor* order() const { return perm_; } // nullptr: columns are in the inputs' order
-  uint64_t file_bytes() const;                        // of all its tensors
-  std::vector<const gguf::Tensor*> tensors() const;   // all it is made of
+  int64_t rows() const { return rows_; }     // of one matrix
+  int64_t count() const { return count_; }   // matrices (experts; else 1)
+  std::string scheme() const;                // "affine4", …
+  quant::Type type() const { return type_; } // what it runs as
+  // Rows of type() are for inputs in another order, in which some stand twice: column i multiplies input
+  // input_order()[i]. Empty: they are for the inputs as they are.
+  int64_t run_cols() const { return in_two_parts() ? 2 * cols_ : cols_; }
+  std::vector<int32_t> input_order() const;
+  uint64_t file_bytes() const;                      // of all its tensors
+  std::vector<const gguf::Tensor*> tensors() const; // all it is made of
 
-  // Rows [first, first + count) of all matrices one after the other, as type() has them, columns in the codes' order.
+  // Rows [first, first + count) of all matrices one after the other: as type() has them, run_cols() wide.
   void assemble(int64_t first, int64_t count, std::byte* out) const;
-  // The same rows as f32, columns in the inputs' order.
+  // The same rows as f32, cols() wide, as the checkpoint's library computes them.
   void decode(int64_t first, int64_t count, float* out) const;
 
  private:
   enum class Scheme : uint8_t { affine, nf4, fp4, fp8_e4m3, nvfp4 };
 
   PlanarWeight() = default;
+  bool in_two_parts() const { return scheme_ != Scheme::affine && scheme_ != Scheme::nvfp4; } // quant/formats/nf4_parts.h
   struct KnownScheme;
   void read_parts(const gguf::File& file, Scheme scheme, int bits);
   void codes(int64_t row, uint8_t* out) const; // [cols]
   void scales(int64_t row, float* out) const;  // [groups]
   int zero(int64_t row, int64_t group) const;
   void assemble_row(int64_t row, std::byte* out) const;
+  void decode_row(int64_t row, float* out) const; // columns in the codes' order
+  int32_t input_of(int64_t column) const;         // of the codes
 
   std::string name_;
   Scheme scheme_ = Scheme::affine;

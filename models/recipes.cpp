@@ -124,10 +124,7 @@ std::vector<Recipe> make_recipes() {
         {ffn_down, Type::Q3_K},
         kFinerOutputOfEight,
         {attn_output, Type::Q3_K}}},
-      {"Q2_K_S",
-       Type::Q2_K,
-       21,
-       {{attn_v, Type::Q4_K, shared_kv}, {ffn_down, Type::Q4_K, always, Layers::first_8th}}},
+      {"Q2_K_S", Type::Q2_K, 21, {{attn_v, Type::Q4_K, shared_kv}, {ffn_down, Type::Q4_K, always, Layers::first_8th}}},
       {"IQ2_M", Type::IQ2_S, 29, low_bit_rules(Type::IQ3_S, Type::IQ3_S)},
       {"IQ2_S", Type::IQ2_XS, 28, low_bit_rules(Type::IQ3_S, Type::IQ3_S)},
       {"IQ2_XS", Type::IQ2_XS, 20, low_bit_rules(Type::Q2_K, std::nullopt)},
@@ -304,19 +301,20 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
   });
   if (tensor.dims.size() < 2 || !tensor.type.format() || !tensor.name.ends_with("weight")) return false;
   if (tensor.name == "position_embd.weight" || tensor.name == "token_types.weight") return false;
-  return std::ranges::none_of(kKept, [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
+  return std::ranges::none_of(kKept,
+                              [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
 }
 
 Type fitting_type(Type type, int64_t cols) {
   const auto fits = [cols](Type candidate) { return cols % quant::format(candidate).block_weights == 0; };
   if (fits(type)) return type;
   static const std::map<Type, Type> kNextLarger = {
-      {Type::IQ1_S, Type::IQ4_NL},   {Type::IQ1_M, Type::IQ4_NL}, {Type::IQ2_XXS, Type::IQ4_NL},
-      {Type::IQ2_XS, Type::IQ4_NL},  {Type::IQ2_S, Type::IQ4_NL}, {Type::IQ3_XXS, Type::IQ4_NL},
-      {Type::IQ3_S, Type::IQ4_NL},   {Type::IQ4_XS, Type::IQ4_NL}, {Type::Q1_0, Type::Q4_0},
-      {Type::Q2_0, Type::Q4_0},      {Type::Q2_K, Type::Q4_0},    {Type::Q3_K, Type::Q4_0},
-      {Type::TQ1_0, Type::Q4_0},     {Type::TQ2_0, Type::Q4_0},   {Type::NVFP4, Type::Q4_0},
-      {Type::Q4_K, Type::Q5_0},      {Type::Q5_K, Type::Q5_1},    {Type::Q6_K, Type::Q8_0},
+      {Type::IQ1_S, Type::IQ4_NL},  {Type::IQ1_M, Type::IQ4_NL},  {Type::IQ2_XXS, Type::IQ4_NL},
+      {Type::IQ2_XS, Type::IQ4_NL}, {Type::IQ2_S, Type::IQ4_NL},  {Type::IQ3_XXS, Type::IQ4_NL},
+      {Type::IQ3_S, Type::IQ4_NL},  {Type::IQ4_XS, Type::IQ4_NL}, {Type::Q1_0, Type::Q4_0},
+      {Type::Q2_0, Type::Q4_0},     {Type::Q2_K, Type::Q4_0},     {Type::Q3_K, Type::Q4_0},
+      {Type::TQ1_0, Type::Q4_0},    {Type::TQ2_0, Type::Q4_0},    {Type::NVFP4, Type::Q4_0},
+      {Type::Q4_K, Type::Q5_0},     {Type::Q5_K, Type::Q5_1},     {Type::Q6_K, Type::Q8_0},
   };
   const auto next = kNextLarger.find(type);
   return next != kNextLarger.end() && fits(next->second) ? next->second : Type::F16;

@@ -1,8 +1,8 @@
 // Which type each tensor of a model is written in: the mixes that this field's users know by name (Q4_K_M, IQ3_XXS …).
 //
-// A recipe is a base type and a few rules that give some roles of some layers another one: attn_v and ffn_down lose most
-// when they are coarse, and attn_v is small where many heads share it. The rules are those of llama.cpp's quantizer, so
-// that a name means the same bits everywhere. docs/formats.md lists what comes out of them.
+// A recipe is a base type and a few rules that give some roles of some layers another one: attn_v and ffn_down lose
+// most when they are coarse, and attn_v is small where many heads share it. The rules are those of llama.cpp's
+// quantizer, so that a name means the same bits everywhere. docs/formats.md lists what comes out of them.
 #pragma once
 
 #include "gguf/writer.h"

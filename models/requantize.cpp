@@ -24,6 +24,10 @@ int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights
 
 } // namespace
 
+void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
+  quant::encode_rows_parallel(type, rows.weights, rows.rows, rows.cols, importance, out);
+}
+
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source) {
   std::vector<std::vector<float>> importance(static_cast<size_t>(source.matrices()));
   if (!imatrix) return importance;
@@ -59,7 +63,12 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
         if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
       }
       if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
-      encode(type, original.data(), count, cols, factors, packed.data());
+      Rows rows{original.data(), count, cols};
+      if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
+        rows.packed_format = source.type().format();
+        rows.packed = source.packed(first, count).data();
+      }
+      encode(rows, type, factors, packed.data());
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {
@@ -82,6 +91,13 @@ std::vector<gguf::TensorInfo> Requantization::infos() const {
   return infos;
 }
 
+bool Requantization::is_output(const WeightSource& source) const {
+  constexpr std::string_view kOutput = "output.weight";
+  if (source.name() == kOutput) return true;
+  return source.name() == "token_embd.weight" &&
+         std::ranges::find(sources, kOutput, &WeightSource::name) == sources.end();
+}
+
 void check_requantization(const Requantization& plan, bool allow_requantize) {
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
@@ -89,10 +105,10 @@ void check_requantization(const Requantization& plan, bool allow_requantize) {
     const quant::FormatInfo* target = plan.types[i].format();
     if (!target || !quant::can_encode(target->type))
       throw_error("tensor {}: {} can be read but not written", core::printable(source.name()), plan.types[i].name());
-    if (source.is_packed() && !allow_requantize)
+    if (source.is_packed() && !source.is_planar() && !allow_requantize)
       throw_error("{}: tensor {} is {} already, and packing it again as {} loses more than packing the original once; "
                   "take the F32, F16 or BF16 file, or give --allow-requantize",
-                  plan.file->path(), core::printable(source.name()), source.type_name(), target->name);
+                  plan.file->path(), core::printable(source.name()), source.type().name(), target->name);
   }
 }
 
@@ -104,18 +120,24 @@ uint32_t dominant_file_type(const Requantization& plan) {
   const auto most = std::ranges::max_element(weights, {}, &std::pair<const uint32_t, int64_t>::second);
   const Recipe* plainest = nullptr;
   for (const Recipe& recipe : recipes())
-    if (static_cast<uint32_t>(recipe.base) == most->first && (!plainest || recipe.rules.size() < plainest->rules.size()))
+    if (static_cast<uint32_t>(recipe.base) == most->first &&
+        (!plainest || recipe.rules.size() < plainest->rules.size()))
       plainest = &recipe;
   return plainest ? plainest->file_type : 0;
 }
 
 Requantization plan_requantization(const gguf::File& file, const Recipe* recipe, const RecipeOptions& options,
                                    const gguf::Imatrix* imatrix) {
-  Requantization plan{&file, weight_sources(file), {}, gguf::Metadata::of(file)};
+  Requantization plan{&file, recipe ? weight_sources(file) : stored_tensors(file), {}, gguf::Metadata::of(file)};
   std::vector<gguf::TensorInfo> infos;
   for (const WeightSource& source : plan.sources) infos.push_back(source.info());
   if (recipe) {
     plan.types = assign_types(*recipe, model_traits(file), infos, options);
+    // Planar weights become one tensor each, and nothing is left that their keys would describe.
+    for (size_t i = 0; i < plan.sources.size(); ++i)
+      if (plan.sources[i].is_planar() && plan.types[i] == plan.sources[i].type()) plan.types[i] = quant::Type::F16;
+    for (const char* key : {"ridge.quant.scheme", "ridge.quant.group_size", "ridge.quant.source"})
+      plan.metadata.erase(key);
     plan.metadata.set("general.file_type", recipe->file_type);
     plan.metadata.set("general.quantization_version", uint32_t{2});
   } else {
@@ -125,14 +147,14 @@ Requantization plan_requantization(const gguf::File& file, const Recipe* recipe,
     plan.metadata.set("quantize.imatrix.file", imatrix->path);
     if (!imatrix->datasets.empty()) plan.metadata.set("quantize.imatrix.dataset", imatrix->datasets.front());
     plan.metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(imatrix->entries.size()));
-    if (imatrix->chunks > 0)
-      plan.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(imatrix->chunks));
+    if (imatrix->chunks > 0) plan.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(imatrix->chunks));
   }
   return plan;
 }
 
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
-                               const EncodeRows& encode, const std::function<const Prepared*(std::string_view)>& prepared,
+                               const EncodeRows& encode,
+                               const std::function<const Prepared*(std::string_view)>& prepared,
                                const std::function<void(const TensorResult&)>& done,
                                const std::function<void(int64_t done, int64_t total)>& progress) {
   gguf::SplitWriter writer(output.path, plan.metadata, plan.infos(), output.max_file_bytes);
@@ -146,8 +168,15 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
   };
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
-    TensorResult result{source.name(),   source.type_name(),     plan.types[i].name(), source.dims(), source.weights(),
-                        source.bytes(), infos[i].bytes(), true,                 {}};
+    TensorResult result{source.name(),
+                        source.type().name(),
+                        plan.types[i].name(),
+                        source.dims(),
+                        source.weights(),
+                        source.bytes(),
+                        infos[i].bytes(),
+                        true,
+                        {}};
     if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
       sink(made->bytes);
       result.error = made->error;
@@ -155,8 +184,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
     } else if (source.type() == plan.types[i]) {
       result.encoded = false;
       const int64_t rows = source.rows();
-      const int64_t step =
-          std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) / std::max<int64_t>(1, source.type().row_bytes(source.cols())));
+      const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) /
+                                                    std::max<int64_t>(1, source.type().row_bytes(source.cols())));
       for (int64_t row = 0; row < rows; row += step) {
         const int64_t count = std::min(step, rows - row);
         sink(source.packed(row, count));

@@ -18,9 +18,17 @@
 
 namespace ridge::models {
 
-// quant::encode_rows_parallel, or the same on a GPU.
-using EncodeRows = std::function<void(quant::Type type, const float* weights, int64_t rows, int64_t cols,
-                                      std::span<const float> importance, std::byte* out)>;
+// Rows on their way into another type.
+struct Rows {
+  const float* weights; // [rows][cols]
+  int64_t rows, cols;
+  // The same rows as the file has them, where that is all there is to know about them: what a GPU decodes by itself.
+  const quant::FormatInfo* packed_format = nullptr;
+  const std::byte* packed = nullptr;
+};
+using EncodeRows =
+    std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
+void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Importance of the columns of each of a tensor's matrices; empty: all alike.
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source);
@@ -30,8 +38,8 @@ struct Scaling {
   std::vector<float> rows, cols;
 };
 
-// One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor, row
-// and column where a weight is NaN or infinite.
+// One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor,
+// row and column where a weight is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,
@@ -60,14 +68,15 @@ struct Requantization {
   gguf::Metadata metadata;
 
   std::vector<gguf::TensorInfo> infos() const;
+  bool is_output(const WeightSource& source) const;                      // the output matrix, under whichever name
   uint64_t bytes() const { return gguf::file_bytes(metadata, infos()); } // of the output, in one file
 };
 
-// With types by `recipe`, metadata carried over and brought up to date. Throws Error where a type cannot be written, or
-// where a packed tensor would be packed again and allow_requantize is off. recipe nullptr: every tensor as it is.
+// With types by `recipe`, and metadata carried over and brought up to date. recipe nullptr: every tensor as it is.
 Requantization plan_requantization(const gguf::File& file, const Recipe* recipe, const RecipeOptions& options,
                                    const gguf::Imatrix* imatrix);
-// The checks alone, for types that were set otherwise.
+// Throws Error where a type cannot be written, or where a packed tensor would be packed again and that is not allowed.
+// Planar weights always may be: other programs read them only then.
 void check_requantization(const Requantization& plan, bool allow_requantize);
 // general.file_type for a mix that has no name: the plainest recipe of the type that most weights have.
 uint32_t dominant_file_type(const Requantization& plan);
@@ -78,10 +87,11 @@ struct RequantizeOutput {
 };
 
 // Calls done(result) after each tensor and progress(weights done of all) after each chunk; either may be empty.
-// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied here.
-// Returns the paths that were written.
+// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied
+// here. Returns the paths that were written.
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
-                               const EncodeRows& encode, const std::function<const Prepared*(std::string_view)>& prepared,
+                               const EncodeRows& encode,
+                               const std::function<const Prepared*(std::string_view)>& prepared,
                                const std::function<void(const TensorResult&)>& done,
                                const std::function<void(int64_t done, int64_t total)>& progress);
 

@@ -62,59 +62,20 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
 
 const std::vector<Shape>& shapes() { return kShapes; }
 
-std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
-  const size_t colon = spec.find(':');
-  const std::string_view name = spec.substr(0, colon);
-  const std::string_view type = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
-  const auto shape = std::ranges::find(kShapes, name, &Shape::name);
-  if (shape == kShapes.end()) {
-    std::vector<std::string_view> names;
-    for (const Shape& known : kShapes) names.push_back(known.name);
-    throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
-  }
-  const quant::FormatInfo* pure = quant::find_format(type);
-  if (pure && !pure->stored()) pure = nullptr;
-  const Recipe* recipe = pure ? nullptr : find_recipe(type);
-  if (!pure && !recipe) {
-    std::vector<std::string_view> names;
-    for (const quant::FormatInfo& format : quant::formats())
-      if (format.stored()) names.push_back(format.name);
-    for (const Recipe& known : recipes())
-      if (!quant::find_format(known.name)) names.push_back(known.name);
-    throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
-                Error::kUsage);
-  }
+std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
+  const quant::FormatInfo& format = quant::format(type);
+  std::mt19937_64 random(kSeed);
+  const std::vector<std::byte> pool = random_blocks(format, random);
+  std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
+  for (size_t at = 0; at < bytes.size(); at += pool.size())
+    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  return bytes;
+}
 
-  const Shape& s = *shape;
-  gguf::Metadata metadata;
-  const auto set = [&](const char* key, auto value) { metadata.set(fmt::format("{}.{}", s.architecture, key), value); };
-  const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
-  metadata.set("general.architecture", s.architecture);
-  metadata.set("general.name", fmt::format("synthetic {}", spec));
-  set("block_count", u32(s.layers));
-  set("context_length", uint32_t{131072});
-  set("embedding_length", u32(s.width));
-  set("feed_forward_length", u32(s.ffn_width));
-  set("attention.head_count", u32(s.heads));
-  set("attention.head_count_kv", u32(s.kv_heads));
-  set("attention.key_length", u32(s.head_dim));
-  set("attention.value_length", u32(s.head_dim));
-  set("attention.layer_norm_rms_epsilon", 1e-5f);
-  set("rope.dimension_count", u32(s.head_dim));
-  set("rope.freq_base", static_cast<float>(s.rope_base));
-  set("vocab_size", u32(s.vocab));
-  if (s.experts > 0) {
-    set("expert_count", u32(s.experts));
-    set("expert_used_count", u32(s.experts_used));
-    set("expert_feed_forward_length", u32(s.ffn_width));
-  }
-  if (recipe) metadata.set("general.file_type", recipe->file_type);
-  metadata.set("tokenizer.ggml.model", "none");
-
+std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
   std::vector<gguf::TensorInfo> tensors;
   const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
-    tensors.push_back(
-        {fmt::format("{}{}.weight", prefix, tensor), pure ? pure->type : quant::Type::F16, std::move(dims)});
+    tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), quant::Type::F16, std::move(dims)});
   };
   const auto vector = [&](const std::string& tensor, int64_t width) {
     tensors.push_back({tensor, quant::Type::F32, {width}});
@@ -151,8 +112,62 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   }
   vector("output_norm.weight", s.width);
   matrix("", "output", {s.width, s.vocab});
+  return tensors;
+}
+
+std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
+  const size_t colon = spec.find(':');
+  const std::string_view name = spec.substr(0, colon);
+  const std::string_view type = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
+  const auto shape = std::ranges::find(kShapes, name, &Shape::name);
+  if (shape == kShapes.end()) {
+    std::vector<std::string_view> names;
+    for (const Shape& known : kShapes) names.push_back(known.name);
+    throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
+  }
+  const quant::FormatInfo* pure = quant::find_format(type);
+  const Recipe* recipe = pure ? nullptr : find_recipe(type);
+  if ((!pure || !pure->stored()) && !recipe) {
+    std::vector<std::string_view> names;
+    for (const quant::FormatInfo& format : quant::stored_formats()) names.push_back(format.name);
+    for (const Recipe& known : recipes())
+      if (!quant::find_format(known.name)) names.push_back(known.name);
+    throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
+                Error::kUsage);
+  }
+
+  const Shape& s = *shape;
+  gguf::Metadata metadata;
+  const auto set = [&](const char* key, auto value) { metadata.set(fmt::format("{}.{}", s.architecture, key), value); };
+  const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
+  metadata.set("general.architecture", s.architecture);
+  metadata.set("general.name", fmt::format("synthetic {}", spec));
+  set("block_count", u32(s.layers));
+  set("context_length", uint32_t{131072});
+  set("embedding_length", u32(s.width));
+  set("feed_forward_length", u32(s.ffn_width));
+  set("attention.head_count", u32(s.heads));
+  set("attention.head_count_kv", u32(s.kv_heads));
+  set("attention.key_length", u32(s.head_dim));
+  set("attention.value_length", u32(s.head_dim));
+  set("attention.layer_norm_rms_epsilon", 1e-5f);
+  set("rope.dimension_count", u32(s.head_dim));
+  set("rope.freq_base", static_cast<float>(s.rope_base));
+  set("vocab_size", u32(s.vocab));
+  if (s.experts > 0) {
+    set("expert_count", u32(s.experts));
+    set("expert_used_count", u32(s.experts_used));
+    set("expert_feed_forward_length", u32(s.ffn_width));
+  }
+  if (recipe) metadata.set("general.file_type", recipe->file_type);
+  metadata.set("tokenizer.ggml.model", "none");
+
+  std::vector<gguf::TensorInfo> tensors = tensors_of(s);
+  for (gguf::TensorInfo& tensor : tensors)
+    if (pure && tensor.type == quant::Type::F16) tensor.type = pure->type;
   if (recipe) {
-    const auto types = assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
+    const auto types =
+        assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
     for (size_t i = 0; i < tensors.size(); ++i) tensors[i].type = types[i];
   }
   for (const gguf::TensorInfo& info : tensors)

@@ -3,7 +3,8 @@
 // Program and executors as a real model, and can be saved for other engines.
 #pragma once
 
-#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "quant/registry.h"
 
 #include <cstddef>
 #include <memory>
@@ -22,8 +23,14 @@ struct Shape {
 
 const std::vector<Shape>& shapes();
 
+// Its tensors in the order of files, matrices in F16.
+std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
+
 // `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its mix per
 // tensor, models/recipes.h). Throws Error (usage) listing what is known.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec);
+
+// `count` weights (whole blocks) of random packed bytes as synthetic models have them.
+std::vector<std::byte> random_weights(quant::Type type, int64_t count);
 
 } // namespace ridge::models

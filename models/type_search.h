@@ -1,14 +1,19 @@
 // The type of each tensor for the least loss at a given size, chosen by measurement.
 //
-// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error of
-// its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an importance
-// matrix): errors of this kind add up over the layers of a model, each matrix counting alike. Then types are bought: from
-// the smallest for all, always the step of least loss per byte, which is the optimum up to the last step.
+// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error
+// of its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an
+// importance matrix), times how much the model's answer suffers from that in a matrix of its role. These losses add up.
+// Then types are bought: from the smallest for all, always the step that saves most loss per byte, which is the optimum
+// but for the last steps.
 #pragma once
 
 #include "models/requantize.h"
 
 namespace ridge::models {
+
+// How much a relative error in a tensor of this role changes a model's answer (divergence per loss, as a multiple of
+// the mean over the matrices of layers). `is_output`: the embedding table, where it is the output matrix, too.
+double sensitivity(std::string_view tensor, bool is_output, int64_t layers);
 
 struct TypeSearch {
   std::vector<quant::Type> candidates; // empty: default_candidates()
@@ -22,8 +27,10 @@ struct TypeChoice {
   double loss;
 };
 
-// For each source of the plan the choices, by ascending bytes; empty: the tensor keeps plan.types. Tensors that
-// `options` or `recipe`-independent rules fix are left alone.
+// Whether the type of a tensor is to be chosen: it is quantizable, and no option names its type.
+bool is_searched(const WeightSource& source, const RecipeOptions& options);
+
+// For each source of the plan the choices, by ascending bytes; empty: is_searched says no, it keeps plan.types.
 std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan, const TypeSearch& search,
                                                      const RecipeOptions& options, const gguf::Imatrix* imatrix,
                                                      const EncodeRows& encode,

@@ -1,11 +1,11 @@
-// The tensors of a file as rows of f32, however the file keeps them: what quantizing and comparing read.
+// The matrices and vectors of a file as rows of f32, however the file keeps them: what quantizing and comparing read.
 #pragma once
 
-#include "gguf/gguf.h"
 #include "gguf/writer.h"
+#include "models/planar.h"
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -14,14 +14,16 @@ namespace ridge::models {
 class WeightSource {
  public:
   WeightSource(const gguf::File& file, const gguf::Tensor& tensor);
+  WeightSource(const gguf::File& file, PlanarWeight weight);
 
   std::string_view name() const { return name_; }
   const std::vector<int64_t>& dims() const { return dims_; } // dims[0] contiguous
-  std::string_view type_name() const { return tensor_->type.name(); }
-  bool has_weights() const { return tensor_->type.format() != nullptr; } // no I32 and the like
-  bool is_packed() const { return has_weights() && tensor_->type.format()->packed; }
-  gguf::TensorType type() const { return tensor_->type; }
-  uint64_t bytes() const { return tensor_->data.size(); }
+  // Of a planar weight: the type it runs as, which files do not store.
+  gguf::TensorType type() const { return type_; }
+  bool has_weights() const { return type_.format() != nullptr; } // no I32 and the like
+  bool is_planar() const { return planar_ != nullptr; }
+  bool is_packed() const { return has_weights() && type_.format()->packed; }
+  uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
 
   int64_t cols() const { return dims_[0]; }
   int64_t rows() const; // of all its matrices
@@ -30,21 +32,25 @@ class WeightSource {
 
   // Rows [first, first + count), count * cols() floats. Threads may share a source. Only where has_weights().
   void decode(int64_t first, int64_t count, float* out) const;
-  // The same rows as the file has them.
+  // The same rows as the file has them; not of planar weights.
   std::span<const std::byte> packed(int64_t first, int64_t count) const;
   // They will not be read again soon: see gguf::File::release.
   void release(int64_t first, int64_t count) const;
 
-  gguf::TensorInfo info() const { return {std::string(name_), type(), dims_}; }
+  gguf::TensorInfo info() const { return {std::string(name_), type_, dims_}; }
 
  private:
   const gguf::File* file_;
-  const gguf::Tensor* tensor_;
+  const gguf::Tensor* tensor_ = nullptr; // or
+  std::shared_ptr<const PlanarWeight> planar_;
   std::string_view name_;
+  gguf::TensorType type_;
   std::vector<int64_t> dims_;
 };
 
 // In file order. The file must outlive them.
 std::vector<WeightSource> weight_sources(const gguf::File& file);
+// The same with planar weights as the several tensors that they are.
+std::vector<WeightSource> stored_tensors(const gguf::File& file);
 
 } // namespace ridge::models

@@ -96,7 +96,7 @@ const CodeMap* CodeMap::of(Type type) {
     const auto add = [&]<typename Format>(Type t, const Format*) {
       if constexpr (PackedFormat<Format>) {
         CodeMap map;
-        if (find(t, &unpack_block<Format>, map)) maps.emplace(t, std::move(map));
+        if (format(t).stored() && find(t, &unpack_block<Format>, map)) maps.emplace(t, std::move(map));
       }
     };
 #define RIDGE_FORMAT(name, id, weights, bytes) add(Type::name, static_cast<const name*>(nullptr));

@@ -38,8 +38,9 @@ EncodeBlocks find_encoder(Type type) {
   if (type == Type::F32) return &round_weights<F32>;
   if (type == Type::F16) return &round_weights<F16>;
   if (type == Type::BF16) return &round_weights<BF16>;
-  const EncodeBlocks plain = find_plain_encoder(type);
-  return plain ? plain : find_codebook_encoder(type);
+  for (const auto find : {&find_plain_encoder, &find_codebook_encoder, &find_level_encoder})
+    if (const EncodeBlocks found = find(type)) return found;
+  return nullptr;
 }
 
 template <bool kParallel>
@@ -70,6 +71,7 @@ void throw_not_finite(int64_t row, int64_t col) {
 
 void check_encoding(Type type, int64_t cols, std::span<const float> importance) {
   const FormatInfo& info = format(type);
+  if (!can_encode(type)) throw_error("{} can be read but not written", info.name);
   if (cols % info.block_weights != 0)
     throw_error("rows of {} weights cannot be {}, which has blocks of {}", cols, info.name, info.block_weights);
   if (!importance.empty() && static_cast<int64_t>(importance.size()) != cols)

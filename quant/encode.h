@@ -9,6 +9,7 @@
 
 namespace ridge::quant {
 
+// All GGUF types, and of those in memory only NF4 and FP4, as bitsandbytes writes them (without importance).
 bool can_encode(Type type);
 
 // weights: [rows, cols] row-major, cols a multiple of the format's block_weights.

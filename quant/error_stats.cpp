@@ -11,7 +11,8 @@ void ErrorStats::add_row(const float* original, const float* decoded, int64_t co
   constexpr int64_t kRun = 512;
   for (int64_t start = 0; start < cols; start += kRun) {
     const int64_t end = std::min(cols, start + kRun);
-    float e[kLanes] = {}, s[kLanes] = {}, we[kLanes] = {}, ws[kLanes] = {}, d[kLanes] = {}, q[kLanes] = {}, m[kLanes] = {};
+    float e[kLanes] = {}, s[kLanes] = {}, we[kLanes] = {}, ws[kLanes] = {}, d[kLanes] = {}, q[kLanes] = {},
+          m[kLanes] = {};
     const auto add = [&](int64_t i, int lane) {
       const float a = original[i], b = decoded[i], difference = b - a, w = importance ? importance[i] : 1.0f;
       e[lane] += difference * difference;

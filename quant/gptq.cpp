@@ -24,7 +24,8 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
                  const Hessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
   const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols);
-  std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)), errors(part.size());
+  std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)),
+      errors(part.size());
   std::vector<std::byte> packed(static_cast<size_t>(rows * info.block_bytes));
   std::vector<Scales> scales(static_cast<size_t>(block / 16));
   for (int64_t first = 0; first < cols; first += block) {

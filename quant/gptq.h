@@ -1,6 +1,6 @@
-// Encoding with error feedback (GPTQ: Frantar et al. 2022, in the equivalent form of LDLQ): columns are rounded one after
-// another, and what is lost in one is made up for in those to come, as far as the inputs of the matrix are correlated.
-// The result is an ordinary block of the format.
+// Encoding with error feedback (GPTQ: Frantar et al. 2022, in the equivalent form of LDLQ): columns are rounded one
+// after another, and what is lost in one is made up for in those to come, as far as the inputs of the matrix are
+// correlated. The result is an ordinary block of the format.
 //
 // Scales are the encoder's own, found for a block when it is reached: with the weights as they then are, and with D
 // (quant/hessian.h) for importance, which is what a column's error still costs after feedback.

@@ -50,13 +50,6 @@ concept PackedFormat = requires(const Format& block, Group& group) {
   Format::kHasOffset;
 };
 
-// A packed format whose levels are no integers times a scale: `values` gives the 32 weights of a group, each rounded to
-// f32 as the format's own reference does, and `unpack` the nearest there is in a Group, for integer dot products.
-template <typename Format>
-concept LevelFormat = PackedFormat<Format> && requires(const Format& block, float* out) {
-  block.values(0, out);
-};
-
 template <typename Format>
 concept FloatFormat = requires(const Format& block) {
   block.value();
@@ -67,8 +60,6 @@ template <typename Format>
 RIDGE_HD void decode(const Format& block, float* out) {
   if constexpr (FloatFormat<Format>) {
     out[0] = block.value();
-  } else if constexpr (LevelFormat<Format>) {
-    for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) block.values(g, out + g * kGroupWeights);
   } else {
     for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
       Group group;

@@ -19,8 +19,7 @@ void decode_blocks(const std::byte* blocks, int64_t weights, float* out) {
 template <typename Format, int kWeights, size_t kBytes>
 constexpr FormatInfo row(Type type, std::string_view name) {
   static_assert(Format::kWeights == kWeights && sizeof(Format) == kBytes, "formats.def and the header disagree");
-  return {type, name, kWeights, static_cast<int64_t>(kBytes), PackedFormat<Format>, LevelFormat<Format>,
-          &decode_blocks<Format>};
+  return {type, name, kWeights, static_cast<int64_t>(kBytes), PackedFormat<Format>, &decode_blocks<Format>};
 }
 
 constexpr auto kFormats = std::to_array<FormatInfo>({
@@ -32,6 +31,12 @@ constexpr auto kFormats = std::to_array<FormatInfo>({
 } // namespace
 
 std::span<const FormatInfo> formats() { return kFormats; }
+
+std::span<const FormatInfo> stored_formats() {
+  const auto count =
+      std::ranges::find_if(kFormats, [](const FormatInfo& info) { return !info.stored(); }) - kFormats.begin();
+  return formats().first(static_cast<size_t>(count));
+}
 
 const FormatInfo* find_format(uint32_t type_id) {
   for (const FormatInfo& info : kFormats)

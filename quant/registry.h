@@ -23,7 +23,6 @@ struct FormatInfo {
   int64_t block_weights; // weights per block: 1 for float formats
   int64_t block_bytes;
   bool packed; // false for F32, F16, BF16
-  bool levels; // integer dot products see the nearest integers (quant/group.h: LevelFormat)
   // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 
@@ -33,6 +32,7 @@ struct FormatInfo {
 };
 
 std::span<const FormatInfo> formats();                // in formats.def order
+std::span<const FormatInfo> stored_formats();         // those of them that are GGUF types
 const FormatInfo* find_format(uint32_t type_id);      // nullptr: unknown id
 const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown name
 const FormatInfo& format(Type type);

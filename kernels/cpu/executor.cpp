@@ -56,6 +56,11 @@ class CpuExecutor final : public core::Executor {
     return lowering_.result(i);
   }
 
+  std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override {
+    forward(batch);
+    return lowering_.profile(repetitions);
+  }
+
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override { return static_cast<double>(lowering_.bytes()); }

@@ -128,9 +128,6 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights(weights + i), kF, out + i);
     for (; i < count; ++i) out[i] = weights[i].value();
-  } else if constexpr (quant::LevelFormat<Format>) {
-    const ChunkBlocks<Format> blocks(row, cols, column);
-    for (int64_t b = 0; b < kChunk / Format::kWeights; ++b) quant::decode(blocks.get()[b], out + b * Format::kWeights);
   } else {
     Chunk chunk;
     Unpacker<Format>::unpack(ChunkBlocks<Format>(row, cols, column).get(), chunk);

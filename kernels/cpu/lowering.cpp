@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -70,6 +69,7 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
 
   for (current_op_ = 0; current_op_ < program.ops.size(); ++current_op_) {
     const core::Op& op = program.ops[current_op_];
+    schedule_.set_label(static_cast<int32_t>(current_op_));
     switch (op.kind) {
     case core::OpKind::embed: embed(op); break;
     case core::OpKind::rms_norm: rms_norm(op); break;
@@ -86,6 +86,19 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
     case core::OpKind::expert_sum: expert_sum(op); break;
     }
   }
+}
+
+std::vector<core::OpTime> Lowering::profile(int repetitions) {
+  std::vector<double> seconds(schedule_.size());
+  for (int i = 0; i < repetitions; ++i) schedule_.run(threads_, &seconds);
+  std::vector<core::OpTime> times;
+  for (size_t i = 0; i < schedule_.size(); ++i) {
+    const int32_t op = schedule_.label(i);
+    if (op < 0) continue; // the tables of angles
+    if (times.empty() || times.back().ops[0] != op) times.push_back({{op}, 0});
+    times.back().seconds += seconds[i] / repetitions;
+  }
+  return times;
 }
 
 std::span<const float> Lowering::result(int64_t row) const {
@@ -342,18 +355,16 @@ void Lowering::add(const core::Op& op) {
 }
 
 void Lowering::permute(const core::Op& op) {
-  const int64_t width = info(op.inputs[0]).width;
+  const core::Weight& picks = program_.weights[op.weights[0]];
+  const int64_t group = std::get<core::PermuteParams>(op.params).group, columns = picks.cols;
+  const int64_t groups = info(op.inputs[0]).width / group;
   const float* x = value(op.inputs[0]);
   float* out = value(op.outputs[0]);
-  const std::byte* order = program_.weights[op.weights[0]].data;
-  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, width,
+  const auto* order = reinterpret_cast<const int32_t*>(picks.data);
+  add_rows({slot(op.inputs[0])}, {slot(op.outputs[0])}, info(op.inputs[0]).gathered, groups * columns,
            [=](int64_t first, int64_t last) {
-             for (int64_t row = first; row < last; ++row)
-               for (int64_t i = 0; i < width; ++i) {
-                 int32_t from; // tensors are aligned to 8 bytes, but that is the file's business
-                 std::memcpy(&from, order + 4 * i, 4);
-                 out[row * width + i] = x[row * width + from];
-               }
+             for (int64_t g = first * groups; g < last * groups; ++g)
+               for (int64_t i = 0; i < columns; ++i) out[g * columns + i] = x[g * group + order[i]];
            });
 }
 

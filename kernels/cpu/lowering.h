@@ -32,6 +32,7 @@ class Lowering {
   Lowering(const Lowering&) = delete; // the schedule's functions refer to it
 
   void run() { schedule_.run(threads_); }
+  std::vector<core::OpTime> profile(int repetitions); // of the batch that ran last
   BatchState& batch() { return batch_; }
   std::span<const float> result(int64_t row) const;
   std::span<float> input(); // for this batch's rows; empty where the Program begins with an embedding

@@ -4,6 +4,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -36,6 +38,8 @@ class Barrier {
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
 
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 } // namespace
 
 void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
@@ -50,19 +54,24 @@ void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& wr
   }
   read_.insert(reads.begin(), reads.end());
   written_.insert(writes.begin(), writes.end());
-  steps_.emplace_back(barrier, std::move(items), std::move(run));
+  steps_.emplace_back(barrier, label_, std::move(items), std::move(run));
 }
 
-void Schedule::run(int threads) {
+void Schedule::run(int threads, std::vector<double>* seconds) {
   for (Step& step : steps_) step.next.store(0, std::memory_order_relaxed);
   Barrier barrier(threads);
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
-    for (Step& step : steps_) {
-      if (step.barrier) barrier.wait();
+    double last = now();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      Step& step = steps_[i];
+      if (step.barrier || seconds) barrier.wait();
       const int64_t items = step.items();
       for (int64_t item; (item = step.next.fetch_add(1, std::memory_order_relaxed)) < items;) step.run(item, thread);
+      if (!seconds) continue;
+      barrier.wait();
+      if (thread == 0) (*seconds)[i] += now() - std::exchange(last, now());
     }
   }
 }

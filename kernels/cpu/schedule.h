@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <set>
+#include <vector>
 
 namespace ridge::kernels::cpu {
 
@@ -20,20 +21,28 @@ class Schedule {
   // `items` is asked at run time by every thread, after the barrier; `run(item, thread)` must not throw.
   void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
            std::function<void(int64_t item, int thread)> run);
-  void run(int threads);
+  // With `seconds`, one entry per step: all threads meet after each step, and its time is added to its entry.
+  void run(int threads, std::vector<double>* seconds = nullptr);
+
+  // Steps added from now on carry this label, for whoever asks where the time went.
+  void set_label(int32_t label) { label_ = label; }
+  size_t size() const { return steps_.size(); }
+  int32_t label(size_t step) const { return steps_[step].label; }
 
  private:
   struct Step {
     bool barrier;
+    int32_t label;
     std::function<int64_t()> items;
     std::function<void(int64_t, int)> run;
     std::atomic<int64_t> next{0};
 
-    Step(bool barrier, std::function<int64_t()> items, std::function<void(int64_t, int)> run)
-        : barrier(barrier), items(std::move(items)), run(std::move(run)) {}
+    Step(bool barrier, int32_t label, std::function<int64_t()> items, std::function<void(int64_t, int)> run)
+        : barrier(barrier), label(label), items(std::move(items)), run(std::move(run)) {}
   };
   std::deque<Step> steps_;
   std::set<Resource> read_, written_; // since the last barrier
+  int32_t label_ = -1;
 };
 
 } // namespace ridge::kernels::cpu

@@ -81,7 +81,10 @@ class PinnedMemory {
 
 struct Stream {
   cudaStream_t handle = nullptr;
-  Stream() { RIDGE_CUDA(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  // Blocks of a stream with a lower priority number are started first; 0 is the highest number.
+  explicit Stream(int priority = 0) {
+    RIDGE_CUDA(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority));
+  }
   ~Stream() { cudaStreamDestroy(handle); }
   Stream(const Stream&) = delete;
 };

@@ -22,8 +22,9 @@ __global__ void decode_kernel(const uint8_t* blocks, int64_t groups, float* out)
     out[index] = reinterpret_cast<const Format*>(blocks)[index].value();
   } else {
     constexpr int kGroups = Format::kWeights / quant::kGroupWeights;
+    const Format& block = reinterpret_cast<const Format*>(blocks)[index / kGroups];
     quant::Group group;
-    reinterpret_cast<const Format*>(blocks)[index / kGroups].unpack(static_cast<int>(index % kGroups), group);
+    block.unpack(static_cast<int>(index % kGroups), group);
     for (int i = 0; i < quant::kGroupWeights; ++i) {
       const float scaled = group.scale[i / 16] * static_cast<float>(group.code[i]);
       out[index * quant::kGroupWeights + i] = Format::kHasOffset ? scaled + group.offset[i / 16] : scaled;
@@ -72,16 +73,11 @@ __global__ void round_kernel(const float* weights, int64_t count, Format* out) {
 }
 
 template <typename Format>
-constexpr bool kHasScheme = requires(quant::device::Block<Format::kWeights>& b) {
-  quant::device::Scheme<Format>::search(b);
-};
-
-template <typename Format>
 void launch_encode(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
                    int64_t blocks, uint8_t* out, cudaStream_t stream) {
   if constexpr (quant::FloatFormat<Format>)
     round_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, blocks, reinterpret_cast<Format*>(out));
-  else if constexpr (kHasScheme<Format>)
+  else if constexpr (quant::device::kHasScheme<Format>)
     encode_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, importance, first_block, blocks_per_row,
                                                                  blocks, reinterpret_cast<Format*>(out));
 }
@@ -112,7 +108,7 @@ bool has_encode_kernel(quant::Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, block_weights, bytes)                                                                   \
   case Type::name:                                                                                                     \
-    return FloatFormat<name> || kHasScheme<name>;
+    return FloatFormat<name> || quant::device::kHasScheme<name>;
 #include "quant/formats.def"
 #undef RIDGE_FORMAT
   }

@@ -2,6 +2,7 @@
 #include "kernels/cuda/executor_impl.h"
 
 #include "core/error.h"
+#include "kernels/cuda/profile.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,7 +26,8 @@ void limit_to(int compute, cudaDeviceProp& properties) {
 } // namespace
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
-    : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)) {
+    : program_(program), config_(config), options_(options), plan_(make_plan(program, options.fuse)),
+      step_names_(names_of_steps(program, plan_)) {
   const DeviceInfo info = device_info();
   if (!info.usable) throw_error("CUDA: {}; use --device cpu", info.problem);
   check_config();
@@ -59,7 +61,6 @@ void Executor::check_config() const {
 }
 
 void Executor::allocate() {
-  const int64_t padded_batch = (config_.max_batch + kGemmRows - 1) / kGemmRows * kGemmRows;
   for (const auto& slot : plan_.buffers.slots) {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
     values_.push_back(memory(rows * slot.width * 4, "the activations"));
@@ -101,20 +102,7 @@ void Executor::allocate() {
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);
   }
 
-  int64_t widest_x = 0, widest_gate = 0;
-  for (const Step& step : plan_.steps) {
-    if (step.kind != Step::Kind::matrix || step.matrix.ids != kNone) continue;
-    widest_x = std::max(widest_x, width(step.matrix.x));
-    if (step.matrix.swiglu) widest_gate = std::max(widest_gate, width(step.matrix.parts[0].out));
-  }
-  if (config_.max_batch > matvec_limit()) {
-    const int64_t stride = (widest_x + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-    half_x_ = memory(padded_batch * stride * 2, "the activations");
-    RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
-    exponents_ = memory(padded_batch, "the activations");
-    gate_ = memory(config_.max_batch * widest_gate * 4, "the activations");
-    up_ = memory(config_.max_batch * widest_gate * 4, "the activations");
-  }
+  if (tensor_cores()) allocate_products();
 
   const int64_t tickets = config_.max_batch * most_kv_heads;
   partial_ =
@@ -144,6 +132,47 @@ void Executor::allocate() {
   greedy_args_.best_value = reinterpret_cast<float*>(words + 2 * most);
   greedy_args_.best_index = words + (2 + kGreedyBlocks) * most;
   greedy_args_.history = words + (2 + 2 * kGreedyBlocks) * most;
+}
+
+void Executor::allocate_products() {
+  const auto padded = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  int64_t x = 0, x_rows = 0, widest = 0, gate = 0, parts = 0, slots = 0, tiles = 0;
+  for (const Step& step : plan_.steps) {
+    if (step.kind != Step::Kind::matrix) continue;
+    const MatrixStep& m = step.matrix;
+    const core::Weight& first = program_.weights[m.parts[0].weight];
+    const bool experts = m.ids != kNone;
+    const int64_t rows = padded(config_.max_batch * (experts ? m.used : 1), kGemmRows);
+    x = std::max(x, rows * padded(first.cols, kGemmColumns));
+    x_rows = std::max(x_rows, rows);
+    int64_t row_tiles = 0;
+    for (const MatrixStep::Part& part : m.parts) row_tiles += program_.weights[part.weight].rows / kBatchRows + 1;
+    parts = std::max(parts, (row_tiles + launch_.sm_count) * (kBatchTokens / kMaxTileTokens) * (first.cols / 256 + 1) *
+                                kMaxTileTokens * kBatchRows * 4);
+    if (experts) {
+      parts = kBatchScratchBytes;
+      slots = std::max(slots, config_.max_batch * m.used);
+      tiles = std::max(tiles, config_.max_batch * m.used / 8 + first.count);
+    } else {
+      widest = std::max(widest, first.cols);
+      if (m.swiglu) gate = std::max(gate, first.rows);
+    }
+  }
+  half_x_ = memory(x * 2, "the activations");
+  RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
+  exponents_ = memory(x_rows, "the activations");
+  if (config_.max_batch > kBatchTokens && can_multiply_prompts(launch_)) {
+    decoded_ = std::make_unique<PromptScratch>(widest);
+    scratch_bytes_ += 2 * decoded_->buffer_bytes();
+  } else {
+    gate_ = memory(config_.max_batch * gate * 4, "the activations");
+    up_ = memory(config_.max_batch * gate * 4, "the activations");
+  }
+  parts_ = memory(std::min(parts, kBatchScratchBytes), "sums of small batches");
+  slots_ = memory((slots + 1) * 4 + tiles * sizeof(ExpertTile), "experts' tokens");
+  tile_count_ = slots_.as<int32_t>();
+  slot_order_ = tile_count_ + 1;
+  expert_tiles_ = reinterpret_cast<ExpertTile*>(slot_order_ + slots);
 }
 
 void Executor::check_batch(const core::Batch& batch) const {

@@ -10,6 +10,8 @@
 #include "kernels/cuda/upload.h"
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 
 namespace ridge::kernels::cuda {
@@ -17,8 +19,12 @@ namespace ridge::kernels::cuda {
 inline constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as a graph
 inline constexpr int kMaxSplits = 64;       // blocks that share one tile's context
 
-// Batches up to this size use the matvec kernel even where there are tensor cores.
-inline constexpr int64_t kMatvecTokens = 8;
+// Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
+// prompts' product.
+inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
+
+// So many tokens fill the chip with a block or more for each of them, in attention and rotation.
+inline constexpr int64_t kPromptTokensAtLeast = 64;
 
 // The batch in device memory, one allocation so that one copy brings it in.
 struct DeviceBatch {
@@ -42,6 +48,7 @@ class Executor final : public CudaExecutor {
   std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                        std::span<const int32_t> streams, int64_t count) override;
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
+  std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override; // profile.cpp
 
  private:
   struct Shape { // of a batch, as far as launches depend on it
@@ -55,6 +62,7 @@ class Executor final : public CudaExecutor {
   void check_config() const;
   void check_batch(const core::Batch& batch) const;
   void allocate();
+  void allocate_products();
   void load_batch(const core::Batch& batch);
   void load_input(std::span<const float> input, const Shape& shape);
   bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
@@ -67,6 +75,9 @@ class Executor final : public CudaExecutor {
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
   void launch_product(const MatrixStep& m, int64_t rows);
+  bool launch_experts(const MatrixStep& m, int64_t rows);
+  bool launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens);
+  GemmArgs product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
   void launch_op(const core::Op& op, const Shape& shape);
   void launch_attention_op(const core::Op& op, const Shape& shape);
 
@@ -84,15 +95,19 @@ class Executor final : public CudaExecutor {
     scratch_bytes_ += bytes;
     return DeviceMemory(bytes, what);
   }
-  int64_t matvec_limit() const { // larger batches go through the tensor cores
-    return config_.exact || launch_.shared_per_block < kGemmSharedBytes ? config_.max_batch : kMatvecTokens;
+  bool tensor_cores() const { return !config_.exact && launch_.shared_per_block >= kGemmSharedBytes; }
+  // Whether `slots` choices among `experts` are sorted by expert, because some are likely to be of the same one.
+  bool groups_experts(int64_t slots, int64_t experts) const { return tensor_cores() && 2 * slots > experts; }
+  static int expert_tile_tokens(int64_t slots, int64_t experts) { // experts differ in how often they are chosen
+    return slots > 12 * experts ? 32 : slots > 5 * experts ? 16 : 8;
   }
 
   const core::Program& program_;
   core::ExecutorConfig config_;
   CudaOptions options_;
   Plan plan_;
-  Stream stream_;
+  std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
+  Stream stream_{-1}; // before the blocks that decode weights for later (prompt_product.h)
   Launch launch_;
   std::string description_;
   UploadedWeights weights_;
@@ -101,9 +116,26 @@ class Executor final : public CudaExecutor {
   std::vector<DeviceMemory> values_; // by slot
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
-  std::vector<Cache> cache_layers_;             // views into cache_
-  DeviceMemory half_x_, exponents_, gate_, up_; // of matrix products
-  DeviceMemory partial_, tickets_;              // of attention
+  std::vector<Cache> cache_layers_; // views into cache_
+  struct Converted {
+    core::ValueId x;
+    core::WeightId norm;
+    int64_t cols;
+    bool tiled;
+    bool operator==(const Converted&) const = default;
+  };
+  std::optional<Converted> converted_;     // what half_x_ holds; several matrices may want the same
+  DeviceMemory half_x_, exponents_;        // of matrix products
+  DeviceMemory gate_, up_;                 // of those for older chips
+  std::unique_ptr<PromptScratch> decoded_; // where prompts go through wgmma, else null
+  std::vector<PromptMatrices> pending_;    // of siblings, until the last of them comes
+  bool sibling_follows_ = false;
+  std::function<void(size_t step)> after_step_; // while a profile is taken
+  DeviceMemory parts_; // of small batches
+  DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles
+  int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
+  ExpertTile* expert_tiles_ = nullptr;
+  DeviceMemory partial_, tickets_; // of attention
   DeviceMemory greedy_;
   GreedyArgs greedy_args_ = {};
   struct Decoding { // tokens are chosen one ahead: the host reads one of two slots while the other is filled

@@ -2,6 +2,8 @@
 // format.cu.in; it brings nothing but its name.
 #pragma once
 
+#include "kernels/cuda/batch.cuh"
+#include "kernels/cuda/expand.cuh"
 #include "kernels/cuda/format_kernels.h"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/matvec.cuh"
@@ -76,32 +78,45 @@ struct Launchers {
            to, U::row_bytes(cols), cols, rows);
   }
 
+  // How many warps of a block have room for their rings; 0: not even one.
+  template <bool kExact, bool kWhole>
+  static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
+    const int64_t none = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 0),
+                  each = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 1) - none;
+    return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
+  }
+
   template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
     // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
     // multiprocessor is free first. More than half of the shared memory keeps them apart.
-    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens));
+    const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
+    if (warps < 1)
+      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
+                     launch.shared_per_block);
+    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
     const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
     int rows = 0;
     for (int s = 0; s < (args.swiglu ? 1 : args.segments); ++s) rows += args.segment[s].rows;
     const int pairs = args.swiglu ? rows : (rows + 1) / 2;
-    const int blocks = std::min((pairs + kMatvecWarps - 1) / kMatvecWarps, launch.sm_count);
-    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), kMatvecThreads, shared, args);
+    const int blocks = std::min((pairs + warps - 1) / warps, launch.sm_count);
+    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
-    const int64_t limit = launch.shared_per_block;
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    const auto fits = [&](int tokens) { return matvec_shared_bytes<Format, false, false>(args.cols, tokens) <= limit; };
-    if (!single && args.tokens > 2 && fits(4)) return matvec_with<4, false>(launch, args);
-    if (!single && fits(2)) return matvec_with<2, false>(launch, args);
-    if (args.cols % U::kWeights == 0 && matvec_shared_bytes<Format, false, true>(args.cols, 1) <= limit)
+    // Neither more tokens nor longer steps must take the room of many warps.
+    const int most = matvec_warps<false, false>(launch, args.cols, 1);
+    const auto spares = [&](int warps) { return warps > most * 3 / 4; };
+    if (!single && args.tokens > 2 && spares(matvec_warps<false, false>(launch, args.cols, 4)))
+      return matvec_with<4, false>(launch, args);
+    if (!single && spares(matvec_warps<false, false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
       return matvec_with<1, false, true>(launch, args);
-    if (!fits(1)) throw_too_wide(args.cols, matvec_shared_bytes<Format, false, false>(args.cols, 1), limit);
     matvec_with<1, false>(launch, args);
   }
 
@@ -128,18 +143,43 @@ struct Launchers {
   }
 
   static void gemm(const Launch& launch, const GemmArgs& args) {
-    if (args.tokens <= 2 * BatchShape::kM) return gemm_with<BatchShape>(launch, args);
     // The large tiles decode half as often, but there must be enough of them to go round.
     const bool large = LargeShape::kSharedBytes <= launch.shared_per_block && args.tokens > LargeShape::kM / 2 &&
                        gemm_tiles<LargeShape>(args) >= 2 * static_cast<unsigned>(launch.sm_count);
     large ? gemm_with<LargeShape>(launch, args) : gemm_with<PromptShape>(launch, args);
+  }
+
+  template <int kTileTokens>
+  static bool batch_with(const Launch& launch, BatchArgs& args) {
+    const int shared = plan_batch<Format>(launch, args, kTileTokens);
+    if (shared == 0) return false;
+    constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
+    allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
+    const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+    launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
+           args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
+    if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);
+    return true;
+  }
+
+  static bool batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
+    switch (tile_tokens) {
+    case 8: return batch_with<8>(launch, args);
+    case 16: return batch_with<16>(launch, args);
+    default: return batch_with<32>(launch, args);
+    }
+  }
+
+  static void expand(const Launch& launch, const ExpandArgs& args) {
+    constexpr int kWarps = kExpandThreads / kWarp;
+    launch(expand_kernel<Format>, (expand_tasks(args) + kWarps - 1) / kWarps, kExpandThreads, 0, args);
   }
 };
 
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::embed, &L::gemm};
+  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::embed, &L::gemm, &L::batch, &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

@@ -1,9 +1,11 @@
 // What the executor asks of a weight format: a table of launchers, one per format, filled from its header.
 #pragma once
 
+#include "kernels/cuda/batch.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/matvec.h"
+#include "kernels/cuda/prompt_product.h"
 #include "quant/registry.h"
 
 namespace ridge::kernels::cuda {
@@ -26,8 +28,15 @@ struct FormatKernels {
   // out[i] = row ids[i] as f32, [n, cols].
   void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
 
-  // out = x Wᵀ with f16 activations.
+  // out = x Wᵀ with f16 activations, for prompts, on any chip with tensor cores.
   void (*gemm)(const Launch&, const GemmArgs&);
+
+  // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; fills in how the work is cut up. False:
+  // nothing was done, shared memory being too small for such tiles.
+  bool (*batch)(const Launch&, BatchArgs&, int tile_tokens);
+
+  // Rows as operands of a prompt's product.
+  void (*expand)(const Launch&, const ExpandArgs&);
 };
 
 const FormatKernels& format_kernels(uint32_t type_id);

@@ -10,6 +10,9 @@ namespace ridge::kernels::cuda {
 // f16's range.
 inline constexpr int kGemmColumns = 256, kGemmRows = 256;
 
+// Weights are multiplied by two to this on the way to f16, so that small ones keep their precision.
+inline constexpr int kWeightExponent = 6;
+
 inline constexpr int kGemmSharedBytes = 72 << 10; // what a block needs; chips with less (sm_75) go without
 
 struct GemmSegment {

@@ -1,5 +1,6 @@
 // A batch as kernel launches: what each step of the plan asks of the kernels.
 #include "kernels/cuda/executor_impl.h"
+#include "kernels/cuda/profile.h"
 
 #include <algorithm>
 
@@ -7,11 +8,36 @@ namespace ridge::kernels::cuda {
 
 using core::OpKind;
 
+namespace {
+
+// Products of different formats with the same input, as q, k and v can be: for prompts they become one.
+bool are_siblings(const Step& a, const Step& b) {
+  const auto plain = [](const Step& s) {
+    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.swiglu && s.matrix.residual == kNone;
+  };
+  return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
+}
+
+} // namespace
+
 void Executor::launch_all(const Shape& shape) {
-  for (const Step& step : plan_.steps) {
+  converted_.reset();
+  pending_.clear();
+  size_t parts = 0; // of products that become one
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
+    parts += step.matrix.parts.size();
+    sibling_follows_ = i + 1 < plan_.steps.size() && are_siblings(step, plan_.steps[i + 1]) &&
+                       parts + plan_.steps[i + 1].matrix.parts.size() <= kMostPromptMatrices;
+    if (!sibling_follows_) parts = 0;
     launch_step(step, shape);
+    for (const core::ValueId id : written)
+      if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
+        converted_.reset();
+    if (after_step_) after_step_(i);
   }
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
@@ -50,13 +76,15 @@ void Executor::launch_step(const Step& step, const Shape& shape) {
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
+  if (shape.tokens >= kPromptTokensAtLeast && can_rope_prompts(args)) return launch_prompt_rope(launch_, args);
   launch_rope_store(launch_, args);
 }
 
 void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   const int64_t rows = rows_of(m.x, shape);
   const core::Weight& first = program_.weights[m.parts[0].weight];
-  if (m.ids == kNone && rows > matvec_limit()) return launch_product(m, rows);
+  if (m.ids == kNone && tensor_cores() && rows > kMatvecTokens) return launch_product(m, rows);
+  if (m.ids != kNone && groups_experts(rows * m.used, first.count) && launch_experts(m, rows)) return;
   MatvecArgs args = {};
   args.x = value(m.x);
   args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
@@ -86,10 +114,15 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   format_of(m.parts[0].weight).matvec(launch_, args, config_.exact);
 }
 
-void Executor::launch_product(const MatrixStep& m, int64_t rows) {
-  const int64_t cols = width(m.x), stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-  launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
-                 exponents_.as<int8_t>());
+// `rows` rows of `cols` columns of the step's input as halves, and where the results go.
+GemmArgs Executor::product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled) {
+  const int64_t stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
+  const int64_t tiled_rows = tiled ? (rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens : 0;
+  const Converted converted = {m.x, m.norm, cols, tiled};
+  if (converted_ != converted)
+    launch_to_half(launch_, value(m.x), vector(m.norm), m.norm_epsilon, rows, cols, half_x_.as<uint16_t>(), stride,
+                   tiled_rows, exponents_.as<int8_t>());
+  converted_ = converted;
   GemmArgs args = {};
   args.x = half_x_.as<uint16_t>();
   args.x_stride = stride;
@@ -100,14 +133,54 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   args.segments = static_cast<int>(m.parts.size());
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
-    float* out = m.swiglu ? (i == 0 ? gate_ : up_).as<float>() : value(part.out);
-    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows), out,
-                       vector(part.bias)};
+    args.segment[i] = {weights_.weights[part.weight].data, static_cast<int>(program_.weights[part.weight].rows),
+                       value(part.out), vector(part.bias)};
   }
   args.residual = m.residual == kNone ? nullptr : value(m.residual);
-  format_of(m.parts[0].weight).gemm(launch_, args);
+  return args;
+}
+
+bool Executor::launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens) {
+  args.swiglu = m.swiglu;
+  args.partial = parts_.as<float>();
+  return format_of(m.parts[0].weight).batch(launch_, args, tile_tokens);
+}
+
+void Executor::launch_product(const MatrixStep& m, int64_t rows) {
+  const FormatKernels& format = format_of(m.parts[0].weight);
+  const bool small = rows <= kBatchTokens, tiled = decoded_ && !small;
+  BatchArgs batch = {};
+  batch.product = product_args(m, rows, width(m.x), tiled);
+  batch.used = 1;
+  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : kMaxTileTokens; small && tile >= 8; tile /= 2)
+    if (launch_batch(m, batch, tile)) return;
+  GemmArgs& args = batch.product;
+  if (tiled) {
+    pending_.push_back({args, format.expand});
+    if (sibling_follows_) return;
+    launch_prompt_product(launch_, pending_, m.swiglu, *decoded_);
+    return pending_.clear();
+  }
+  if (m.swiglu)
+    for (int i = 0; i < 2; ++i) args.segment[i].out = (i == 0 ? gate_ : up_).as<float>();
+  format.gemm(launch_, args);
   if (m.swiglu)
     launch_swiglu(launch_, gate_.as<float>(), up_.as<float>(), value(m.parts[0].out), rows * width(m.parts[0].out));
+}
+
+bool Executor::launch_experts(const MatrixStep& m, int64_t rows) {
+  const core::Weight& first = program_.weights[m.parts[0].weight];
+  const int64_t slots = rows * m.used;
+  const bool per_slot = width(m.x) != first.cols;
+  BatchArgs args = {};
+  args.product = product_args(m, per_slot ? slots : rows, first.cols, false);
+  args.product.tokens = static_cast<int>(slots);
+  args.used = per_slot ? 1 : static_cast<int>(m.used);
+  args.expert_bytes = args.product.row_bytes * first.rows;
+  args.tiles = expert_tiles_;
+  args.tile_count = tile_count_;
+  args.order = slot_order_;
+  return launch_batch(m, args, expert_tile_tokens(slots, first.count));
 }
 
 void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
@@ -121,6 +194,9 @@ void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.cache = cache_layers_[params.layer];
+  if (decoded_ && shape.tile_tokens > 1 && shape.tokens >= kPromptTokensAtLeast &&
+      can_attend_prompts(args.cache, args.heads))
+    return launch_prompt_attention(launch_, args);
   args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Two blocks per multiprocessor, where the context has that much to share out.
@@ -178,15 +254,22 @@ void Executor::launch_op(const core::Op& op, const Shape& shape) {
   case OpKind::attention: return launch_attention_op(op, shape);
   case OpKind::swiglu: return launch_swiglu(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
   case OpKind::add: return launch_add(launch_, in(0), in(1), value(op.outputs[0]), rows() * width(op.outputs[0]));
-  case OpKind::permute:
-    return launch_permute(launch_, in(0), reinterpret_cast<const int32_t*>(vector(op.weights[0])), value(op.outputs[0]),
-                          rows(), width(op.outputs[0]));
+  case OpKind::permute: {
+    const int64_t columns = program_.weights[op.weights[0]].cols;
+    return launch_permute(launch_, in(0), std::get<core::PermuteParams>(op.params).group,
+                          reinterpret_cast<const int32_t*>(vector(op.weights[0])), columns, value(op.outputs[0]),
+                          rows() * width(op.outputs[0]) / columns);
+  }
   case OpKind::gather:
     return launch_gather(launch_, in(0), batch_.outputs, value(op.outputs[0]), rows(), width(op.outputs[0]));
   case OpKind::route: {
     const auto& params = std::get<core::RouteParams>(op.params);
-    return launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(),
-                        static_cast<int>(params.experts), static_cast<int>(params.used), params.normalize);
+    launch_route(launch_, in(0), ids(op.outputs[0]), value(op.outputs[1]), rows(), static_cast<int>(params.experts),
+                 static_cast<int>(params.used), params.normalize);
+    if (const int64_t slots = rows() * params.used; groups_experts(slots, params.experts))
+      launch_group_slots(launch_, ids(op.outputs[0]), static_cast<int>(slots), static_cast<int>(params.experts),
+                         expert_tile_tokens(slots, params.experts), slot_order_, expert_tiles_, tile_count_);
+    return;
   }
   case OpKind::expert_sum:
     return launch_expert_sum(launch_, in(0), in(1), value(op.outputs[0]), rows(), static_cast<int>(width(op.inputs[1])),

@@ -67,14 +67,19 @@ struct ScaleOut {
   }
 };
 
-// An L::Book is what the unpacking of items looks up: tables in shared memory, in kBytes at a multiple of 16 that all
-// threads of the block `fill`, and constants in registers. Made once by whole warps, used for many items. This one is
-// for layouts that look nothing up.
+// An L::Book is what the unpacking of items looks up: tables in kBytes of shared memory at a multiple of 16, which
+// every thread of a block fills a part of (`Book::template Filler<kThreads>(thread).store(words)`, then
+// __syncthreads()), and constants in registers. Made once, by whole warps, for many items. This one is for layouts that
+// look nothing up.
 struct NoBook {
   static constexpr int kBytes = 0;
   NoBook() = default;
   __device__ explicit NoBook(const uint8_t*) {}
-  static __device__ void fill(uint8_t*, int, int) {}
+  template <int kThreads>
+  struct Filler {
+    __device__ explicit Filler(int) {}
+    __device__ void store(uint8_t*) const {}
+  };
 };
 
 // How the weights of a format lie. This one keeps the file's blocks and asks Format::unpack, byte by byte: it makes a

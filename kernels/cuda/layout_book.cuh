@@ -21,6 +21,7 @@
 #include "quant/codebooks.h"
 
 #include <bit>
+#include <type_traits>
 
 namespace ridge::kernels::cuda {
 
@@ -28,7 +29,7 @@ namespace ridge::kernels::cuda {
 
 template <int kSize>
 struct Words {
-  uint32_t word[kSize];
+  alignas(16) uint32_t word[(kSize + 3) / 4 * 4];
 };
 
 // Points of eight weights as the numbers of their levels, in nibbles.
@@ -60,13 +61,6 @@ constexpr Words<6561> ternary_digits() {
   return result;
 }
 
-RIDGE_TABLE auto kIq1Words = level_numbers(quant::kIq1Codebook, quant::kIq1Levels);
-RIDGE_TABLE auto kIq2XxsWords = level_numbers(quant::kIq2XxsCodebook, quant::kIq2Levels);
-RIDGE_TABLE auto kIq2XsWords = level_numbers(quant::kIq2XsCodebook, quant::kIq2Levels);
-RIDGE_TABLE auto kIq2SWords = level_numbers(quant::kIq2SCodebook, quant::kIq2Levels);
-RIDGE_TABLE auto kIq3SWords = halves_of_odd(quant::kIq3SCodebook);
-RIDGE_TABLE auto kTernaryWords = ternary_digits();
-
 // Codes that a permute chooses from.
 constexpr uint32_t bytes_of(int a, int b, int c) {
   return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
@@ -85,17 +79,48 @@ struct Table {
   static constexpr int kAt = 2 + std::countr_zero(static_cast<unsigned>(kCopies));
   static constexpr uint32_t kMask = ((1u << kBits) - 1) << kAt;
 };
-// clang-format off
-struct Iq1Table    : Table<2048, 8>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq1Words.word[i]; } };
-struct Iq2XxsTable : Table<256, 32, kIq2Positive>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XxsWords.word[i]; } };
-struct Iq2XsTable  : Table<512, 16, kIq2Positive>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2XsWords.word[i]; } };
-struct Iq2STable   : Table<1024, 16, kIq2Positive> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq2SWords.word[i]; } };
-struct Iq3XxsTable : Table<256, 32, 0x32103210>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return quant::kIq3XxsCodebook.point[i]; } };
-struct Iq3STable   : Table<512, 32>  { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kIq3SWords.word[i]; } };
-struct TernaryTable : Table<6561, 1, bytes_of(-1, 0, 1)> { static __device__ __forceinline__ uint32_t word(uint32_t i) { return kTernaryWords.word[i]; } };
-// clang-format on
+// A table inside a function is in device memory only where the function is used.
+struct Iq1Table : Table<2048, 8> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq1Codebook, quant::kIq1Levels);
+    return table.word;
+  }
+};
+struct Iq2XxsTable : Table<256, 32, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2XxsCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq2XsTable : Table<512, 16, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2XsCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq2STable : Table<1024, 16, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2SCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq3XxsTable : Table<256, 32, 0x32103210> {
+  static __device__ __forceinline__ const uint32_t* words() { return quant::kIq3XxsCodebook.point; }
+};
+struct Iq3STable : Table<512, 32> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = halves_of_odd(quant::kIq3SCodebook);
+    return table.word;
+  }
+};
+struct TernaryTable : Table<6561, 1, bytes_of(-1, 0, 1)> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = ternary_digits();
+    return table.word;
+  }
+};
 
-// The table in shared memory, where `fill` has put it: kBytes at a multiple of 16.
+// The table in shared memory, where a block's `Filler`s have put it.
 template <typename T>
 class SharedBook {
  public:
@@ -109,18 +134,39 @@ class SharedBook {
     return word_at(words_ + ((bits & T::kMask) | copy_));
   }
 
-  // Together with the other threads of a block.
-  static __device__ void fill(uint8_t* words, int thread, int threads) {
-    if constexpr (T::kCopies >= 4) {
-      for (int i = thread; i < kBytes / 16; i += threads) {
-        const uint32_t word = T::word(4 * i / T::kCopies);
-        reinterpret_cast<uint4*>(words)[i] = {word, word, word, word};
+  // One thread's share of putting the table there, its loads apart from its stores.
+  template <int kThreads>
+  class Filler {
+   public:
+    __device__ __forceinline__ explicit Filler(int thread) : thread_(thread) {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const int i = thread + k * kThreads;
+        if (i >= kPieces) break;
+        if constexpr (T::kCopies == 1)
+          held_[k] = reinterpret_cast<const uint4*>(T::words())[i];
+        else
+          held_[k] = T::words()[4 * i / T::kCopies];
       }
-    } else {
-      static_assert(T::kCopies == 1);
-      for (int i = thread; i < T::kEntries; i += threads) reinterpret_cast<uint32_t*>(words)[i] = T::word(i);
     }
-  }
+    __device__ __forceinline__ void store(uint8_t* to) const {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const int i = thread_ + k * kThreads;
+        if (i >= kPieces) break;
+        if constexpr (T::kCopies == 1)
+          reinterpret_cast<uint4*>(to)[i] = held_[k];
+        else
+          reinterpret_cast<uint4*>(to)[i] = {held_[k], held_[k], held_[k], held_[k]};
+      }
+    }
+
+   private:
+    static_assert(T::kCopies == 1 || T::kCopies >= 4);
+    static constexpr int kPieces = kBytes / 16, kEach = (kPieces + kThreads - 1) / kThreads;
+    std::conditional_t<T::kCopies == 1, uint4, uint32_t> held_[kEach];
+    int thread_;
+  };
 
  private:
   const uint8_t* words_;
@@ -130,7 +176,9 @@ class SharedBook {
 template <typename T>
 struct GlobalBook {
   static constexpr uint32_t constant = T::kConstant;
-  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return T::word((bits & T::kMask) >> T::kAt); }
+  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
+    return T::words()[(bits & T::kMask) >> T::kAt];
+  }
 };
 
 // ---- Bits

@@ -105,18 +105,25 @@ struct Nibbles {
   }
 };
 
+// Levels 4k to 4k + 3 of IQ4.
+constexpr uint32_t iq4_levels(int k) {
+  constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(kLevels[4 * k + i] & 0xff) << (8 * i);
+  return word;
+}
+
 struct Iq4Codes : Nibbles {
   struct Book : NoBook {
-    uint32_t first = levels(0), third = levels(2), halves = 0x32103210;
-    Book() = default;
-    __device__ explicit Book(const uint8_t*) : first(kept(first)), third(kept(third)), halves(kept(halves)) {}
+    uint32_t first, third, halves;
+    __device__ __forceinline__ Book() {
+      constexpr uint32_t t0 = iq4_levels(0), t2 = iq4_levels(2);
+      first = t0, third = t2, halves = 0x32103210;
+    }
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      first = kept(first), third = kept(third), halves = kept(halves);
+    }
   };
-  static constexpr int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-  static constexpr uint32_t levels(int k) {
-    return static_cast<uint8_t>(kLevels[4 * k]) | static_cast<uint8_t>(kLevels[4 * k + 1]) << 8 |
-           static_cast<uint8_t>(kLevels[4 * k + 2]) << 16 |
-           static_cast<uint32_t>(static_cast<uint8_t>(kLevels[4 * k + 3])) << 24;
-  }
   static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
     Nibbles::store(
         code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
@@ -125,7 +132,7 @@ struct Iq4Codes : Nibbles {
   // Three bits look up both halves of the table; the fourth, moved to select bit 2 of another permute, chooses.
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
     const uint32_t t0 = book.first, t2 = book.third;
-    constexpr uint32_t t1 = levels(1), t3 = levels(3);
+    constexpr uint32_t t1 = iq4_levels(1), t3 = iq4_levels(3);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint32_t index = raw[k] & 0x77777777, choice = (raw[k] >> 1 & 0x44444444) | book.halves;
@@ -139,9 +146,11 @@ struct Iq4Codes : Nibbles {
 // Positive and negative levels are looked up with and without that bit, and one of the two is 0.
 struct E2m1Codes : Nibbles { // doubled
   struct Book : NoBook {
-    uint32_t positive = 0x0f0e0d0c, negative = 0x090a0b0c; // of magnitudes 0 1 2 3
-    Book() = default;
-    __device__ explicit Book(const uint8_t*) : positive(kept(positive)), negative(kept(negative)) {}
+    uint32_t positive, negative; // of magnitudes 0 1 2 3
+    __device__ __forceinline__ Book() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      positive = kept(positive), negative = kept(negative);
+    }
   };
   static constexpr int kBias = 12;
   static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {

@@ -22,6 +22,8 @@
 
 namespace ridge::kernels::cuda {
 
+// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
+// run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
 // A warp takes its rows in steps: a unit of either row, or two where rows are whole units so small that the loop around
@@ -56,10 +58,10 @@ template <typename Format, bool kExact>
 inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
 
 template <typename Format, bool kExact, bool kWhole>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens) {
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
   using S = Steps<Format, kWhole>;
-  return kBookBytes<Format, kExact> + int64_t{kMatvecWarps} * S::kSlots * S::kSlotBytes +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16 + kMatvecWarps * 4) + 16;
+  return kBookBytes<Format, kExact> + int64_t{warps} * (S::kSlots * S::kSlotBytes + 4 * tokens) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
 }
 
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
@@ -148,10 +150,11 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   constexpr bool kFloat = kFloatDots<Format, kExact>;
   using S = Steps<Format, kWhole>;
   constexpr int kRing = S::kSlots;
+  const int threads = blockDim.x, warps = threads / kWarp;
   extern __shared__ uint4 shared[];
   auto* book_words = reinterpret_cast<uint8_t*>(shared);
   uint8_t* ring = book_words + kBookBytes<Format, kExact>;
-  uint8_t* activations = ring + kMatvecWarps * kRing * S::kSlotBytes;
+  uint8_t* activations = ring + warps * kRing * S::kSlotBytes;
   const int items = static_cast<int>(U::items_of(args.cols));
   const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
   auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
@@ -163,7 +166,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
-  const int stride = gridDim.x * kMatvecWarps, first_pair = warp * gridDim.x + blockIdx.x;
+  const int stride = gridDim.x * warps, first_pair = warp * gridDim.x + blockIdx.x;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
@@ -219,16 +222,18 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     }
     copy_async_commit(); // also when there is nothing left, so that counts stay in step
   };
+  using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
+  const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
 #pragma unroll 1
   for (int s = 0; s < kRing - 1; ++s) fetch_next();
-
-  using Book = typename L::Book;
-  if constexpr (!kFloat) Book::fill(book_words, threadIdx.x, kMatvecThreads);
+  filler.store(book_words);
+  for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
+    typename Book::template Filler<kMatvecThreads>(t).store(book_words);
   const Book book(book_words);
 
   // Bring in the activations. The weights of the norm are constant: they can be near by then.
   if (args.norm_weight)
-    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * kMatvecThreads) prefetch_l2(args.norm_weight + i);
+    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
   wait_for_predecessor();
   float inverse_rms[kTokens];
 #pragma unroll
@@ -243,14 +248,14 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
       constexpr int kQuads = L::kItemWeights / 4, kBatch = 4; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
-      for (int first = threadIdx.x; first < quads; first += kBatch * kMatvecThreads) {
+      for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
         float4 v[kBatch];
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
-          if (first + k * kMatvecThreads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * kMatvecThreads];
+          if (first + k * threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * threads];
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
-          const int i = first + k * kMatvecThreads;
+          const int i = first + k * threads;
           if (i >= quads) break;
           if (args.norm_weight) {
             squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
@@ -263,7 +268,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     } else if constexpr (kFloat) {
       constexpr int kItem = L::kItemWeights;
       auto* out = reinterpret_cast<float*>(to);
-      for (int i = threadIdx.x; i < items * kItem; i += kMatvecThreads) {
+      for (int i = threadIdx.x; i < items * kItem; i += threads) {
         float v = i < args.cols ? x[i] : 0;
         squares += v * v;
         if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
@@ -276,12 +281,12 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
         v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
         v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
       };
-      constexpr int kStride = 8 * kMatvecThreads;
+      const int stride_x = 8 * threads;
       float v[8], next[8];
       if (8 * threadIdx.x < args.cols) load(v, x + 8 * threadIdx.x);
-      for (int i = 8 * threadIdx.x; i < args.cols; i += kStride) { // cols is a multiple of 32
+      for (int i = 8 * threadIdx.x; i < args.cols; i += stride_x) { // cols is a multiple of 32
         const unsigned lanes = __activemask();
-        if (i + kStride < args.cols) load(next, x + i + kStride);
+        if (i + stride_x < args.cols) load(next, x + i + stride_x);
         if (args.norm_weight) {
           float w[8];
           load(w, args.norm_weight + i);
@@ -298,7 +303,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     }
     if (args.norm_weight) {
       squares = warp_sum(squares);
-      if (lane == 0) scratch[t * kMatvecWarps + warp] = squares;
+      if (lane == 0) scratch[t * warps + warp] = squares;
     }
   }
   __syncthreads();
@@ -306,7 +311,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   for (int t = 0; t < kTokens; ++t) {
     if (!args.norm_weight || t >= tokens) continue;
     float squares = 0;
-    for (int w = 0; w < kMatvecWarps; ++w) squares += scratch[t * kMatvecWarps + w];
+    for (int w = 0; w < warps; ++w) squares += scratch[t * warps + w];
     inverse_rms[t] = rsqrtf(squares / static_cast<float>(args.cols) + args.norm_epsilon);
   }
 

@@ -48,13 +48,12 @@ __global__ void gather_kernel(const float* x, const int32_t* rows, float* out, i
   for (int64_t i = first_index(); i < n * width; i += index_step()) out[i] = x[rows[i / width] * width + i % width];
 }
 
-__global__ void permute_kernel(const float* x, const int32_t* order, float* out, int64_t n, int64_t width) {
+__global__ void permute_kernel(const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
+                               int64_t n) {
   let_successor_start();
   wait_for_predecessor();
-  for (int64_t i = first_index(); i < n * width; i += index_step()) {
-    const int64_t column = i % width;
-    out[i] = x[i - column + order[column]];
-  }
+  for (int64_t i = first_index(); i < n * columns; i += index_step())
+    out[i] = x[i / columns * group + order[i % columns]];
 }
 
 __global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used,
@@ -67,33 +66,6 @@ __global__ void expert_sum_kernel(const float* x, const float* shares, float* ou
     for (int s = 0; s < used; ++s) sum += shares[token * used + s] * x[(token * used + s) * width + col];
     out[i] = sum;
   }
-}
-
-// One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
-__global__ void to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, __half* out,
-                               int64_t stride, int8_t* exponents) {
-  __shared__ float scratch[kThreads / kWarp];
-  let_successor_start();
-  wait_for_predecessor();
-  x += blockIdx.x * cols;
-  out += blockIdx.x * stride;
-  float squares = 0, largest = 0;
-  for (int64_t i = threadIdx.x; i < cols; i += kThreads) {
-    squares += x[i] * x[i];
-    largest = fmaxf(largest, fabsf(norm_weight ? x[i] * norm_weight[i] : x[i]));
-  }
-  float factor = 1;
-  if (norm_weight) factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(cols) + epsilon);
-  largest = warp_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = largest;
-  __syncthreads();
-  for (const float value : scratch) largest = fmaxf(largest, value);
-  largest *= factor;
-  const int exponent = largest > 0 ? min(max(ilogbf(largest) - 9, -120), 120) : 0;
-  factor *= exp2f(static_cast<float>(-exponent));
-  if (threadIdx.x == 0) exponents[blockIdx.x] = static_cast<int8_t>(exponent);
-  for (int64_t i = threadIdx.x; i < stride; i += kThreads)
-    out[i] = __float2half_rn(i < cols ? (norm_weight ? x[i] * norm_weight[i] : x[i]) * factor : 0);
 }
 
 __global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint32_t* sink) {
@@ -301,8 +273,9 @@ void launch_add(const Launch& launch, const float* a, const float* b, float* out
 void launch_swiglu(const Launch& launch, const float* gate, const float* up, float* out, int64_t n) {
   launch(swiglu_kernel, blocks_for(launch, n), kThreads, 0, gate, up, out, n);
 }
-void launch_permute(const Launch& launch, const float* x, const int32_t* order, float* out, int64_t n, int64_t width) {
-  launch(permute_kernel, blocks_for(launch, n * width), kThreads, 0, x, order, out, n, width);
+void launch_permute(const Launch& launch, const float* x, int64_t group, const int32_t* order, int64_t columns,
+                    float* out, int64_t n) {
+  launch(permute_kernel, blocks_for(launch, n * columns), kThreads, 0, x, group, order, columns, out, n);
 }
 void launch_gather(const Launch& launch, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
   launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width);
@@ -315,11 +288,6 @@ void launch_route(const Launch& launch, const float* x, int32_t* ids, float* sha
 void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width) {
   launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width);
-}
-void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents) {
-  launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
-         reinterpret_cast<__half*>(out), stride, exponents);
 }
 bool compiled_for_overlap() {
   cudaFuncAttributes attributes = {};

@@ -10,17 +10,20 @@ void launch_rms_norm(const Launch&, const float* x, const float* weight, float* 
                      float epsilon); // weight [group]
 void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
-void launch_permute(const Launch&, const float* x, const int32_t* order, float* out, int64_t n, int64_t width);
+// out[g, i] = x[g, order[i]] for n groups of x; order [columns]
+void launch_permute(const Launch&, const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
+                    int64_t n);
 void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
 void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
                   bool normalize);
 void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width);
 
-// Rows as f16 for the matrix product (gemm.h), RMS-normed first where norm_weight is given. All `stride` columns are
-// written.
+// Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
+// 64) are written: row after row (gemm.h), or with tiled_rows in the tiles of an operand of that many rows
+// (prompt_product.h).
 void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int8_t* exponents);
+                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
 
 // Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
 bool compiled_for_overlap();
@@ -64,6 +67,8 @@ struct RopeStoreArgs {
   Cache cache;
 };
 void launch_rope_store(const Launch&, const RopeStoreArgs&);
+bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
+void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
 
 struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
@@ -82,6 +87,11 @@ inline constexpr int kAttentionRows = 16; // (token, head) pairs per tile
 bool fast_attention(const Cache& cache);  // else `splits` and `tile_tokens` are not used
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
+
+// The same for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); `tile_tokens`,
+// `splits` and the scratch are not used.
+bool can_attend_prompts(const Cache& cache, int heads);
+void launch_prompt_attention(const Launch&, AttentionArgs);
 
 // The index of the largest logit of each row, and the step of a generating loop: tokens[i] = it, positions[i] += 1,
 // history[step[i] * n + i] = it; step[i] += 1.

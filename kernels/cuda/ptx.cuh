@@ -33,9 +33,48 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-__device__ __forceinline__ void prefetch_l2(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
-}
+// A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
+struct CopyBarrier {
+  uint64_t state;
+
+  __device__ __forceinline__ void init(int arrivals) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+#endif
+  }
+  __device__ __forceinline__ void arrive() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(address()) : "memory");
+#endif
+  }
+  // Arrives when this thread's asynchronous copies so far have landed.
+  __device__ __forceinline__ void arrive_after_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address()) : "memory");
+#endif
+  }
+  // Waits until the phase of this parity is over.
+  __device__ __forceinline__ void wait(uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(address()),
+                 "r"(parity)
+                 : "memory");
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .pred done;\n"
+                 "again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(address()),
+                 "r"(parity)
+                 : "memory");
+#endif
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t address() const {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(&state));
+  }
+};
 
 // Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
 // touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
@@ -49,6 +88,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 // d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,

@@ -9,6 +9,7 @@
 #include "kernels/cuda/sampling.h"
 
 #include <cfloat>
+#include <climits>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -68,43 +69,63 @@ __device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
   s.ring_oldest = (s.ring_oldest + 1) % s.ring_size;
 }
 
-// The token of `count` sorted candidates that the number u in [0, 1) stands for. Weights are relative to the best: at
-// temperature 1 and at the one asked for.
-__device__ int draw(const SampleState& s, const float* weight, const float* tempered, int count, double u) {
-  double total = 0;
-  for (int i = 0; i < count; ++i) total += weight[i];
-  if (s.top_p < 1) {
-    const double mass = total * s.top_p;
-    double sum = 0;
-    for (int i = 0; i < count; ++i) {
-      sum += weight[i];
-      if (sum >= mass) {
-        count = i + 1;
-        break;
-      }
-    }
+// Of a warp's shares, the sum of those in lower lanes.
+__device__ double exclusive_sum(double share, double& total) {
+  double sum = share;
+  for (int offset = 1; offset < kWarp; offset *= 2) {
+    const double lower = __shfl_up_sync(~0u, sum, offset);
+    if (static_cast<int>(threadIdx.x % kWarp) >= offset) sum += lower;
   }
-  if (s.min_p > 0)
-    for (int i = 1; i < count; ++i)
-      if (weight[i] < s.min_p) count = i;
-  total = 0;
-  for (int i = 0; i < count; ++i) total += tempered[i];
-  const double target = u * total;
-  double sum = 0;
-  int chosen = 0;
-  for (int i = 0; i < count; ++i) {
-    if (tempered[i] == 0) continue;
-    sum += tempered[i];
-    chosen = i;
-    if (sum > target) break;
-  }
-  return chosen;
+  total = __shfl_sync(~0u, sum, kWarp - 1);
+  return sum - share;
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleArgs args) {
+// Sums of weights from the first on, by one warp: each lane has an equal share of neighbouring ones.
+struct Sums {
+  double below, total;
+  const float* weight;
+  int first, end;
+
+  __device__ Sums(const float* weight, int count) : weight(weight) {
+    const int share = (count + kWarp - 1) / kWarp;
+    first = min(static_cast<int>(threadIdx.x) * share, count);
+    end = min(first + share, count);
+    double sum = 0;
+    for (int i = first; i < end; ++i) sum += weight[i];
+    below = exclusive_sum(sum, total);
+  }
+  // The first index where reached(sum up to and with it, weight) holds, else `otherwise`.
+  template <typename Reached>
+  __device__ int find(Reached reached, int otherwise) const {
+    double sum = below;
+    int found = INT_MAX;
+    for (int i = first; i < end && found == INT_MAX; ++i)
+      if (reached(sum += weight[i], weight[i])) found = i;
+    found = warp_reduce(found, [](int a, int b) { return min(a, b); });
+    return found == INT_MAX ? otherwise : found;
+  }
+};
+
+// The token of `count` sorted candidates that the number u in [0, 1) stands for. Weights are relative to the best: at
+// temperature 1 and at the one asked for. By one warp.
+__device__ int draw(const SampleState& s, const float* weight, const float* tempered, int count, double u) {
+  if (s.top_p < 1) {
+    const Sums sums(weight, count);
+    const double mass = sums.total * s.top_p;
+    count = sums.find([&](double sum, float) { return sum >= mass; }, count - 1) + 1;
+  }
+  if (s.min_p > 0) count = Sums(weight, count).find([&](double, float w) { return w < s.min_p; }, count);
+  const Sums sums(tempered, count);
+  const double target = u * sums.total;
+  // Rounding may leave the target at the very end: then the last that is possible at all.
+  const int possible = sums.find([&](double, float w) { return w == 0; }, count) - 1;
+  return sums.find([&](double sum, float w) { return w > 0 && sum > target; }, possible);
+}
+
+__global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_constant__ SampleArgs args) {
   __shared__ bool last;
-  __shared__ uint64_t shared_list[kSharedList], top[kMaxTopK];
-  __shared__ int chunk_of[kMaxTopK], chunk_count, list_count, top_count;
+  __shared__ uint64_t shared_list[kSharedList], best_list[kMaxTopK], top[kMaxTopK];
+  __shared__ int chunk_of[kMaxTopK], chunk_count, list_count, best_count;
   __shared__ float weight[kMaxTopK], tempered[kMaxTopK];
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   let_successor_start();
@@ -117,10 +138,17 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
     const int64_t end = min((chunk + 1) * chunk_size, args.vocab);
     float best = -INFINITY;
     bool nan = false;
-    for (int64_t i = chunk * chunk_size + lane; i < end; i += kWarp) {
-      const float logit = penalized(args, s, i);
-      nan |= logit != logit;
-      best = fmaxf(best, logit);
+    constexpr int kTogether = 8; // loads in flight
+    for (int64_t first = chunk * chunk_size + lane; first < end; first += kTogether * kWarp) {
+      float logit[kTogether];
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k)
+        logit[k] = first + k * kWarp < end ? penalized(args, s, first + k * kWarp) : -INFINITY;
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        nan |= logit[k] != logit[k];
+        best = fmaxf(best, logit[k]);
+      }
     }
     best = warp_reduce(best, [](float a, float b) { return fmaxf(a, b); });
     nan = __any_sync(~0u, nan);
@@ -139,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
   const bool nan = __syncthreads_or(best != best);
   const uint64_t chunk_key = uint64_t{ordered(best)} << 9 | (kSampleChunks - 1 - thread);
   const int wanted = min(s.top_k, chunks);
-  if (thread == 0) chunk_count = list_count = top_count = 0;
+  if (thread == 0) chunk_count = list_count = best_count = 0;
   const uint64_t chunk_bound = kth_largest<41>(wanted, chunks, [&](int) { return chunk_key; });
   if (thread < chunks && chunk_key >= chunk_bound) chunk_of[atomicAdd(&chunk_count, 1)] = thread;
   __syncthreads();
@@ -159,31 +187,34 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
 
   const int listed = list_count, kept = min(s.top_k, listed);
   const uint64_t* list = listed <= kSharedList ? shared_list : args.list;
-  const uint64_t least = listed > kept ? kth_largest<64>(kept, listed, [&](int i) { return list[i]; }) : 0;
-  for (int i = thread; i < listed; i += kThreads)
-    if (list[i] >= least) top[atomicAdd(&top_count, 1)] = list[i];
-  __syncthreads();
-  uint64_t* sorted = shared_list;
-  if (thread < kept) {
+  int left = listed;
+  if (listed > kThreads) { // many equal ones: leave exactly the best
+    const uint64_t least = kth_largest<64>(kept, listed, [&](int i) { return list[i]; });
+    for (int i = thread; i < listed; i += kThreads)
+      if (list[i] >= least) best_list[atomicAdd(&best_count, 1)] = list[i];
+    __syncthreads();
+    list = best_list;
+    left = kept;
+  }
+  if (thread < left) {
     int rank = 0;
-    for (int i = 0; i < kept; ++i) rank += top[i] > top[thread];
-    sorted[rank] = top[thread];
+    for (int i = 0; i < left; ++i) rank += list[i] > list[thread];
+    if (rank < kept) top[rank] = list[thread];
   }
   __syncthreads();
   if (thread < kept) {
-    const float below_best = from_ordered(sorted[thread] >> 32) - from_ordered(sorted[0] >> 32);
+    const float below_best = from_ordered(top[thread] >> 32) - from_ordered(top[0] >> 32);
     weight[thread] = expf(below_best);
     tempered[thread] = expf(below_best / s.temp);
   }
   __syncthreads();
-  if (thread != 0) return;
+  if (warp != 0) return;
   const bool usable = kept > 0 && !nan;
-  int32_t token = 0;
-  if (usable) {
-    const int at = s.temp > 0 ? draw(s, weight, tempered, kept, core::uniform(s.seed, s.draws++)) : 0;
-    token = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(sorted[at]));
-    accept(args, s, token);
-  }
+  int at = 0;
+  if (usable && s.temp > 0) at = draw(s, weight, tempered, kept, core::uniform(s.seed, s.draws++));
+  if (lane != 0) return;
+  const int32_t token = usable ? static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(top[at])) : 0;
+  if (usable) accept(args, s, token);
   args.chosen[s.step++ % 2] = usable ? token : -1;
   *args.token = token;
   *args.position = s.position++;

@@ -2,6 +2,8 @@
 #include "core/error.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/ladder.h"
+#include "kernels/cuda/microbench.h"
 
 namespace ridge::kernels::cuda {
 
@@ -16,6 +18,11 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const cor
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
 
+Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }
+
+std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_info().problem); }
+
+core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
 std::unique_ptr<Encoder> make_encoder() { return nullptr; }
 bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 

@@ -206,8 +206,7 @@ ConvertReport convert(const std::string& folder, const std::string& out, const C
     for (const SafeTensor* part : output.parts) tensors.release(*part);
   }
   writer.finish();
-  return {std::string(config.architecture->gguf), std::ssize(plan.outputs), static_cast<int64_t>(writer.size_bytes()),
-          config.notes};
+  return {std::ssize(plan.outputs), static_cast<int64_t>(writer.size_bytes()), config.notes};
 }
 
 } // namespace ridge::models::import

@@ -2,8 +2,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "models/import/matrix.h"
-#include "quant/formats/fp4.h"
-#include "quant/formats/nf4.h"
+#include "models/planar.h"
 
 #include <algorithm>
 #include <cmath>
@@ -76,7 +75,7 @@ Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weig
   std::array<float, 16> levels;
   const SafeTensor& map = get(matrix, request, ".weight.quant_map", Dtype::F32, {16});
   read_floats(map, 0, 16, levels.data());
-  const float* expected = matrix.scheme == Scheme::nf4 ? quant::kNf4Levels : quant::kFp4Levels;
+  const auto& expected = matrix.scheme == Scheme::nf4 ? kNf4Levels : kFp4Levels;
   for (int i = 0; i < 16; ++i)
     if (!(std::abs(levels[i] - expected[i]) < 1e-6f))
       throw_error("{}: tensor {}: level {} is {}, expected {}", tensors_.path_of(map), map.name, i, levels[i],

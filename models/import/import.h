@@ -19,7 +19,6 @@ struct ConvertOptions {
 };
 
 struct ConvertReport {
-  std::string label; // "llama 8B BF16"
   int64_t tensors = 0, file_bytes = 0;
   std::vector<std::string> notes; // what the user should know
 };

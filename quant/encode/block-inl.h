@@ -63,6 +63,15 @@ struct Block {
   RIDGE_LANES_FN static Lanes power(Lanes a) { return max(floor_power_of_two(a), Lanes(0x1p-126f)); }
 };
 
+// Scheme<Format>::search(Block&) finds codes and scales. A format without a Scheme of its own has no encoder.
+template <typename Format>
+struct Scheme {};
+
+template <typename Format>
+constexpr bool kHasScheme = requires(Block<Format::kWeights>& b) {
+  Scheme<Format>::search(b);
+};
+
 RIDGE_LANES_END
 
 #endif

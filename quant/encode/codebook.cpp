@@ -10,18 +10,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::quant::HWY_NAMESPACE {
-EncodeBlocks find_codebook_encoder(Type type) {
-  switch (type) {
-  case Type::IQ1_S: return &encode_blocks<CodebookScheme, IQ1_S>;
-  case Type::IQ1_M: return &encode_blocks<CodebookScheme, IQ1_M>;
-  case Type::IQ2_XXS: return &encode_blocks<CodebookScheme, IQ2_XXS>;
-  case Type::IQ2_XS: return &encode_blocks<CodebookScheme, IQ2_XS>;
-  case Type::IQ2_S: return &encode_blocks<CodebookScheme, IQ2_S>;
-  case Type::IQ3_XXS: return &encode_blocks<CodebookScheme, IQ3_XXS>;
-  case Type::IQ3_S: return &encode_blocks<CodebookScheme, IQ3_S>;
-  default: return nullptr;
-  }
-}
+EncodeBlocks find_codebook_encoder(Type type) { return find_scheme(type); }
 } // namespace ridge::quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

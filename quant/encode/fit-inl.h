@@ -17,8 +17,7 @@
 
 RIDGE_LANES_BEGIN
 
-// Sets of codes. `nearest` gives the member nearest to a number; the largest weight is tried at `kFirst`, `kFirst *
-// kStep`, … (kStarts numbers); where kBothSigns, at their negatives too, since the ends of the set differ.
+// Sets of codes: `nearest` gives the member nearest to a number.
 template <int kLow, int kHigh>
 struct Integers {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {

@@ -26,6 +26,7 @@
 RIDGE_LANES_BEGIN
 
 using Lanes = float;
+using LanesMask = bool;
 inline constexpr int kLanes = 1;
 
 __device__ inline float select(bool condition, float a, float b) { return condition ? a : b; }
@@ -53,7 +54,7 @@ RIDGE_LANES_END
   }                                                                                                                    \
   }                                                                                                                    \
   HWY_AFTER_NAMESPACE();
-#define RIDGE_LANES_FN HWY_INLINE
+#define RIDGE_LANES_FN inline
 
 RIDGE_LANES_BEGIN
 
@@ -90,7 +91,12 @@ HWY_INLINE LanesMask both(LanesMask a, LanesMask b) { return hn::And(a, b); }
 HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
 HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
 HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
+#if HWY_TARGET ==                                                                                                      \
+    HWY_SCALAR // Highway's is slow; numbers from 2^22 up come out inexact, and are clamped wherever they occur
+HWY_INLINE Lanes round(Lanes a) { return (a + Lanes(12582912.0f)) - Lanes(12582912.0f); }
+#else
 HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); } // to nearest, ties to even
+#endif
 HWY_INLINE Lanes floor_power_of_two(Lanes a) {
   return hn::And(a.v, hn::BitCast(kF, hn::Set(hn::Rebind<uint32_t, FloatTag>(), 0x7f800000u)));
 }

@@ -47,10 +47,12 @@ struct Lattice {
     }
     return index;
   }
-  static constexpr Index kIndex = make_index();
 
-  static int8_t code(int point, int j) { return static_cast<int8_t>(kBook.point[point] >> (8 * j)); }
+  static RIDGE_LANES_FN int8_t code(int point, int j) { return static_cast<int8_t>(kBook.point[point] >> (8 * j)); }
 };
+
+template <typename Lattice>
+RIDGE_TABLE typename Lattice::Index kPointIndex = Lattice::make_index();
 
 // The squared errors, less Σ w x², of all halves of a point; `flipped`: with the wrong sign where that costs least.
 // levels: the codes times the scale.
@@ -97,7 +99,7 @@ struct Octet {
 template <typename Lattice, bool kFlips>
 RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const Lanes* levels, Lanes odd) {
   constexpr int kHalf = Lattice::kDims / 2;
-  constexpr const auto& kIndex = Lattice::kIndex;
+  const auto& index = kPointIndex<Lattice>;
   Best best[2][2]; // [point][wrong sign]
   for (int p = 0; p < Lattice::kPoints; ++p) {
     const Lanes *px = x + p * Lattice::kDims, *pw = w + p * Lattice::kDims;
@@ -111,15 +113,15 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
       }
     }
     for (int h = 0; h < Lattice::kHalves; ++h)
-      for (int n = kIndex.start[h]; n < kIndex.start[h + 1]; ++n) {
-        const int f = kIndex.first[n];
+      for (int n = index.start[h]; n < index.start[h + 1]; ++n) {
+        const int f = index.first[n];
         const Lanes plain = first.plain[f] + second.plain[h];
         if constexpr (!kFlips) {
-          best[p][0].consider(plain, kIndex.number[n]);
+          best[p][0].consider(plain, index.number[n]);
         } else {
           const Lanes flipped = min(first.plain[f] + second.flipped[h], first.flipped[f] + second.plain[h]);
-          best[p][1].consider(flipped, kIndex.number[n]);
-          if (Lattice::kPoints == 2) best[p][0].consider(plain, kIndex.number[n]);
+          best[p][1].consider(flipped, index.number[n]);
+          if (Lattice::kPoints == 2) best[p][0].consider(plain, index.number[n]);
         }
       }
   }
@@ -163,7 +165,7 @@ struct Octets {
   }
 };
 
-// Magnitudes from the codebook, signs apart (IQ2, IQ3). kUnit: scale = d * kUnit * n, n an odd number up to kTop.
+// Magnitudes from the codebook, signs apart (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;
@@ -204,7 +206,7 @@ struct Magnitudes {
   }
 
   // Codes of one octet in one lane. x, w: the weights; points: as searched.
-  static void codes(const float* x, const float* w, const float* points, float* code) {
+  static RIDGE_LANES_FN void codes(const float* x, const float* w, const float* points, float* code) {
     bool odd = false;
     int cheapest = 0;
     float least = 1e30f;
@@ -260,7 +262,7 @@ struct ShiftedDigits {
     return group;
   }
 
-  static void codes(const float*, const float*, const float* points, float* code) {
+  static RIDGE_LANES_FN void codes(const float*, const float*, const float* points, float* code) {
     const int number = static_cast<int>(points[0]), shift = number < Grid::kSize ? 1 : -1;
     for (int i = 0; i < 8; ++i) code[i] = static_cast<float>(Grid::code(number % Grid::kSize, i) + shift);
   }
@@ -350,12 +352,9 @@ RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, cons
   for (int i = 0; i < kWeights; ++i) b.code[i] = best_code[i];
 }
 
-template <typename Format>
-struct CodebookScheme {};
-
 #define RIDGE_SCHEME(Format, ...)                                                                                      \
   template <>                                                                                                          \
-  struct CodebookScheme<Format> {                                                                                      \
+  struct Scheme<Format> {                                                                                              \
     static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
   };
 

@@ -8,30 +8,9 @@
 #include "quant/encode/schemes-inl.h"
 #include "quant/encode/tiles-inl.h"
 
-RIDGE_LANES_BEGIN
-
-template <typename Format>
-EncodeBlocks encoder() {
-  if constexpr (requires(Block<Format::kWeights> & b) { Scheme<Format>::search(b); })
-    return &encode_blocks<Scheme, Format>;
-  else
-    return nullptr;
-}
-
-RIDGE_LANES_END
-
 HWY_BEFORE_NAMESPACE();
 namespace ridge::quant::HWY_NAMESPACE {
-EncodeBlocks find_plain_encoder(Type type) {
-  switch (type) {
-#define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \
-  case Type::name:                                                                                                     \
-    return encoder<name>();
-#include "quant/formats.def"
-#undef RIDGE_FORMAT
-  }
-  return nullptr;
-}
+EncodeBlocks find_plain_encoder(Type type) { return find_scheme(type); }
 } // namespace ridge::quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

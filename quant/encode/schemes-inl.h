@@ -203,10 +203,6 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     b.template set_codes<kTop>(g * kGroup, kGroup, best_d * b.scale[g], best_dmin * b.min[g]);
 }
 
-// A format without a Scheme of its own has no encoder.
-template <typename Format>
-struct Scheme {};
-
 // Scheme of one format: SEARCH is the statement that searches block b.
 #define RIDGE_SCHEME(Format, ...)                                                                                      \
   template <>                                                                                                          \

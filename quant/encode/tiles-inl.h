@@ -6,6 +6,7 @@
 #define RIDGE_TILES_INL_H
 #endif
 
+#include "quant/all_formats.h"
 #include "quant/encode/block-inl.h"
 #include "quant/encode/tiles.h"
 
@@ -14,7 +15,7 @@
 
 RIDGE_LANES_BEGIN
 
-template <template <typename> typename Scheme, typename Format>
+template <typename Format>
 void encode_blocks(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
                    int64_t count, std::byte* out) {
   constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
@@ -47,6 +48,19 @@ void encode_blocks(const float* weights, const float* importance, int64_t first_
       std::memcpy(out + (first + lane) * static_cast<int64_t>(sizeof block), &block, sizeof block);
     }
   }
+}
+
+// The encoder of a type whose Scheme has been included, else nullptr.
+inline EncodeBlocks find_scheme(Type type) {
+  switch (type) {
+#define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \
+  case Type::name:                                                                                                     \
+    if constexpr (kHasScheme<name>) return &encode_blocks<name>;                                                       \
+    break;
+#include "quant/formats.def"
+#undef RIDGE_FORMAT
+  }
+  return nullptr;
 }
 
 RIDGE_LANES_END

@@ -14,5 +14,6 @@ using EncodeBlocks = void (*)(const float* weights, const float* importance, int
 // nullptr where the family has no encoder for the type. Weights must be finite.
 EncodeBlocks find_plain_encoder(Type type);
 EncodeBlocks find_codebook_encoder(Type type);
+EncodeBlocks find_level_encoder(Type type);
 
 } // namespace ridge::quant

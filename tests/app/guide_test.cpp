@@ -17,8 +17,8 @@ namespace {
 // One greedy answer to each question, each in a conversation of its own.
 std::vector<std::string> ask(const std::vector<std::string>& questions) {
   app::LoadedModel model = app::open_model("");
-  const auto chat_template = models::text::ChatTemplate::from_file(model.file);
-  REQUIRE(chat_template);
+  const models::text::ChosenTemplate chosen = models::text::choose_chat_template(model.file);
+  REQUIRE(chosen.origin != models::text::kPlainTemplate);
   core::ExecutorConfig config;
   config.context = 512;
   config.max_batch = 128;
@@ -30,9 +30,12 @@ std::vector<std::string> ask(const std::vector<std::string>& questions) {
   app::Answerer answerer(model, session, sampling);
   std::vector<std::string> answers;
   for (const std::string& question : questions) {
-    app::Conversation conversation(model, session, *chat_template);
+    app::Conversation conversation(model, session, chosen.chat_template);
     conversation.add_user(question);
-    answers.push_back(conversation.answer(answerer, {}, nullptr).content);
+    answers.push_back(conversation
+                          .answer(
+                              answerer, [](std::string_view, bool) {}, nullptr)
+                          .content);
   }
   return answers;
 }

@@ -104,7 +104,7 @@ def main():
             stored = {k: v.astype(dtype) for k, v in ck.random_weights(config, rng).items()}
             ck.save(folder, config, stored, shards)
             expected = ck.forward(config, stored, IDS)
-            for type_flags in ([], ["--type", "bf16"], ["--type", "f16"], ["--type", "f32"]):
+            for type_flags in ([], ["--type", "bf16"], ["--type", "f16"], ["--type", "f32"], ["--type", "q8_0"]):
                 gguf = folder / "out.gguf"
                 run(ridge, "convert", folder, "-o", gguf, *type_flags)
                 error = nmse(logits(ridge, gguf, "--device", "cpu", "--exact"), expected)

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
 
   fmt::print("{:8} {:>6} {:>10} {:>12}\n", "format", "bpw", "error", "CPU Mw/s");
   for (const FormatInfo& format : formats()) {
+    if (!can_encode(format.type)) continue;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), format.name) == wanted.end()) continue;
     std::vector<std::byte> packed(rows * format.row_bytes(cols));
     double best = 1e30;

@@ -115,9 +115,9 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
   });
   with("permute", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, width, 30);
-    m.finish(m.op(OpKind::permute, {x}, {m.order(width)}, width));
+    const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, groups * group, 30);
+    m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
   });
   with("swiglu and add", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 100);

@@ -24,8 +24,6 @@ namespace {
 // nothing, but codes stored plus 128 cancel a few digits. Whole random models in fast mode are far more sensitive than
 // trained ones.
 constexpr double kExact = 1e-9, kDots = 1e-8, kFastModel = 1e-2;
-// Formats whose codes are only near the weights (quant/group.h: LevelFormat), of random bytes; real weights are nearer.
-constexpr double kLevels = 1e-3;
 
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes) {
   return tests::worst_error(kernels::cpu::make_cpu_executor, model, config, sizes);
@@ -92,7 +90,7 @@ TEST_CASE("every format gives the decoded weights' result, with f32 activations 
       x = model.linear(x, format.type, model.integer(30, 75));
       model.finish(x);
       CHECK(worst_error(model, exact_config(), {1, 2, 9}) < kExact);
-      CHECK(worst_error(model, fast_config(), {1, 2, 9}) < (format.levels ? kLevels : kDots));
+      CHECK(worst_error(model, fast_config(), {1, 2, 9}) < kDots);
     });
   }
 }

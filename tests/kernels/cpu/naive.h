@@ -99,9 +99,11 @@ class Naive {
         break;
       }
       case OpKind::permute: {
-        std::vector<int32_t> order(in(0, t).size());
+        const size_t group = std::get<core::PermuteParams>(op.params).group;
+        std::vector<int32_t> order(program_.weights[op.weights[0]].cols);
         std::memcpy(order.data(), program_.weights[op.weights[0]].data, 4 * order.size());
-        for (const int32_t from : order) y.push_back(in(0, t)[from]);
+        for (size_t first = 0; first < in(0, t).size(); first += group)
+          for (const int32_t from : order) y.push_back(in(0, t)[first + from]);
         break;
       }
       case OpKind::linear: {

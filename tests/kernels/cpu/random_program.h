@@ -10,7 +10,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -69,15 +68,15 @@ struct RandomProgram {
     return id;
   }
 
-  // A random order of `width` columns.
-  core::WeightId order(int64_t width) {
-    std::vector<std::byte>& data = storage.emplace_back(4 * width);
-    std::vector<int32_t> columns(width);
-    std::iota(columns.begin(), columns.end(), 0);
-    std::shuffle(columns.begin(), columns.end(), random);
-    std::memcpy(data.data(), columns.data(), data.size());
+  // `columns` choices of `group` elements.
+  core::WeightId order(int64_t columns, int64_t group) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * columns);
+    for (int64_t i = 0; i < columns; ++i) {
+      const auto from = static_cast<int32_t>(integer(0, group - 1));
+      std::memcpy(data.data() + 4 * i, &from, 4);
+    }
     const auto id = static_cast<core::WeightId>(program.weights.size());
-    program.weights.push_back({"order", core::kOrderType, width, 1, 1, 4 * width, data.data()});
+    program.weights.push_back({"order", core::kOrderType, columns, 1, 1, 4 * columns, data.data()});
     return id;
   }
 

@@ -1,7 +1,8 @@
 // How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
-//   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 8 -p 512
-// prints per model the upload, tokens per second of decoding (at depth 0, or -d), of -s streams at once, and of
-// prompts. Bytes are op_cost's; the share is of the read bandwidth that the same process measured.
+//   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 2,8,32 -p 512,4096 -ub 2048
+// prints per model the upload, tokens per second of decoding at depth -d, of -s streams at once, and of prompts; with
+// none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
+// measured.
 #include "core/half.h"
 #include "kernels/cuda/executor.h"
 #include "quant/registry.h"
@@ -24,12 +25,13 @@ using quant::Type;
 namespace {
 
 struct ModelShape {
-  int64_t layers, width, hidden, heads, kv_heads, head_dim, vocab;
+  int64_t layers, width, hidden, heads, kv_heads, head_dim, vocab, experts = 0, used = 0;
 };
 const std::map<std::string, ModelShape> kShapes = {
     {"1b", {16, 2048, 8192, 32, 8, 64, 128256}},
     {"8b", {32, 4096, 14336, 32, 8, 128, 128256}},
     {"70b", {80, 8192, 28672, 64, 8, 128, 128256}},
+    {"30b-a3b", {48, 2048, 768, 32, 4, 128, 151936, 128, 8}},
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -76,6 +78,10 @@ class Model {
       x = random.op(OpKind::add, {x, linear(h, "o", i, s.width)}, {}, s.width);
       if (i + 1 == s.layers) x = random.op(OpKind::gather, {x}, {}, s.width);
       h = random.norm(x, s.width);
+      if (s.experts) {
+        x = random.op(OpKind::add, {x, experts(s, h, type_of("gate", i), type_of("down", i))}, {}, s.width);
+        continue;
+      }
       const core::ValueId gate = linear(h, "gate", i, s.hidden), up = linear(h, "up", i, s.hidden);
       h = random.op(OpKind::swiglu, {gate, up}, {}, s.hidden);
       x = random.op(OpKind::add, {x, linear(h, "down", i, s.width)}, {}, s.width);
@@ -106,8 +112,24 @@ class Model {
     std::vector<core::WeightId> users;
     std::vector<std::byte> data;
   };
-  core::WeightId matrix(Type type, int64_t cols, int64_t rows) {
-    const core::WeightId id = random.add_weight(type, cols, rows, 1, nullptr);
+  core::ValueId experts(const ModelShape& s, core::ValueId h, Type type, Type down_type) {
+    const core::ValueId scores = random.op(OpKind::linear, {h}, {matrix(Type::F32, s.width, s.experts)}, s.experts);
+    const bool gathered = program.values[h].gathered;
+    const core::ValueId ids = random.value(s.used, gathered, core::ValueKind::i32),
+                        shares = random.value(s.used, gathered);
+    program.ops.push_back(
+        {OpKind::route, -1, "route", {scores}, {ids, shares}, {}, core::RouteParams{s.experts, s.used, true}});
+    const auto expert = [&](core::ValueId x, Type of, int64_t cols, int64_t rows) {
+      return random.op(OpKind::expert_linear, {x, ids}, {matrix(of, cols, rows, s.experts)}, s.used * rows,
+                       core::ExpertParams{s.used});
+    };
+    const core::ValueId gate = expert(h, type, s.width, s.hidden), up = expert(h, type, s.width, s.hidden);
+    const core::ValueId act = random.op(OpKind::swiglu, {gate, up}, {}, s.used * s.hidden);
+    return random.op(OpKind::expert_sum, {expert(act, down_type, s.hidden, s.width), shares}, {}, s.width,
+                     core::ExpertParams{s.used});
+  }
+  core::WeightId matrix(Type type, int64_t cols, int64_t rows, int64_t count = 1) {
+    const core::WeightId id = random.add_weight(type, cols, rows, count, nullptr);
     Pool& pool = pools_[type];
     pool.bytes = std::max(pool.bytes, program.weights[id].total_bytes());
     pool.users.push_back(id);
@@ -120,16 +142,24 @@ class Model {
 
 int main(int argc, char** argv) {
   std::vector<std::string> specs;
-  int64_t depth = 0, streams = 0, prompt = 0, batch = 512;
+  std::vector<int64_t> streams, prompts;
+  const auto numbers = [](const std::string& text) {
+    std::vector<int64_t> result;
+    for (size_t at = 0; at < text.size();
+         at = text.find(',', at) == std::string::npos ? text.size() : text.find(',', at) + 1)
+      result.push_back(std::atoll(text.c_str() + at));
+    return result;
+  };
+  int64_t depth = 0, batch = 512;
   kernels::cuda::CudaOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "-d")
       depth = std::atoll(argv[++i]);
     else if (arg == "-s")
-      streams = std::atoll(argv[++i]);
+      streams = numbers(argv[++i]);
     else if (arg == "-p")
-      prompt = std::atoll(argv[++i]);
+      prompts = numbers(argv[++i]);
     else if (arg == "-ub")
       batch = std::atoll(argv[++i]);
     else if (arg == "--no-overlap")
@@ -138,6 +168,8 @@ int main(int argc, char** argv) {
       options.fuse = false;
     else if (arg == "--no-graphs")
       options.graphs = false;
+    else if (arg == "--as")
+      options.as_compute = std::atoi(argv[++i]);
     else
       specs.push_back(arg);
   }
@@ -152,9 +184,10 @@ int main(int argc, char** argv) {
     const size_t colon = spec.find(':');
     Model model(kShapes.at(spec.substr(0, colon)), spec.substr(colon + 1));
     core::ExecutorConfig config;
-    config.context = std::max<int64_t>({depth + 512, prompt + 64, 1024});
-    config.streams = std::max<int64_t>(streams, 1);
-    config.max_batch = std::max<int64_t>(batch, streams);
+    const int64_t most_streams = streams.empty() ? 1 : std::ranges::max(streams);
+    config.context = std::max<int64_t>({depth + 512, prompts.empty() ? 0 : std::ranges::max(prompts) + 64, 1024});
+    config.streams = most_streams;
+    config.max_batch = std::max<int64_t>(batch, most_streams);
     config.max_outputs = config.streams;
     const double start = now();
     const auto executor = kernels::cuda::make_cuda_executor(model.program, config, options);
@@ -166,10 +199,10 @@ int main(int argc, char** argv) {
                  seconds * 1e3, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
-    decode(0, 1);
+    if (streams.empty() && prompts.empty()) decode(0, 1);
     if (depth > 0) decode(depth, 1);
-    if (streams > 1) decode(0, streams);
-    if (prompt > 0) {
+    for (const int64_t n : streams) decode(0, n);
+    for (const int64_t prompt : prompts) {
       std::vector<int32_t> tokens(prompt), positions(prompt);
       std::iota(positions.begin(), positions.end(), 0);
       for (int64_t i = 0; i < prompt; ++i) tokens[i] = static_cast<int32_t>(i * 7919 % model.program.vocab);

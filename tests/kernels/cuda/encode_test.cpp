@@ -40,7 +40,7 @@ TEST_CASE("the GPU encodes every type that is no codebook format") {
   for (const FormatInfo& info : formats()) {
     CAPTURE(info.name);
     const bool codebook = info.name.starts_with("IQ") && !info.name.starts_with("IQ4");
-    CHECK(gpu->can_encode(info.type) == !codebook);
+    CHECK(gpu->can_encode(info.type) == (info.stored() && !codebook));
   }
 }
 
@@ -77,6 +77,7 @@ TEST_CASE("the GPU decodes every type as the CPU does before it encodes") {
   const int64_t rows = 5, cols = 512;
   const std::vector<float> weights = random_weights(random, rows, cols);
   for (const FormatInfo& info : formats()) {
+    if (!can_encode(info.type)) continue;
     CAPTURE(info.name);
     Bytes packed(rows * info.row_bytes(cols)), expected(4 * rows * cols), actual(expected.size());
     encode_rows(info.type, weights.data(), rows, cols, {}, packed.data());

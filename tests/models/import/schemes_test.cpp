@@ -259,6 +259,26 @@ Numbers four_bit_floats(Checkpoint& c, const std::string& name, int64_t rows, in
   return out;
 }
 
+// The form in which a matrix runs gives the same products: its columns, put back to their inputs.
+void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numbers) {
+  const quant::FormatInfo& format = quant::format(planar.type());
+  const int64_t row_bytes = format.row_bytes(planar.run_cols());
+  std::vector<std::byte> rows(planar.rows() * row_bytes);
+  planar.assemble(0, planar.rows(), rows.data());
+  std::vector<int32_t> order = planar.input_order();
+  if (order.empty()) {
+    order.resize(planar.cols());
+    std::iota(order.begin(), order.end(), 0);
+  }
+  REQUIRE(std::ssize(order) == planar.run_cols());
+  std::vector<float> row(planar.run_cols()), folded(numbers.size());
+  for (int64_t r = 0; r < planar.rows(); ++r) {
+    format.decode(rows.data() + r * row_bytes, planar.run_cols(), row.data());
+    for (size_t i = 0; i < order.size(); ++i) folded[r * planar.cols() + order[i]] += row[i];
+  }
+  CHECK(nmse(folded, numbers) < 1e-8); // FP8 of all exponents is the worst
+}
+
 // The matrix as the file has it, decoded; q and k rows put back into the checkpoint's order.
 Numbers decoded(const gguf::File& file, const std::string& name, int64_t head_dim) {
   std::vector<float> numbers;
@@ -267,6 +287,7 @@ Numbers decoded(const gguf::File& file, const std::string& name, int64_t head_di
     rows = planar->rows(), cols = planar->cols();
     numbers.resize(rows * cols);
     planar->decode(0, rows, numbers.data());
+    check_runs_alike(*planar, numbers);
   } else {
     const gguf::Tensor* tensor = file.find_tensor(name);
     REQUIRE(tensor);

@@ -1,0 +1,41 @@
+// Kernels placed under the roofs, without knowing any kernel: a small Program of one kind of op, many times over with
+// other weights (more than the caches hold), run by the ordinary executor as a decoding step or a prompt. What remains
+// of its time without those ops is taken off.
+#pragma once
+
+#include "app/loaded_model.h"
+#include "models/synthetic.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+struct Placement {
+  std::string group;                        // "matvec", "attention", "product", "vector", "model"
+  std::string name;                         // "Q4_K ffn 4096-14336-4096"
+  int64_t steps = 1;                        // that depend on each other
+  double seconds = 0, bytes = 0, flops = 0; // of all of them; bytes and flops are op_cost's
+
+  double flops_per_byte() const { return flops / bytes; }
+  double bytes_per_second() const { return bytes / seconds; }
+  double flops_per_second() const { return flops / seconds; }
+};
+
+struct ProbeOptions {
+  Device device;
+  int threads = 0;
+  double cache_bytes;          // weights of a probe together exceed this
+  int64_t prompt;              // tokens of a prompt
+  std::vector<int64_t> depths; // of attention and of the model
+  std::function<void(int64_t done, int64_t total)> progress;
+};
+
+// Every format's product with one token at the model's shapes, with a prompt; attention at depths; norms and the like.
+std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOptions& options);
+
+// Decoding steps of the whole model at depths, and a prompt.
+std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options);
+
+} // namespace ridge::app

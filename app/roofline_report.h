@@ -1,0 +1,37 @@
+// What `ridge roofline` found, and how it is shown: tables, JSON, CSV and a plot.
+#pragma once
+
+#include "app/datasheet.h"
+#include "app/probe.h"
+#include "core/ceiling.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+struct RooflineReport {
+  std::string device; // "NVIDIA H200", "AMD EPYC, 2 threads"
+  std::string model;  // whose shapes and steps were placed; empty: ceilings only
+  const Datasheet* datasheet = nullptr;
+  std::vector<core::Ceiling> ceilings;
+  std::vector<Placement> placements;
+
+  double read() const;         // bytes per second
+  double peak() const;         // of the products that prompts use
+  double step_latency() const; // seconds that a dependent step costs at least
+  // The least time the roofs allow, and which of them: "memory", "compute" or "latency".
+  double floor_seconds(const Placement& p) const;
+  std::string bound_by(const Placement& p) const;
+};
+
+// What the maker says of a ceiling; nothing where it says nothing.
+std::optional<double> datasheet_value(const Datasheet* sheet, const std::string& ceiling);
+
+void print_roofline_text(const RooflineReport& report);
+void print_roofline_json(const RooflineReport& report);
+void print_roofline_csv(const RooflineReport& report); // the placements
+std::string roofline_svg(const RooflineReport& report);
+
+} // namespace ridge::app

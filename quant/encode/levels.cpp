@@ -1,0 +1,69 @@
+// NF4 and FP4 as bitsandbytes writes them, to say what a tensor would lose there: the largest weight of 64 is the
+// scale, each weight the nearest level. No search: files of these types come from elsewhere, and these are their
+// errors.
+#include "quant/encode/tiles.h"
+#include "quant/formats/fp4.h"
+#include "quant/formats/nf4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace ridge::quant {
+namespace {
+
+constexpr float kNf4Levels[16] = {-1.0f,
+                                  -0.6961928009986877f,
+                                  -0.5250730514526367f,
+                                  -0.39491748809814453f,
+                                  -0.28444138169288635f,
+                                  -0.18477343022823334f,
+                                  -0.09105003625154495f,
+                                  0.0f,
+                                  0.07958029955625534f,
+                                  0.16093020141124725f,
+                                  0.24611230194568634f,
+                                  0.33791524171829224f,
+                                  0.44070982933044434f,
+                                  0.5626170039176941f,
+                                  0.7229568362236023f,
+                                  1.0f};
+constexpr float kFp4Levels[16] = {
+    0.0f,  0.005208333333f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+    -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
+
+template <typename Format>
+void encode_levels(const float* weights, const float (&levels)[16], std::byte* out) {
+  float largest = 0.0f;
+  for (int i = 0; i < Format::kWeights; ++i) largest = std::max(largest, std::abs(weights[i]));
+  const float per_scale = largest > 0.0f ? 1.0f / std::max(largest, 0x1p-126f) : 0.0f;
+  Format block{};
+  const uint32_t scale = core::bits_from_f32(largest);
+  block.d[0] = static_cast<uint16_t>(scale);
+  block.d[1] = static_cast<uint16_t>(scale >> 16);
+  for (int i = 0; i < Format::kWeights; ++i) {
+    const float x = weights[i] * per_scale;
+    int nearest = 0;
+    for (int level = 1; level < 16; ++level)
+      if (std::abs(levels[level] - x) < std::abs(levels[nearest] - x)) nearest = level;
+    uint8_t& byte = block.qs[16 * (i / 32) + i % 16];
+    byte = static_cast<uint8_t>(byte | nearest << (i % 32 < 16 ? 0 : 4));
+  }
+  std::memcpy(out, &block, sizeof block);
+}
+
+template <typename Format, const float (&kLevels)[16]>
+void encode_blocks(const float* weights, const float*, int64_t, int64_t, int64_t count, std::byte* out) {
+  for (int64_t i = 0; i < count; ++i)
+    encode_levels<Format>(weights + i * Format::kWeights, kLevels, out + i * static_cast<int64_t>(sizeof(Format)));
+}
+
+} // namespace
+
+EncodeBlocks find_level_encoder(Type type) {
+  if (type == Type::NF4) return &encode_blocks<NF4, kNf4Levels>;
+  if (type == Type::FP4) return &encode_blocks<FP4, kFp4Levels>;
+  return nullptr;
+}
+
+} // namespace ridge::quant

@@ -1,0 +1,224 @@
+// ridge quantize, imatrix and inspect's errors, as a user runs them.
+#include "app/support.h"
+#include "gguf/imatrix.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+using namespace ridge;
+using namespace ridge::tests;
+using nlohmann::json;
+
+namespace {
+
+const std::string& wide_model() {
+  static const std::string path = [] {
+    TinyModel{.layers = 2, .width = 256, .heads = 4, .kv_heads = 2, .ffn_width = 512}.write(folder() / "wide.gguf");
+    return folder() / "wide.gguf";
+  }();
+  return path;
+}
+
+std::string some_text() {
+  std::string text;
+  for (int i = 0; i < 200; ++i)
+    text += "the rain in spain stays mainly on the plain " + std::to_string(i * 7919) + ". ";
+  return folder().write("text.txt", text);
+}
+
+void check_refusal(const Result& result, int status, const std::string& words) {
+  CHECK(result.status == status);
+  CHECK(result.err.starts_with("ridge: error: "));
+  CHECK(std::ranges::count(result.err, '\n') == 1);
+  CHECK_MESSAGE(result.err.find(words) != std::string::npos, result.err);
+}
+
+// A model of `tensors` F16 matrices of 32 MB each.
+std::string big_model(const TemporaryFolder& where, int tensors) {
+  std::vector<gguf::TensorInfo> infos;
+  for (int i = 0; i < tensors; ++i)
+    infos.push_back({"blk." + std::to_string(i) + ".ffn_up.weight", quant::Type::F16, {4096, 4096}});
+  gguf::Metadata metadata;
+  metadata.set("general.architecture", "llama");
+  gguf::Writer writer(where / "big.gguf", metadata, infos);
+  std::vector<uint16_t> row(4096);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<uint16_t>(0x2000 + (i * 40503 & 0x8fff));
+  for (int r = 0; r < 4096 * tensors; ++r) writer.write(std::as_bytes(std::span(row)));
+  writer.finish();
+  return where / "big.gguf";
+}
+
+} // namespace
+
+TEST_CASE("quantize shows each tensor and writes a model that runs") {
+  const std::string out = folder() / "q4km.gguf";
+  const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_M"});
+  REQUIRE(result.status == 0);
+  CHECK(result.out.find("blk.1.ffn_down.weight") != std::string::npos);
+  CHECK(result.out.find("> Q6_K") != std::string::npos);
+  CHECK(run_ridge({"run", "-m", out, "--raw", "-p", "on", "-n", "5", "--ignore-eos"}).status == 0);
+
+  const json report = json::parse(run_ridge({"quantize", wide_model(), out, "Q4_K_M", "--json"}).out);
+  CHECK(report["written"] == json::array({out}));
+  CHECK(report["bits_per_weight"] > 4);
+  CHECK(report["tensors"].size() == 21);
+  for (const json& tensor : report["tensors"])
+    if (tensor["from"] != tensor["to"]) CHECK(tensor["sqnr_db"] > 10);
+}
+
+TEST_CASE("a dry run says what would be written, and writes nothing") {
+  const std::string model = wide_model();
+  const size_t files = folder().file_count();
+  const json report = json::parse(run_ridge({"quantize", model, "Q3_K_M", "--dry-run", "--json"}).out);
+  CHECK(report["written"].empty());
+  CHECK(report["bits_per_weight"] < 5);
+  CHECK(folder().file_count() == files);
+}
+
+TEST_CASE("options of quantize reach the tensors they name") {
+  const json report = json::parse(
+      run_ridge({"quantize", wide_model(), "Q4_K_M", "--dry-run", "--json", "--tensor-type", "blk\\.0.*ffn_up=Q8_0",
+                 "--tensor-type", "ffn_up=Q3_K", "--output-tensor-type", "Q5_K", "--token-embedding-type", "q2_k"})
+          .out);
+  std::map<std::string, std::string> type;
+  for (const json& tensor : report["tensors"]) type[tensor["name"]] = tensor["to"];
+  CHECK(type["blk.0.ffn_up.weight"] == "Q8_0");
+  CHECK(type["blk.1.ffn_up.weight"] == "Q3_K");
+  CHECK(type["output.weight"] == "Q5_K");
+  CHECK(type["token_embd.weight"] == "Q2_K");
+}
+
+TEST_CASE("wrong use of quantize is refused in one line") {
+  const std::string out = folder() / "no.gguf";
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q9_K"}), 2, "Q4_K_M");
+  check_refusal(run_ridge({"quantize", wide_model(), out}), 2, "IN.gguf OUT.gguf TYPE");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "ffn_up"}), 2, "PATTERN=TYPE");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "(=Q8_0"}), 2, "regular expression");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--target-size", "1GB"}), 2, "leave out TYPE");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "large"}), 2, "4.2GiB");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "1K"}), 1, "too small");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--method", "gptq"}), 2, "--calibration");
+  check_refusal(run_ridge({"quantize", folder() / "missing.gguf", out, "Q4_0"}), 1, "missing.gguf");
+  CHECK(!std::filesystem::exists(out));
+}
+
+TEST_CASE("a target size is kept to, and used") {
+  const std::string out = folder() / "target.gguf";
+  for (const char* size : {"700K", "1MB"}) {
+    const Result result = run_ridge({"quantize", wide_model(), out, "--target-size", size, "--json"});
+    REQUIRE(result.status == 0);
+    const double target = json::parse(result.out)["search"]["target_bytes"];
+    const auto bytes = static_cast<double>(std::filesystem::file_size(out));
+    CHECK(bytes <= target);
+    CHECK(bytes > 0.9 * target);
+  }
+  const json report = json::parse(run_ridge({"quantize", wide_model(), out, "--target-bpw", "4.6", "--json"}).out);
+  CHECK(report["bits_per_weight"] <= 4.6);
+  CHECK(report["bits_per_weight"] > 4.2);
+}
+
+TEST_CASE("an importance matrix is made, used, and named in the result") {
+  const std::string matrix = folder() / "im.gguf", out = folder() / "imq.gguf";
+  const Result made = run_ridge(
+      {"imatrix", "-m", wide_model(), "-f", some_text(), "-o", matrix, "-c", "64", "--chunks", "4", "--json"});
+  REQUIRE(made.status == 0);
+  CHECK(json::parse(made.out)["entries"] == 14);
+  const gguf::Imatrix read = gguf::Imatrix::read(matrix);
+  CHECK(read.chunks == 4);
+  CHECK(read.entries.at("blk.1.ffn_down.weight").counts == std::vector<float>{256});
+
+  REQUIRE(run_ridge({"quantize", wide_model(), out, "Q4_K_S", "--imatrix", matrix}).status == 0);
+  const gguf::File file = gguf::File::open(out);
+  CHECK(file.get_string("quantize.imatrix.file") == matrix);
+  CHECK(file.get_int("quantize.imatrix.entries_count") == 14);
+  CHECK(file.get_int("quantize.imatrix.chunks_count") == 4);
+  // One of another model.
+  check_refusal(run_ridge({"quantize", tiny_model(), folder() / "no.gguf", "Q4_0", "--imatrix", matrix}), 1,
+                "another model");
+  check_refusal(run_ridge({"quantize", wide_model(), folder() / "no.gguf", "Q4_0", "--imatrix", wide_model()}), 1,
+                "no importance matrix");
+}
+
+TEST_CASE("calibrated methods write ordinary types that run") {
+  for (const char* method : {"awq", "gptq", "awq+gptq"}) {
+    const std::string out = folder() / "calibrated.gguf";
+    const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_S", "--method", method, "--calibration",
+                                     some_text(), "--calibration-tokens", "1024", "--json"});
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    CHECK(gguf::File::open(out).find_tensor("blk.1.ffn_up.weight")->type == quant::Type::Q4_K);
+    CHECK(run_ridge({"run", "-m", out, "--raw", "-p", "on", "-n", "3", "--ignore-eos"}).status == 0);
+  }
+}
+
+TEST_CASE("inspect compares two files, and a tensor in several types") {
+  const std::string out = folder() / "compared.gguf";
+  REQUIRE(run_ridge({"quantize", wide_model(), out, "Q4_K_S"}).status == 0);
+  const json compared = json::parse(run_ridge({"inspect", "--compare", out, wide_model(), "--json"}).out);
+  CHECK(compared["tensors"].size() == 21);
+  CHECK(compared["all"]["sqnr_db"] > 15);
+  CHECK(compared["all"]["sqnr_db"] < 40);
+  const json same = json::parse(run_ridge({"inspect", "--compare", out, out, "--json"}).out);
+  CHECK(same["all"]["rmse"] == 0);
+  check_refusal(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
+
+  const std::vector<std::string> as = {"inspect", wide_model(),    "--tensor", "blk.0.ffn_up.weight",
+                                       "--as",    "Q2_K,Q4_K,Q8_0"};
+  CHECK(run_ridge(as).out.find("Q8_0") != std::string::npos);
+  std::vector<std::string> with_json = as;
+  with_json.push_back("--json");
+  const json types = json::parse(run_ridge(with_json).out)["as"];
+  REQUIRE(types.size() == 3);
+  CHECK(types[0]["sqnr_db"] < types[1]["sqnr_db"]);
+  CHECK(types[1]["cosine"] < types[2]["cosine"]);
+  check_refusal(run_ridge({"inspect", wide_model(), "--tensor", "blk.0.ffn_up.weight", "--as", "Q9"}), 2, "Q9");
+}
+
+TEST_CASE("memory does not grow with the model") {
+  const TemporaryFolder where;
+  const std::string in = big_model(where, 12); // 400 MB
+  const json report = json::parse(run_ridge({"quantize", in, where / "q.gguf", "Q8_0", "--pure", "--json"}).out);
+  CHECK(report["peak_memory_bytes"] < 150e6);
+  const json copied = json::parse(run_ridge({"quantize", in, where / "c.gguf", "COPY", "--json"}).out);
+  CHECK(copied["peak_memory_bytes"] < 150e6);
+}
+
+TEST_CASE("killed at any moment, quantize leaves the folder as it was") {
+  const TemporaryFolder where;
+  const std::string in = big_model(where, 4);
+  where.write("q.gguf", "old");
+  for (const int milliseconds : {5, 50, 150, 300}) {
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      ::close(1);
+      exec({RIDGE_BINARY, "quantize", in, where / "q.gguf", "Q4_K", "--pure"});
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    ::kill(pid, SIGKILL);
+    wait_for(pid);
+    CHECK(where.file_count() == 2);
+    CHECK(read_file(where / "q.gguf") == "old");
+  }
+}
+
+TEST_CASE("on a full disk, quantize says so and leaves nothing") {
+  const TemporaryFolder where;
+  const std::string out = where / "q.gguf";
+  // A limit on file size stands for the full disk: 100 blocks of 512 bytes.
+  const Result result = run({"sh", "-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" quantize \"$1\" \"$2\" Q8_0",
+                             RIDGE_BINARY, wide_model(), out});
+  check_refusal(result, 1, "cannot write: File too large");
+  CHECK(where.file_count() == 0);
+}
+
+TEST_CASE("a truncated model is refused before anything is written") {
+  const TemporaryFolder where;
+  const std::string whole = read_file(wide_model());
+  const std::string in = where.write("cut.gguf", whole.substr(0, whole.size() / 2));
+  check_refusal(run_ridge({"quantize", in, where / "q.gguf", "Q8_0"}), 1, "cut.gguf");
+  CHECK(where.file_count() == 1);
+}

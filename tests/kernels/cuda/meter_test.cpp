@@ -1,0 +1,65 @@
+// What measures: ceilings, the ladder, a step's profile.
+#include "kernels/cuda/ladder.h"
+#include "kernels/cuda/microbench.h"
+
+#include "device.h"
+#include "support/executor_runs.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace ridge;
+using quant::Type;
+
+TEST_CASE("CUDA: ceilings are those of one machine: caches above memory, tensor cores above f32") {
+  REQUIRE_DEVICE();
+  std::map<std::string, double> found;
+  for (const core::Ceiling& c : kernels::cuda::measure_ceilings()) {
+    CAPTURE(c.name);
+    CHECK(c.value > 0);
+    CHECK(found.emplace(c.name, c.value).second);
+  }
+  CHECK(found.at("l2_read") > found.at("dram_read"));
+  CHECK(found.at("mma_f16") > found.at("fp32"));
+  CHECK(found.at("dram_latency") > found.at("l2_latency"));
+  CHECK(found.at("host_to_device") < found.at("dram_read"));
+}
+
+TEST_CASE("CUDA: every rung of the ladder computes the product") {
+  REQUIRE_DEVICE();
+  const kernels::cuda::Ladder ladder = kernels::cuda::climb_ladder(512); // throws where one does not
+  CHECK(ladder.rungs.size() >= 8);
+  for (const kernels::cuda::Rung& rung : ladder.rungs) {
+    CAPTURE(rung.name);
+    CHECK(rung.seconds > 0);
+    CHECK(rung.error < (rung.fp32 ? 1e-5 : 1e-3));
+  }
+  CHECK_THROWS_AS(kernels::cuda::climb_ladder(300), Error);
+}
+
+TEST_CASE("CUDA: a profile holds every op of a step once, with or without fusions") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 3})
+    for (const bool fuse : {true, false}) {
+      tests::RandomProgram model(seed);
+      tests::RandomProgram::Shape shape;
+      shape.layers = 2;
+      shape.experts = shape.used = experts;
+      model.transformer(shape, Type::Q8_0, Type::Q6_K);
+      kernels::cuda::CudaOptions options;
+      options.fuse = fuse;
+      const auto executor = kernels::cuda::make_cuda_executor(model.program, tests::fast_config(), options);
+      const tests::Steps steps = tests::consecutive(model, 0, 1);
+      std::vector<int32_t> ops;
+      for (const core::OpTime& time : executor->profile(steps.batch(), 3)) {
+        CHECK(time.seconds > 0);
+        CHECK(!time.ops.empty());
+        ops.insert(ops.end(), time.ops.begin(), time.ops.end());
+      }
+      std::ranges::sort(ops);
+      CHECK(std::ssize(ops) == std::ssize(model.program.ops));
+      for (int32_t i = 0; i < static_cast<int32_t>(ops.size()); ++i) CHECK(ops[i] == i);
+    }
+}

@@ -1,0 +1,158 @@
+// Products for batches, prompts and experts against the meaning of Programs (naive.h): tokens, rows and columns of all
+// sizes around the tiles'.
+#include "kernels/cuda/executor.h"
+
+#include "device.h"
+#include "kernels/cpu/naive.h"
+#include "kernels/cpu/random_program.h"
+#include "support/numerics.h"
+
+using namespace ridge;
+using kernels::cuda::CudaOptions;
+using kernels::cuda::make_cuda_executor;
+using quant::Type;
+using tests::Naive;
+using tests::RandomProgram;
+
+namespace {
+
+core::ExecutorConfig config_for(int64_t tokens) {
+  core::ExecutorConfig config;
+  config.context = 1024;
+  config.max_batch = config.max_outputs = tokens;
+  return config;
+}
+
+// Chips before Hopper multiply prompts in another way, which runs on every chip.
+std::vector<std::pair<const char*, CudaOptions>> ways() {
+  CudaOptions older;
+  older.as_compute = 80;
+  return {{"this chip's way", {}}, {"older chips' way", older}};
+}
+
+std::vector<float> run(core::Executor& executor, const std::vector<int32_t>& tokens, int32_t position) {
+  std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    outputs[i] = static_cast<int32_t>(i);
+    positions[i] = position + outputs[i];
+  }
+  executor.forward({tokens, positions, {}, outputs});
+  std::vector<float> all;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+std::vector<int32_t> some_tokens(RandomProgram& model, int64_t count) {
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(model.integer(0, model.program.vocab - 1));
+  return tokens;
+}
+
+std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& tokens) {
+  std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) positions[i] = outputs[i] = static_cast<int32_t>(i);
+  Naive reference(model.program, core::KvType::f16, core::KvType::f16);
+  return reference.forward({tokens, positions, {}, outputs});
+}
+
+} // namespace
+
+TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, in every format") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats()) {
+    CAPTURE(format.name);
+    RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
+    const int64_t cols =
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
+    core::ValueId x = model.embed(Type::F32, cols, 40);
+    x = model.linear(x, format.type, model.integer(1, 600), model.integer(0, 1) != 0);
+    model.finish(x);
+    CAPTURE(cols);
+    // Around the tiles of 8, 16, 32 and 128 tokens, and anywhere.
+    for (const int64_t count : {int64_t{2}, model.integer(3, 40), model.integer(41, 96), model.integer(97, 300)}) {
+      CAPTURE(count);
+      const std::vector<int32_t> tokens = some_tokens(model, count);
+      const std::vector<float> expected = naive(model, tokens);
+      for (const auto& [way, options] : ways()) {
+        CAPTURE(way);
+        const auto executor = make_cuda_executor(model.program, config_for(300), options);
+        CHECK(tests::nmse(run(*executor, tokens, 0), expected) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give the same logits") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS})
+    for (const bool bias : {false, true}) {
+      CAPTURE(type);
+      CAPTURE(bias);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape;
+      shape.bias = bias;
+      shape.hidden = 768;
+      model.transformer(shape, type, Type::Q6_K);
+      const std::vector<int32_t> tokens = some_tokens(model, 310);
+      std::vector<float> reference;
+      const auto executor = make_cuda_executor(model.program, config_for(310));
+      for (int32_t i = 0; i < std::ssize(tokens); ++i) {
+        const std::vector<float> logits = run(*executor, {tokens[i]}, i);
+        reference.insert(reference.end(), logits.begin(), logits.end());
+      }
+      for (const auto& [way, options] : ways()) {
+        CAPTURE(way);
+        const auto other = make_cuda_executor(model.program, config_for(310), options);
+        CHECK(tests::nmse(run(*other, tokens, 0), reference) < 1e-4);
+        std::vector<float> in_pieces;
+        for (int64_t at = 0; at < std::ssize(tokens);) {
+          const int64_t size = std::min(model.integer(1, 150), std::ssize(tokens) - at);
+          const std::vector<int32_t> piece(tokens.begin() + at, tokens.begin() + at + size);
+          const std::vector<float> logits = run(*other, piece, static_cast<int32_t>(at));
+          in_pieces.insert(in_pieces.end(), logits.begin(), logits.end());
+          at += size;
+        }
+        CHECK(tests::nmse(in_pieces, reference) < 1e-4);
+      }
+    }
+}
+
+TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many those are") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ3_S}) {
+    CAPTURE(type);
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.experts = model.integer(2, 20);
+    shape.used = model.integer(1, std::min<int64_t>(shape.experts, 5));
+    shape.width = 256 * model.integer(1, 5);
+    shape.hidden = 256 * model.integer(1, 3);
+    model.finish(model.moe(model.embed(Type::F32, shape.width, 50), shape, type));
+    CAPTURE(shape.experts);
+    CAPTURE(shape.used);
+    const auto executor = make_cuda_executor(model.program, config_for(300));
+    for (const int64_t count : {int64_t{1}, model.integer(2, 20), model.integer(21, 300)}) {
+      CAPTURE(count);
+      const std::vector<int32_t> tokens = some_tokens(model, count);
+      const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
+      // Where two experts' scores are nearly equal, rounding may choose the other one.
+      int64_t others = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        const auto row = [&](const std::vector<float>& all) {
+          return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
+        };
+        if (!(tests::nmse(row(logits), row(expected)) < 1e-5)) ++others;
+      }
+      CHECK(others <= (shape.used < shape.experts ? 1 + count / 50 : 0));
+    }
+  }
+}

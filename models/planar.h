@@ -81,7 +81,9 @@ class PlanarWeight {
   enum class Scheme : uint8_t { affine, nf4, fp4, fp8_e4m3, nvfp4 };
 
   PlanarWeight() = default;
-  bool in_two_parts() const { return scheme_ != Scheme::affine && scheme_ != Scheme::nvfp4; } // quant/formats/nf4_parts.h
+  bool in_two_parts() const {
+    return scheme_ != Scheme::affine && scheme_ != Scheme::nvfp4;
+  } // quant/formats/nf4_parts.h
   struct KnownScheme;
   void read_parts(const gguf::File& file, Scheme scheme, int bits);
   void codes(int64_t row, uint8_t* out) const; // [cols]

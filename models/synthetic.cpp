@@ -68,7 +68,8 @@ std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
   const std::vector<std::byte> pool = random_blocks(format, random);
   std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
   for (size_t at = 0; at < bytes.size(); at += pool.size())
-    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at),
+                bytes.begin() + static_cast<std::ptrdiff_t>(at));
   return bytes;
 }
 

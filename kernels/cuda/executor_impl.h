@@ -107,7 +107,7 @@ class Executor final : public CudaExecutor {
   CudaOptions options_;
   Plan plan_;
   std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
-  Stream stream_{-1}; // before the blocks that decode weights for later (prompt_product.h)
+  Stream stream_{-1};                   // before the blocks that decode weights for later (prompt_product.h)
   Launch launch_;
   std::string description_;
   UploadedWeights weights_;
@@ -131,8 +131,8 @@ class Executor final : public CudaExecutor {
   std::vector<PromptMatrices> pending_;    // of siblings, until the last of them comes
   bool sibling_follows_ = false;
   std::function<void(size_t step)> after_step_; // while a profile is taken
-  DeviceMemory parts_; // of small batches
-  DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles
+  DeviceMemory parts_;                          // of small batches
+  DeviceMemory slots_;                          // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
   ExpertTile* expert_tiles_ = nullptr;
   DeviceMemory partial_, tickets_; // of attention

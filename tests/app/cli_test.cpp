@@ -44,8 +44,8 @@ TEST_CASE("a bad file is one line and exit status 1") {
 
 TEST_CASE("--help and --version succeed, and every command has help") {
   CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
-  for (const char* command :
-       {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench", "perplexity", "roofline", "doctor"}) {
+  for (const char* command : {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench",
+                              "perplexity", "roofline", "doctor"}) {
     const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);

@@ -1,5 +1,5 @@
-// How a GPU test ends where there is no GPU: with a word, and without failing. Where there is one that cannot be used (no
-// driver, a build without CUDA) it fails.
+// How a GPU test ends where there is no GPU: with a word, and without failing. Where there is one that cannot be used
+// (no driver, a build without CUDA) it fails.
 #pragma once
 
 #include "kernels/cuda/executor.h"

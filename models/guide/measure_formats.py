@@ -54,12 +54,12 @@ def plot(rows, path):
                    f'<text x="{left - 8}" y="{y(10 ** power) + 4}" text-anchor="end">{10 ** power:g}</text>')
     svg.append(f'<text x="{(left + width - right) / 2}" y="{height - 14}" text-anchor="middle">bits per weight</text>')
     svg.append(f'<text transform="translate(18 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">mean KL divergence from F16, nats</text>')
-    taken = []
+    taken = [(x(bits) - 4, y(kld) - 4, x(bits) + 4, y(kld) + 4) for _, (bits, _, kld, _), _ in rows]
 
     def label(px, py, name, color):
-        """Beside its point, where no other label is."""
+        """Beside its point, where no label or point is."""
         size = 6.2 * len(name)
-        for dx, dy in ((7, 4), (-7 - size, 4), (7, 15), (-7 - size, 15), (7, -7), (-7 - size, -7), (7, 26), (-7 - size, 26), (7, -18)):
+        for dx, dy in ((dx, dy) for dy in (4, 15, -7, 26, -18, 37, -29) for dx in (7, -7 - size)):
             box = (px + dx, py + dy - 9, px + dx + size, py + dy + 1)
             if all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken):
                 break

@@ -4,6 +4,7 @@
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
 #include "quant/formats/nf4.h"
+#include "quant/level_tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,28 +13,8 @@
 namespace ridge::quant {
 namespace {
 
-constexpr float kNf4Levels[16] = {-1.0f,
-                                  -0.6961928009986877f,
-                                  -0.5250730514526367f,
-                                  -0.39491748809814453f,
-                                  -0.28444138169288635f,
-                                  -0.18477343022823334f,
-                                  -0.09105003625154495f,
-                                  0.0f,
-                                  0.07958029955625534f,
-                                  0.16093020141124725f,
-                                  0.24611230194568634f,
-                                  0.33791524171829224f,
-                                  0.44070982933044434f,
-                                  0.5626170039176941f,
-                                  0.7229568362236023f,
-                                  1.0f};
-constexpr float kFp4Levels[16] = {
-    0.0f,  0.005208333333f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
-    -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
-
 template <typename Format>
-void encode_levels(const float* weights, const float (&levels)[16], std::byte* out) {
+void encode_levels(const float* weights, const std::array<float, 16>& levels, std::byte* out) {
   float largest = 0.0f;
   for (int i = 0; i < Format::kWeights; ++i) largest = std::max(largest, std::abs(weights[i]));
   const float per_scale = largest > 0.0f ? 1.0f / std::max(largest, 0x1p-126f) : 0.0f;
@@ -52,7 +33,7 @@ void encode_levels(const float* weights, const float (&levels)[16], std::byte* o
   std::memcpy(out, &block, sizeof block);
 }
 
-template <typename Format, const float (&kLevels)[16]>
+template <typename Format, const std::array<float, 16>& kLevels>
 void encode_blocks(const float* weights, const float*, int64_t, int64_t, int64_t count, std::byte* out) {
   for (int64_t i = 0; i < count; ++i)
     encode_levels<Format>(weights + i * Format::kWeights, kLevels, out + i * static_cast<int64_t>(sizeof(Format)));

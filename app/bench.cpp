@@ -156,10 +156,9 @@ struct BenchCommand {
   std::vector<BenchRow> rows;
 
   void run() {
-    if (files.empty() && shapes.empty())
-      throw Error("bench: give -m FILE or --shape NAME:TYPE, each as often as wanted", Error::kUsage);
     if (!save.empty() && (shapes.size() != 1 || !files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
+    if (files.empty() && shapes.empty()) files.emplace_back(); // the guide
     prompt_counts = parse_counts(prompts, "--n-prompt", 0, kMostTokens);
     generated_counts = parse_counts(generated, "--n-gen", 0, kMostTokens);
     depth_counts = parse_counts(depths, "--n-depth", 0, kMostTokens);
@@ -257,7 +256,7 @@ void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<BenchCommand>();
   CLI::App* command = app.add_subcommand("bench", "measure prompt and generation speed against the memory roofline");
   command->footer("N is a count or a list of them: 512 or 512,1024 or 128-512+128 or 128-1024*2");
-  command->add_option("-m,--model", o->files, "GGUF file (repeatable)")
+  command->add_option("-m,--model", o->files, "GGUF file (repeatable; default: the built-in guide)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("FILE");
   command->add_option("--shape", o->shapes, "a synthetic model instead, e.g. llama-1b:Q4_K_M (repeatable)")

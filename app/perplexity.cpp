@@ -282,7 +282,7 @@ void add_perplexity_command(CLI::App& app) {
   auto options = std::make_shared<PerplexityCommand>();
   CLI::App* command =
       app.add_subcommand("perplexity", "how well a model predicts a text, or strays from another model");
-  options->model.add_to(*command);
+  options->model.add_to(*command, true);
   command->remove_option(command->get_option("--ctx-size"));
   options->context_given =
       command->add_option("-c,--ctx-size", options->context, "tokens per chunk; the second half is scored")

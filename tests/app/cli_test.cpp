@@ -28,7 +28,7 @@ TEST_CASE("wrong usage is one line and exit status 2") {
   check_refusal(run_ridge({"logits", "--ids", "1", "--out", folder() / "x.npy"}), 2, "--model");
   check_refusal(run_ridge({"inspect", "--no-such-flag"}), 2, "ridge inspect --help");
   check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "1,x", "--out", folder() / "x.npy"}), 2, "'x'");
-  check_refusal(run_ridge({"bench"}), 2, "--shape");
+  check_refusal(run_ridge({"bench", "--save", folder() / "x.gguf"}), 2, "--shape");
   check_refusal(run_ridge({"bench", "--shape", "llama-1b:Q9_Z"}), 2, "Q4_K_M");
   check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--top-p", "7"}), 2, "top-p");
 }

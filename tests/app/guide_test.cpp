@@ -1,6 +1,7 @@
 // The built-in guide, asked the questions it was never trained on: models/guide/questions.json, with the facts that
 // each answer must contain. Also the measure of the file that is committed: PPL says little about right answers.
 #include "app/conversation.h"
+#include "app/support.h"
 
 #include <doctest/doctest.h>
 
@@ -84,4 +85,17 @@ TEST_CASE("the guide says so when it is asked about something else") {
   }
   MESSAGE(honest << " of 20");
   CHECK(honest >= 18);
+}
+
+TEST_CASE("commands that measure a model take the guide where none is named, and say so") {
+  const auto bench = tests::run_ridge({"bench", "--device", "cpu", "-p", "8", "-n", "4", "-r", "1", "-o", "jsonl"});
+  CAPTURE(bench.err);
+  CHECK(bench.status == 0);
+  CHECK(bench.out.find("llama 11M Q6_K") != std::string::npos);
+  CHECK(bench.err.find("built-in guide") != std::string::npos);
+  const auto perplexity = tests::run_ridge({"perplexity", "--device", "cpu", "--parse-special", "--chunks", "2",
+                                            "--json", "-f", RIDGE_SOURCE_DIR "/models/guide/heldout.txt"});
+  CAPTURE(perplexity.err);
+  CHECK(perplexity.status == 0);
+  CHECK(json::parse(perplexity.out)["perplexity"] < 100);
 }

@@ -7,7 +7,6 @@
 //
 //   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
 //                                 void pack(const Parts&); }
-//   (level format:  a packed one that also has values(int group, float*): see LevelFormat)
 //   float format:   struct F16  { kWeights = 1; field;                 float value() const;
 //                                 static F16 from(float); }
 #pragma once

@@ -1,6 +1,7 @@
 #include "app/gui_engine.h"
 
 #include "app/model_facts.h"
+#include "app/recent_files.h"
 #include "core/error.h"
 #include "models/guide.h"
 
@@ -108,7 +109,13 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake) : setup_(std::m
   state_.system_prompt = setup_.system;
   state_.sampling = setup_.sampling.params;
   state_.max_tokens = setup_.sampling.max_tokens;
+  state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
+  state_.jobs = std::make_shared<std::vector<core::Job>>();
+  state_.recent = recent_files();
   published_ = std::make_shared<core::Snapshot>(state_);
+  jobs_ = std::make_unique<JobQueue>(
+      [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
+      setup_.model.device, setup_.model.threads);
   talker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
   student_ = std::make_unique<Worker>([this](const core::Intent& intent) {
     --studies_waiting_;
@@ -121,6 +128,7 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake) : setup_(std::m
 GuiEngine::~GuiEngine() {
   cancel_ = true;
   ++studies_waiting_; // the one that runs gives up
+  jobs_.reset();
   talker_.reset();
   student_.reset();
   clerk_.reset();
@@ -173,6 +181,12 @@ void GuiEngine::send(core::Intent intent) {
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     student_->push(std::move(intent));
+  } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
+    jobs_->start(std::move(job->request));
+  } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
+    jobs_->cancel(unwanted->id);
+  } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
+    jobs_->forget(old->id);
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent)) {
     clerk_->push(std::move(intent));
   } else {
@@ -248,6 +262,9 @@ void GuiEngine::load(const std::string& path) {
     s.tensor = nullptr;
     s.block = nullptr;
   });
+  if (path.empty()) return;
+  remember_file(path);
+  change([](core::Snapshot& s) { s.recent = recent_files(); });
 }
 
 void GuiEngine::say(std::string text) {

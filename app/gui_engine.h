@@ -5,6 +5,7 @@
 #pragma once
 
 #include "app/conversation.h"
+#include "app/jobs.h"
 #include "app/options.h"
 #include "core/snapshot.h"
 
@@ -66,6 +67,7 @@ class GuiEngine {
   std::shared_ptr<Loaded> loaded_;
 
   std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
+  std::unique_ptr<JobQueue> jobs_;                   // so does its
 };
 
 } // namespace ridge::app

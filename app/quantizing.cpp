@@ -9,6 +9,7 @@
 #include "kernels/cuda/executor.h"
 #include "models/calibrated.h"
 #include "models/calibration.h"
+#include "models/guide.h"
 #include "models/model.h"
 #include "models/type_search.h"
 
@@ -61,7 +62,7 @@ class Quantizing {
                   Error::kUsage);
 
     const models::Recipe* recipe = searched || copy ? nullptr : parse_recipe(r_.type);
-    const gguf::File file = gguf::File::open(r_.in);
+    const gguf::File file = r_.in.empty() ? models::open_guide() : gguf::File::open(r_.in);
     std::optional<gguf::Imatrix> importance;
     if (!r_.imatrix.empty()) importance = gguf::Imatrix::read(r_.imatrix);
     const gguf::Imatrix* factors = importance ? &*importance : nullptr;
@@ -85,16 +86,13 @@ class Quantizing {
     if (r_.out.empty()) return result;
     const models::RequantizeOutput output{r_.out,
                                           r_.split_size.empty() ? 0 : parse_bytes(r_.split_size, "--split-max-size")};
+    const auto progress = [&](int64_t done, int64_t total) { steps_.progress("quantizing", done, total); };
     result.paths = calibrated ? quantize_calibrated(plan, output, factors)
-                              : models::write(plan, output, factors, encode, nullptr, steps_.done, progress());
+                              : models::write(plan, output, factors, encode, nullptr, steps_.done, progress);
     return result;
   }
 
  private:
-  std::function<void(int64_t, int64_t)> progress() const {
-    return [this](int64_t done, int64_t total) { steps_.progress("quantizing", done, total); };
-  }
-
   std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
                                                const models::RequantizeOutput& output,
                                                const gguf::Imatrix* factors) const {
@@ -107,12 +105,18 @@ class Quantizing {
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
     const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(r_.calibration), r_.parse_special, chunk,
                                                    std::max<int64_t>(1, r_.calibration_tokens / chunk));
+    // A layer takes long, and nothing is written meanwhile: a chance to give up before each part of it.
+    int64_t written = 0, all = 0;
+    const auto make_executor = [&](const core::Program& part, const core::ExecutorConfig& config) {
+      steps_.progress("quantizing", written, all);
+      return kernels::cpu::make_cpu_executor(part, config);
+    };
     models::CalibratedQuantizer calibrated(
         plan, program, {.scales = r_.method.starts_with("awq"), .feedback = r_.method.ends_with("gptq")}, chunks,
-        kernels::cpu::make_cpu_executor, r_.threads);
+        make_executor, r_.threads);
     return models::write(
         plan, output, factors, models::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
-        steps_.done, progress());
+        steps_.done, [&](int64_t done, int64_t total) { steps_.progress("quantizing", written = done, all = total); });
   }
 
   std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {

@@ -12,7 +12,7 @@
 namespace ridge::app {
 
 struct QuantizeRequest {
-  std::string in, out; // out empty: only plan
+  std::string in, out; // in empty: the guide; out empty: only plan
   std::string type;    // a recipe's name or COPY; empty where a target chooses the types
   std::string imatrix, output_type, embedding_type, target_size, split_size, method = "plain", calibration;
   std::vector<std::string> tensor_types; // "PATTERN=TYPE"
@@ -24,8 +24,8 @@ struct QuantizeRequest {
 };
 
 struct QuantizeSteps {
-  // What is being done, and how far it is. What it throws comes out of quantize(), and nothing is written: that is how
-  // to give up.
+  // What is being done, and how far it is (total 0: not known). What it throws comes out of quantize(), and nothing is
+  // written: that is how to give up.
   std::function<void(std::string_view what, int64_t done, int64_t total)> progress;
   std::function<void(const models::Requantization& plan)> planned; // types are final
   std::function<void(const models::TensorResult&)> done;           // a tensor is

@@ -4,6 +4,7 @@
 // Neither waits for the other, and the window can be drawn from a Snapshot that no engine made.
 #pragma once
 
+#include "core/jobs.h"
 #include "core/sampler.h"
 
 #include <array>
@@ -136,6 +137,9 @@ struct Snapshot {
   std::shared_ptr<const Tokenized> tokenized;
   std::shared_ptr<const TensorStudy> tensor;
   std::shared_ptr<const BlockStudy> block;
+  std::shared_ptr<const std::vector<Job>> jobs;  // newest first
+  std::shared_ptr<const JobChoices> job_choices; // never null
+  std::vector<std::string> recent;               // model files that were open, the last one first
 };
 
 namespace intent {
@@ -169,10 +173,20 @@ struct StudyBlock {
   std::string tensor, format; // format empty: as stored
   int64_t block;
 };
+struct StartJob {
+  JobRequest request;
+};
+struct CancelJob {
+  uint64_t id;
+};
+struct ForgetJob { // takes one that is over off the list
+  uint64_t id;
+};
 } // namespace intent
 
-using Intent = std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
-                            intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize,
-                            intent::StudyTensor, intent::StudyBlock>;
+using Intent =
+    std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
+                 intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize, intent::StudyTensor,
+                 intent::StudyBlock, intent::StartJob, intent::CancelJob, intent::ForgetJob>;
 
 } // namespace ridge::core

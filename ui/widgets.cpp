@@ -22,6 +22,12 @@ std::string scaled(double number, std::initializer_list<const char*> units) {
 
 std::string bytes_text(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB"}); }
 std::string count_text(double count) { return scaled(count, {"", " k", " M", " B", " T"}); }
+std::string time_text(double seconds) {
+  if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 9.95 ? 1 : 0);
+  const auto whole = static_cast<int64_t>(seconds);
+  return whole < 3600 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
+                      : fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
 std::string number_text(double number) {
   return std::abs(number) >= 1e-3 || number == 0 ? fmt::format("{:.4g}", number) : fmt::format("{:.2e}", number);
 }
@@ -59,6 +65,35 @@ void begin_card(const char* id, ImVec2 size, const char* heading, bool scrolls) 
 }
 
 void end_card() { ImGui::EndChild(); }
+
+bool segments(const char* id, std::initializer_list<const char*> labels, int& chosen) {
+  bool changed = false;
+  int number = 0;
+  ImGui::PushID(id);
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(10), px(4)));
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(4), 0));
+  for (const char* label : labels) {
+    const bool on = number == chosen;
+    if (number > 0) ImGui::SameLine();
+    ImGui::PushStyleColor(ImGuiCol_Button, on ? theme().raised : with_alpha(theme().raised, 0));
+    ImGui::PushStyleColor(ImGuiCol_Text, on ? theme().text : theme().dim);
+    if (ImGui::Button(label) && !on) {
+      chosen = number;
+      changed = true;
+    }
+    const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
+    if (on)
+      ImGui::GetWindowDrawList()->AddRectFilled({from.x + px(8), to.y - px(2)}, {to.x - px(8), to.y}, theme().accent,
+                                                px(1));
+    ImGui::PopStyleColor(2);
+    ++number;
+  }
+  ImGui::PopStyleVar(2);
+  ImGui::PopFont();
+  ImGui::PopID();
+  return changed;
+}
 
 bool quiet_button(const char* label) {
   ImGui::PushFont(fonts().small);

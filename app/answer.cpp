@@ -78,6 +78,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   if (!options_.ignore_eos || matcher) options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
   if (matcher) options.on_accept = [&](int32_t token) { matcher->accept(token); };
   options.on_token = [&](int32_t token) {
+    model_.file.check(); // else it may have been chosen by zeros
     take(stops.push(decoder.push(token)));
     return !stops.stopped();
   };

@@ -76,6 +76,7 @@ void study_tensor(const gguf::File& file, const std::string& name,
   study.cols = tensor.dims[0];
   study.rows = tensor.weights() / study.cols;
   const std::vector<float> weights = sample_rows(tensor, study.rows);
+  file.check();
   describe(weights, study);
   study.slice_rows = static_cast<int>(std::min(study.rows, kSliceRows));
   study.slice_cols = static_cast<int>(std::min(study.cols, kSliceCols));
@@ -136,6 +137,7 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   std::vector<float> decoded(size);
   format->decode(bytes.data(), size, decoded.data());
 
+  file.check();
   for (const std::byte b : bytes) study.bytes.push_back(static_cast<uint8_t>(b));
   for (const quant::BitField& field : layout->fields)
     study.fields.push_back({field.name, field.meaning, field.first_byte, field.bytes});

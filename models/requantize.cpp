@@ -194,6 +194,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
     } else {
       result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink);
     }
+    plan.file->check();
     if (done) done(result);
   }
   writer.finish();

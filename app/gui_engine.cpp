@@ -187,7 +187,8 @@ void GuiEngine::send(core::Intent intent) {
     jobs_->cancel(unwanted->id);
   } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
     jobs_->forget(old->id);
-  } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent)) {
+  } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
+             std::holds_alternative<intent::StudySlice>(intent)) {
     clerk_->push(std::move(intent));
   } else {
     talker_->push(std::move(intent));
@@ -261,6 +262,7 @@ void GuiEngine::load(const std::string& path) {
     s.tokenized = nullptr;
     s.tensor = nullptr;
     s.block = nullptr;
+    s.slice = nullptr;
   });
   if (path.empty()) return;
   remember_file(path);
@@ -368,6 +370,11 @@ void GuiEngine::study(const core::Intent& wanted) {
           auto study = std::make_shared<core::BlockStudy>(study_block(loaded->model.file, *block));
           change([&](core::Snapshot& s) {
             if (still_open()) s.block = std::move(study);
+          });
+        } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
+          auto study = std::make_shared<core::SliceStudy>(study_slice(loaded->model.file, *piece));
+          change([&](core::Snapshot& s) {
+            if (still_open()) s.slice = std::move(study);
           });
         }
       },

@@ -133,7 +133,7 @@ class JobsPanel : public Panel {
     ImGui::Dummy({0, px(2)});
     const auto& model = view.now.model;
     const std::string open = model ? model->path : "";
-    const std::string hint = model ? fmt::format("the open model: {}", model->label) : "a model file";
+    const std::string hint = model ? "the open model" : "a model file";
     std::string suggestion;
     std::string missing; // what keeps the job from starting
     switch (kind()) {
@@ -211,6 +211,7 @@ class JobsPanel : public Panel {
     path_field("model", model_, hint.c_str(), FileDialog::For::model, "Choose a model to quantize");
     label("Types");
     segments("how", {"By recipe", "By size"}, by_size_);
+    ImGui::Dummy({0, 0});
     ImGui::SetNextItemWidth(-1);
     std::string suffix;
     if (by_size_) {

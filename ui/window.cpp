@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfloat>
 #include <cmath>
 #include <filesystem>
 
@@ -224,6 +225,7 @@ void Window::Impl::draw_frame() {
   }
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (!options.screenshot.empty()) ImGui::GetIO().MousePos = {-FLT_MAX, -FLT_MAX}; // what it shows hangs on no mouse
   const std::vector<int> held = hold_short_presses();
   ImGui::NewFrame();
   const auto now = engine->snapshot();

@@ -52,7 +52,7 @@ std::string FormatView::role_of(const std::string& tensor) {
 }
 
 bool FormatView::draw(const View& view, const core::TensorStudy& study, std::string& format, ImVec2 size) {
-  const float gap = px(12), left = size.x * 0.44f, upper = std::max(px(250), size.y * 0.54f);
+  const float gap = px(12), left = size.x * 0.42f, upper = std::max(px(250), size.y * 0.54f);
   bool changed = false;
   begin_card("scatter", {left, upper});
   changed |= draw_scatter(view, study, format);
@@ -174,16 +174,16 @@ bool FormatView::draw_table(const core::TensorStudy& study, std::string& format)
   std::vector<const Format*> rows;
   for (const Format& f : study.formats) rows.push_back(&f);
   ImGui::PushFont(fonts().small);
-  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, ImVec2(px(6), px(3)));
+  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, ImVec2(px(4), px(3)));
   if (ImGui::BeginTable("formats", 5,
                         ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                             ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate)) {
     ImGui::TableSetupScrollFreeze(0, 1);
-    ImGui::TableSetupColumn("Format", ImGuiTableColumnFlags_WidthFixed, px(84));
-    ImGui::TableSetupColumn("Bits", ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_DefaultSort, px(46));
-    ImGui::TableSetupColumn("RMSE", ImGuiTableColumnFlags_WidthFixed, px(66));
+    ImGui::TableSetupColumn("Format", ImGuiTableColumnFlags_WidthFixed, px(74));
+    ImGui::TableSetupColumn("Bits", ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_DefaultSort, px(42));
+    ImGui::TableSetupColumn("RMSE", ImGuiTableColumnFlags_WidthFixed, px(60));
     ImGui::TableSetupColumn("SQNR", ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_PreferSortDescending,
-                            px(58));
+                            px(54));
     ImGui::TableSetupColumn("Errors", ImGuiTableColumnFlags_WidthStretch | ImGuiTableColumnFlags_NoSort);
     ImGui::TableHeadersRow();
     if (const ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs(); specs && specs->SpecsCount > 0) {

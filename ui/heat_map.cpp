@@ -57,8 +57,9 @@ bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t t
   bool moved = false;
   const bool wide = tensor_cols > slice.cols, tall = tensor_rows > slice.rows;
   if (wide || tall) { // where to look
-    const float field = std::clamp((size.x - px(210)) / 2, px(60), px(110));
-    ImGui::SameLine(ImGui::GetWindowContentRegionMin().x + size.x - (tall && wide ? 2 * field + px(6) : field));
+    const float field = std::clamp((size.x - px(178)) / 2, px(50), px(110));
+    const bool narrow = field < px(80);
+    ImGui::SameLine(ImGui::GetWindowContentRegionMin().x + size.x - (tall && wide ? 2 * field + px(4) : field));
     ImGui::PushFont(fonts().small);
     ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(3)));
     const auto drag = [&](const char* id, const char* format, int64_t& value, int64_t last) {
@@ -70,9 +71,9 @@ bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t t
       }
       tooltip(fmt::format("where the piece begins: drag, or Ctrl-click to type 0 to {}", last));
     };
-    if (tall) drag("##row", "row %d", first_row_, tensor_rows - slice.rows);
-    if (tall && wide) ImGui::SameLine(0, px(6));
-    if (wide) drag("##column", "col %d", first_col_, tensor_cols - slice.cols);
+    if (tall) drag("##row", narrow ? "r %d" : "row %d", first_row_, tensor_rows - slice.rows);
+    if (tall && wide) ImGui::SameLine(0, px(4));
+    if (wide) drag("##column", narrow ? "c %d" : "col %d", first_col_, tensor_cols - slice.cols);
     ImGui::PopStyleVar();
     ImGui::PopFont();
   }

@@ -140,9 +140,13 @@ class QuantPanel : public Panel {
     const std::vector<float>* levels = nullptr;
     const auto group = static_cast<size_t>(block_view_.weight()) / 16;
     if (block && group < block->levels.size()) levels = &block->levels[group];
-    dim_text(levels ? fmt::format("Weights, and the {} levels of {} for weights {} to {} of block {}", levels->size(),
-                                  block->format, group * 16, group * 16 + 15, block->block)
-                    : "Weights");
+    const float room = ImGui::GetContentRegionAvail().x;
+    dim_text(!levels ? "Weights"
+                     : fitting({fmt::format("Weights, and the {} levels of {} for weights {} to {} of block {}",
+                                            levels->size(), block->format, group * 16, group * 16 + 15, block->block),
+                                fmt::format("Weights, and {} levels of {} (weights {} to {})", levels->size(),
+                                            block->format, group * 16, group * 16 + 15)},
+                               room, fonts().small));
     const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
     const float foot = px(36), height = size.y - foot;
     const float most = *std::ranges::max_element(study.histogram);
@@ -172,8 +176,10 @@ class QuantPanel : public Panel {
     text_at({at.x, at.y + height + px(5)}, number_text(study.low), t.dim, fonts().small);
     text_at({at.x + size.x, at.y + height + px(5)}, number_text(study.high), t.dim, fonts().small, 1);
     text_at({at.x, at.y + size.y - px(14)},
-            fmt::format("mean {} · RMS {} · {} weights · √ heights", number_text(study.mean), number_text(study.rms),
-                        count_text(static_cast<double>(study.sampled))),
+            fitting({fmt::format("mean {} · RMS {} · {} weights · √ heights", number_text(study.mean),
+                                 number_text(study.rms), count_text(static_cast<double>(study.sampled))),
+                     fmt::format("mean {} · RMS {} · √ heights", number_text(study.mean), number_text(study.rms))},
+                    size.x, fonts().small),
             t.dim, fonts().small);
     ImGui::Dummy(size);
   }

@@ -47,6 +47,12 @@ ImVec2 size_of(std::string_view text, ImFont* font) {
   return font->CalcTextSizeA(font->FontSize, INFINITY, 0, text.data(), text.data() + text.size());
 }
 
+std::string fitting(std::initializer_list<std::string> longest_first, float width, ImFont* font) {
+  for (const std::string& text : longest_first)
+    if (size_of(text, font).x <= width) return text;
+  return longest_first.size() ? *(longest_first.end() - 1) : "";
+}
+
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align) {
   if (align > 0) at.x -= align * size_of(text, font).x;
   ImGui::GetWindowDrawList()->AddText(font, font->FontSize, {std::round(at.x), std::round(at.y)}, color, text.data(),

@@ -21,6 +21,9 @@ void title(std::string_view text);
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align = 0);
 ImVec2 size_of(std::string_view text, ImFont* font);
 
+// The first of these that fits into `width`, else the last.
+std::string fitting(std::initializer_list<std::string> longest_first, float width, ImFont* font);
+
 // A rounded surface of a given size (0: what is left) to draw in; close with end_card(). `scrolls`: where the content
 // may be higher.
 void begin_card(const char* id, ImVec2 size, const char* heading = nullptr, bool scrolls = false);

@@ -2,6 +2,7 @@
 // missing.
 #include "app/cli.h"
 #include "app/options.h"
+#include "app/xdg.h"
 #include "core/error.h"
 
 #if RIDGE_GUI
@@ -27,6 +28,8 @@ struct GuiCommand {
           window.height < 240 || window.width > 16384 || window.height > 16384)
         throw Error(fmt::format("--size: '{}' is no WIDTHxHEIGHT such as 1280x800", size), Error::kUsage);
     }
+    if (const std::string folder = data_folder(); !folder.empty())
+      setup.conversation_folder = folder + "/conversations";
     ui::Window shown(window);
     GuiEngine engine(setup, [&] { shown.wake(); });
     if (!prompt.empty()) engine.send(core::intent::Send{prompt});

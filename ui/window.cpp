@@ -174,7 +174,7 @@ void Window::run(const EngineLink& engine) {
     if (animated) {
       const auto now = engine.snapshot();
       const bool busy = now->state == EngineState::loading || now->state == EngineState::reading ||
-                        now->state == EngineState::writing ||
+                        now->state == EngineState::writing || now->state == EngineState::measuring ||
                         (now->tensor && static_cast<int>(now->tensor->formats.size()) < now->tensor->formats_to_try);
       quiet_frames = busy ? 0 : quiet_frames + 1;
       if (quiet_frames > w.options.after_frames) {
@@ -239,13 +239,14 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
       if (pressed(GLFW_KEY_1 + static_cast<int>(i))) panel = i;
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
-    if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::ClearChat{});
+    if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::NewConversation{});
     if (pressed(GLFW_KEY_L)) apply_theme(dark = !dark, scale);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
   if (pressed(GLFW_KEY_F1)) help = !help;
   if (pressed(GLFW_KEY_ESCAPE)) {
-    if (now.state == EngineState::writing || now.state == EngineState::reading) engine->send(core::intent::Stop{});
+    if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
+      engine->send(core::intent::Stop{});
     help = false;
   }
 }
@@ -317,7 +318,8 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
   const float y = at.y + (size.y - fonts().small->FontSize) / 2;
   const bool busy =
-      now.state == EngineState::reading || now.state == EngineState::writing || now.state == EngineState::loading;
+      now.state == EngineState::reading || now.state == EngineState::writing || now.state == EngineState::loading ||
+                    now.state == EngineState::measuring;
   const ImU32 dot = now.state == EngineState::failed ? t.red : busy ? t.amber : t.green;
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
   std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";

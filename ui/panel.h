@@ -31,6 +31,7 @@ std::span<const PanelInfo> panels();
 
 std::unique_ptr<Panel> make_chat_panel();
 std::unique_ptr<Panel> make_gauges_panel();
+std::unique_ptr<Panel> make_roofline_panel();
 std::unique_ptr<Panel> make_model_panel();
 std::unique_ptr<Panel> make_quant_panel();
 

@@ -31,7 +31,7 @@ struct Shortcut {
   const char *keys, *what;
 };
 constexpr Shortcut kShortcuts[] = {
-    {"Ctrl 1 … 4", "show a panel"},
+    {"Ctrl 1 … 9", "show a panel"},
     {"Enter", "send the message"},
     {"Ctrl Enter", "new line in the message"},
     {"Esc", "stop the answer"},

@@ -9,6 +9,8 @@
 #include "app/gui_engine.h"
 #include "ui/window.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <optional>
 
@@ -19,6 +21,7 @@ struct GuiCommand {
   GuiSetup setup;
   ui::WindowOptions window;
   std::string size, prompt;
+  bool light = false, dark = false, frame_times = false;
 
   void run() {
     core::validate(setup.sampling.params);
@@ -30,10 +33,15 @@ struct GuiCommand {
     }
     if (const std::string folder = data_folder(); !folder.empty())
       setup.conversation_folder = folder + "/conversations";
+    if (light || dark) window.light = light;
+    // A screenshot shows what it was asked for and leaves no trace.
+    if (const std::string folder = config_folder(); !folder.empty() && window.screenshot.empty())
+      window.layout_file = folder + "/window.ini";
     ui::Window shown(window);
     GuiEngine engine(setup, [&] { shown.wake(); });
     if (!prompt.empty()) engine.send(core::intent::Send{prompt});
     shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
+    if (frame_times) fmt::print("{}", shown.frame_times().report());
   }
 };
 
@@ -49,13 +57,18 @@ void add_gui_command(CLI::App& app) {
   command->add_option("--panel", options->window.panel, "the panel to begin with: chat, gauges, roofline, model, quant")
       ->type_name("NAME");
   command->add_option("--size", options->size, "of the window")->type_name("WxH");
-  command->add_flag("--light", options->window.light, "light colours");
+  auto* light = command->add_flag("--light", options->light, "light colours");
+  command
+      ->add_flag("--dark", options->dark, "dark colours; without either, and without --panel or --size: as last time")
+      ->excludes(light);
   command->add_option("--screenshot", options->window.screenshot, "write what the window shows, and close it")
       ->type_name("FILE.png");
   command->add_option("--after-frames", options->window.after_frames, "with --screenshot: frames to wait, once at rest")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str()
       ->type_name("N");
+  command->add_flag("--frame-times", options->frame_times,
+                    "on closing, print how long frames took and how much of a core drawing took");
   options->setup.chat_template.add_to(*command);
   options->setup.sampling.add_to(*command);
   command->callback([options] { options->run(); });

@@ -45,7 +45,8 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float foot = px(58), thick = px(14); // foot: below the dial, for words
   const float radius = std::min(size.x / 2 - px(34), (size.y - foot - px(40)) / (1 + std::sin(kPi / 4)));
-  const ImVec2 center{at.x + size.x / 2, at.y + px(26) + radius};
+  const float spare = size.y - foot - px(40) - radius * (1 + std::sin(kPi / 4)); // where the width limits the dial
+  const ImVec2 center{at.x + size.x / 2, at.y + px(26) + radius + spare / 2};
   const double roof = speed.roof_bytes_per_s / 1e9, value = speed.bytes_per_s / 1e9;
   const double end = nice_above(std::max(roof * kDialRoom, value));
   const auto angle = [&](double x) {
@@ -209,6 +210,7 @@ class GaugesPanel : public Panel {
       draw_gpu(*now.gpu, {gpu, top});
     }
     draw_small_cards(now, area.x, small, gap);
+    ImGui::SetCursorPosY(area.y - step);
     begin_card("step", {0, step});
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(6)));
     draw_step(view);
@@ -278,8 +280,8 @@ class GaugesPanel : public Panel {
       heading = fmt::format("Bytes that the next token moves: {}", bytes_text(total));
     } else if (now.measured) {
       for (const auto& op : now.measured->ops) parts.push_back({op.name, op.seconds});
-      heading = fmt::format("Time of a step at {} tokens, op by op: {:.3g} ms undivided", now.measured->past,
-                            now.measured->seconds * 1e3);
+      heading = fmt::format("Time of a step at {} tokens, op by op: {} undivided", now.measured->past,
+                            seconds_text(now.measured->seconds));
       if (parts.empty()) heading = "This engine cannot tell where the time of a step goes";
     } else {
       heading = "Time of a step, op by op: not measured yet";
@@ -299,7 +301,7 @@ class GaugesPanel : public Panel {
     if (bytes_)
       stacked_bar(std::move(parts), bytes_text);
     else
-      stacked_bar(std::move(parts), [](double seconds) { return fmt::format("{:.3g} µs", seconds * 1e6); });
+      stacked_bar(std::move(parts), seconds_text);
   }
 
   static bool choice(const char* label, bool chosen) {

@@ -37,9 +37,6 @@ ImU32 color_of(const Op& op) {
   return group == Group::matrix ? theme().accent : group == Group::attention ? theme().amber : theme().green;
 }
 
-std::string seconds_text(double seconds) {
-  return seconds < 1e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
-}
 std::string rate_text(double rate, const char* unit) {
   for (const auto& [factor, prefix] : {std::pair(1e12, "T"), std::pair(1e9, "G"), std::pair(1e6, "M")})
     if (rate >= factor) return fmt::format("{:.3g} {}{}", rate / factor, prefix, unit);

@@ -22,6 +22,9 @@ std::string scaled(double number, std::initializer_list<const char*> units) {
 
 std::string bytes_text(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB"}); }
 std::string count_text(double count) { return scaled(count, {"", " k", " M", " B", " T"}); }
+std::string seconds_text(double seconds) {
+  return seconds < 0.9995e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
+}
 std::string number_text(double number) {
   return std::abs(number) >= 1e-3 || number == 0 ? fmt::format("{:.4g}", number) : fmt::format("{:.2e}", number);
 }

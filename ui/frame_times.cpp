@@ -46,6 +46,7 @@ void FrameTimes::end(bool writing) {
   const double at = now(), cpu = drawing_cpu_seconds();
   Record& record = writing ? writing_ : other_;
   record.seconds.push_back(at - began_);
+  if (ended_ > 0) record.cpu_seconds.push_back(cpu - cpu_);
   if (ended_ > 0 && at - ended_ < kLongPause) {
     record.wall += at - ended_;
     record.cpu += cpu - cpu_;
@@ -56,21 +57,24 @@ void FrameTimes::end(bool writing) {
 
 FrameTimes::Summary FrameTimes::summary(const Record& record) {
   if (record.seconds.empty()) return {};
-  std::vector<double> sorted = record.seconds;
-  std::ranges::sort(sorted);
-  const auto at = [&](double share) {
+  const auto quantile = [](std::vector<double> sorted, double share) {
+    if (sorted.empty()) return 0.0;
+    std::ranges::sort(sorted);
     return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
   };
-  return {sorted.size(), at(0.5), at(0.99), record.wall > 0 ? record.cpu / record.wall : 0};
+  return {record.seconds.size(), quantile(record.seconds, 0.5), quantile(record.seconds, 0.99),
+          quantile(record.cpu_seconds, 0.5), record.wall > 0 ? record.cpu / record.wall : 0};
 }
 
 std::string FrameTimes::report() const {
   std::string text;
   for (const auto& [name, s] : {std::pair("while an answer was written", while_writing()), {"otherwise", otherwise()}})
-    text += s.frames == 0 ? fmt::format("{}: no frames\n", name)
-                          : fmt::format("{}: {} frames, median {:.1f} ms, 99th percentile {:.1f} ms, drawing took "
-                                        "{:.0f} % of a core\n",
-                                        name, s.frames, 1e3 * s.median_seconds, 1e3 * s.p99_seconds, 100 * s.cpu_share);
+    text += s.frames == 0
+                ? fmt::format("{}: no frames\n", name)
+                : fmt::format("{}: {} frames, median {:.1f} ms (of CPU time {:.1f} ms), 99th percentile {:.1f} ms, "
+                              "drawing took {:.0f} % of a core\n",
+                              name, s.frames, 1e3 * s.median_seconds, 1e3 * s.median_cpu_seconds, 1e3 * s.p99_seconds,
+                              100 * s.cpu_share);
   return text;
 }
 

@@ -15,6 +15,7 @@ class FrameTimes {
   struct Summary {
     size_t frames = 0;
     double median_seconds = 0, p99_seconds = 0;
+    double median_cpu_seconds = 0; // what it would take on a machine with nothing else to do
     double cpu_share = 0; // of one core, in the time from the first to the last frame; OpenGL's own threads included
   };
   Summary while_writing() const { return summary(writing_); }
@@ -23,8 +24,8 @@ class FrameTimes {
 
  private:
   struct Record {
-    std::vector<double> seconds; // of each frame
-    double wall = 0, cpu = 0;    // from the end of the frame before to the end of each
+    std::vector<double> seconds, cpu_seconds; // of each frame
+    double wall = 0, cpu = 0;                 // from the end of the frame before to the end of each
   };
   static Summary summary(const Record& record);
 

@@ -1,6 +1,7 @@
 #include "ui/window.h"
 
 #include "core/error.h"
+#include "ui/glyphs.h"
 #include "ui/panel.h"
 #include "ui/png.h"
 #include "ui/widgets.h"
@@ -33,7 +34,7 @@ struct Shortcut {
 constexpr Shortcut kShortcuts[] = {
     {"Ctrl 1 … 9", "show a panel"},
     {"Enter", "send the message"},
-    {"Ctrl Enter", "new line in the message"},
+    {"Shift Enter", "new line in the message"},
     {"Esc", "stop the answer"},
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
@@ -155,6 +156,9 @@ void Window::Impl::open() {
     if (modifiers & GLFW_MOD_CONTROL) pressed.push_back(GLFW_KEY_LEFT_CONTROL);
     if (modifiers & GLFW_MOD_SHIFT) pressed.push_back(GLFW_KEY_LEFT_SHIFT);
   });
+  glfwSetCharCallback(window, [](GLFWwindow* w, unsigned character) {
+    character < 0x10000 ? ImGui_ImplGlfw_CharCallback(w, character) : type_far_character(character);
+  });
   ImGui_ImplOpenGL3_Init("#version 330 core");
 }
 
@@ -221,7 +225,7 @@ std::vector<int> Window::Impl::hold_short_presses() {
 }
 
 void Window::Impl::draw_frame() {
-  if (rescale) {
+  if (rescale || glyphs_are_full()) {
     float scale_y;
     glfwGetWindowContentScale(window, &scale, &scale_y);
     load_fonts(scale);

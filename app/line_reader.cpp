@@ -1,7 +1,7 @@
 #include "app/line_reader.h"
 
-#include "app/recent_files.h"
 #include "app/terminal.h"
+#include "app/xdg.h"
 
 #include <histedit.h>
 #include <langinfo.h>

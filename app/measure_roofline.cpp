@@ -1,16 +1,10 @@
 #include "app/measure_roofline.h"
 
 #include "app/loaded_model.h"
-#include "app/machine.h"
 #include "core/error.h"
-#include "kernels/cpu/executor.h"
-#include "kernels/cpu/microbench.h"
 #include "kernels/cuda/executor.h"
-#include "kernels/cuda/microbench.h"
 #include "models/model.h"
 #include "models/synthetic.h"
-
-#include <omp.h>
 
 #include <algorithm>
 
@@ -72,18 +66,8 @@ Device device_of(const RooflineRequest& request) {
 
 RooflineReport measure_roofline(const RooflineRequest& request, const RooflineProgress& progress) {
   const Device on = device_of(request);
-  RooflineReport report;
   progress("measuring ceilings", 0, 100);
-  if (on == Device::cuda) {
-    report.device = kernels::cuda::device_info().name;
-    report.datasheet = find_datasheet(report.device);
-    report.ceilings = kernels::cuda::measure_ceilings();
-  } else {
-    report.device =
-        fmt::format("{}, {} threads, {}", proc_field("/proc/cpuinfo", "model name"),
-                    request.threads > 0 ? request.threads : omp_get_num_procs(), kernels::cpu::instruction_set());
-    report.ceilings = kernels::cpu::measure_ceilings(request.threads);
-  }
+  RooflineReport report = measure_machine(on, request.threads);
   if (!request.ceilings_only) place(report, on, request, progress);
   return report;
 }

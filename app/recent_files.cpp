@@ -1,10 +1,10 @@
 #include "app/recent_files.h"
 
+#include "app/xdg.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -27,14 +27,6 @@ std::vector<std::string> read_list() {
 }
 
 } // namespace
-
-std::string state_folder() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  if (state && *state) return std::string(state) + "/ridge";
-  if (home && *home) return std::string(home) + "/.local/state/ridge";
-  return "";
-}
 
 std::vector<std::string> recent_files() {
   std::vector<std::string> paths = read_list();

@@ -6,9 +6,6 @@
 
 namespace ridge::app {
 
-// Where ridge keeps what it remembers between runs; empty where the environment names no home.
-std::string state_folder();
-
 std::vector<std::string> recent_files(); // the last one first; those that are gone are left out
 // Puts a file first. A state folder that cannot be written to is no error: then nothing is remembered.
 void remember_file(const std::string& path);

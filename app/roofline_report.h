@@ -18,13 +18,18 @@ struct RooflineReport {
   std::vector<core::Ceiling> ceilings;
   std::vector<Placement> placements;
 
-  double read() const;         // bytes per second
-  double peak() const;         // of the products that prompts use
+  double read() const; // bytes per second
+  double peak() const; // of the products that prompts use
+  std::string peak_name() const;
   double step_latency() const; // seconds that a dependent step costs at least
   // The least time the roofs allow, and which of them: "memory", "compute" or "latency".
   double floor_seconds(const Placement& p) const;
   std::string bound_by(const Placement& p) const;
 };
+
+// The ceilings of the GPU, or of so many threads of the CPU (0: all cores); nothing is placed. Seconds. Throws Error,
+// or std::bad_alloc, where there is too little free memory (2 GB).
+RooflineReport measure_machine(Device on, int threads);
 
 // What the maker says of a ceiling; nothing where it says nothing.
 std::optional<double> datasheet_value(const Datasheet* sheet, const std::string& ceiling);

@@ -169,8 +169,11 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
 
 bool FormatView::draw_table(const core::TensorStudy& study, std::string& format) {
   bool changed = false;
-  dim_text(
-      fmt::format("{} in each format · errors from −RMS to RMS ({})", role_of(study.tensor), number_text(study.rms)));
+  dim_text(fitting(
+      {fmt::format("{} in each format · errors from −RMS to RMS ({})", role_of(study.tensor), number_text(study.rms)),
+       fmt::format("{} · errors from −RMS to RMS ({})", role_of(study.tensor), number_text(study.rms)),
+       fmt::format("Errors from −RMS to RMS ({})", number_text(study.rms))},
+      ImGui::GetContentRegionAvail().x, fonts().small));
   std::vector<const Format*> rows;
   for (const Format& f : study.formats) rows.push_back(&f);
   ImGui::PushFont(fonts().small);
@@ -235,7 +238,10 @@ void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
   text(fmt::format("Errors of {}", f.name), t.text, fonts().bold);
   ImGui::SameLine(0, px(10));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
-  dim_text(fmt::format("RMSE {} · {:.2g} of the RMS", number_text(f.rmse), study.rms > 0 ? f.rmse / study.rms : 0));
+  dim_text(
+      fitting({fmt::format("RMSE {} · {:.2g} of the RMS", number_text(f.rmse), study.rms > 0 ? f.rmse / study.rms : 0),
+               fmt::format("RMSE {}", number_text(f.rmse)), ""},
+              ImGui::GetContentRegionAvail().x, fonts().small));
   const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
   const float height = size.y - px(36);
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -249,8 +255,11 @@ void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
   text_at({at.x, at.y + height + px(4)}, number_text(-f.max_error), t.dim, fonts().small);
   text_at({at.x + size.x / 2, at.y + height + px(4)}, "0", t.dim, fonts().small, 0.5f);
   text_at({at.x + size.x, at.y + height + px(4)}, number_text(f.max_error), t.dim, fonts().small, 1);
-  text_at({at.x, at.y + size.y - px(14)}, "packed less stored weight · lines: ± RMSE · √ heights", t.dim,
-          fonts().small);
+  text_at({at.x, at.y + size.y - px(14)},
+          fitting({"packed less stored weight · lines: ± RMSE · √ heights",
+                   "packed less stored · lines: ± RMSE · √ heights", "packed less stored · lines: ± RMSE"},
+                  size.x, fonts().small),
+          t.dim, fonts().small);
   ImGui::Dummy(size);
 }
 

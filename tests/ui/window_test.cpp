@@ -67,7 +67,7 @@ void use(const app::GuiEngine& engine, const ui::Window& window) {
   xdotool("key ctrl+r"); // answer again: the prompt is in the cache but for its last token
   CHECK(wait_for([&] { return now()->speed.prompt_tokens < first && idle() && now()->messages.size() == 2; }));
 
-  for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "model"}, {"4", "quant"}}) {
+  for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "roofline"}, {"4", "model"}, {"5", "quant"}}) {
     xdotool(fmt::format("key ctrl+{}", key));
     CHECK(wait_for([&] { return window.panel() == name; }, 5s));
   }
@@ -148,5 +148,6 @@ TEST_CASE("a window at rest costs next to nothing") {
 TEST_CASE("an unknown panel is refused with the names of those there are") {
   ui::WindowOptions options;
   options.panel = "nonsense";
-  CHECK_THROWS_WITH_AS(ui::Window{options}, "no panel 'nonsense'; there are chat, gauges, model, quant, jobs", Error);
+  CHECK_THROWS_WITH_AS(ui::Window{options}, "no panel 'nonsense'; there are chat, gauges, roofline, model, quant, jobs",
+                       Error);
 }

@@ -4,6 +4,7 @@
 #include "app/model_facts.h"
 #include "app/recent_files.h"
 #include "core/error.h"
+#include "kernels/cuda/executor.h"
 #include "models/guide.h"
 
 #include <fmt/format.h>
@@ -159,6 +160,9 @@ void GuiEngine::guarded(const std::function<void()>& work, bool of_engine) {
     work();
   } catch (const std::bad_alloc&) {
     fail("out of memory");
+  } catch (const kernels::cuda::DeviceFailed& error) {
+    change([](core::Snapshot& s) { s.gpu_failed = true; });
+    fail(error.what());
   } catch (const Error& error) {
     fail(error.what());
   } catch (const std::exception& error) { // a bug of ours, but no reason to lose the conversation
@@ -196,6 +200,10 @@ void GuiEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
+        if (std::holds_alternative<intent::UseCpu>(wanted)) {
+          setup_.model.device = "cpu";
+          return load(path_);
+        }
         if (!loaded_) return; // why not has been said
         std::visit(Match{
                        [&](const intent::Send& send) { say(send.text); },
@@ -249,8 +257,11 @@ void GuiEngine::load(const std::string& path) {
   const double roof = measure_read_bandwidth(loaded->model);
   const core::ExecutorConfig& config = loaded->model.executor->config();
   seconds_before_ = 0;
+  path_ = path;
+  told_deleted_ = false;
   change([&](core::Snapshot& s) {
     loaded_ = loaded;
+    s.gpu_failed = false;
     s.model = facts;
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == Device::cpu;
@@ -354,6 +365,10 @@ void GuiEngine::answer() {
     change([](core::Snapshot& s) { s.messages.resize(s.messages.size() - 2); });
     abandon_conversation();
     throw;
+  }
+  if (!told_deleted_ && m.model.file.deleted()) {
+    told_deleted_ = true;
+    fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
   }
   save_conversation();
   const double step_seconds =

@@ -181,6 +181,7 @@ struct Snapshot {
   EngineState state = EngineState::loading;
   std::string activity;                    // what it is doing, for the status line
   std::string error;                       // the last one; empty: none
+  bool gpu_failed = false;                 // that was it: UseCpu goes on without
   uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
   std::shared_ptr<const ModelFacts> model; // null until one is loaded
   std::vector<ChatMessage> messages;       // the last one grows while the state is writing
@@ -248,6 +249,7 @@ struct SetSampling {
 struct OpenModel {
   std::string path;
 };
+struct UseCpu {}; // opens the model again, on the CPU; the conversation goes on
 struct Tokenize {
   std::string text;
 };
@@ -277,7 +279,7 @@ using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
-                 intent::SetSampling, intent::OpenModel, intent::Tokenize, intent::StudyTensor, intent::StudyBlock,
-                 intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob>;
+                 intent::SetSampling, intent::OpenModel, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
+                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob>;
 
 } // namespace ridge::core

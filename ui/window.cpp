@@ -387,7 +387,7 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
 void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
-  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(120);
+  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
   const float height =
       fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
   ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
@@ -397,6 +397,14 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   text(now.error, t.text);
   ImGui::PopTextWrapPos();
   ImGui::SetCursorPos({width - px(88), px(9)});
+  if (now.gpu_failed) {
+    ImGui::SetCursorPosX(width - px(226));
+    if (ImGui::SmallButton("go on with the CPU")) {
+      engine->send(core::intent::UseCpu{});
+      dismissed_error = now.error_number;
+    }
+    ImGui::SameLine();
+  }
   if (ImGui::SmallButton("dismiss")) dismissed_error = now.error_number;
   ImGui::EndChild();
   ImGui::PopStyleColor();

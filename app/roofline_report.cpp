@@ -131,13 +131,12 @@ void print_roofline_json(const RooflineReport& report) {
                        {"floor_seconds", report.floor_seconds(p)},
                        {"share_of_roof", report.floor_seconds(p) / p.seconds},
                        {"bound_by", report.bound_by(p)}});
-  const Json out = {{"machine", machine_json()},
-                    {"device", report.device},
+  const Json out = {{"device", report.device},
                     {"model", report.model.empty() ? Json(nullptr) : Json(report.model)},
                     {"ridge_point_flops_per_byte", report.peak() / report.read()},
                     {"ceilings", ceilings},
                     {"kernels", kernels}};
-  fmt::print("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
+  print_report("roofline", out);
 }
 
 void print_roofline_csv(const RooflineReport& report) {

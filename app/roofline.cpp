@@ -88,7 +88,7 @@ struct RooflineCommand {
       options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
       report.placements = probe_kernels(shape_of(loaded), options);
     }
-    for (Placement& p : probe_model(loaded, options)) report.placements.push_back(std::move(p));
+    for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
   }
 
   // The sizes that kernels are placed at, from the Program itself.

@@ -21,14 +21,17 @@ constexpr int64_t kMostTokens = 1 << 20;
 struct BenchCommand {
   std::vector<std::string> files, shapes;
   std::string save, output = "md";
-  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "512", threads = "0",
-              streams = "1";
+  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "2048", ubatches = "512",
+              threads = "0", streams = "1";
   std::string k_types = "f16", v_types = "f16";
   BenchPlan plan;
+  bool json = false;
+
 
   std::vector<BenchRow> rows;
 
   void run() {
+    if (json) output = "json";
     if (!save.empty() && (shapes.size() != 1 || !files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (files.empty() && shapes.empty()) files.emplace_back(); // the guide
@@ -39,13 +42,15 @@ struct BenchCommand {
     std::erase(plan.generated, 0);
     if (plan.prompts.empty() && plan.generated.empty())
       throw Error("bench: -p 0 and -n 0 leave nothing to measure", Error::kUsage);
-    for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 16))
-      for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
-        for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
-          for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
-            for (const int64_t layers : gpu_layer_counts())
-              for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
-                plan.settings.push_back({batch, thread_count, stream_count, layers, k_type, v_type});
+    for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 20))
+      for (const int64_t ubatch : parse_counts(ubatches, "--ubatch-size", 1, 1 << 16))
+        for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
+          for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
+            for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
+              for (const int64_t layers : gpu_layer_counts())
+                for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
+                  plan.settings.push_back(
+                      {batch, std::min(batch, ubatch), thread_count, stream_count, layers, k_type, v_type});
 
     for (const std::string& file : files) bench(open_model(file), "");
     for (const std::string& shape : shapes) {
@@ -103,7 +108,8 @@ void add_bench_command(CLI::App& app) {
   list("-n,--n-gen", o->generated, "generated tokens; 0: no generation test");
   list("-d,--n-depth", o->depths, "tokens already in the context");
   list("--batch", o->streams, "streams that generate together");
-  list("-b,--batch-size,--ubatch-size", o->batches, "prompt tokens evaluated at once (-ub)");
+  list("-b,--batch-size", o->batches, "prompt tokens handed to the engine at once");
+  list("--ubatch-size", o->ubatches, "of these, evaluated at once (-ub)");
   list("--cache-type-k", o->k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->gpu_layers,
@@ -118,6 +124,7 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str()
       ->type_name("FORMAT");
+  command->add_flag("--json", o->json, "as -o json");
   command->callback([o] { o->run(); });
 }
 

@@ -60,10 +60,13 @@ class Bench {
         tokens, past, streams, outputs, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   }
 
-  // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it.
+  // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it. They are
+  // handed over -b at once and evaluated -ub at once, so a -b that is no multiple of -ub leaves short pieces.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
+    int64_t handed_over = 0; // of the current -b
     while (count > 0) {
-      const int64_t rows = std::min(count, model_.executor->config().max_batch);
+      const int64_t rows = std::min({count, setting_.ubatch, setting_.batch - handed_over});
+      handed_over = (handed_over + rows) % setting_.batch;
       std::vector<int32_t> tokens(rows), positions(rows);
       const std::vector<int32_t> streams(rows, stream);
       for (int64_t i = 0; i < rows; ++i) {
@@ -153,7 +156,7 @@ void bench_model(LoadedModel loaded, const std::string& shape, const BenchPlan& 
     const bool with_prompts = setting.streams == plan.settings[0].streams && !plan.prompts.empty();
     if (!with_prompts && plan.generated.empty()) continue;
     ModelOptions options;
-    options.ubatch = setting.batch;
+    options.ubatch = setting.ubatch;
     options.threads = static_cast<int>(setting.threads);
     options.k_type = setting.k_type;
     options.v_type = setting.v_type;
@@ -172,6 +175,7 @@ void bench_model(LoadedModel loaded, const std::string& shape, const BenchPlan& 
     row.backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
     row.device = loaded.executor->description();
     row.batch_tokens = setting.batch;
+    row.ubatch_tokens = setting.ubatch;
     row.k_type = setting.k_type;
     row.v_type = setting.v_type;
     row.threads = options.threads;

@@ -12,7 +12,7 @@ namespace ridge::app {
 
 // What an executor is made for; the tests of one setting share it.
 struct BenchSetting {
-  int64_t batch = 512, threads = 0, streams = 1, gpu_layers = -1;
+  int64_t batch = 2048, ubatch = 512, threads = 0, streams = 1, gpu_layers = -1;
   std::string k_type = "f16", v_type = "f16";
 };
 

@@ -53,7 +53,7 @@ void place(RooflineReport& report, Device on, const RooflineRequest& request, co
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
   report.placements = probe_kernels(shape_of(loaded), options);
   progress("placing the model's steps", 99, 100);
-  for (Placement& p : probe_model(loaded, options)) report.placements.push_back(std::move(p));
+  for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
 }
 
 } // namespace

@@ -28,6 +28,13 @@ bool contains(const std::string& text, const std::string& part) {
   return lower(text).find(lower(part)) != std::string::npos;
 }
 
+// A second slash, or a tilde behind one, begins a new path, so that nobody need delete the old one first.
+std::string restarted(const std::string& text) {
+  const size_t root = text.rfind("//"), home = text.rfind("/~");
+  const size_t at = std::max(root == std::string::npos ? 0 : root, home == std::string::npos ? 0 : home);
+  return root == std::string::npos && home == std::string::npos ? text : text.substr(at + 1);
+}
+
 std::string with_home(const std::string& text) {
   const char* home = std::getenv("HOME");
   return home && (text == "~" || text.starts_with("~/")) ? home + text.substr(1) : text;
@@ -258,7 +265,9 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
         self.text_.assign(data->Buf, static_cast<size_t>(data->BufTextLen));
         self.complete();
       } else if (!self.focus_) { // always: the field keeps its own text while it has the focus
-        return 0;
+        const std::string typed(data->Buf, static_cast<size_t>(data->BufTextLen));
+        self.text_ = restarted(typed);
+        if (self.text_ == typed) return 0;
       }
       data->DeleteChars(0, data->BufTextLen);
       data->InsertChars(0, self.text_.c_str());

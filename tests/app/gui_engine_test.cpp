@@ -16,6 +16,7 @@ namespace intent = core::intent;
 namespace {
 
 app::GuiSetup setup(const std::string& model = tests::tiny_model()) {
+  ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // not the tester's list of recent files
   app::GuiSetup s;
   s.model.model = model;
   s.model.device = "cpu";
@@ -195,7 +196,6 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
 
 TEST_CASE("a model made by a job is opened and becomes a recent file") {
   const tests::TemporaryFolder folder;
-  ::setenv("XDG_STATE_HOME", folder.path().c_str(), 1);
   Engine e(setup());
   core::JobRequest request;
   request.kind = core::JobKind::quantize;

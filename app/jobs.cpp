@@ -42,9 +42,9 @@ std::string title_of(const core::JobRequest& r) {
   switch (r.kind) {
   case JobKind::convert: return fmt::format("Convert {}", in);
   case JobKind::quantize:
-    return !r.target_size.empty()   ? fmt::format("Quantize {} to {}", in, r.target_size)
-           : r.tensor_types.empty() ? fmt::format("Quantize {} to {}", in, r.type)
-                                    : fmt::format("Quantize {} to a mix of {}", in, r.type);
+    return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
+           : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
+                                       : fmt::format("Quantize {} to a mix with {}", in, r.type);
   case JobKind::bench: return fmt::format("Bench {}", in);
   case JobKind::roofline: return fmt::format("Roofline of this machine with {}", in);
   }

@@ -244,7 +244,7 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
   ImGui::SetNextWindowPos({screen.x / 2, screen.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
   ImGui::SetNextWindowSize({std::min(px(720), screen.x - px(80)), std::min(px(560), screen.y - px(80))});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(20), px(16)));
-  ImGui::PushStyleColor(ImGuiCol_ModalWindowDimBg, with_alpha(theme().background, 0.6f));
+  ImGui::PushStyleVar(ImGuiStyleVar_PopupBorderSize, 1);
   ImGui::PushStyleColor(ImGuiCol_PopupBg, theme().surface);
   if (ImGui::BeginPopupModal("##file dialog", nullptr,
                              ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
@@ -308,8 +308,8 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
     if (!open_) ImGui::CloseCurrentPopup();
     ImGui::EndPopup();
   }
-  ImGui::PopStyleColor(2);
-  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::PopStyleVar(2);
 }
 
 } // namespace ridge::ui

@@ -312,7 +312,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   ImGui::BeginChild("choices", {0, -px(104)});
   for (size_t i = 0; i < mix_.size(); ++i) {
     ImGui::PushID(static_cast<int>(i));
-    text(mix_[i].role.empty() ? "all other matrices" : mix_[i].role, t.dim);
+    text(!mix_[i].role.empty() ? mix_[i].role : mix_.size() == 1 ? "all matrices" : "all other matrices", t.dim);
     ImGui::SameLine(ImGui::GetWindowWidth() - px(130));
     text(mix_[i].format, t.text, fonts().bold);
     ImGui::SameLine(ImGui::GetWindowWidth() - px(26));

@@ -8,7 +8,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <cfloat>
+#include <cctype>
 #include <filesystem>
 
 namespace ridge::ui {
@@ -391,6 +391,10 @@ class JobsPanel : public Panel {
         ImGui::TableNextRow();
         for (const std::string& cell : row) {
           ImGui::TableNextColumn();
+          const bool number =
+              &cell != &row.front() && !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[0]));
+          const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(cell.c_str()).x;
+          if (number) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
           ImGui::TextUnformatted(cell.c_str());
         }
       }

@@ -54,7 +54,7 @@ void make_mix(const app::GuiEngine& engine) {
   std::this_thread::sleep_for(300ms);
   click(867, 495); // Q4_K for all matrices
   std::this_thread::sleep_for(300ms);
-  click(1022, 735); // Requantize the model
+  click(1022, 719); // Requantize the model
   REQUIRE(wait_for([&] { return !now()->jobs->empty(); }, 10s));
   REQUIRE(wait_for([&] { return now()->jobs->front().over(); }, 120s));
   const core::Job& job = now()->jobs->front();
@@ -77,7 +77,7 @@ void cancel_a_job(app::GuiEngine& engine, const ui::Window& window) {
   REQUIRE(wait_for(
       [&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
   std::this_thread::sleep_for(300ms);
-  click(565, 255); // Cancel
+  click(560, 268); // Cancel
   CHECK(wait_for([&] { return now()->jobs->front().state == core::JobState::cancelled; }));
 }
 

@@ -1,6 +1,7 @@
 #include "ui/text_editor.h"
 
 #include "ui/glyphs.h"
+#include "ui/utf8.h"
 #include "ui/widgets.h"
 
 #include <imgui_internal.h>

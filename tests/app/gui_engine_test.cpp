@@ -224,6 +224,7 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
   setup.sampling.max_tokens = 101;
   setup.sampling.ignore_eos = true;
   Watched w(setup);
+  w.engine.send(intent::KeepChoices{false});
   double gauge = 0, meter = 0;
   int64_t depth = 0;
   json test;

@@ -25,9 +25,9 @@ struct RooflineReport {
   std::vector<core::Ceiling> ceilings;
   std::vector<Placement> placements;
 
-  double read() const; // bytes per second
-  double peak() const; // of the products that prompts use
-  std::string peak_name() const;
+  double read() const;                             // bytes per second
+  double peak() const;                             // of the products that prompts use
+  std::string peak_name() const;                   // the ceiling that peak() is
   double step_latency() const;                     // seconds that a dependent step costs at least
   double memory_seconds(const Placement& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
   double floor_seconds(const Placement& p) const;  // the least time that the roofs, or dependent steps, allow

@@ -30,8 +30,12 @@ std::string shape_of(const core::Program& program, const core::Op& op, int64_t p
 }
 
 void add_roof(StepPlaces::Op& op, const RooflineReport& roofs) {
-  const Placement placement{"", "", op.count, 0, op.bytes, op.flops};
+  const char* const group = op.kind == "linear" || op.kind == "expert_linear" ? "matvec"
+                            : op.kind == "attention"                          ? "attention"
+                                                                              : "vector";
+  Placement placement{group, "", op.count, 0, op.bytes, op.flops};
   op.floor_seconds = roofs.floor_seconds(placement);
+  placement.seconds = op.seconds > 0 ? op.seconds : op.floor_seconds;
   op.bound_by = roofs.bound_by(placement);
 }
 

@@ -238,8 +238,8 @@ class GaugesPanel : public Panel {
     begin_card("memory", {0, height}, "Memory");
     const auto model = static_cast<double>(now.model->bytes);
     big_number(bytes_text(model + now.engine_bytes), "");
-    dim_text(fmt::format("model {} · KV {} · scratch {}", bytes_text(model), bytes_text(now.kv.capacity_bytes),
-                         bytes_text(std::max(0.0, now.engine_bytes - now.kv.capacity_bytes))));
+    dim_text(fmt::format("model {} · KV cache {}", bytes_text(model), bytes_text(now.kv.capacity_bytes)));
+    dim_text(fmt::format("scratch {}", bytes_text(std::max(0.0, now.engine_bytes - now.kv.capacity_bytes))));
     end_card();
     ImGui::PopStyleVar();
   }

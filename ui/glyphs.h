@@ -28,8 +28,4 @@ ImWchar showable(char32_t character, ImFont* font);
 void type_far_character(char32_t character);
 std::u32string take_far_characters();
 
-// The next character of UTF-8 text, which is taken off; U+FFFD for bytes that are none.
-char32_t take_character(std::string_view& text);
-void append_utf8(std::string& text, char32_t character);
-
 } // namespace ridge::ui

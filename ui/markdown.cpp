@@ -1,6 +1,7 @@
 #include "ui/markdown.h"
 
 #include "ui/glyphs.h"
+#include "ui/utf8.h"
 #include "ui/widgets.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace ridge::ui {
@@ -267,7 +268,7 @@ class RooflinePanel : public Panel {
     const LogAxis y{std::log10(roofs.read_bytes_per_s * 0.02), std::log10(highest * 3), bottom, top};
     draw_grid(x, y);
     draw->PushClipRect({left, top}, {right, bottom}, true);
-    draw_roofs(roofs, x, y);
+    std::vector<Box> taken = draw_roofs(roofs, x, y);
     std::vector<Point> points;
     const auto add = [&](const Op& op, double seconds, bool measured, bool whole) {
       if (op.flops <= 0 || seconds <= 0) return; // no arithmetic: no place on this plot
@@ -292,7 +293,7 @@ class RooflinePanel : public Panel {
       if (p.measured && p.op.floor_seconds > 0)
         draw->AddLine(p.at, {p.at.x, y.at(p.op.flops / p.op.floor_seconds)}, with_alpha(color(p), 0.45f), px(1));
     for (const Point& p : points) draw_point(p, p.op.name == listed_);
-    draw_labels(points, {left, top, right, bottom});
+    draw_labels(points, {left, top, right, bottom}, std::move(taken));
     draw->PopClipRect();
     draw_legend(now, {at.x, bottom + px(46)});
     hover(points);
@@ -342,7 +343,14 @@ class RooflinePanel : public Panel {
     text_at({x.from + px(8), y.to + px(4)}, "FLOP/s", t.dim, fonts().small);
   }
 
-  static void draw_roofs(const core::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
+  // Returns where its labels are.
+  static std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
+    std::vector<Box> taken;
+    const auto label = [&](ImVec2 at, const std::string& what, ImU32 color, float align) {
+      const ImVec2 size = size_of(what, fonts().small);
+      text_at(at, what, color, fonts().small, align);
+      taken.push_back({at.x - align * size.x, at.y, at.x + (1 - align) * size.x, at.y + size.y});
+    };
     const Theme& t = theme();
     ImDrawList* draw = ImGui::GetWindowDrawList();
     const auto diagonal = [&](double bandwidth, ImU32 color, float width) {
@@ -350,15 +358,15 @@ class RooflinePanel : public Panel {
       draw->AddLine({x.at(first), y.at(first * bandwidth)},
                     {x.at(roofs.peak_ops_per_s / bandwidth), y.at(roofs.peak_ops_per_s)}, color, width);
     };
-    float label = x.to;
     for (const core::Ceiling& c : roofs.ceilings)
       if (c.unit == core::Ceiling::Unit::bytes_per_second && c.name.ends_with("_read") && c.name != "dram_read" &&
           c.value > roofs.read_bytes_per_s * 1.3) {
         diagonal(c.value, t.border, px(1));
         // Named where it reaches the top of the roofs, from the left.
         const float at = x.at(roofs.peak_ops_per_s / c.value);
-        text_at({at - px(4), y.at(roofs.peak_ops_per_s) - px(18)}, c.name.substr(0, c.name.find('_')), t.dim,
-                fonts().small, 0.5f);
+        std::string name = c.name.substr(0, c.name.find('_'));
+        name[0] = static_cast<char>(std::toupper(name[0]));
+        label({at - px(4), y.at(roofs.peak_ops_per_s) - px(18)}, name, t.dim, 0.5f);
       }
     diagonal(roofs.read_bytes_per_s, t.red, px(2.5f));
     float last = -INFINITY;
@@ -372,19 +380,19 @@ class RooflinePanel : public Panel {
       draw->AddLine({start, height}, {x.to, height}, main ? t.red : t.border, px(main ? 2.5f : 1));
       const float text_y = std::max(height - px(18), last + px(15));
       if (main || text_y < height) {
-        text_at({label - px(4), text_y}, fmt::format("{} {}", c->name, rate_text(c->value, "OP/s")),
-                main ? t.text : t.dim, fonts().small, 1);
+        label({x.to - px(4), text_y}, fmt::format("{} {}", c->name, rate_text(c->value, "OP/s")), main ? t.text : t.dim,
+              1);
         last = text_y;
       }
     }
     const double high = roofs.ridge_ops_per_byte * 0.4; // where few ops are
-    text_at({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
-            fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, fonts().small);
+    label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
+          fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);
+    return taken;
   }
 
   // Names beside the points, the slowest ops first, as far as there is room.
-  static void draw_labels(std::vector<Point>& points, const Box& frame) {
-    std::vector<Box> taken;
+  static void draw_labels(const std::vector<Point>& points, const Box& frame, std::vector<Box> taken) {
     for (const Point& p : points) taken.push_back({p.at.x - px(6), p.at.y - px(6), p.at.x + px(6), p.at.y + px(6)});
     const bool measured = std::ranges::any_of(points, &Point::measured);
     std::vector<const Point*> order;
@@ -424,9 +432,9 @@ class RooflinePanel : public Panel {
       label(name);
     }
     draw->AddCircleFilled({at.x + px(4), middle}, px(4), t.dim);
-    label(now.measured ? fmt::format("measured: {} tokens, 1 stream", now.measured->past) : "measured");
+    label(now.measured ? fmt::format("measured at {} tokens", now.measured->past) : "measured");
     draw->AddCircle({at.x + px(4), middle}, px(4), t.dim, 0, px(1.8f));
-    label("predicted: at the roof");
+    label("predicted");
   }
 
   static void hover(const std::vector<Point>& points) {

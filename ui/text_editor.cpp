@@ -1,6 +1,7 @@
 #include "ui/text_editor.h"
 
 #include "ui/glyphs.h"
+#include "ui/utf8.h"
 #include "ui/widgets.h"
 
 #include <imgui_internal.h>
@@ -41,13 +42,13 @@ bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter ente
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float height = std::max(line * static_cast<float>(rows.size()), ImGui::GetContentRegionAvail().y);
   ImGui::Dummy({width, height});
-  const bool hovered = ImGui::IsWindowHovered();
+  const bool was_active = g.ActiveId == id;
+  const bool hovered = ImGui::IsWindowHovered(was_active ? ImGuiHoveredFlags_AllowWhenBlockedByActiveItem : 0);
   if (hovered) {
     ImGui::SetHoveredID(id);
     ImGui::SetMouseCursor(ImGuiMouseCursor_TextInput);
   }
 
-  const bool was_active = g.ActiveId == id;
   if (!was_active && (focus_ || by_key || (hovered && g.IO.MouseClicked[0]))) {
     ImGui::SetActiveID(id, window);
     ImGui::SetFocusID(id, window);

@@ -1,6 +1,6 @@
 #include "ui/wrapped_text.h"
 
-#include "ui/glyphs.h"
+#include "ui/utf8.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,216 +1,251 @@
-// The engine behind the window, without a window: what it does when things break.
+// The engine behind the window, without a window: conversations that are kept, what it says of its choices and of the
+// machine, and that its gauges say what `ridge bench` says.
 #include "app/gui_engine.h"
 
 #include "app/support.h"
-#include "kernels/cuda/executor.h"
+#include "core/error.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 using namespace ridge;
+using namespace ridge::tests;
 using namespace std::chrono_literals;
-using core::EngineState;
+using nlohmann::json;
 namespace intent = core::intent;
 
 namespace {
 
-app::GuiSetup setup(const std::string& model = tests::tiny_model()) {
-  ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // not the tester's list of recent files
-  app::GuiSetup s;
-  s.model.model = model;
-  s.model.device = "cpu";
-  s.model.threads = 1;
-  s.sampling.params.seed = 1;
-  s.sampling.max_tokens = 8;
-  return s;
+app::GuiSetup guide_setup(const std::string& conversations = "") {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.sampling.params.seed = 1;
+  setup.sampling.max_tokens = 24;
+  setup.conversation_folder = conversations;
+  return setup;
 }
 
-bool wait_for(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + 60s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
-
-class Engine {
- public:
-  explicit Engine(app::GuiSetup s) : engine(std::move(s), [] {}) {
-    REQUIRE(wait_for([&] { return now()->model && now()->state == EngineState::idle; }));
+// An engine whose state a test waits for.
+struct Watched {
+  explicit Watched(app::GuiSetup setup) : engine(std::move(setup), [] {}) {
+    until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  // Sends, and waits until the engine has worked at it and rests.
-  void say(const std::string& text) {
-    const size_t messages = now()->messages.size();
-    const uint64_t errors = now()->error_number;
-    engine.send(intent::Send{text});
-    REQUIRE(wait_for([&] {
-      return (now()->messages.size() > messages || now()->error_number > errors) && now()->state == EngineState::idle;
-    }));
+  void until(const std::function<bool(const core::Snapshot&)>& condition) const {
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (!condition(*now())) {
+      REQUIRE(std::chrono::steady_clock::now() < end);
+      std::this_thread::sleep_for(20ms);
+    }
   }
-
+  // Asks, and waits for the whole answer.
+  void ask(const std::string& text) {
+    const size_t before = now()->messages.size();
+    engine.send(intent::Send{text});
+    until(
+        [&](const core::Snapshot& s) { return s.messages.size() == before + 2 && s.state == core::EngineState::idle; });
+  }
   app::GuiEngine engine;
 };
 
-std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
-  std::filesystem::copy_file(tests::tiny_model(), folder / "model.gguf");
-  return folder / "model.gguf";
+std::vector<std::string> titles(const core::Snapshot& s) {
+  std::vector<std::string> result;
+  for (const auto& row : *s.conversations) result.push_back(row.title);
+  return result;
 }
-
-// Runs like another executor until the GPU that it pretends to be disappears.
-class Vanishing : public core::Executor {
- public:
-  Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
-  void forward(const core::Batch& batch) override {
-    if (gone_) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
-    inner_->forward(batch);
-  }
-  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
-  const core::ExecutorConfig& config() const override { return inner_->config(); }
-  std::string_view description() const override { return "a GPU"; }
-  double memory_bytes() const override { return inner_->memory_bytes(); }
-
- private:
-  std::unique_ptr<core::Executor> inner_;
-  std::atomic<bool>& gone_;
-};
 
 } // namespace
 
-TEST_CASE("a model that is shortened while open costs the answer, and opens again when it is whole") {
-  const tests::TemporaryFolder folder;
-  const std::string path = copy_of_tiny(folder);
-  Engine e(setup(path));
-  e.say("hello");
-  CHECK(e.now()->error == "");
-  REQUIRE(e.now()->messages.size() == 2);
-  std::filesystem::resize_file(path, 8192);
-  e.say("again");
-  CHECK(e.now()->error.find("shortened") != std::string::npos);
-  CHECK(e.now()->state == EngineState::idle);
-  e.engine.send(intent::StudyTensor{"blk.0.attn_q.weight"});
-  CHECK(wait_for([&] { return e.now()->error_number >= 2; }));
-  std::filesystem::copy_file(tests::tiny_model(), path, std::filesystem::copy_options::overwrite_existing);
-  e.engine.send(intent::OpenModel{path});
-  const uint64_t errors = e.now()->error_number;
-  e.say("and now");
-  CHECK(e.now()->error_number == errors);
-}
-
-TEST_CASE("a model that is deleted while open is said to be, and still answers") {
-  const tests::TemporaryFolder folder;
-  const std::string path = copy_of_tiny(folder);
-  Engine e(setup(path));
-  std::filesystem::remove(path);
-  e.say("hello");
-  CHECK(e.now()->messages.size() == 2);
-  CHECK(wait_for([&] { return e.now()->error.find("was deleted") != std::string::npos; }));
-  const uint64_t errors = e.now()->error_number;
-  e.say("once more");
-  CHECK(e.now()->messages.size() == 4);
-  CHECK(e.now()->error_number == errors); // said once
-}
-
-TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the CPU") {
-  std::atomic<bool> gone = false;
-  app::GuiSetup s = setup();
-  s.model.device = "auto";
-  s.start = [&](app::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
-                int64_t layers) {
-    app::start_executor(model, config, "cpu", layers);
-    if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
-    return app::Device::cpu;
-  };
-  Engine e(s);
-  e.say("hello");
-  CHECK_FALSE(e.now()->gpu_failed);
-  CHECK(e.now()->model->engine == "a GPU");
-  gone = true;
-  e.say("are you there?");
-  CHECK(e.now()->gpu_failed);
-  CHECK(e.now()->error.find("device is lost") != std::string::npos);
-  e.engine.send(intent::UseCpu{});
-  REQUIRE(wait_for([&] { return !e.now()->gpu_failed && e.now()->state == EngineState::idle; }));
-  CHECK(e.now()->model->engine.starts_with("CPU"));
-  CHECK(e.now()->messages.size() == 2); // what was said before
-  e.say("and now?");
-  CHECK(e.now()->messages.size() == 4);
-}
-
-TEST_CASE("the lab compares formats with histograms of their errors, and pieces weight by weight") {
-  const tests::TemporaryFolder folder;
-  tests::TinyModel model;
-  model.width = 256;
-  model.ffn_width = 256;
-  model.write(folder / "model.gguf");
-  Engine e(setup(folder / "model.gguf"));
-  e.engine.send(intent::StudyTensor{"blk.0.ffn_up.weight"});
-  REQUIRE(wait_for([&] {
-    const auto& t = e.now()->tensor;
-    return t && t->formats_to_try > 0 && static_cast<int>(t->formats.size()) == t->formats_to_try;
-  }));
-  const core::TensorStudy study = *e.now()->tensor;
-  const auto find = [&](const std::string& name) -> const core::TensorStudy::Format& {
-    for (const auto& f : study.formats)
-      if (f.name == name) return f;
-    FAIL("no " << name);
-    return study.formats.front();
-  };
-  for (const auto& f : study.formats) {
-    CAPTURE(f.name);
-    double counted = 0;
-    for (const float count : f.errors) counted += count;
-    CHECK(counted == static_cast<double>(study.sampled));
+TEST_CASE("conversations are kept in files, listed with the newest first, opened again, renamed and deleted") {
+  const TemporaryFolder folder;
+  const std::string files = folder / "conversations";
+  std::string first_answer;
+  {
+    Watched w(guide_setup(files));
+    CHECK(w.now()->conversations->empty());
+    w.ask("What is Q4_K?");
+    first_answer = w.now()->messages[1].text;
+    CHECK(!first_answer.empty());
+    w.engine.send(intent::SetSystemPrompt{"Be brief."});
+    w.engine.send(intent::NewConversation{});
+    w.until([](const core::Snapshot& s) { return s.messages.empty(); });
+    w.ask("What is a super-block made of, and why would anyone care about that?");
+    CHECK(titles(*w.now()) == std::vector<std::string>{"What is a super-block made of, and why w…", "What is Q4_K?"});
   }
-  CHECK(find("Q8_0").rmse < find("Q4_K").rmse);
-  CHECK(find("Q4_K").rmse < find("Q2_K").rmse);
-  CHECK(find("INT4 g32").rmse < find("INT4 g128").rmse); // smaller groups fit better
-  CHECK(find("INT8 g128").rmse < find("INT4 g32").rmse);
-  CHECK(find("NF4").writable == false);
-  CHECK(find("MXFP4").writable);
+  Watched w(guide_setup(files));
+  REQUIRE(w.now()->conversations->size() == 2);
+  const std::string id = w.now()->conversations->at(1).id;
+  w.engine.send(intent::OpenConversation{id});
+  w.until([&](const core::Snapshot& s) { return s.conversation == id; });
+  REQUIRE(w.now()->messages.size() == 2);
+  CHECK(w.now()->messages[0].text == "What is Q4_K?");
+  CHECK(w.now()->messages[1].text == first_answer);
+  w.ask("And Q6_K?");
+  CHECK(w.now()->messages.size() == 4);
+  CHECK(titles(*w.now())[0] == "What is Q4_K?"); // it changed last
 
-  e.engine.send(intent::StudySlice{"blk.0.ffn_up.weight", "Q4_K", 3, 100});
-  REQUIRE(wait_for([&] { return e.now()->slice != nullptr; }));
-  const core::SliceStudy slice = *e.now()->slice;
-  CHECK(slice.first_row == 3);
-  CHECK(slice.first_col == 100);
-  CHECK(slice.bits.size() == slice.original.size());
-  CHECK(slice.bits[0].size() == 4);
-  double worst = 0;
-  for (size_t i = 0; i < slice.original.size(); ++i)
-    worst = std::max(worst, std::abs(static_cast<double>(slice.original[i]) - slice.decoded[i]));
-  CHECK(worst > 0);
-  CHECK(worst <= find("Q4_K").max_error * 1.0001);
-
-  e.engine.send(intent::StudyBlock{"blk.0.ffn_up.weight", "Q4_K", 1});
-  REQUIRE(wait_for([&] { return e.now()->block != nullptr; }));
-  const core::BlockStudy block = *e.now()->block;
-  REQUIRE(block.levels.size() == 16);
-  for (size_t i = 0; i < block.weights.size(); ++i) {
-    CHECK(block.levels[i / 16].size() == 16);
-    CHECK(std::ranges::count(block.levels[i / 16], block.weights[i].decoded) == 1); // each weight is one of its levels
-  }
+  w.engine.send(intent::RenameConversation{id, "K-quants"});
+  w.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
+  w.engine.send(intent::DeleteConversation{w.now()->conversations->at(1).id});
+  w.until([](const core::Snapshot& s) { return s.conversations->size() == 1; });
+  CHECK(w.now()->messages.size() == 4); // the one that is shown stays
+  w.engine.send(intent::DeleteConversation{id});
+  w.until([](const core::Snapshot& s) { return s.conversations->empty() && s.messages.empty(); });
+  CHECK(std::filesystem::is_empty(files));
+  CHECK(w.now()->error == "");
 }
 
-TEST_CASE("a model made by a job is opened and becomes a recent file") {
-  const tests::TemporaryFolder folder;
-  Engine e(setup());
-  core::JobRequest request;
-  request.kind = core::JobKind::quantize;
-  request.input = tests::tiny_model();
-  request.output = folder / "small.gguf";
-  request.type = "Q8_0";
-  e.engine.send(intent::StartJob{request});
-  REQUIRE(wait_for([&] { return !e.now()->jobs->empty() && e.now()->jobs->front().over(); }));
-  CHECK(e.now()->jobs->front().error == "");
-  e.engine.send(intent::OpenModel{folder / "small.gguf"});
-  REQUIRE(wait_for([&] { return !e.now()->recent.empty() && e.now()->recent.front() == folder / "small.gguf"; }));
-  CHECK(e.now()->model->path == folder / "small.gguf");
-  e.engine.send(intent::OpenModel{tests::tiny_model()});
-  REQUIRE(wait_for([&] { return e.now()->recent.front() == tests::tiny_model(); }));
-  CHECK(e.now()->recent[1] == folder / "small.gguf");
-  e.engine.send(intent::ForgetJob{1});
-  CHECK(wait_for([&] { return e.now()->jobs->empty(); }));
+TEST_CASE("a damaged conversation is reported and left as it is; the others are there") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  };
+  write("1.json", R"({"title": "good", "messages": [{"role": "user", "content": "hello"}]})");
+  for (const char* bad : {"", "{", "[]", "{}", R"({"messages": 3})", R"({"messages": [{"role": "user"}]})",
+                          R"({"messages": [{"role": "user", "content": 3}]})", "\xff\xfe"}) {
+    write("2.json", bad);
+    const app::ConversationStore store(folder / "");
+    INFO(bad);
+    CHECK(store.list().size() == 1);
+    CHECK(store.problem().find("2.json") != std::string::npos);
+    CHECK(read_file(folder / "2.json") == bad);
+  }
+  write("2.json", "{");
+  Watched w(guide_setup(folder / ""));
+  CHECK(w.now()->error.find("2.json") != std::string::npos);
+  CHECK(titles(*w.now()) == std::vector<std::string>{"good"});
+}
+
+TEST_CASE("a folder that cannot be written to costs a message, not the conversation") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "file") << "no folder";
+  Watched w(guide_setup(folder / "file/conversations"));
+  w.ask("What is Q4_K?");
+  w.until([](const core::Snapshot& s) { return !s.error.empty(); });
+  CHECK(w.now()->messages.size() == 2);
+  w.ask("And Q6_K?");
+  CHECK(w.now()->messages.size() == 4);
+}
+
+TEST_CASE("a title is the first line of the question, cut between characters") {
+  CHECK(app::title_of("  hello\nworld") == "hello");
+  CHECK(app::title_of("") == "");
+  std::string longest;
+  for (int i = 0; i < 50; ++i) longest += "ж";
+  CHECK(app::title_of(longest) == longest.substr(0, 80) + "…");
+}
+
+TEST_CASE("each token of an answer comes with the likeliest ones, whose probabilities are the model's") {
+  Watched w(guide_setup());
+  w.ask("What is Q4_K?");
+  const auto s = w.now();
+  const core::ChatMessage& answer = s->messages[1];
+  REQUIRE(answer.choices);
+  REQUIRE(!answer.choices->empty());
+  uint32_t end = 0;
+  for (const core::TokenChoice& choice : *answer.choices) {
+    CHECK(choice.end >= end);
+    end = choice.end;
+    CHECK(choice.probability > 0);
+    CHECK(choice.probability <= choice.top[0].probability);
+    double sum = 0;
+    for (size_t i = 0; i < choice.top.size(); ++i) {
+      sum += choice.top[i].probability;
+      if (i > 0) CHECK(choice.top[i].probability <= choice.top[i - 1].probability);
+      CHECK(choice.top[i].token >= 0);
+      CHECK(static_cast<size_t>(choice.top[i].token) < s->vocabulary->size());
+    }
+    CHECK(sum <= 1.0001);
+  }
+  CHECK(end == answer.text.size());
+  w.engine.send(intent::KeepChoices{false});
+  w.engine.send(intent::Regenerate{});
+  w.until([](const core::Snapshot& now) { return now.state == core::EngineState::idle && !now.messages[1].choices; });
+}
+
+TEST_CASE("a measured step moves the bytes that a predicted one moves, and the roofs bound both") {
+  Watched w(guide_setup());
+  w.engine.send(intent::MeasureRoofs{});
+  w.engine.send(intent::MeasureStep{100});
+  w.until([](const core::Snapshot& s) { return s.roofs && s.measured && s.measured->past == 100; });
+  w.until([](const core::Snapshot& s) { return s.state == core::EngineState::idle; });
+  const auto predict = [&](int64_t past, int64_t streams, const std::string& format) {
+    w.engine.send(intent::PredictStep{past, streams, format});
+    w.until([&](const core::Snapshot& s) {
+      return s.predicted && s.predicted->past == past && s.predicted->streams == streams &&
+             s.predicted->format == format;
+    });
+    return w.now()->predicted;
+  };
+  const auto sum = [](const core::StepPlaces& places, double core::StepPlaces::Op::*what) {
+    double total = 0;
+    for (const auto& op : places.ops) total += op.*what;
+    return total;
+  };
+  using Op = core::StepPlaces::Op;
+  const auto same = predict(100, 1, "");
+  const auto measured = w.now()->measured;
+  CHECK(sum(*measured, &Op::bytes) == doctest::Approx(sum(*same, &Op::bytes)));
+  CHECK(sum(*measured, &Op::flops) == doctest::Approx(sum(*same, &Op::flops)));
+  CHECK(measured->seconds > 0);
+  for (const Op& op : measured->ops) {
+    CHECK(op.seconds > 0);
+    CHECK(op.floor_seconds > 0);
+    CHECK(!op.bound_by.empty());
+  }
+  CHECK(sum(*predict(900, 1, ""), &Op::bytes) > sum(*same, &Op::bytes)); // more keys and values
+  CHECK(sum(*predict(100, 8, ""), &Op::flops) == doctest::Approx(8 * sum(*same, &Op::flops)));
+  CHECK(sum(*predict(100, 8, ""), &Op::bytes) < 4 * sum(*same, &Op::bytes)); // the weights are read once
+  CHECK(sum(*predict(100, 1, "F32"), &Op::bytes) > 3 * sum(*same, &Op::bytes));
+  CHECK(w.now()->error == "");
+  // Measuring elsewhere did not spoil the conversation's cache.
+  w.ask("What is Q4_K?");
+  const std::string answer = w.now()->messages[1].text;
+  w.engine.send(intent::MeasureStep{5});
+  w.engine.send(intent::Regenerate{});
+  w.until([](const core::Snapshot& s) { return s.measured->past == 5; });
+  w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
+  CHECK(w.now()->messages[1].text == answer);
+}
+
+TEST_CASE("the gauges say what ridge bench says of the same work") {
+  // Both count the same tokens and bytes; times are compared at their best, because neighbours only ever slow them, in
+  // turns until they meet.
+  constexpr int kRounds = 12, kTogether = 25;
+  constexpr double kAgree = 0.03;
+  app::GuiSetup setup = guide_setup();
+  setup.sampling.max_tokens = 101;
+  setup.sampling.ignore_eos = true;
+  Watched w(setup);
+  w.engine.send(intent::KeepChoices{false});
+  w.ask("What is Q4_K?");
+  const int64_t depth = w.now()->kv.tokens - 101;
+  double gauge = 0, meter = 0;
+  for (int round = 0; round < kRounds && !(round > 1 && std::abs(gauge / meter - 1) < kAgree); ++round) {
+    core::Speed speed;
+    for (int i = 0; i < kTogether; ++i) {
+      const auto before = w.now();
+      w.engine.send(intent::Regenerate{});
+      w.until([&](const core::Snapshot& s) { return s.state != core::EngineState::idle || &s != before.get(); });
+      w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
+      speed = w.now()->speed;
+      REQUIRE(speed.answer_tokens == 100);
+      gauge = std::max(gauge, speed.tokens_per_s);
+    }
+    const Result bench = run_ridge({"bench", "--device", "cpu", "-t", "1", "-p", "0", "-n", "100", "-d",
+                                    std::to_string(depth), "-r", std::to_string(kTogether), "-o", "json"});
+    REQUIRE_MESSAGE(bench.status == 0, bench.err);
+    const json test = json::parse(bench.out)["tests"][0];
+    CHECK(speed.bytes_per_s / speed.tokens_per_s == doctest::Approx(test["bytes"].get<double>() / 100));
+    for (const double seconds : test["seconds"]) meter = std::max(meter, 100 / seconds);
+    MESSAGE("at best: gauge " << gauge << " tok/s, bench " << meter << " tok/s");
+  }
+  CHECK(std::abs(gauge / meter - 1) < kAgree);
 }

@@ -99,7 +99,7 @@ void FileDialog::ask(For what, std::string heading, const std::string& start,
     const fs::path path = fs::absolute(begin, ignored);
     const bool folder = fs::is_directory(path, ignored);
     go_to(folder ? path.string() : path.parent_path().string());
-    if (!folder && what == For::save) text_ = path.string();
+    if (!folder && what == For::save) text_ = put_in_ = path.string();
   } else {
     go_to(folder_.empty() ? fs::current_path(ignored).string() : folder_);
   }
@@ -110,7 +110,7 @@ void FileDialog::go_to(std::string folder) {
   std::error_code problem;
   const fs::path clean = fs::weakly_canonical(folder, problem);
   if (!problem) folder = clean.string();
-  text_ = folder.ends_with('/') ? folder : folder + "/";
+  text_ = put_in_ = folder.ends_with('/') ? folder : folder + "/";
   focus_ = text_changed_ = true;
   chosen_ = -1;
 }
@@ -140,8 +140,8 @@ void FileDialog::filter(const std::vector<std::string>& recent) {
 }
 
 // To what all names have in common that begin like the one that is typed; a folder that is alone is entered.
-void FileDialog::complete() {
-  const std::string typed = name_part(text_);
+std::string FileDialog::completed(const std::string& text) const {
+  const std::string typed = name_part(text);
   std::string common;
   const Entry* only = nullptr;
   int matches = 0;
@@ -155,10 +155,8 @@ void FileDialog::complete() {
       common.erase(end, common.end());
     }
   }
-  if (matches == 0 || common.size() < typed.size()) return;
-  text_.replace(text_.size() - typed.size(), typed.size(), common);
-  if (matches == 1 && only->folder) text_ += '/';
-  text_changed_ = true;
+  if (matches == 0 || common.size() < typed.size()) return text;
+  return text.substr(0, text.size() - typed.size()) + common + (matches == 1 && only->folder ? "/" : "");
 }
 
 bool FileDialog::accept() {
@@ -209,7 +207,10 @@ void FileDialog::draw_entries() {
                           ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups,
                           {width, px(26)})) {
       chosen_ = i;
-      if (what_ == For::save && !entry.folder) text_ = entry.path;
+      if (what_ == For::save && !entry.folder) {
+        text_ = put_in_ = entry.path;
+        focus_ = true;
+      }
       if ((ImGui::IsMouseDoubleClicked(0) || (entry.folder && !entry.checkpoint)) && accept()) open_ = false;
     }
     ImGui::PopID();
@@ -253,6 +254,7 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
     if (focus_) ImGui::SetKeyboardFocusHere();
     ImGui::SetNextItemWidth(-1);
     const std::string before = text_;
+    // The field keeps a text of its own while it is active; text_ follows it, and may not be touched from in here.
     const auto edited = [](ImGuiInputTextCallbackData* data) {
       FileDialog& self = *static_cast<FileDialog*>(data->UserData);
       if (data->EventFlag == ImGuiInputTextFlags_CallbackHistory) {
@@ -261,18 +263,16 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
         self.scroll_ = true;
         return 0;
       }
-      if (data->EventFlag == ImGuiInputTextFlags_CallbackCompletion) {
-        self.text_.assign(data->Buf, static_cast<size_t>(data->BufTextLen));
-        self.complete();
-      } else if (!self.focus_) { // always: the field keeps its own text while it has the focus
-        const std::string typed(data->Buf, static_cast<size_t>(data->BufTextLen));
-        self.text_ = restarted(typed);
-        if (self.text_ == typed) return 0;
-      }
-      data->DeleteChars(0, data->BufTextLen);
-      data->InsertChars(0, self.text_.c_str());
-      data->CursorPos = data->SelectionStart = data->SelectionEnd = data->BufTextLen;
+      const std::string typed(data->Buf, static_cast<size_t>(data->BufTextLen));
+      const std::string wanted = data->EventFlag == ImGuiInputTextFlags_CallbackCompletion ? self.completed(typed)
+                                 : self.focus_                                             ? self.put_in_
+                                                                                           : restarted(typed);
+      const bool selected = self.focus_ && data->SelectionStart != data->SelectionEnd; // all, by getting the focus
       self.focus_ = false;
+      if (wanted == typed && !selected) return 0;
+      data->DeleteChars(0, data->BufTextLen);
+      data->InsertChars(0, wanted.c_str());
+      data->CursorPos = data->SelectionStart = data->SelectionEnd = data->BufTextLen;
       return 0;
     };
     const bool enter = ImGui::InputText("##path", &text_,
@@ -302,8 +302,9 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
       open_ = false;
     } else if ((enter || take) && accept()) {
       open_ = false;
-    } else if (enter) {
-      focus_ = true; // Enter ends the editing
+    } else if (enter && !focus_) { // Enter ends the editing
+      put_in_ = text_;
+      focus_ = true;
     }
     if (!open_) ImGui::CloseCurrentPopup();
     ImGui::EndPopup();

@@ -39,10 +39,11 @@ class FileDialog {
   void go_to(std::string folder);
   bool accept(); // false: the dialog stays
   void draw_entries();
-  void complete();
+  std::string completed(const std::string& text) const;
 
   For what_ = For::model;
   std::string heading_, text_, folder_, problem_;
+  std::string put_in_; // what the field is to hold when it has the focus
   std::function<void(const std::string&)> taken_;
   std::vector<Entry> all_, shown_;
   int chosen_ = -1; // of shown_

@@ -109,7 +109,8 @@ int main(int argc, char** argv) {
       }
       send(target, "XdndDrop", from, 0, CurrentTime, 0, 0);
     }
-    if (event.xclient.message_type == atom("XdndFinished")) return (event.xclient.data.l[1] & 1) ? 0 : 1;
+    // By the protocol bit 0 says that it was taken; GLFW puts the number of bytes there.
+    if (event.xclient.message_type == atom("XdndFinished")) return event.xclient.data.l[1] != 0 ? 0 : 1;
   }
   std::fprintf(stderr, "drop_file: the window does not answer\n");
   return 1;

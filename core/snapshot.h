@@ -84,7 +84,7 @@ struct StepPlaces {
     int64_t count = 0;           // of layers that have it
     double bytes = 0, flops = 0; // as op_cost says; of all of them together, like the following
     double floor_seconds = 0;    // the least time the roofs allow; 0: the roofs are not measured
-    std::string bound_by;        // which of them: "memory", "compute" or "latency"
+    std::string bound_by;        // what most of its time is: "memory", "compute", "latency" or "kernel"
     double seconds = 0;          // measured; 0: not measured
   };
   int64_t past = 0, streams = 1; // tokens in the context before; sequences that decode together

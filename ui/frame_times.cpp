@@ -15,22 +15,22 @@ constexpr double kLongPause = 0.25; // seconds between two frames: the window wa
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+} // namespace
+
 // CPU time of this thread and of the threads in which Mesa rasterizes in software.
-double drawing_cpu_seconds() {
-  timespec own;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
-  double seconds = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
-  static const std::vector<std::filesystem::path> rasterizers = [] {
-    std::vector<std::filesystem::path> found;
+double FrameTimes::cpu_now() {
+  if (ended_ == 0) {
     std::error_code error;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
       std::string name;
       std::ifstream(task.path() / "comm") >> name;
-      if (name.find("llvmpipe") != std::string::npos) found.push_back(task.path() / "schedstat");
+      if (name.find("llvmpipe") != std::string::npos) rasterizers_.push_back(task.path() / "schedstat");
     }
-    return found;
-  }();
-  for (const auto& path : rasterizers) {
+  }
+  timespec own;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+  double seconds = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
+  for (const std::string& path : rasterizers_) {
     double nanoseconds = 0;
     std::ifstream(path) >> nanoseconds;
     seconds += 1e-9 * nanoseconds;
@@ -38,12 +38,10 @@ double drawing_cpu_seconds() {
   return seconds;
 }
 
-} // namespace
-
 void FrameTimes::begin() { began_ = now(); }
 
 void FrameTimes::end(bool writing) {
-  const double at = now(), cpu = drawing_cpu_seconds();
+  const double at = now(), cpu = cpu_now();
   Record& record = writing ? writing_ : other_;
   record.seconds.push_back(at - began_);
   if (ended_ > 0) record.cpu_seconds.push_back(cpu - cpu_);

@@ -28,8 +28,10 @@ class FrameTimes {
     double wall = 0, cpu = 0;                 // from the end of the frame before to the end of each
   };
   static Summary summary(const Record& record);
+  double cpu_now();
 
   Record writing_, other_;
+  std::vector<std::string> rasterizers_; // what the kernel says of OpenGL's threads
   double began_ = 0, ended_ = 0, cpu_ = 0;
 };
 

@@ -57,11 +57,12 @@ bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter ente
   }
   focus_ = false;
   if (was_active && g.IO.MouseClicked[0] && !hovered) ImGui::ClearActiveID();
+  was_left_ = active_ && g.ActiveId != id;
   active_ = g.ActiveId == id;
-  was_left_ = was_active && !active_;
 
   bool sent = false;
   if (active_) {
+    g.ActiveIdAllowOverlap = !g.IO.MouseDown[0]; // a click elsewhere counts there
     g.ActiveIdUsingNavDirMask = ~0u;
     g.ActiveIdUsingNavInputMask |= 1u << ImGuiNavInput_Cancel;
     g.ActiveIdUsingKeyInputMask |= ImU64{1} << ImGuiKey_Home | ImU64{1} << ImGuiKey_End;

@@ -2,6 +2,7 @@
 // typed, files dragged onto the window (drop_file.cpp). Run by run_under_xvfb.sh, as window_test.cpp is.
 #include "app/gui_engine.h"
 #include "support/temporary_folder.h"
+#include "ui/driver.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -13,23 +14,10 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::wait_for;
+using tests::xdotool;
 
 namespace {
-
-void xdotool(const std::string& command) {
-  INFO(command);
-  CHECK(std::system(("xdotool " + command).c_str()) == 0);
-}
-
-bool wait_for(const std::function<bool()>& condition, std::chrono::seconds limit = 30s) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!condition())
-    if (std::chrono::steady_clock::now() > end)
-      return false;
-    else
-      std::this_thread::sleep_for(20ms);
-  return true;
-}
 
 // Where the window's working folder, its memory and the test's files are.
 const tests::TemporaryFolder& workplace() {

@@ -211,7 +211,6 @@ class JobsPanel : public Panel {
     path_field("model", model_, hint.c_str(), FileDialog::For::model, "Choose a model to quantize");
     label("Types");
     segments("how", {"By recipe", "By size"}, by_size_);
-    ImGui::Dummy({0, 0});
     ImGui::SetNextItemWidth(-1);
     std::string suffix;
     if (by_size_) {
@@ -243,7 +242,7 @@ class JobsPanel : public Panel {
       label("Importance matrix, where there is one");
       path_field("imatrix", imatrix_, "none", FileDialog::For::any, "Choose an importance matrix");
     }
-    ImGui::Checkbox("also from packed types, at a loss", &packed_too_);
+    ImGui::Checkbox("packed types too, at a loss", &packed_too_);
     const std::string from = !model_.empty() ? model_ : view.now.model ? view.now.model->path : "";
     const bool file = !model_.empty() || is_file(view);
     return from.empty() ? ""

@@ -86,10 +86,9 @@ bool segments(const char* id, std::initializer_list<const char*> labels, int& ch
   ImGui::PushID(id);
   ImGui::PushFont(fonts().small);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(10), px(4)));
-  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(4), 0));
   for (const char* label : labels) {
     const bool on = number == chosen;
-    if (number > 0) ImGui::SameLine();
+    if (number > 0) ImGui::SameLine(0, px(4));
     ImGui::PushStyleColor(ImGuiCol_Button, on ? theme().raised : with_alpha(theme().raised, 0));
     ImGui::PushStyleColor(ImGuiCol_Text, on ? theme().text : theme().dim);
     if (ImGui::Button(label) && !on) {
@@ -103,7 +102,7 @@ bool segments(const char* id, std::initializer_list<const char*> labels, int& ch
     ImGui::PopStyleColor(2);
     ++number;
   }
-  ImGui::PopStyleVar(2);
+  ImGui::PopStyleVar();
   ImGui::PopFont();
   ImGui::PopID();
   return changed;

@@ -352,7 +352,9 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   tooltip("the file to write");
   // A mix without "all others" leaves those as they are: only where every matrix has a choice can a job be asked for.
   const bool complete = !mix_.empty() && mix_.back().role.empty();
-  if (accent_button("Requantize the model", {-1, px(32)}) && complete && !output_.empty()) {
+  const char* name = "Requantize the model";
+  const bool pressed = complete ? accent_button(name, {-1, px(32)}) : ImGui::Button(name, {-1, px(32)});
+  if (pressed && complete && !output_.empty()) {
     view.send(intent::StartJob{request(model)});
     written_ = false;
   }

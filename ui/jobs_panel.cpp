@@ -188,7 +188,9 @@ class JobsPanel : public Panel {
     }
     ImGui::Dummy({0, px(4)});
     const char* names[] = {"Convert", "Quantize", "Measure speed", "Measure the machine"};
-    if (accent_button(names[kind_], {-1, px(34)}) && missing.empty()) start(view, open);
+    const ImVec2 size{-1, px(34)};
+    const bool pressed = missing.empty() ? accent_button(names[kind_], size) : ImGui::Button(names[kind_], size);
+    if (pressed && missing.empty()) start(view, open);
     if (!missing.empty()) tooltip(missing);
     ImGui::PopStyleVar();
   }

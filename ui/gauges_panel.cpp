@@ -126,7 +126,8 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
     draw->AddQuadFilled(line[i - 1], line[i], {line[i].x, at.y + area.y}, {line[i - 1].x, at.y + area.y},
                         with_alpha(t.accent, 0.15f));
   draw->Flags |= ImDrawListFlags_AntiAliasedFill;
-  draw->AddPolyline(line.data(), static_cast<int>(line.size()), t.accent, 0, px(2));
+  for (size_t i = 1; i < line.size(); ++i)
+    draw->AddLine(line[i - 1], line[i], t.accent, px(2)); // mitres break at spikes
   draw->AddCircleFilled(line.back(), px(4), t.accent);
   text_at({at.x + left, at.y + area.y + px(6)}, fmt::format("{:.1f} s", begin), t.dim, fonts().small);
   text_at({at.x + size.x, at.y + area.y + px(6)}, fmt::format("{:.1f} s of writing", history.back().seconds), t.dim,

@@ -39,7 +39,8 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   StoredConversation c;
   c.title = text_at("title");
   c.system = text_at("system");
-  c.changed = json.contains("changed") && json["changed"].is_number_integer() ? json["changed"].get<int64_t>() : 0;
+  c.changed_ms =
+      json.contains("changed_ms") && json["changed_ms"].is_number_integer() ? json["changed_ms"].get<int64_t>() : 0;
   c.named = json.contains("named") && json["named"] == true;
   const Json& messages = json["messages"];
   if (!messages.is_array()) throw_error("{}: \"messages\" is no list", label);
@@ -82,7 +83,7 @@ ConversationStore::ConversationStore(std::string folder) : folder_(std::move(fol
       problem_ = fmt::format("a conversation could not be read and was left as it is: {}", bad.what());
     }
   }
-  std::ranges::stable_sort(list_, std::greater(), &StoredConversation::changed);
+  std::ranges::stable_sort(list_, std::greater(), &StoredConversation::changed_ms);
 }
 
 StoredConversation* ConversationStore::find(const std::string& id) {
@@ -94,22 +95,25 @@ StoredConversation& ConversationStore::create() {
   StoredConversation c;
   last_number_ = std::max(last_number_ + 1, milliseconds_now());
   c.id = fmt::format("{}", last_number_);
-  c.changed = last_number_ / 1000;
+  c.changed_ms = last_number_;
   return *list_.insert(list_.begin(), std::move(c));
 }
 
 void ConversationStore::save(const std::string& id) {
   StoredConversation* changed = find(id);
   if (!changed) return;
-  changed->changed = milliseconds_now() / 1000;
+  changed->changed_ms = milliseconds_now();
   std::rotate(list_.begin(), list_.begin() + (changed - list_.data()), list_.begin() + (changed - list_.data()) + 1);
   const StoredConversation& c = list_.front();
   if (folder_.empty()) return;
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw_error("cannot create {}: {}; conversations are not saved", folder_, error.message());
-  const Json json = {
-      {"title", c.title}, {"named", c.named}, {"changed", c.changed}, {"system", c.system}, {"messages", c.messages}};
+  const Json json = {{"title", c.title},
+                     {"named", c.named},
+                     {"changed_ms", c.changed_ms},
+                     {"system", c.system},
+                     {"messages", c.messages}};
   // A model may write what is no UTF-8.
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   core::AtomicFile file(path_of(c.id), text.size());

@@ -14,7 +14,7 @@ struct StoredConversation {
   std::string title;
   std::string system;            // prompt
   Json messages = Json::array(); // as Conversation has them, the system message left out
-  int64_t changed = 0;           // seconds since 1970
+  int64_t changed_ms = 0;        // since 1970
   bool named = false;            // by a person; else the title is the first question
 };
 

@@ -26,7 +26,7 @@ Json without_system(const Json& messages) {
 
 void GuiEngine::list_conversations(core::Snapshot& s) const {
   auto rows = std::make_shared<std::vector<core::ConversationRow>>();
-  for (const StoredConversation& c : store_.list()) rows->push_back({c.id, c.title, c.changed});
+  for (const StoredConversation& c : store_.list()) rows->push_back({c.id, c.title, c.changed_ms / 1000});
   s.conversations = std::move(rows);
 }
 

@@ -270,7 +270,8 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
       if (pressed(GLFW_KEY_1 + static_cast<int>(i))) panel = i;
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
-    if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::NewConversation{});
+    if (pressed(GLFW_KEY_N) && (idle || now.state == EngineState::measuring))
+      engine->send(core::intent::NewConversation{});
     if (pressed(GLFW_KEY_O) && !dialog.is_open()) ask_for_file();
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);

@@ -209,9 +209,10 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
   w.ask("What is Q4_K?");
   const std::string answer = w.now()->messages[1].text;
   w.engine.send(intent::MeasureStep{5});
-  w.engine.send(intent::Regenerate{});
   w.until([](const core::Snapshot& s) { return s.measured->past == 5; });
-  w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
+  w.engine.send(intent::Regenerate{});
+  w.engine.send(intent::SetSystemPrompt{"after it"}); // intents are done in turn
+  w.until([](const core::Snapshot& s) { return s.system_prompt == "after it"; });
   CHECK(w.now()->messages[1].text == answer);
 }
 

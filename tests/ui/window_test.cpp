@@ -69,7 +69,7 @@ void use(const app::GuiEngine& engine, const ui::Window& window) {
   xdotool("key ctrl+l"); // the light theme
   xdotool("key ctrl+1");
   CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
-  CHECK(wait_for(idle)); // on a busy machine the roofline panel still measures
+  CHECK(wait_for(idle)); // the roofline, once opened, measures for some seconds
   xdotool("key ctrl+n");
   CHECK(wait_for([&] { return now()->messages.empty(); }, 5s));
   CHECK(now()->error == "");

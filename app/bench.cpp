@@ -188,6 +188,8 @@ struct BenchCommand {
       run_model(std::move(loaded), shape, settings);
     }
     if (output == "md") print_bench_markdown(rows);
+    if (output == "md" && !profile)
+      note("where a step's time goes: --profile; what this machine can do: ridge roofline");
     if (output == "csv") print_bench_csv(rows);
     if (output == "json") print_bench_json(rows);
   }

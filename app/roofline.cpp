@@ -69,7 +69,8 @@ struct RooflineCommand {
   }
 
   void place(RooflineReport& report, Device on) const {
-    const std::string spec = !shape.empty() ? shape : on == Device::cuda ? "llama-8b:Q4_K_M" : "llama-1b:Q4_K_M";
+    const bool has_room = on == Device::cuda && kernels::cuda::device_info().free_bytes > kRoomForDefault;
+    const std::string spec = !shape.empty() ? shape : has_room ? "llama-8b:Q4_K_M" : "llama-1b:Q4_K_M";
     LoadedModel loaded =
         file.empty() ? open_model(gguf::File::from_bytes(models::synthetic_model(spec), spec)) : open_model(file);
     report.model = file.empty() ? spec : models::model_label(loaded.file);
@@ -88,7 +89,11 @@ struct RooflineCommand {
       options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
       report.placements = probe_kernels(shape_of(loaded), options);
     }
-    for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
+    try {
+      for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      note(fmt::format("no step of the whole model: {}", error.what()));
+    }
   }
 
   // The sizes that kernels are placed at, from the Program itself.
@@ -142,6 +147,7 @@ struct RooflineCommand {
   }
 
   static constexpr int64_t kLadderSize = 4096;
+  static constexpr double kRoomForDefault = 7e9; // bytes: what an 8B model in 4 bits takes, with some context
 };
 
 } // namespace
@@ -152,7 +158,9 @@ void add_roofline_command(CLI::App& app) {
       app.add_subcommand("roofline", "measure what this machine can do at most, and place kernels and a step under it");
   auto* file =
       command->add_option("-m,--model", o->file, "place the shapes and steps of this model")->type_name("FILE");
-  command->add_option("--shape", o->shape, "or of a synthetic one (default: llama-8b:Q4_K_M, on a CPU llama-1b:Q4_K_M)")
+  command
+      ->add_option("--shape", o->shape,
+                   "or of a synthetic one (default: llama-8b:Q4_K_M; llama-1b:Q4_K_M on a CPU or in less than 7 GB)")
       ->type_name("NAME:TYPE")
       ->excludes(file);
   command->add_option("--device", o->device, "auto (the GPU where there is one), cuda or cpu")

@@ -26,8 +26,9 @@ inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a 
 template <typename Format>
 struct BatchUnit {
   static constexpr int kGroupWarps = std::min(kUnitGroups<Format> / 4, 8); // each takes 4 pairs of lanes' 32 columns
-  static constexpr int kGroupThreads = kGroupWarps * kWarp, kMaxGroups = std::min(kBatchWarps / kGroupWarps, 4);
+  static constexpr int kGroupThreads = kGroupWarps * kWarp, kMaxGroups = std::min(kBatchWarps / kGroupWarps, 3);
   static constexpr int kMaxThreads = kMaxGroups * (kGroupThreads + kWarp);
+  static constexpr int kRegisters = 65536 / kMaxThreads / 8 * 8; // launch_bounds would round the threads up
   static constexpr int kPieces = Units<Format>::kBytes / 16;
   static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
   static constexpr int kSlotBytes = kBatchRows * kRowPitch;
@@ -47,15 +48,17 @@ __device__ __forceinline__ void named_sync(int name, int threads) {
 }
 
 template <typename Format, int kTileTokens>
-__global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
-    batch_kernel(const __grid_constant__ BatchArgs args) {
+__global__ void __maxnreg__(BatchUnit<Format>::kRegisters) batch_kernel(const __grid_constant__ BatchArgs args) {
   using U = Units<Format>;
   using B = BatchUnit<Format>;
   constexpr int kGroups = kUnitGroups<Format>; // of 32 columns per unit
   constexpr int kTokenTiles = kTileTokens / 8;
-  constexpr int kChains = kTokenTiles == 1 ? 2 : 1; // of products that wait for one another
+  constexpr int kElements =
+      (kTileTokens * kBatchRows + B::kGroupThreads - 1) / B::kGroupThreads; // of a tile, per thread
+  constexpr int kChains = kTokenTiles == 1 ? 2 : 1;                         // of products that wait for one another
   extern __shared__ uint4 shared[];
   __shared__ CopyBarrier full[B::kMaxGroups][B::kSlots], empty[B::kMaxGroups][B::kSlots];
+  __shared__ float scales[kTileTokens];
   const GemmArgs& product = args.product;
   const int lane = threadIdx.x % kWarp, consumers = args.groups * B::kGroupThreads;
   const bool fetches = static_cast<int>(threadIdx.x) >= consumers; // a warp per group
@@ -150,13 +153,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
                                  : (int64_t{work.token_tile} * args.row_tiles + row_tile) * args.ranges + range) *
                                 kPart;
     };
-    // A group makes results of a row tile's sums and writes them.
-    const auto finish = [&](int row_tile, auto&& sum_of) {
-      const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows;
-      for (int i = in_group; i < work.tokens.count * rows; i += B::kGroupThreads)
-        write_batch_result(args, row_tile, i % rows, slot_of(i / rows),
-                           [&](int in_tile) { return sum_of(i / rows, in_tile); });
-    };
     for (int pass = 0; pass < passes; ++pass) {
       const int range = range_of(task, pass);
       const int first_unit = range * args.range_units, end_unit = min(units, first_unit + args.range_units);
@@ -171,11 +167,31 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
           copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
                         from + x_first + piece);
       }
+      if (static_cast<int>(threadIdx.x) < work.tokens.count)
+        scales[threadIdx.x] = batch_scale(args, slot_of(threadIdx.x));
       copy_async_commit();
       copy_async_wait<0>();
       named_sync(kAllConsumers, consumers);
 
       for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
+        // This thread's part of the tile's results, or of its sums over this range.
+        const bool last = passes == 1 ? args.ranges == 1 : pass == passes - 1;
+        const int rows = last && args.swiglu ? kBatchRows / 2 : kBatchRows, elements = work.tokens.count * rows;
+        float* part = args.ranges > 1 ? part_of(row_tile, range) : nullptr;
+        BatchResult results[kElements];
+        float before[kElements][2];
+#pragma unroll
+        for (int k = 0; k < kElements; ++k) {
+          const int i = in_group + k * B::kGroupThreads, token = i / rows, in_tile = i % rows;
+          before[k][0] = before[k][1] = 0;
+          if (i >= elements) continue;
+          if (last) results[k].look_up(args, row_tile, in_tile, slot_of(token));
+          if (args.in_turn && pass > 0) {
+            before[k][0] = part[token * kBatchRows + in_tile];
+            if (rows < kBatchRows) before[k][1] = part[token * kBatchRows + in_tile + 8];
+          }
+        }
+
         float sum[kChains][kTokenTiles][4];
 #pragma unroll
         for (auto& chain : sum)
@@ -226,25 +242,21 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
             sums[(warp * kTileTokens + 8 * n + 2 * t + i % 2) * kSumPitch + g + i / 2 * 8] =
                 kChains == 1 ? sum[0][n][i] : sum[0][n][i] + sum[kChains - 1][n][i];
         named_sync(group + 1, B::kGroupThreads);
-        const auto total_of = [&](int token, int i) {
-          float total = 0;
 #pragma unroll
-          for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + token) * kSumPitch + i];
-          return total;
-        };
-        if (args.ranges == 1) {
-          finish(row_tile, total_of);
-          continue;
+        for (int k = 0; k < kElements; ++k) {
+          const int i = in_group + k * B::kGroupThreads, token = i / rows, in_tile = i % rows;
+          if (i >= elements) continue;
+          const auto total_of = [&](int of) {
+            float total = of == in_tile ? before[k][0] : before[k][1];
+#pragma unroll
+            for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + token) * kSumPitch + of];
+            return total;
+          };
+          if (last)
+            results[k].write(args, row_tile, in_tile, scales[token], total_of);
+          else
+            part[token * kBatchRows + in_tile] = total_of(in_tile);
         }
-        float* part = part_of(row_tile, range);
-        const auto with_before = [&](int token, int i) {
-          return total_of(token, i) + (args.in_turn && pass > 0 ? part[token * kBatchRows + i] : 0);
-        };
-        if (args.in_turn && pass == passes - 1)
-          finish(row_tile, with_before);
-        else
-          for (int i = in_group; i < work.tokens.count * kBatchRows; i += B::kGroupThreads)
-            part[i] = with_before(i / kBatchRows, i % kBatchRows);
       }
     }
   }

@@ -8,9 +8,12 @@
 //
 // A q8_0 cache is the same with eight codes for eight halves, made into f16 in registers.
 //
+// Where no token of the batch attends to another one's key, as in decoding, the block also does what lies between the
+// matrices and attention: it norms and turns its query heads while the first keys are on their way, and the block that
+// has the end of the context stores the new key and value. That saves a kernel per layer.
+//
 // The plain kernel takes any head size and f32 caches; it is also what the fast one is tested against.
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/heads.cuh"
 
 #include <algorithm>
 
@@ -78,9 +81,40 @@ struct Rows<kDim, true> {
   }
 };
 
-// Dims: of a head, k_dim = v_dim, 64 or 128.
-template <int kDim, bool kKeyCodes, bool kValueCodes>
-__global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_constant__ AttentionArgs args) {
+// A head as its matrix gave it -> normed where there is a weight, and turned, by one warp.
+template <int kDim>
+__device__ __forceinline__ void turn_head(const RopeStoreArgs& heads, const float* from, const float* norm,
+                                          const float2* turns, float* head) {
+  const int lane = threadIdx.x % kWarp;
+  float v[kDim / kWarp], squares = 0;
+#pragma unroll
+  for (int k = 0; k < kDim / kWarp; ++k) {
+    v[k] = from[lane + k * kWarp];
+    squares += v[k] * v[k];
+  }
+  if (norm) {
+    const float inverse = rsqrtf(warp_sum(squares) / kDim + heads.epsilon);
+#pragma unroll
+    for (int k = 0; k < kDim / kWarp; ++k) v[k] = v[k] * inverse * norm[lane + k * kWarp];
+  }
+#pragma unroll
+  for (int k = 0; k < kDim / kWarp; ++k) head[lane + k * kWarp] = v[k];
+  __syncwarp();
+  const RopeArgs& rope = heads.rope;
+  for (int pair = lane; pair < rope.pairs; pair += kWarp) {
+    const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
+    const float a = head[first], b = head[second];
+    head[first] = a * turns[pair].x - b * turns[pair].y;
+    head[second] = a * turns[pair].y + b * turns[pair].x;
+  }
+  __syncwarp();
+}
+
+// Dims: of a head, k_dim = v_dim, 64 or 128. kTurn: q, k and v come as their matrices gave them, by `heads`; a tile is
+// one token.
+template <int kDim, bool kKeyCodes, bool kValueCodes, bool kTurn>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ RopeStoreArgs heads) {
   constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
   constexpr int kColumns = kDim / 8; // output columns per lane group: 8 neighbouring lanes' share
   const Cache& cache = args.cache;
@@ -89,9 +123,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   const int group = args.heads / cache.heads;
   const int first_token = tile * args.tile_tokens;
   const int tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
-  __shared__ float warp_max[kWarps][kRows], warp_sum[kWarps][kRows];
+  __shared__ float warp_largest[kWarps][kRows], warp_total[kWarps][kRows];
   // Column tile after column tile; padded for the banks.
   __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8];
+  __shared__ __align__(16) float turned[kTurn ? kRows + 1 : 1][kDim]; // query heads, and the key
+  __shared__ float2 turns[kTurn ? kDim / 2 : 1];
   let_successor_start();
   wait_for_predecessor();
 
@@ -109,6 +145,67 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     args.out[(int64_t{token} * args.heads + head) * kDim + column] = value;
   };
 
+  // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
+  struct Step {
+    typename Rows<kDim, kKeyCodes>::Piece key[2][kChunks];
+    typename Rows<kDim, kKeyCodes>::Scales key_scales[2];
+    typename Rows<kDim, kValueCodes>::Piece value[4][kColumns / 8];
+    uint16_t value_scale[4]; // a lane's columns lie in one block of 32
+  };
+  const auto fetch_key = [&](Step& step, int i, int row) {
+    step.key_scales[i] = keys.scales(row);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) step.key[i][c] = keys.load(row, 8 * t + 32 * c);
+  };
+  const auto fetch_value = [&](Step& step, int i, int row) {
+    step.value_scale[i] = values.scale(row, kColumns * g);
+#pragma unroll
+    for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = values.load(row, kColumns * g + 8 * c);
+  };
+  const auto key_row = [&](int base, int i) { return base + 8 * i + g; };
+  const auto value_row = [&](int base, int i) { return base + 8 * (i / 2) + 2 * t + i % 2; };
+  const int stored = kTurn ? max(length - 2, 0) : length - 1; // the last row that is in the cache from the beginning
+  const auto fetch = [&](int base) {
+    Step step;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) fetch_key(step, i, min(key_row(base, i), stored));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fetch_value(step, i, min(value_row(base, i), stored));
+    return step;
+  };
+  // What this block stored itself.
+  const auto fetch_newest = [&](Step& step, int base) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (key_row(base, i) >= length - 1) fetch_key(step, i, length - 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (value_row(base, i) >= length - 1) fetch_value(step, i, length - 1);
+  };
+
+  // One step is fetched while the one before it is computed: eight warps to a multiprocessor hide no latency otherwise.
+  Step ahead;
+  if (begin + warp * kKeysPerStep < end) ahead = fetch(begin + warp * kKeysPerStep);
+
+  if constexpr (kTurn) {
+    for (int pair = threadIdx.x; pair < heads.rope.pairs; pair += kWarps * kWarp)
+      turns[pair] = turn_of(heads.rope, pair, length - 1);
+    __syncthreads();
+    const int64_t first_head = int64_t{first_token} * args.heads + kv_head * group,
+                  kv_at = int64_t{first_token} * cache.heads + kv_head, at = (head_at + length - 1) * kDim;
+    for (int task = warp; task < (end == length ? group + 2 : group); task += kWarps) {
+      if (task < group) {
+        turn_head<kDim>(heads, heads.q_in + (first_head + task) * kDim, heads.q_norm, turns, turned[task]);
+      } else if (task == group) {
+        turn_head<kDim>(heads, heads.k_in + kv_at * kDim, heads.k_norm, turns, turned[kRows]);
+        store_head(turned[kRows], kDim, at, cache.k, cache.k_half, cache.k_scales, 0, 1);
+      } else {
+        store_head(heads.v_in + kv_at * kDim, kDim, at, cache.v, cache.v_half, cache.v_scales, 0, 1);
+      }
+    }
+    __syncthreads();
+  }
+
   // Queries of rows g and g + 8: chunk c, this lane's dims 32 c + 8 t … + 7, in log2 units.
   uint32_t query[kChunks][2][4];
   int visible[2]; // keys that a row sees
@@ -118,7 +215,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     const bool real = row < rows;
     const int token = first_token + (real ? row / group : 0), head = kv_head * group + (real ? row % group : 0);
     visible[half] = real ? args.positions[token] + 1 : 0;
-    const float* q = args.q + (int64_t{token} * args.heads + head) * kDim + 8 * t;
+    const float* q =
+        (kTurn ? turned[head - kv_head * group] : args.q + (int64_t{token} * args.heads + head) * kDim) + 8 * t;
     const float scale = real ? args.scale * kLog2e : 0;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
@@ -137,38 +235,10 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     for (int i = 0; i < 4; ++i) out[j][i] = 0;
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 
-  // Keys base + 8 i + g, values of the keys base + 8 i + 2 t + k; past the end the last ones again, masked below.
-  struct Step {
-    typename Rows<kDim, kKeyCodes>::Piece key[2][kChunks];
-    typename Rows<kDim, kKeyCodes>::Scales key_scales[2];
-    typename Rows<kDim, kValueCodes>::Piece value[4][kColumns / 8];
-    uint16_t value_scale[4]; // a lane's columns lie in one block of 32
-  };
-  const auto fetch = [&](int base) {
-    Step step;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = min(base + 8 * i + g, length - 1);
-      step.key_scales[i] = keys.scales(row);
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) step.key[i][c] = keys.load(row, 8 * t + 32 * c);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = min(base + 8 * (i / 2) + 2 * t + i % 2, length - 1);
-      step.value_scale[i] = values.scale(row, kColumns * g);
-#pragma unroll
-      for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = values.load(row, kColumns * g + 8 * c);
-    }
-    return step;
-  };
-
-  // One step is fetched while the one before it is computed: eight warps to a multiprocessor hide no latency otherwise.
-  Step ahead;
-  if (begin + warp * kKeysPerStep < end) ahead = fetch(begin + warp * kKeysPerStep);
   for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
-    const Step now = ahead;
+    Step now = ahead;
     if (base + kWarps * kKeysPerStep < end) ahead = fetch(base + kWarps * kKeysPerStep);
+    if (kTurn && base + kKeysPerStep >= length) fetch_newest(now, base);
     float score[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -235,8 +305,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
     row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 1);
     row_sum[half] += __shfl_xor_sync(~0u, row_sum[half], 2);
     if (t == 0) {
-      warp_max[warp][row] = row_max[half];
-      warp_sum[warp][row] = row_sum[half];
+      warp_largest[warp][row] = row_max[half];
+      warp_total[warp][row] = row_sum[half];
     }
     if (row < rows)
 #pragma unroll
@@ -249,11 +319,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) {
     const int row = i / kDim, column = i % kDim, at = column % kColumns * 8 + column / kColumns;
     float largest = -INFINITY, sum = 0, value = 0;
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_max[w][row]);
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_largest[w][row]);
     const float reference = largest == -INFINITY ? 0 : largest;
     for (int w = 0; w < kWarps; ++w) {
-      const float shrink = exp2f(warp_max[w][row] - reference);
-      sum += warp_sum[w][row] * shrink;
+      const float shrink = exp2f(warp_largest[w][row] - reference);
+      sum += warp_total[w][row] * shrink;
       value += warp_out[w][row][at] * shrink;
     }
     if (used_splits == 1) {
@@ -278,18 +348,42 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_kernel(const __grid_c
   if (!last) return;
   if (threadIdx.x == 0) *ticket = 0;
   __threadfence();
-  for (int i = threadIdx.x; i < rows * kDim; i += kWarps * kWarp) {
-    const int row = i / kDim;
-    float largest = -INFINITY, sum = 0, value = 0;
-    for (int s = 0; s < used_splits; ++s) largest = fmaxf(largest, __ldcg(parts + s * part_floats(kDim) + row));
-#pragma unroll 4
-    for (int s = 0; s < used_splits; ++s) {
-      const float* from = parts + s * part_floats(kDim);
-      const float shrink = exp2f(__ldcg(from + row) - largest);
-      sum += __ldcg(from + kRows + row) * shrink;
-      value += __ldcg(from + 2 * kRows + i) * shrink;
+  // What each split's outputs count: first for all rows, so that a thread can then have many of them under way.
+  static_assert(kMaxAttentionSplits <= 2 * kWarp && kMaxAttentionSplits * kRows <= sizeof(warp_out) / sizeof(float));
+  auto* share = reinterpret_cast<float(*)[kRows]>(&warp_out[0][0][0]); // [splits][16]
+  for (int row = warp; row < rows; row += kWarps) {
+    float largest[2], sum[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int s = lane + k * kWarp;
+      largest[k] = s < used_splits ? __ldcg(parts + s * part_floats(kDim) + row) : -INFINITY;
+      sum[k] = s < used_splits ? __ldcg(parts + s * part_floats(kDim) + kRows + row) : 0;
     }
-    write_out(row, i % kDim, value / sum);
+    const float reference = warp_reduce(fmaxf(largest[0], largest[1]), [](float a, float b) { return fmaxf(a, b); });
+    float total = 0;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      largest[k] = exp2f(largest[k] - reference);
+      total += largest[k] * sum[k];
+    }
+    total = warp_sum(total);
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+      if (const int s = lane + k * kWarp; s < used_splits) share[s][row] = largest[k] / total;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < rows * (kDim / 4); i += kWarps * kWarp) {
+    const int row = i / (kDim / 4);
+    const auto* from = reinterpret_cast<const float4*>(parts + 2 * kRows) + i;
+    float4 value = {0, 0, 0, 0};
+#pragma unroll 16
+    for (int s = 0; s < used_splits; ++s) {
+      const float4 v = __ldcg(from + s * (part_floats(kDim) / 4));
+      const float w = share[s][row];
+      value.x += v.x * w, value.y += v.y * w, value.z += v.z * w, value.w += v.w * w;
+    }
+    const int token = first_token + row / group, head = kv_head * group + row % group;
+    reinterpret_cast<float4*>(args.out + (int64_t{token} * args.heads + head) * kDim)[i % (kDim / 4)] = value;
   }
 }
 
@@ -339,10 +433,17 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   }
 }
 
-template <int kDim>
+template <int kDim, bool kTurn>
 auto fast_kernel(const Cache& cache) {
-  if (cache.k_scales) return cache.v_scales ? attention_kernel<kDim, true, true> : attention_kernel<kDim, true, false>;
-  return cache.v_scales ? attention_kernel<kDim, false, true> : attention_kernel<kDim, false, false>;
+  if (cache.k_scales)
+    return cache.v_scales ? attention_kernel<kDim, true, true, kTurn> : attention_kernel<kDim, true, false, kTurn>;
+  return cache.v_scales ? attention_kernel<kDim, false, true, kTurn> : attention_kernel<kDim, false, false, kTurn>;
+}
+template <bool kTurn>
+void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
+  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
+  const auto kernel = args.cache.k_dim == 64 ? fast_kernel<64, kTurn>(args.cache) : fast_kernel<128, kTurn>(args.cache);
+  launch(kernel, dim3(args.splits, args.cache.heads, tiles), kWarps * kWarp, 0, args, heads);
 }
 
 } // namespace
@@ -356,14 +457,19 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
   return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
 }
 
+bool turns_heads(const AttentionArgs& args, const RopeStoreArgs& heads) {
+  return args.tile_tokens == 1 && fast_attention(args.cache) && args.heads / args.cache.heads <= kAttentionRows &&
+         heads.head_dim == args.cache.k_dim && heads.rope.pairs <= args.cache.k_dim / 2;
+}
+
+void launch_turning_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
+  launch_fast<true>(launch, args, heads);
+}
+
 void launch_attention(const Launch& launch, const AttentionArgs& args) {
   const Cache& cache = args.cache;
-  if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows) {
-    const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-    const auto kernel = cache.k_dim == 64 ? fast_kernel<64>(cache) : fast_kernel<128>(cache);
-    launch(kernel, dim3(args.splits, cache.heads, tiles), kWarps * kWarp, 0, args);
-    return;
-  }
+  if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows)
+    return launch_fast<false>(launch, args, RopeStoreArgs{});
   const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);
   allow_shared(plain_attention_kernel, shared);
   launch(plain_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);

@@ -142,9 +142,10 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
   }
 }
 
-// kWhole: rows are whole units, so that where a lane's item lies is known to the compiler.
+// The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
+// compiler.
 template <typename Format, int kTokens, bool kExact, bool kWhole>
-__global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
   using L = Layout<Format>;
   using U = Units<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
-  const int stride = gridDim.x * warps, first_pair = warp * gridDim.x + blockIdx.x;
+  const int stride = blocks * warps, first_pair = warp * blocks + block;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
@@ -385,6 +386,23 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
       if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
     }
   }
+}
+
+template <typename Format, int kTokens, bool kExact, bool kWhole>
+__global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
+  multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x, gridDim.x);
+}
+
+// Two matrices of different formats with one input, a token's: each has blocks of its own.
+template <typename First, typename Second>
+__global__ void __launch_bounds__(kMatvecThreads, 1)
+    matvec_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ MatvecArgs second,
+                       int first_blocks) {
+  const int block = blockIdx.x, blocks = gridDim.x;
+  if (block < first_blocks)
+    multiply_rows<First, 1, false, true>(first, block, first_blocks);
+  else
+    multiply_rows<Second, 1, false, true>(second, block - first_blocks, blocks - first_blocks);
 }
 
 } // namespace ridge::kernels::cuda

@@ -28,7 +28,6 @@ struct BatchUnit {
   static constexpr int kGroupWarps = std::min(kUnitGroups<Format> / 4, 8); // each takes 4 pairs of lanes' 32 columns
   static constexpr int kGroupThreads = kGroupWarps * kWarp, kMaxGroups = std::min(kBatchWarps / kGroupWarps, 3);
   static constexpr int kMaxThreads = kMaxGroups * (kGroupThreads + kWarp);
-  static constexpr int kRegisters = 65536 / kMaxThreads / 8 * 8; // launch_bounds would round the threads up
   static constexpr int kPieces = Units<Format>::kBytes / 16;
   static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
   static constexpr int kSlotBytes = kBatchRows * kRowPitch;
@@ -48,7 +47,8 @@ __device__ __forceinline__ void named_sync(int name, int threads) {
 }
 
 template <typename Format, int kTileTokens>
-__global__ void __maxnreg__(BatchUnit<Format>::kRegisters) batch_kernel(const __grid_constant__ BatchArgs args) {
+__global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
+    batch_kernel(const __grid_constant__ BatchArgs args) {
   using U = Units<Format>;
   using B = BatchUnit<Format>;
   constexpr int kGroups = kUnitGroups<Format>; // of 32 columns per unit

@@ -5,7 +5,7 @@
 // done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
 // 32 codes times 32 activations.
 //
-// Activations are integers for this: x ≈ s · (128 · high + low), one scale s per 32, 15 bits, high and low in bytes, so
+// Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
 // that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
 // 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
 // and activations are f32 instead.
@@ -64,24 +64,31 @@ constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
          tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
 }
 
+inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
+
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
 __device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
-  constexpr float kMax = 127 * 128;
+  constexpr float kMax = 127 * kHighWorth + 127;
+  // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded, and
+  // byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+  constexpr float kMagic = 12582912.0f + 128;
   float largest = 0;
 #pragma unroll
   for (float value : v) largest = fmaxf(largest, fabsf(value));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
-  const float inverse = largest > 0 ? kMax / largest : 0;
-  uint32_t high[2] = {0, 0}, low[2] = {0, 0};
+  const float inverse = largest > 1e-30f ? __fdividef(kMax, largest) : 0;
+  uint32_t high[2], low[2];
   int total = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(v[i] * inverse);
-    const int h = (q + 64) >> 7, l = q - h * 128;
-    high[i / 4] |= static_cast<uint32_t>(h & 255) << (8 * (i % 4));
-    low[i / 4] |= static_cast<uint32_t>(l & 255) << (8 * (i % 4));
-    total += q;
+  for (int i = 0; i < 2; ++i) {
+    uint32_t q[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+    high[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0051), __byte_perm(q[2], q[3], 0x0051), 0x5410);
+    low[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410) ^ 0x80808080;
+    total += __dp4a(static_cast<int>(high[i]), 0x01010101, 0) * kHighWorth;
+    total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
   }
   total += __shfl_xor_sync(lanes, total, 1); // of 16
   const int other_half = __shfl_xor_sync(lanes, total, 2);
@@ -127,15 +134,15 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
   const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
   if constexpr (L::kHalfScales) {
     const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
-    float result =
-        (w.scale[0] * static_cast<float>(high0 * 128 + low0) + w.scale[1] * static_cast<float>(high1 * 128 + low1)) *
-        x.scale_sums.x;
+    float result = (w.scale[0] * static_cast<float>(high0 * kHighWorth + low0) +
+                    w.scale[1] * static_cast<float>(high1 * kHighWorth + low1)) *
+                   x.scale_sums.x;
     if constexpr (kSums)
       result +=
           (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
     return result;
   } else {
-    const int dot = dot16(w.word + 4, x.high[1], high0) * 128 + dot16(w.word + 4, x.low[1], low0);
+    const int dot = dot16(w.word + 4, x.high[1], high0) * kHighWorth + dot16(w.word + 4, x.low[1], low0);
     float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
     if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
     return result;

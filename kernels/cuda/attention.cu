@@ -8,14 +8,16 @@
 //
 // A q8_0 cache is the same with eight codes for eight halves, made into f16 in registers.
 //
-// Where no token of the batch attends to another one's key, as in decoding, the block also does what lies between the
-// matrices and attention: it norms and turns its query heads while the first keys are on their way, and the block that
-// has the end of the context stores the new key and value. That saves a kernel per layer.
+// Where no token of the batch attends to another one's key, as in decoding, the kernel also does what lies between the
+// matrices and attention: each block norms and turns its query heads, and the warp that comes to the end of the context
+// the new key, which it stores with the value. That saves a kernel per layer, and all that does not depend on the
+// matrices (positions, angles, the first cached keys) is at hand before these are done.
 //
 // The plain kernel takes any head size and f32 caches; it is also what the fast one is tested against.
 #include "kernels/cuda/heads.cuh"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -81,33 +83,52 @@ struct Rows<kDim, true> {
   }
 };
 
-// A head as its matrix gave it -> normed where there is a weight, and turned, by one warp.
+// One head's elements lane, lane + 32, … of a warp.
 template <int kDim>
-__device__ __forceinline__ void turn_head(const RopeStoreArgs& heads, const float* from, const float* norm,
-                                          const float2* turns, float* head) {
-  const int lane = threadIdx.x % kWarp;
-  float v[kDim / kWarp], squares = 0;
+struct HeadPart {
+  float v[kDim / kWarp];
+
+  __device__ __forceinline__ explicit HeadPart(const float* from) {
 #pragma unroll
-  for (int k = 0; k < kDim / kWarp; ++k) {
-    v[k] = from[lane + k * kWarp];
-    squares += v[k] * v[k];
+    for (int k = 0; k < kDim / kWarp; ++k) v[k] = from[threadIdx.x % kWarp + k * kWarp];
   }
-  if (norm) {
-    const float inverse = rsqrtf(warp_sum(squares) / kDim + heads.epsilon);
+  __device__ __forceinline__ void put(float* to) const {
 #pragma unroll
-    for (int k = 0; k < kDim / kWarp; ++k) v[k] = v[k] * inverse * norm[lane + k * kWarp];
+    for (int k = 0; k < kDim / kWarp; ++k) to[threadIdx.x % kWarp + k * kWarp] = v[k];
+    __syncwarp();
+  }
+  __device__ __forceinline__ void norm(const float* weight, float epsilon) {
+    if (!weight) return;
+    float squares = 0;
+    for (const float x : v) squares += x * x;
+    const float inverse = rsqrtf(warp_sum(squares) / kDim + epsilon);
+#pragma unroll
+    for (int k = 0; k < kDim / kWarp; ++k) v[k] = v[k] * inverse * weight[threadIdx.x % kWarp + k * kWarp];
+  }
+};
+
+__device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
+  const float x = a, y = b;
+  a = x * angle.x - y * angle.y;
+  b = x * angle.y + y * angle.x;
+}
+
+// Elements 32 c + 8 t + j of a head, [c][j] by lane t of four, turned.
+template <int kDim>
+__device__ __forceinline__ void turn_quarter(float (&v)[kDim / 32][8], int t, const RopeArgs& rope,
+                                             const float2* angles) {
+  if (rope.split) { // pairs (i, i + kDim / 2)
+#pragma unroll
+    for (int c = 0; c < kDim / 64; ++c)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) turn(v[c][j], v[c + kDim / 64][j], angles[32 * c + 8 * t + j]);
+    return;
   }
 #pragma unroll
-  for (int k = 0; k < kDim / kWarp; ++k) head[lane + k * kWarp] = v[k];
-  __syncwarp();
-  const RopeArgs& rope = heads.rope;
-  for (int pair = lane; pair < rope.pairs; pair += kWarp) {
-    const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-    const float a = head[first], b = head[second];
-    head[first] = a * turns[pair].x - b * turns[pair].y;
-    head[second] = a * turns[pair].y + b * turns[pair].x;
-  }
-  __syncwarp();
+  for (int c = 0; c < kDim / 32; ++c)
+#pragma unroll
+    for (int j = 0; j < 8; j += 2)
+      if (const int pair = (32 * c + 8 * t + j) / 2; pair < rope.pairs) turn(v[c][j], v[c][j + 1], angles[pair]);
 }
 
 // Dims: of a head, k_dim = v_dim, 64 or 128. kTurn: q, k and v come as their matrices gave them, by `heads`; a tile is
@@ -126,10 +147,15 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   __shared__ float warp_largest[kWarps][kRows], warp_total[kWarps][kRows];
   // Column tile after column tile; padded for the banks.
   __shared__ __align__(16) float warp_out[kWarps][kRows][kDim + 8];
-  __shared__ __align__(16) float turned[kTurn ? kRows + 1 : 1][kDim]; // query heads, and the key
-  __shared__ float2 turns[kTurn ? kDim / 2 : 1];
+  struct Newest { // what kTurn adds: the angles, and the key and value of this token, also as the cache has them
+    float2 angles[kDim / 2];
+    float key[kDim], value[kDim];
+    __align__(16) uint8_t cached_key[2 * kDim], cached_value[2 * kDim];
+    __align__(16) uint16_t key_scales[kDim / 32], value_scales[kDim / 32];
+  };
+  __shared__ std::conditional_t<kTurn, Newest, char> newest;
   let_successor_start();
-  wait_for_predecessor();
+  if constexpr (!kTurn) wait_for_predecessor();
 
   const int64_t stream = args.streams[first_token];
   const int64_t head_at = (stream * cache.heads + kv_head) * cache.context;
@@ -152,15 +178,15 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     typename Rows<kDim, kValueCodes>::Piece value[4][kColumns / 8];
     uint16_t value_scale[4]; // a lane's columns lie in one block of 32
   };
-  const auto fetch_key = [&](Step& step, int i, int row) {
-    step.key_scales[i] = keys.scales(row);
+  const auto fetch_key = [&](Step& step, int i, const auto& from, int row) {
+    step.key_scales[i] = from.scales(row);
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) step.key[i][c] = keys.load(row, 8 * t + 32 * c);
+    for (int c = 0; c < kChunks; ++c) step.key[i][c] = from.load(row, 8 * t + 32 * c);
   };
-  const auto fetch_value = [&](Step& step, int i, int row) {
-    step.value_scale[i] = values.scale(row, kColumns * g);
+  const auto fetch_value = [&](Step& step, int i, const auto& from, int row) {
+    step.value_scale[i] = from.scale(row, kColumns * g);
 #pragma unroll
-    for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = values.load(row, kColumns * g + 8 * c);
+    for (int c = 0; c < kColumns / 8; ++c) step.value[i][c] = from.load(row, kColumns * g + 8 * c);
   };
   const auto key_row = [&](int base, int i) { return base + 8 * i + g; };
   const auto value_row = [&](int base, int i) { return base + 8 * (i / 2) + 2 * t + i % 2; };
@@ -168,42 +194,51 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const auto fetch = [&](int base) {
     Step step;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) fetch_key(step, i, min(key_row(base, i), stored));
+    for (int i = 0; i < 2; ++i) fetch_key(step, i, keys, min(key_row(base, i), stored));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) fetch_value(step, i, min(value_row(base, i), stored));
+    for (int i = 0; i < 4; ++i) fetch_value(step, i, values, min(value_row(base, i), stored));
     return step;
   };
-  // What this block stored itself.
-  const auto fetch_newest = [&](Step& step, int base) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (key_row(base, i) >= length - 1) fetch_key(step, i, length - 1);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (value_row(base, i) >= length - 1) fetch_value(step, i, length - 1);
-  };
-
   // One step is fetched while the one before it is computed: eight warps to a multiprocessor hide no latency otherwise.
   Step ahead;
   if (begin + warp * kKeysPerStep < end) ahead = fetch(begin + warp * kKeysPerStep);
 
+  const auto add_newest = [&](Step& step, int base) {
+    if constexpr (kTurn) {
+      const Rows<kDim, kKeyCodes> key(newest.cached_key, newest.key_scales, 0);
+      const Rows<kDim, kValueCodes> value(newest.cached_value, newest.value_scales, 0);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (key_row(base, i) >= length - 1) fetch_key(step, i, key, 0);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (value_row(base, i) >= length - 1) fetch_value(step, i, value, 0);
+    }
+  };
   if constexpr (kTurn) {
     for (int pair = threadIdx.x; pair < heads.rope.pairs; pair += kWarps * kWarp)
-      turns[pair] = turn_of(heads.rope, pair, length - 1);
+      newest.angles[pair] = turn_of(heads.rope, pair, length - 1);
     __syncthreads();
-    const int64_t first_head = int64_t{first_token} * args.heads + kv_head * group,
-                  kv_at = int64_t{first_token} * cache.heads + kv_head, at = (head_at + length - 1) * kDim;
-    for (int task = warp; task < (end == length ? group + 2 : group); task += kWarps) {
-      if (task < group) {
-        turn_head<kDim>(heads, heads.q_in + (first_head + task) * kDim, heads.q_norm, turns, turned[task]);
-      } else if (task == group) {
-        turn_head<kDim>(heads, heads.k_in + kv_at * kDim, heads.k_norm, turns, turned[kRows]);
-        store_head(turned[kRows], kDim, at, cache.k, cache.k_half, cache.k_scales, 0, 1);
-      } else {
-        store_head(heads.v_in + kv_at * kDim, kDim, at, cache.v, cache.v_half, cache.v_scales, 0, 1);
+    wait_for_predecessor();
+    if (end == length && (length - 1 - begin) / kKeysPerStep % kWarps == warp) {
+      const int64_t from = (int64_t{first_token} * cache.heads + kv_head) * kDim, at = (head_at + length - 1) * kDim;
+      HeadPart<kDim> key(heads.k_in + from);
+      const HeadPart<kDim> value(heads.v_in + from);
+      key.norm(heads.k_norm, heads.epsilon);
+      key.put(newest.key);
+      value.put(newest.value);
+      const RopeArgs& rope = heads.rope;
+      for (int pair = lane; pair < rope.pairs; pair += kWarp) {
+        const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
+        turn(newest.key[first], newest.key[second], newest.angles[pair]);
       }
+      __syncwarp();
+      store_head(newest.key, kDim, 0, newest.cached_key, true, kKeyCodes ? newest.key_scales : nullptr, 0, 1);
+      store_head(newest.value, kDim, 0, newest.cached_value, true, kValueCodes ? newest.value_scales : nullptr, 0, 1);
+      store_head(newest.key, kDim, at, cache.k, true, cache.k_scales, 0, 1);
+      store_head(newest.value, kDim, at, cache.v, true, cache.v_scales, 0, 1);
+      __syncwarp();
     }
-    __syncthreads();
   }
 
   // Queries of rows g and g + 8: chunk c, this lane's dims 32 c + 8 t … + 7, in log2 units.
@@ -214,19 +249,40 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     const int row = g + 8 * half;
     const bool real = row < rows;
     const int token = first_token + (real ? row / group : 0), head = kv_head * group + (real ? row % group : 0);
-    visible[half] = real ? args.positions[token] + 1 : 0;
-    const float* q =
-        (kTurn ? turned[head - kv_head * group] : args.q + (int64_t{token} * args.heads + head) * kDim) + 8 * t;
-    const float scale = real ? args.scale * kLog2e : 0;
+    visible[half] = !real ? 0 : kTurn ? length : args.positions[token] + 1;
+    const float* q = (kTurn ? heads.q_in : args.q) + (int64_t{token} * args.heads + head) * kDim + 8 * t;
+    float v[kChunks][8] = {};
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const float4 a = *reinterpret_cast<const float4*>(q + 32 * c),
-                   b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
-      query[c][0][half] = pack_half2(a.x * scale, a.y * scale);
-      query[c][0][2 + half] = pack_half2(a.z * scale, a.w * scale);
-      query[c][1][half] = pack_half2(b.x * scale, b.y * scale);
-      query[c][1][2 + half] = pack_half2(b.z * scale, b.w * scale);
+    for (int c = 0; c < kChunks; ++c)
+      if (real) {
+        const float4 a = *reinterpret_cast<const float4*>(q + 32 * c),
+                     b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
+        v[c][0] = a.x, v[c][1] = a.y, v[c][2] = a.z, v[c][3] = a.w;
+        v[c][4] = b.x, v[c][5] = b.y, v[c][6] = b.z, v[c][7] = b.w;
+      }
+    if constexpr (kTurn) {
+      if (heads.q_norm) {
+        float squares = 0;
+        for (const auto& chunk : v)
+          for (const float x : chunk) squares += x * x;
+        squares += __shfl_xor_sync(~0u, squares, 1);
+        squares += __shfl_xor_sync(~0u, squares, 2);
+        const float inverse = rsqrtf(squares / kDim + heads.epsilon);
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+          for (int j = 0; j < 8; ++j) v[c][j] = v[c][j] * inverse * heads.q_norm[32 * c + 8 * t + j];
+      }
+      turn_quarter<kDim>(v, t, heads.rope, newest.angles);
     }
+    const float scale = args.scale * kLog2e;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        query[c][k][half] = pack_half2(v[c][4 * k] * scale, v[c][4 * k + 1] * scale);
+        query[c][k][2 + half] = pack_half2(v[c][4 * k + 2] * scale, v[c][4 * k + 3] * scale);
+      }
   }
 
   float out[kColumns][4]; // column tile j: rows g, g+8; columns 2t and 2t+1 of it are output columns n · kColumns + j
@@ -238,7 +294,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   for (int base = begin + warp * kKeysPerStep; base < end; base += kWarps * kKeysPerStep) {
     Step now = ahead;
     if (base + kWarps * kKeysPerStep < end) ahead = fetch(base + kWarps * kKeysPerStep);
-    if (kTurn && base + kKeysPerStep >= length) fetch_newest(now, base);
+    if (kTurn && base + kKeysPerStep >= length) add_newest(now, base);
     float score[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -459,7 +515,7 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
 
 bool turns_heads(const AttentionArgs& args, const RopeStoreArgs& heads) {
   return args.tile_tokens == 1 && fast_attention(args.cache) && args.heads / args.cache.heads <= kAttentionRows &&
-         heads.head_dim == args.cache.k_dim && heads.rope.pairs <= args.cache.k_dim / 2;
+         heads.head_dim == args.cache.k_dim && (!heads.rope.split || 2 * heads.rope.pairs == args.cache.k_dim);
 }
 
 void launch_turning_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {

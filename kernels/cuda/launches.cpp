@@ -27,8 +27,11 @@ void Executor::launch_all(const Shape& shape) {
   pending_.clear();
   held_.reset();
   size_t parts = 0; // of products that become one
+  const bool overlap = launch_.overlap;
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
+    // No kernel of a batch starts before the batch in front of it is done: attention reads positions and caches early.
+    launch_.overlap = overlap && i > 0;
     const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
@@ -42,6 +45,7 @@ void Executor::launch_all(const Shape& shape) {
         converted_.reset();
     if (after_step_) after_step_(i);
   }
+  launch_.overlap = overlap;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;

@@ -90,7 +90,8 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
 void launch_attention(const Launch&, const AttentionArgs&);
 
 // The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
-// own; q of `args` and q_out are not used.
+// own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
+// of its own batch writes them.
 bool turns_heads(const AttentionArgs&, const RopeStoreArgs&);
 void launch_turning_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
 

@@ -187,7 +187,7 @@ TEST_CASE("CUDA: streams that decode together, a token each, get what the unfuse
       shape.kv_heads = 2;
       shape.heads = 2 * model.integer(1, 16);
       shape.k_dim = shape.v_dim = dim;
-      shape.rotated = 2 * model.integer(1, dim / 2);
+      shape.rotated = model.integer(0, 2) ? dim : 2 * model.integer(1, dim / 2);
       shape.bias = shape.head_norms = model.integer(0, 1) != 0;
       shape.style = model.integer(0, 1) ? core::RopeStyle::split : core::RopeStyle::adjacent;
       model.transformer(shape, Type::F32, Type::F32);

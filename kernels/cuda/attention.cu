@@ -220,6 +220,26 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       newest.angles[pair] = turn_of(heads.rope, pair, length - 1);
     __syncthreads();
     wait_for_predecessor();
+  }
+
+  // Queries of rows g and g + 8: this lane's dims 32 c + 8 t … + 7.
+  float raw[2][kChunks][8] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    if (const int row = g + 8 * half; row < rows) {
+      const int token = first_token + row / group, head = kv_head * group + row % group;
+      const float* q = (kTurn ? heads.q_in : args.q) + (int64_t{token} * args.heads + head) * kDim + 8 * t;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+        for (int j = 0; j < 8; j += 4) {
+          const float4 four = *reinterpret_cast<const float4*>(q + 32 * c + j);
+          raw[half][c][j] = four.x, raw[half][c][j + 1] = four.y;
+          raw[half][c][j + 2] = four.z, raw[half][c][j + 3] = four.w;
+        }
+    }
+
+  if constexpr (kTurn) {
     if (end == length && (length - 1 - begin) / kKeysPerStep % kWarps == warp) {
       const int64_t from = (int64_t{first_token} * cache.heads + kv_head) * kDim, at = (head_at + length - 1) * kDim;
       HeadPart<kDim> key(heads.k_in + from);
@@ -241,25 +261,13 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     }
   }
 
-  // Queries of rows g and g + 8: chunk c, this lane's dims 32 c + 8 t … + 7, in log2 units.
-  uint32_t query[kChunks][2][4];
-  int visible[2]; // keys that a row sees
+  uint32_t query[kChunks][2][4]; // in log2 units
+  int visible[2];                // keys that a row sees
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = g + 8 * half;
-    const bool real = row < rows;
-    const int token = first_token + (real ? row / group : 0), head = kv_head * group + (real ? row % group : 0);
-    visible[half] = !real ? 0 : kTurn ? length : args.positions[token] + 1;
-    const float* q = (kTurn ? heads.q_in : args.q) + (int64_t{token} * args.heads + head) * kDim + 8 * t;
-    float v[kChunks][8] = {};
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c)
-      if (real) {
-        const float4 a = *reinterpret_cast<const float4*>(q + 32 * c),
-                     b = *reinterpret_cast<const float4*>(q + 32 * c + 4);
-        v[c][0] = a.x, v[c][1] = a.y, v[c][2] = a.z, v[c][3] = a.w;
-        v[c][4] = b.x, v[c][5] = b.y, v[c][6] = b.z, v[c][7] = b.w;
-      }
+    visible[half] = row >= rows ? 0 : kTurn ? length : args.positions[first_token + row / group] + 1;
+    float(&v)[kChunks][8] = raw[half];
     if constexpr (kTurn) {
       if (heads.q_norm) {
         float squares = 0;

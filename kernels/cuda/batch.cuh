@@ -74,8 +74,9 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   __syncthreads();
-  let_successor_start();
-  if (experts || !fetches) wait_for_predecessor(); // the weights are nobody's output
+  if (!args.sibling_follows) let_successor_start();
+  if (!args.follows_sibling && (experts || !fetches)) wait_for_predecessor(); // the weights are nobody's output
+  if (args.sibling_follows && !fetches) let_successor_start();                // which then finds the activations there
 
   const int token_tiles = experts ? *args.tile_count : args.token_tiles;
   const int passes = args.in_turn ? args.ranges : 1;
@@ -175,22 +176,26 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
 
       for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
         // This thread's part of the tile's results, or of its sums over this range.
-        const bool last = passes == 1 ? args.ranges == 1 : pass == passes - 1;
-        const int rows = last && args.swiglu ? kBatchRows / 2 : kBatchRows, elements = work.tokens.count * rows;
+        const bool last = passes == 1 ? args.ranges == 1 : pass == passes - 1, halves = last && args.swiglu;
+        const int row_bits = halves ? 3 : 4, row_mask = (1 << row_bits) - 1, elements = work.tokens.count << row_bits;
         float* part = args.ranges > 1 ? part_of(row_tile, range) : nullptr;
         BatchResult results[kElements];
         float before[kElements][2];
+        const auto look_up = [&] {
 #pragma unroll
-        for (int k = 0; k < kElements; ++k) {
-          const int i = in_group + k * B::kGroupThreads, token = i / rows, in_tile = i % rows;
-          before[k][0] = before[k][1] = 0;
-          if (i >= elements) continue;
-          if (last) results[k].look_up(args, row_tile, in_tile, slot_of(token));
-          if (args.in_turn && pass > 0) {
-            before[k][0] = part[token * kBatchRows + in_tile];
-            if (rows < kBatchRows) before[k][1] = part[token * kBatchRows + in_tile + 8];
+          for (int k = 0; k < kElements; ++k) {
+            const int i = in_group + k * B::kGroupThreads, token = i >> row_bits, in_tile = i & row_mask;
+            before[k][0] = before[k][1] = 0;
+            if (i >= elements) continue;
+            if (last) results[k].look_up(args, row_tile, in_tile, slot_of(token));
+            if (args.in_turn && pass > 0) {
+              before[k][0] = part[token * kBatchRows + in_tile];
+              if (halves) before[k][1] = part[token * kBatchRows + in_tile + 8];
+            }
           }
-        }
+        };
+        // Before the sums are made, or, where that would take registers away from them, right behind.
+        if (kElements == 1) look_up();
 
         float sum[kChains][kTokenTiles][4];
 #pragma unroll
@@ -233,6 +238,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
           next_slot();
         }
 
+        if (kElements > 1) look_up();
         // The warps' sums, added in their order.
         named_sync(group + 1, B::kGroupThreads); // those of the tile before have been read
 #pragma unroll
@@ -244,7 +250,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         named_sync(group + 1, B::kGroupThreads);
 #pragma unroll
         for (int k = 0; k < kElements; ++k) {
-          const int i = in_group + k * B::kGroupThreads, token = i / rows, in_tile = i % rows;
+          const int i = in_group + k * B::kGroupThreads, token = i >> row_bits, in_tile = i & row_mask;
           if (i >= elements) continue;
           const auto total_of = [&](int of) {
             float total = of == in_tile ? before[k][0] : before[k][1];
@@ -260,6 +266,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
       }
     }
   }
+  if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both
 }
 
 // Cuts up `args` for a device. Returns the bytes of shared memory, or 0 where there is too little of it for tiles of so

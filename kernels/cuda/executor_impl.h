@@ -139,7 +139,7 @@ class Executor final : public CudaExecutor {
     MatvecArgs args;
   };
   std::optional<Held> held_;
-  bool sibling_follows_ = false;
+  bool sibling_follows_ = false, sibling_under_way_ = false;
   std::function<void(size_t step)> after_step_; // while a profile is taken
   DeviceMemory parts_;                          // of small batches
   DeviceMemory slots_;                          // sorted by expert: order, tiles, number of tiles

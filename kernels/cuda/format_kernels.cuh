@@ -207,6 +207,7 @@ struct Launchers {
   static bool batch_with(const Launch& launch, BatchArgs& args) {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
     if (shared == 0) return false;
+    if (args.ranges > 1) args.sibling_follows = args.follows_sibling = false; // there is one scratch for partial sums
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);

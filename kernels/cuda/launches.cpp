@@ -26,6 +26,7 @@ void Executor::launch_all(const Shape& shape) {
   converted_.reset();
   pending_.clear();
   held_.reset();
+  sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
   const bool overlap = launch_.overlap;
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
@@ -186,8 +187,13 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   BatchArgs batch = {};
   batch.product = product_args(m, rows, width(m.x), tiled);
   batch.used = 1;
+  batch.sibling_follows = sibling_follows_;
+  batch.follows_sibling = std::exchange(sibling_under_way_, false);
   for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : kMaxTileTokens; small && tile >= 8; tile /= 2)
-    if (launch_batch(m, batch, tile)) return;
+    if (launch_batch(m, batch, tile)) {
+      sibling_under_way_ = batch.sibling_follows;
+      return;
+    }
   GemmArgs& args = batch.product;
   if (tiled) {
     pending_.push_back({args, format.expand});

@@ -167,9 +167,13 @@ struct Launchers {
                           quant::Type other_type) {
     if constexpr (quant::PackedFormat<Format>)
       if constexpr (Format::kWeights == 256) {
-        if (other_type == quant::Type::Q4_K) return matvec_pair_with<quant::Q4_K>(launch, args, other);
-        if (other_type == quant::Type::Q5_K) return matvec_pair_with<quant::Q5_K>(launch, args, other);
-        if (other_type == quant::Type::Q6_K) return matvec_pair_with<quant::Q6_K>(launch, args, other);
+        const auto with = [&]<typename Other>(std::type_identity<Other>) {
+          if constexpr (!std::is_same_v<Format, Other>) return matvec_pair_with<Other>(launch, args, other);
+          return false;
+        };
+        if (other_type == quant::Type::Q4_K) return with(std::type_identity<quant::Q4_K>());
+        if (other_type == quant::Type::Q5_K) return with(std::type_identity<quant::Q5_K>());
+        if (other_type == quant::Type::Q6_K) return with(std::type_identity<quant::Q6_K>());
       }
     return false;
   }

@@ -21,6 +21,7 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int kBatchStaticBytes = 1024;         // of shared memory: barriers
+inline constexpr int kBatchXParts = 8;                 // of a range's activations, each of whole units
 inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a warp's sums: no bank collides
 
 template <typename Format>
@@ -53,11 +54,10 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   using B = BatchUnit<Format>;
   constexpr int kGroups = kUnitGroups<Format>; // of 32 columns per unit
   constexpr int kTokenTiles = kTileTokens / 8;
-  constexpr int kElements =
-      (kTileTokens * kBatchRows + B::kGroupThreads - 1) / B::kGroupThreads; // of a tile, per thread
-  constexpr int kChains = kTokenTiles == 1 ? 2 : 1;                         // of products that wait for one another
+  constexpr int kChains = kTokenTiles == 1 ? 2 : 1; // of products that wait for one another
   extern __shared__ uint4 shared[];
   __shared__ CopyBarrier full[B::kMaxGroups][B::kSlots], empty[B::kMaxGroups][B::kSlots];
+  __shared__ CopyBarrier x_landed[kBatchXParts];
   __shared__ float scales[kTileTokens];
   const GemmArgs& product = args.product;
   const int lane = threadIdx.x % kWarp, consumers = args.groups * B::kGroupThreads;
@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
       full[0][i].init(kWarp);
       empty[0][i].init(B::kGroupWarps);
     }
+    for (CopyBarrier& part : x_landed) part.init(consumers);
   }
   __syncthreads();
   if (!args.sibling_follows) let_successor_start();
@@ -142,6 +143,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   uint8_t* x_tile = reinterpret_cast<uint8_t*>(shared) + args.groups * B::group_bytes(kTileTokens);
   const int x_pitch = batch_x_pitch(args.range_units * kGroups);
   constexpr int kAllConsumers = 15; // the name of their barrier; groups' own are 1, 2, …
+  uint32_t x_parity = 0;
   for (int task = blockIdx.x; task < tasks; task += gridDim.x) {
     const Task work = task_of(task);
     const auto slot_of = [&](int i) { return experts ? args.order[work.tokens.first + i] : work.tokens.first + i; };
@@ -158,20 +160,24 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
       const int range = range_of(task, pass);
       const int first_unit = range * args.range_units, end_unit = min(units, first_unit + args.range_units);
 
-      // The activations of this range: a warp brings a row. Behind the last column the weights are zero.
-      named_sync(kAllConsumers, consumers);
+      // The activations of this range: a warp brings a row. They come in parts, so that products begin with the first.
+      // Behind the last column the weights are zero.
+      named_sync(kAllConsumers, consumers);         // the range before has been used
       const int x_first = first_unit * kGroups * 4; // in pieces of 16 bytes
       const int x_pieces = min((end_unit - first_unit) * kGroups * 4, static_cast<int>(product.x_stride / 8) - x_first);
-      for (int token = threadIdx.x / kWarp; token < work.tokens.count; token += consumers / kWarp) {
-        const auto* from = reinterpret_cast<const uint4*>(product.x + slot_of(token) / args.used * product.x_stride);
-        for (int piece = lane; piece < x_pieces; piece += kWarp)
-          copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
-                        from + x_first + piece);
+      const int part_units = (args.range_units + kBatchXParts - 1) / kBatchXParts,
+                part_pieces = part_units * kGroups * 4;
+      for (int i = 0; i < kBatchXParts; ++i) {
+        for (int token = threadIdx.x / kWarp; token < work.tokens.count; token += consumers / kWarp) {
+          const auto* from = reinterpret_cast<const uint4*>(product.x + slot_of(token) / args.used * product.x_stride);
+          for (int piece = i * part_pieces + lane; piece < min((i + 1) * part_pieces, x_pieces); piece += kWarp)
+            copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
+                          from + x_first + piece);
+        }
+        x_landed[i].arrive_after_copies();
       }
       if (static_cast<int>(threadIdx.x) < work.tokens.count)
         scales[threadIdx.x] = batch_scale(args, slot_of(threadIdx.x));
-      copy_async_commit();
-      copy_async_wait<0>();
       named_sync(kAllConsumers, consumers);
 
       for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
@@ -179,23 +185,24 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         const bool last = passes == 1 ? args.ranges == 1 : pass == passes - 1, halves = last && args.swiglu;
         const int row_bits = halves ? 3 : 4, row_mask = (1 << row_bits) - 1, elements = work.tokens.count << row_bits;
         float* part = args.ranges > 1 ? part_of(row_tile, range) : nullptr;
-        BatchResult results[kElements];
-        float before[kElements][2];
-        const auto look_up = [&] {
-#pragma unroll
-          for (int k = 0; k < kElements; ++k) {
-            const int i = in_group + k * B::kGroupThreads, token = i >> row_bits, in_tile = i & row_mask;
-            before[k][0] = before[k][1] = 0;
-            if (i >= elements) continue;
-            if (last) results[k].look_up(args, row_tile, in_tile, slot_of(token));
-            if (args.in_turn && pass > 0) {
-              before[k][0] = part[token * kBatchRows + in_tile];
-              if (halves) before[k][1] = part[token * kBatchRows + in_tile + 8];
-            }
-          }
+        // Looked up before the sums are made where a thread has one element; more would take registers away from them.
+        constexpr bool kEarly = kTileTokens * kBatchRows <= B::kGroupThreads;
+        struct Element {
+          int token, in_tile;
+          float before[2];
+          BatchResult result;
         };
-        // Before the sums are made, or, where that would take registers away from them, right behind.
-        if (kElements == 1) look_up();
+        const auto look_up = [&](int i) {
+          Element e{i >> row_bits, i & row_mask, {0, 0}, {}};
+          if (last) e.result.look_up(args, row_tile, e.in_tile, slot_of(e.token));
+          if (args.in_turn && pass > 0) {
+            e.before[0] = part[e.token * kBatchRows + e.in_tile];
+            if (halves) e.before[1] = part[e.token * kBatchRows + e.in_tile + 8];
+          }
+          return e;
+        };
+        Element early = {};
+        if (kEarly && in_group < elements) early = look_up(in_group);
 
         float sum[kChains][kTokenTiles][4];
 #pragma unroll
@@ -205,6 +212,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         for (int unit = first_unit; unit < end_unit; ++unit) {
           const uint8_t* rows = ring + slot * B::kSlotBytes + g * B::kRowPitch;
           const uint8_t* x = x_tile + g * x_pitch + (unit - first_unit) * kGroups * 64;
+          if (row_tile == work.first_tile + group) x_landed[(unit - first_unit) / part_units].wait(x_parity);
           full[group][slot].wait(parity);
           const auto multiply = [&](int unit_items) {
 #pragma unroll
@@ -238,7 +246,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
           next_slot();
         }
 
-        if (kElements > 1) look_up();
         // The warps' sums, added in their order.
         named_sync(group + 1, B::kGroupThreads); // those of the tile before have been read
 #pragma unroll
@@ -248,22 +255,22 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
             sums[(warp * kTileTokens + 8 * n + 2 * t + i % 2) * kSumPitch + g + i / 2 * 8] =
                 kChains == 1 ? sum[0][n][i] : sum[0][n][i] + sum[kChains - 1][n][i];
         named_sync(group + 1, B::kGroupThreads);
-#pragma unroll
-        for (int k = 0; k < kElements; ++k) {
-          const int i = in_group + k * B::kGroupThreads, token = i >> row_bits, in_tile = i & row_mask;
-          if (i >= elements) continue;
+        for (int i = in_group; i < elements; i += B::kGroupThreads) {
+          const Element e = kEarly ? early : look_up(i);
           const auto total_of = [&](int of) {
-            float total = of == in_tile ? before[k][0] : before[k][1];
+            float total = of == e.in_tile ? e.before[0] : e.before[1];
 #pragma unroll
-            for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + token) * kSumPitch + of];
+            for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + e.token) * kSumPitch + of];
             return total;
           };
           if (last)
-            results[k].write(args, row_tile, in_tile, scales[token], total_of);
+            e.result.write(args, row_tile, e.in_tile, scales[e.token], total_of);
           else
-            part[token * kBatchRows + in_tile] = total_of(in_tile);
+            part[e.token * kBatchRows + e.in_tile] = total_of(e.in_tile);
         }
       }
+      for (CopyBarrier& part : x_landed) part.wait(x_parity); // also where there was nothing to multiply
+      x_parity ^= 1;
     }
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both

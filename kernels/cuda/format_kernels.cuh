@@ -110,9 +110,7 @@ struct Launchers {
     const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    const int tasks =
-        pairs_of(args) * (kTokens == 1 && kWhole && !args.swiglu ? 2 : 1); // single rows where they are few
-    const int blocks = std::min((tasks + warps - 1) / warps, launch.sm_count);
+    const int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
     launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
   }
 
@@ -137,13 +135,12 @@ struct Launchers {
         matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps ||
         Launchers<Other>::template matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps)
       return false;
-    // Blocks in proportion to the bytes, but rather so that both need few rounds of their warps. The last may be a
-    // half.
+    // Blocks in proportion to the bytes, but rather so that both need few rounds of their warps.
     const int pairs = pairs_of(args), other_pairs = pairs_of(other);
     const auto longest = [&](int blocks, bool whole_rounds) {
       const auto time = [&](int pairs, int blocks, int64_t row_bytes) {
         const double rounds = static_cast<double>(pairs) / (blocks * kMatvecWarps);
-        return (whole_rounds ? std::ceil(2 * rounds) / 2 : rounds) * static_cast<double>(row_bytes);
+        return (whole_rounds ? std::ceil(rounds) : rounds) * static_cast<double>(row_bytes);
       };
       return std::max(time(pairs, blocks, args.row_bytes),
                       time(other_pairs, launch.sm_count - blocks, other.row_bytes));

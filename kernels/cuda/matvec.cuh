@@ -19,7 +19,6 @@
 #include "kernels/cuda/ptx.cuh"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace ridge::kernels::cuda {
 
@@ -174,29 +173,22 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   let_successor_start();
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
-  // or with swiglu row p of the gate and row p of up. Where the last round has no more rows than there are warps, each
-  // of these takes one of them alone.
-  constexpr bool kSingles = kTokens == 1 && kWhole;
+  // or with swiglu row p of the gate and row p of up.
   const int stride = blocks * warps, first_pair = warp * blocks + block;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
-  const int whole_rounds = pairs / stride, left = total_rows - 2 * whole_rounds * stride;
-  const bool singles = kSingles && !args.swiglu && left <= stride;
-  const int my_rounds = singles ? whole_rounds + (first_pair < left ? 1 : 0)
-                                : (first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0);
-  const auto is_single = [&](int round) { return singles && round == whole_rounds; };
+  const int my_pairs = first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0;
   const int units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
   const int steps = (units + S::kUnits - 1) / S::kUnits;
   // Segment and row in it of a pair's first or second row; where there is no second, the first again.
-  const auto locate = [&](int round, int second, int& row) -> const MatvecSegment& {
-    const int pair = first_pair + round * stride;
+  const auto locate = [&](int pair, int second, int& row) -> const MatvecSegment& {
     if (args.swiglu) {
       row = pair;
       return args.segment[second];
     }
-    row = is_single(round) ? 2 * whole_rounds * stride + first_pair : min(2 * pair + second, total_rows - 1);
+    row = min(2 * pair + second, total_rows - 1);
     int s = 0;
     while (row >= args.segment[s].rows) row -= args.segment[s++].rows;
     return args.segment[s];
@@ -209,7 +201,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   }
 
   // The fetching side runs kRing - 1 steps ahead of the computing side.
-  int fetch_round = 0, fetch_step = 0, fetch_left = my_rounds * steps;
+  int fetch_pair = first_pair, fetch_step = 0, fetch_left = my_pairs * steps;
   const uint8_t *fetch_first = nullptr, *fetch_second = nullptr;
   uint8_t* const my_ring = ring + warp * kRing * S::kSlotBytes;
   uint8_t* fetch_to = my_ring;
@@ -219,9 +211,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       --fetch_left;
       if (fetch_step == 0) {
         int row;
-        const MatvecSegment& first = locate(fetch_round, 0, row);
+        const MatvecSegment& first = locate(fetch_pair, 0, row);
         fetch_first = first.weights + expert_offset + row * args.row_bytes + 16 * lane;
-        const MatvecSegment& second = locate(fetch_round, 1, row);
+        const MatvecSegment& second = locate(fetch_pair, 1, row);
         fetch_second = second.weights + expert_offset + row * args.row_bytes + 16 * lane;
       }
       const int bytes = (!kWhole || S::kUnits > 1) && fetch_step == steps - 1 ? tail_bytes : S::kRowBytes;
@@ -229,12 +221,12 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       for (int at = 0; at < S::kRowBytes; at += 16 * kWarp)
         if (at + 16 * lane < bytes) {
           copy_async_16(fetch_to + at + 16 * lane, fetch_first + at);
-          if (!is_single(fetch_round)) copy_async_16(fetch_to + S::kRowBytes + at + 16 * lane, fetch_second + at);
+          copy_async_16(fetch_to + S::kRowBytes + at + 16 * lane, fetch_second + at);
         }
       fetch_first += S::kRowBytes;
       fetch_second += S::kRowBytes;
       fetch_to = fetch_to == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : fetch_to + S::kSlotBytes;
-      if (++fetch_step == steps) fetch_step = 0, ++fetch_round;
+      if (++fetch_step == steps) fetch_step = 0, fetch_pair += stride;
     }
     copy_async_commit(); // also when there is nothing left, so that counts stay in step
   };
@@ -261,7 +253,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
-      constexpr int kQuads = L::kItemWeights / 4, kBatch = 4; // loads under way together
+      constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
       for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
@@ -337,15 +329,14 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   }
 
   const uint8_t* landed = my_ring;
-  for (int round = 0; round < my_rounds; ++round) {
-    const bool single = is_single(round);
+  for (int pair = first_pair; pair < pairs; pair += stride) {
     float sum[2][kTokens];
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) sum[0][t] = sum[1][t] = 0;
     // Lane r finishes row r of the pair; what it adds to the result is fetched now, to be there by then.
     int row;
-    const MatvecSegment& segment = locate(round, lane & 1, row);
-    const bool finishes = lane < (args.swiglu || single || 2 * (first_pair + round * stride) + 1 == total_rows ? 1 : 2);
+    const MatvecSegment& segment = locate(pair, lane & 1, row);
+    const bool finishes = lane < (args.swiglu || 2 * pair + 1 == total_rows ? 1 : 2);
     float addend[kTokens];
     const float bias = lane < 2 && segment.bias ? segment.bias[row] : 0;
 #pragma unroll
@@ -353,52 +344,45 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       addend[t] =
           finishes && args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
 
-    const auto multiply = [&]<bool kTwo>(std::bool_constant<kTwo>) {
-      for (int step = 0; step < steps; ++step) {
-        copy_async_wait<kRing - 2>();
-        __syncwarp(); // the step has landed for all lanes, and the one before has been used by all
-        fetch_next();
+    for (int step = 0; step < steps; ++step) {
+      copy_async_wait<kRing - 2>();
+      __syncwarp(); // the step has landed for all lanes, and the one before has been used by all
+      fetch_next();
 #pragma unroll
-        for (int u = 0; u < S::kUnits; ++u) {
-          const int unit = step * S::kUnits + u;
-          const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-          if ((u > 0 && unit >= units) || (!kWhole && lane >= unit_items)) break;
-          const int item = unit * kUnitItems + lane;
-          const uint8_t *first_unit = landed + u * U::kBytes, *second_unit = first_unit + S::kRowBytes;
-          if constexpr (kFloat) {
-            float first[L::kItemWeights], second[L::kItemWeights];
-            load_weights<Format>(first, first_unit, unit_items, lane);
-            if (kTwo) load_weights<Format>(second, second_unit, unit_items, lane);
+      for (int u = 0; u < S::kUnits; ++u) {
+        const int unit = step * S::kUnits + u;
+        const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
+        if ((u > 0 && unit >= units) || (!kWhole && lane >= unit_items)) break;
+        const int item = unit * kUnitItems + lane;
+        const uint8_t *first_unit = landed + u * U::kBytes, *second_unit = first_unit + S::kRowBytes;
+        if constexpr (kFloat) {
+          float first[L::kItemWeights], second[L::kItemWeights];
+          load_weights<Format>(first, first_unit, unit_items, lane);
+          load_weights<Format>(second, second_unit, unit_items, lane);
 #pragma unroll
-            for (int t = 0; t < kTokens; ++t) {
-              const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
+          for (int t = 0; t < kTokens; ++t) {
+            const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
 #pragma unroll
-              for (int k = 0; k < L::kItemWeights; k += 4) {
-                const float4 v = x[k / 4 * items];
-                sum[0][t] += first[k] * v.x + first[k + 1] * v.y + first[k + 2] * v.z + first[k + 3] * v.w;
-                if (kTwo)
-                  sum[1][t] += second[k] * v.x + second[k + 1] * v.y + second[k + 2] * v.z + second[k + 3] * v.w;
-              }
-            }
-          } else {
-            Item first, second;
-            load_item<L>(first, first_unit, unit_items, lane, book);
-            if (kTwo) load_item<L>(second, second_unit, unit_items, lane, book);
-#pragma unroll
-            for (int t = 0; t < kTokens; ++t) {
-              const IntegerItem x(activations + t * token_bytes, items, item);
-              sum[0][t] += item_dot<L>(first, x);
-              if (kTwo) sum[1][t] += item_dot<L>(second, x);
+            for (int k = 0; k < L::kItemWeights; k += 4) {
+              const float4 v = x[k / 4 * items];
+              sum[0][t] += first[k] * v.x + first[k + 1] * v.y + first[k + 2] * v.z + first[k + 3] * v.w;
+              sum[1][t] += second[k] * v.x + second[k + 1] * v.y + second[k + 2] * v.z + second[k + 3] * v.w;
             }
           }
+        } else {
+          Item first, second;
+          load_item<L>(first, first_unit, unit_items, lane, book);
+          load_item<L>(second, second_unit, unit_items, lane, book);
+#pragma unroll
+          for (int t = 0; t < kTokens; ++t) {
+            const IntegerItem x(activations + t * token_bytes, items, item);
+            sum[0][t] += item_dot<L>(first, x);
+            sum[1][t] += item_dot<L>(second, x);
+          }
         }
-        landed = landed == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : landed + S::kSlotBytes;
       }
-    };
-    if (kSingles && single)
-      multiply(std::bool_constant<!kSingles>());
-    else
-      multiply(std::true_type());
+      landed = landed == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : landed + S::kSlotBytes;
+    }
 
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {

@@ -21,7 +21,6 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int kBatchStaticBytes = 1024;         // of shared memory: barriers
-inline constexpr int kBatchXParts = 8;                 // of a range's activations, each of whole units
 inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a warp's sums: no bank collides
 
 template <typename Format>
@@ -57,7 +56,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   constexpr int kChains = kTokenTiles == 1 ? 2 : 1; // of products that wait for one another
   extern __shared__ uint4 shared[];
   __shared__ CopyBarrier full[B::kMaxGroups][B::kSlots], empty[B::kMaxGroups][B::kSlots];
-  __shared__ CopyBarrier x_landed[kBatchXParts];
   __shared__ float scales[kTileTokens];
   const GemmArgs& product = args.product;
   const int lane = threadIdx.x % kWarp, consumers = args.groups * B::kGroupThreads;
@@ -72,7 +70,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
       full[0][i].init(kWarp);
       empty[0][i].init(B::kGroupWarps);
     }
-    for (CopyBarrier& part : x_landed) part.init(consumers);
   }
   __syncthreads();
   if (!args.sibling_follows) let_successor_start();
@@ -143,7 +140,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   uint8_t* x_tile = reinterpret_cast<uint8_t*>(shared) + args.groups * B::group_bytes(kTileTokens);
   const int x_pitch = batch_x_pitch(args.range_units * kGroups);
   constexpr int kAllConsumers = 15; // the name of their barrier; groups' own are 1, 2, …
-  uint32_t x_parity = 0;
   for (int task = blockIdx.x; task < tasks; task += gridDim.x) {
     const Task work = task_of(task);
     const auto slot_of = [&](int i) { return experts ? args.order[work.tokens.first + i] : work.tokens.first + i; };
@@ -160,24 +156,20 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
       const int range = range_of(task, pass);
       const int first_unit = range * args.range_units, end_unit = min(units, first_unit + args.range_units);
 
-      // The activations of this range: a warp brings a row. They come in parts, so that products begin with the first.
-      // Behind the last column the weights are zero.
-      named_sync(kAllConsumers, consumers);         // the range before has been used
+      // The activations of this range: a warp brings a row. Behind the last column the weights are zero.
+      named_sync(kAllConsumers, consumers);
       const int x_first = first_unit * kGroups * 4; // in pieces of 16 bytes
       const int x_pieces = min((end_unit - first_unit) * kGroups * 4, static_cast<int>(product.x_stride / 8) - x_first);
-      const int part_units = (args.range_units + kBatchXParts - 1) / kBatchXParts,
-                part_pieces = part_units * kGroups * 4;
-      for (int i = 0; i < kBatchXParts; ++i) {
-        for (int token = threadIdx.x / kWarp; token < work.tokens.count; token += consumers / kWarp) {
-          const auto* from = reinterpret_cast<const uint4*>(product.x + slot_of(token) / args.used * product.x_stride);
-          for (int piece = i * part_pieces + lane; piece < min((i + 1) * part_pieces, x_pieces); piece += kWarp)
-            copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
-                          from + x_first + piece);
-        }
-        x_landed[i].arrive_after_copies();
+      for (int token = threadIdx.x / kWarp; token < work.tokens.count; token += consumers / kWarp) {
+        const auto* from = reinterpret_cast<const uint4*>(product.x + slot_of(token) / args.used * product.x_stride);
+        for (int piece = lane; piece < x_pieces; piece += kWarp)
+          copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
+                        from + x_first + piece);
       }
       if (static_cast<int>(threadIdx.x) < work.tokens.count)
         scales[threadIdx.x] = batch_scale(args, slot_of(threadIdx.x));
+      copy_async_commit();
+      copy_async_wait<0>();
       named_sync(kAllConsumers, consumers);
 
       for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
@@ -212,7 +204,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         for (int unit = first_unit; unit < end_unit; ++unit) {
           const uint8_t* rows = ring + slot * B::kSlotBytes + g * B::kRowPitch;
           const uint8_t* x = x_tile + g * x_pitch + (unit - first_unit) * kGroups * 64;
-          if (row_tile == work.first_tile + group) x_landed[(unit - first_unit) / part_units].wait(x_parity);
           full[group][slot].wait(parity);
           const auto multiply = [&](int unit_items) {
 #pragma unroll
@@ -269,8 +260,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
             part[e.token * kBatchRows + e.in_tile] = total_of(e.in_tile);
         }
       }
-      for (CopyBarrier& part : x_landed) part.wait(x_parity); // also where there was nothing to multiply
-      x_parity ^= 1;
     }
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both
@@ -292,7 +281,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.swiglu));
   // Costs are in units of 16 rows that a multiprocessor brings in; a partial sum, written and read, is a part of one.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * Units<Format>::kBytes);
-  constexpr double kPassCost = 4, kFinishCost = 8; // activations exchanged, nothing else coming in; another kernel
+  constexpr double kPassCost = 10, kFinishCost = 8; // activations exchanged, nothing else coming in; another kernel
   double best = 0;
   for (int groups = B::kMaxGroups; groups > 0; --groups)
     for (int range = units; range > 0; --range) {

@@ -146,8 +146,8 @@ class Bench {
 struct BenchCommand {
   std::vector<std::string> files, shapes;
   std::string save, output = "md", device = "auto";
-  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "512", threads = "0",
-              streams = "1";
+  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", ubatches = "512", batches = "65536",
+              threads = "0", streams = "1";
   std::string k_types = "f16", v_types = "f16";
   int repetitions = 5;
   bool profile = false;
@@ -167,7 +167,11 @@ struct BenchCommand {
     if (prompt_counts.empty() && generated_counts.empty())
       throw Error("bench: -p 0 and -n 0 leave nothing to measure", Error::kUsage);
     std::vector<Setting> settings;
-    for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 16))
+    std::vector<int64_t> batch_counts; // of both, the smaller one counts
+    for (const int64_t most : parse_counts(batches, "--batch-size", 1, 1 << 16))
+      for (const int64_t at_once : parse_counts(ubatches, "--ubatch-size", 1, 1 << 16))
+        batch_counts.push_back(std::min(most, at_once));
+    for (const int64_t batch : batch_counts)
       for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
         for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
           for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
@@ -273,7 +277,8 @@ void add_bench_command(CLI::App& app) {
   list("-n,--n-gen", o->generated, "generated tokens; 0: no generation test");
   list("-d,--n-depth", o->depths, "tokens already in the context");
   list("--batch", o->streams, "streams that generate together");
-  list("-b,--batch-size,--ubatch-size", o->batches, "prompt tokens evaluated at once (-ub)");
+  list("--ubatch-size", o->ubatches, "prompt tokens evaluated at once (-ub)");
+  list("-b,--batch-size", o->batches, "no more than so many, whatever -ub is");
   list("--cache-type-k", o->k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->gpu_layers,

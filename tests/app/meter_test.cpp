@@ -76,6 +76,13 @@ TEST_CASE("bench measures every combination of its lists, once") {
   CHECK(report["machine"]["commit"].get<std::string>().size() >= 7);
 }
 
+TEST_CASE("of -b and -ub the smaller one counts") {
+  const json report = bench({"-m", tiny_model(), "-p", "8", "-n", "0", "-ub", "4", "-b", "2,512"});
+  REQUIRE(report["tests"].size() == 2);
+  CHECK(report["tests"][0]["batch_tokens"] == 2);
+  CHECK(report["tests"][1]["batch_tokens"] == 4);
+}
+
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
   const std::vector<std::string> args = {"bench", "--device", "cpu", "-m", tiny_model(), "-m",  tiny_model(), "-p",
                                          "4",     "-n",       "0",   "-r", "1",          "-ub", "2,4",        "-o"};

@@ -29,12 +29,13 @@ void ModelOptions::add_to(CLI::App& command, bool guide) {
                               kDefaultContext))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->type_name("N");
-  command.add_option("--ubatch-size", ubatch, "prompt tokens evaluated at once (-ub); scratch memory grows with it")
-      ->check(CLI::Range(1, 1 << 16))
+  command.add_option("-b,--batch-size", batch, "prompt tokens handed to the engine at once")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-b,--batch-size", batch, "no more than so many, whatever -ub is")
+  command.add_option("--ubatch-size", ubatch, "of these, evaluated at once (-ub): scratch memory grows with it")
       ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str()
       ->type_name("N");
   command.add_option("-t,--threads", threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))

@@ -1,6 +1,7 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
 #include "app/cli.h"
 #include "app/loaded_model.h"
+#include "app/machine.h"
 #include "app/options.h"
 #include "app/terminal.h"
 #include "app/units.h"
@@ -303,12 +304,11 @@ struct QuantizeCommand {
                         {"bits_per_weight", bpw},
                         {"sqnr_db", total_.sqnr_db()},
                         {"loss", loss_},
-                        {"seconds", seconds},
+                        {"elapsed_seconds", seconds},
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (!search.is_null()) summary["search"] = search;
-        fmt::print("{}\n", summary.dump(1, ' ', false, Json::error_handler_t::replace));
-        return;
+        return print_report("quantize", summary);
       }
       fmt::print("\n{} > {}, {:.3f} bits per weight", human_bytes(static_cast<double>(before_)),
                  human_bytes(static_cast<double>(after_)), bpw);

@@ -13,7 +13,7 @@
 // the new key, which it stores with the value. That saves a kernel per layer, and all that does not depend on the
 // matrices (positions, angles, the first cached keys) is at hand before these are done.
 //
-// The plain kernel takes any head size and f32 caches; it is also what the fast one is tested against.
+// What this kernel does not take (other head sizes, f32 caches) goes to plain_attention.cu.
 #include "kernels/cuda/heads.cuh"
 
 #include <algorithm>
@@ -451,52 +451,6 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
-__global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
-  extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
-  __shared__ float warp_max[kWarps], warp_weight[kWarps];
-  const Cache& cache = args.cache;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
-  let_successor_start();
-  wait_for_predecessor();
-  float* query = shared;
-  float* out = shared + cache.k_dim + warp * cache.v_dim;
-  for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)
-    query[i] = args.q[(int64_t{token} * args.heads + head) * cache.k_dim + i] * args.scale;
-  for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
-  __syncthreads();
-  const int64_t stream = args.streams[token];
-  const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
-  float largest = -INFINITY, sum = 0;
-  const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
-    if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
-    return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
-  };
-  for (int key = warp; key <= args.positions[token]; key += kWarps) {
-    float score = 0;
-    for (int i = lane; i < cache.k_dim; i += kWarp)
-      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
-    score = warp_sum(score);
-    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
-    const float weight = expf(score - new_largest);
-    largest = new_largest;
-    sum = sum * shrink + weight;
-    for (int i = lane; i < cache.v_dim; i += kWarp)
-      out[i] =
-          out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, (head_at + key) * cache.v_dim + i);
-  }
-  if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
-  __syncthreads();
-  float block_max = -INFINITY, total = 0;
-  for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
-  for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
-  for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
-    float value = 0;
-    for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = value / total;
-  }
-}
-
 template <int kDim, bool kTurn>
 auto fast_kernel(const Cache& cache) {
   if (cache.k_scales)
@@ -534,9 +488,7 @@ void launch_attention(const Launch& launch, const AttentionArgs& args) {
   const Cache& cache = args.cache;
   if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows)
     return launch_fast<false>(launch, args, RopeStoreArgs{});
-  const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);
-  allow_shared(plain_attention_kernel, shared);
-  launch(plain_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
+  launch_plain_attention(launch, args);
 }
 
 } // namespace ridge::kernels::cuda

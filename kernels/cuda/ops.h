@@ -89,6 +89,7 @@ inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's c
 bool fast_attention(const Cache& cache);       // else `splits` and `tile_tokens` are not used
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
+void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
 // The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
 // own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none

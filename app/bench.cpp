@@ -212,6 +212,7 @@ struct BenchCommand {
       const bool with_prompts = setting.streams == settings[0].streams && !prompt_counts.empty();
       if (!with_prompts && generated_counts.empty()) continue;
       ModelOptions options;
+      options.batch = setting.batch;
       options.ubatch = setting.ubatch;
       options.threads = static_cast<int>(setting.threads);
       options.k_type = setting.k_type;

@@ -105,11 +105,11 @@ void Executor::allocate() {
   if (tensor_cores()) allocate_products();
 
   const int64_t tickets = config_.max_batch * most_kv_heads;
-  partial_ =
-      memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
-                                      static_cast<int>(most_kv_heads), kMaxSplits, static_cast<int>(largest_v_dim)) *
-                 4,
-             "attention");
+  partial_ = memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
+                                             static_cast<int>(most_kv_heads), kMaxAttentionSplits,
+                                             static_cast<int>(largest_v_dim)) *
+                        4,
+                    "attention");
   tickets_ = memory(tickets * sizeof(unsigned), "attention");
   RIDGE_CUDA(cudaMemset(tickets_.as(), 0, tickets_.bytes()));
 
@@ -214,6 +214,13 @@ void Executor::load_input(std::span<const float> input, const Shape& shape) {
       cudaMemcpyAsync(value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
 }
 
+bool Executor::apart(std::span<const int32_t> streams, int64_t tokens) {
+  if (streams.empty()) return tokens == 1;
+  std::vector<int32_t> sorted(streams.begin(), streams.end());
+  std::ranges::sort(sorted);
+  return std::ranges::adjacent_find(sorted) == sorted.end();
+}
+
 void Executor::forward(const core::Batch& batch) {
   check_batch(batch);
   load_batch(batch);
@@ -222,7 +229,8 @@ void Executor::forward(const core::Batch& batch) {
   for (size_t i = 1; i < batch.tokens.size(); ++i)
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
                batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false};
+  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false,
+                    apart(batch.streams, std::ssize(batch.tokens))};
   load_input(batch.input, shape);
   result_rows_ = rows_of(program_.result(), shape);
   run(shape);
@@ -255,7 +263,7 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
   for (int64_t done = 0; done < count;) {
     const int64_t steps = std::min(kHistory, count - done);
     RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, n * sizeof(int32_t), stream_.handle));
-    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true});
+    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true, apart(streams, n)});
     chosen.resize((done + steps) * n);
     RIDGE_CUDA(cudaMemcpyAsync(chosen.data() + done * n, greedy_args_.history, steps * n * sizeof(int32_t),
                                cudaMemcpyDeviceToHost, stream_.handle));
@@ -276,7 +284,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   check_batch(batch);
   require_whole();
   load_batch(batch);
-  const Shape shape{streams, streams, 1, true};
+  const Shape shape{streams, streams, 1, true, true};
   RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, streams * sizeof(int32_t), stream_.handle));
   std::vector<cudaEvent_t> events(repetitions + 1);
   for (cudaEvent_t& event : events) RIDGE_CUDA(cudaEventCreate(&event));

@@ -5,7 +5,7 @@
 // done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
 // 32 codes times 32 activations.
 //
-// Activations are integers for this: x ≈ s · (128 · high + low), one scale s per 32, 15 bits, high and low in bytes, so
+// Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
 // that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
 // 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
 // and activations are f32 instead.
@@ -66,23 +66,30 @@ constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
 
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
 __device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
-  constexpr float kMax = 127 * 128;
+  // Added to 1.5 · 2^23, an integer stands in a float's low bits: no conversion is needed, and permutes pick its bytes.
+  constexpr float kMax = 127 * 256 + 127, kMagic = 12582912;
   float largest = 0;
 #pragma unroll
   for (float value : v) largest = fmaxf(largest, fabsf(value));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
-  const float inverse = largest > 0 ? kMax / largest : 0;
-  uint32_t high[2] = {0, 0}, low[2] = {0, 0};
-  int total = 0;
+  const float inverse = largest > 0 ? __fdividef(kMax, largest) : 0;
+  uint32_t high[2], low[2];
+  int total = 0, high_total = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(v[i] * inverse);
-    const int h = (q + 64) >> 7, l = q - h * 128;
-    high[i / 4] |= static_cast<uint32_t>(h & 255) << (8 * (i % 4));
-    low[i / 4] |= static_cast<uint32_t>(l & 255) << (8 * (i % 4));
-    total += q;
+  for (int i = 0; i < 2; ++i) {
+    uint32_t bits[4], rounded[4]; // the low byte is signed
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      bits[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+      rounded[k] = bits[k] + 128;
+    }
+    low[i] = __byte_perm(__byte_perm(bits[0], bits[1], 0x40), __byte_perm(bits[2], bits[3], 0x40), 0x5410);
+    high[i] = __byte_perm(__byte_perm(rounded[0], rounded[1], 0x51), __byte_perm(rounded[2], rounded[3], 0x51), 0x5410);
+    total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
+    high_total = __dp4a(static_cast<int>(high[i]), 0x01010101, high_total);
   }
+  total += 256 * high_total;
   total += __shfl_xor_sync(lanes, total, 1); // of 16
   const int other_half = __shfl_xor_sync(lanes, total, 2);
   const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
@@ -128,14 +135,14 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
   if constexpr (L::kHalfScales) {
     const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
     float result =
-        (w.scale[0] * static_cast<float>(high0 * 128 + low0) + w.scale[1] * static_cast<float>(high1 * 128 + low1)) *
+        (w.scale[0] * static_cast<float>(high0 * 256 + low0) + w.scale[1] * static_cast<float>(high1 * 256 + low1)) *
         x.scale_sums.x;
     if constexpr (kSums)
       result +=
           (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
     return result;
   } else {
-    const int dot = dot16(w.word + 4, x.high[1], high0) * 128 + dot16(w.word + 4, x.low[1], low0);
+    const int dot = dot16(w.word + 4, x.high[1], high0) * 256 + dot16(w.word + 4, x.low[1], low0);
     float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
     if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
     return result;

@@ -22,7 +22,7 @@ using tests::Steps;
 
 namespace {
 
-// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 15-bit activations and f16
+// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 16-bit activations and f16
 // tiles.
 constexpr double kExact = 1e-9, kFast = 1e-5;
 
@@ -65,7 +65,7 @@ TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
   });
 }
 
-TEST_CASE("CUDA: every format gives the decoded weights' result: exactly, and within 15-bit activations or f16 tiles") {
+TEST_CASE("CUDA: every format gives the decoded weights' result: exactly, and within 16-bit activations or f16 tiles") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

@@ -131,6 +131,7 @@ struct QuantizeCommand {
                     s.bytes(),
                     infos[i].bytes(),
                     false,
+                    {},
                     {}});
       }
     } else {
@@ -266,6 +267,7 @@ struct QuantizeCommand {
       const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
       if (r.encoded) {
         total_ += r.error;
+        seconds_ += r.seconds;
         const models::WeightSource& source = plan_.sources[done_ - 1];
         loss_ += models::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
@@ -304,6 +306,10 @@ struct QuantizeCommand {
                         {"sqnr_db", total_.sqnr_db()},
                         {"loss", loss_},
                         {"seconds", seconds},
+                        {"seconds_reading", seconds_.reading},
+                        {"seconds_encoding", seconds_.encoding},
+                        {"seconds_measuring", seconds_.measuring},
+                        {"seconds_writing", seconds_.writing},
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (!search.is_null()) summary["search"] = search;
@@ -329,6 +335,7 @@ struct QuantizeCommand {
     int64_t layers_;
     double loss_ = 0; // as models/type_search.h counts it
     quant::ErrorStats total_;
+    models::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
     Json rows_ = Json::array();
   };
 };

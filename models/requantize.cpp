@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace ridge::models {
 namespace {
@@ -22,7 +24,26 @@ int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights
               first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
 }
 
+class Stopwatch {
+ public:
+  double lap() { // seconds since the last one
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 } // namespace
+
+StageSeconds& StageSeconds::operator+=(const StageSeconds& other) {
+  reading += other.reading;
+  encoding += other.encoding;
+  measuring += other.measuring;
+  writing += other.writing;
+  return *this;
+}
 
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
   quant::encode_rows_parallel(type, rows.weights, rows.rows, rows.cols, importance, out);
@@ -39,7 +60,11 @@ std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, cons
 
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling) {
+                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling,
+                                StageSeconds* seconds) {
+  StageSeconds unwanted;
+  Stopwatch watch;
+  StageSeconds& spent = seconds ? *seconds : unwanted;
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
@@ -68,7 +93,9 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
         rows.packed_format = source.type().format();
         rows.packed = source.packed(first, count).data();
       }
+      spent.reading += watch.lap();
       encode(rows, type, factors, packed.data());
+      spent.encoding += watch.lap();
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {
@@ -77,7 +104,9 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
         chunk.add_row(original.data() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
       }
       total += chunk;
+      spent.measuring += watch.lap();
       sink(std::span(packed).first(static_cast<size_t>(count * row_bytes)));
+      spent.writing += watch.lap();
       source.release(first, count);
     }
   }
@@ -176,6 +205,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
                         source.bytes(),
                         infos[i].bytes(),
                         true,
+                        {},
                         {}};
     if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
       sink(made->bytes);
@@ -192,7 +222,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
         source.release(row, count);
       }
     } else {
-      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink);
+      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
+                                   {}, &result.seconds);
     }
     if (done) done(result);
   }

@@ -3,6 +3,7 @@
 //
 // Compiled without contraction to fused multiply-add (cmake/cuda.cmake), as the CPU's encoders are.
 #include "kernels/cuda/encode_kernels.h"
+#include "quant/encode/lattice-inl.h"
 #include "quant/encode/schemes-inl.h"
 
 #include <algorithm>

@@ -12,10 +12,7 @@
 namespace ridge::models {
 namespace {
 
-constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, and a copy to measure with: one row at least
 constexpr size_t kCopyBytes = size_t{16} << 20;
-
-int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights / cols); }
 
 // The first weight that is no number.
 [[noreturn]] void refuse_weight(const WeightSource& source, int64_t first_row, std::span<const float> weights) {
@@ -61,14 +58,14 @@ std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, cons
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling,
-                                StageSeconds* seconds) {
+                                StageSeconds* seconds, int64_t chunk_weights) {
   StageSeconds unwanted;
   Stopwatch watch;
   StageSeconds& spent = seconds ? *seconds : unwanted;
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
-  const int64_t chunk_rows = std::min(rows_per_chunk(cols), matrix_rows);
+  const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
   std::vector<float> original(static_cast<size_t>(chunk_rows * cols)), decoded(original.size());
   std::vector<std::byte> packed(static_cast<size_t>(chunk_rows * row_bytes));
   quant::ErrorStats total;

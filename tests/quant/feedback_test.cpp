@@ -107,7 +107,7 @@ TEST_CASE("a Hessian is the sum of outer products, however its inputs come") {
   std::mt19937_64 random(seed);
   const int64_t cols = 150, count = 203;
   const auto x = correlated_inputs(random, count, cols);
-  quant::Hessian whole(cols), parts(cols);
+  quant::CpuHessian whole(cols), parts(cols);
   whole.add(x);
   parts.add(std::span(x).first(70 * cols));
   parts.add(std::span(x).subspan(70 * cols));
@@ -131,7 +131,7 @@ TEST_CASE("M D Mᵀ is the damped Hessian") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 140;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 300, cols));
   const auto factor = hessian.factor(0.01);
   const auto errors = random_weights(random, cols);
@@ -152,7 +152,7 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 512, rows = 24;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 2000, cols));
   const auto factor = hessian.factor(0.01);
   const auto weights = random_weights(random, rows * cols);
@@ -177,7 +177,7 @@ TEST_CASE("without correlation, feedback changes little; without inputs, it is p
   std::mt19937_64 random(seed);
   const int64_t cols = 256, rows = 8;
   const auto weights = random_weights(random, rows * cols);
-  const quant::Hessian empty(cols);
+  const quant::CpuHessian empty(cols);
   std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(Type::Q4_0).row_bytes(cols))),
       fed(plain.size());
   quant::encode_rows(Type::Q4_0, weights.data(), rows, cols, {}, plain.data());
@@ -193,7 +193,7 @@ TEST_CASE("scales never make the sample's output worse, and shared columns share
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 128;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 600, cols));
   const std::vector<quant::AwqMatrix> matrices = {{Type::Q4_0, random_weights(random, 16 * cols)}};
   const auto own = quant::search_scales(matrices, hessian, {});

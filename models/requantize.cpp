@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 namespace ridge::models {
@@ -66,8 +67,10 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
   const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
-  std::vector<float> original(static_cast<size_t>(chunk_rows * cols)), decoded(original.size());
-  std::vector<std::byte> packed(static_cast<size_t>(chunk_rows * row_bytes));
+  // Not filled with zeros first, which one thread would do while the others wait.
+  const auto original = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto decoded = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk_rows * row_bytes));
   quant::ErrorStats total;
   for (int64_t m = 0; m < source.matrices(); ++m) {
     const std::vector<float>& factors = importance[static_cast<size_t>(m)];
@@ -76,7 +79,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       std::atomic<bool> finite = true;
 #pragma omp parallel for schedule(dynamic, 8)
       for (int64_t r = 0; r < count; ++r) {
-        float* weights = original.data() + r * cols;
+        float* weights = original.get() + r * cols;
         source.decode(first + r, 1, weights);
         if (!scaling.rows.empty())
           for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
@@ -84,25 +87,25 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
           for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
         if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
       }
-      if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
-      Rows rows{original.data(), count, cols};
+      if (!finite) refuse_weight(source, first, std::span(original.get(), static_cast<size_t>(count * cols)));
+      Rows rows{original.get(), count, cols};
       if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
         rows.packed_format = source.type().format();
         rows.packed = source.packed(first, count).data();
       }
       spent.reading += watch.lap();
-      encode(rows, type, factors, packed.data());
+      encode(rows, type, factors, packed.get());
       spent.encoding += watch.lap();
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {
-        float* weights = decoded.data() + r * cols;
-        format.decode(packed.data() + r * row_bytes, cols, weights);
-        chunk.add_row(original.data() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
+        float* weights = decoded.get() + r * cols;
+        format.decode(packed.get() + r * row_bytes, cols, weights);
+        chunk.add_row(original.get() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
       }
       total += chunk;
       spent.measuring += watch.lap();
-      sink(std::span(packed).first(static_cast<size_t>(count * row_bytes)));
+      sink(std::span(packed.get(), static_cast<size_t>(count * row_bytes)));
       spent.writing += watch.lap();
       source.release(first, count);
     }

@@ -27,7 +27,7 @@ constexpr int64_t kMostTokens = 1 << 20;
 
 // What an executor is made for; the tests of one setting share it.
 struct Setting {
-  int64_t batch, threads, streams, gpu_layers;
+  int64_t batch, ubatch, threads, streams, gpu_layers;
   std::string k_type, v_type;
 };
 
@@ -78,10 +78,13 @@ class Bench {
         tokens, past, streams, outputs, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   }
 
-  // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it.
+  // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it. They are
+  // handed over -b at once and evaluated -ub at once, so a -b that is no multiple of -ub leaves short pieces.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
+    int64_t handed_over = 0; // of the current -b
     while (count > 0) {
-      const int64_t rows = std::min(count, model_.executor->config().max_batch);
+      const int64_t rows = std::min({count, setting_.ubatch, setting_.batch - handed_over});
+      handed_over = (handed_over + rows) % setting_.batch;
       std::vector<int32_t> tokens(rows), positions(rows);
       const std::vector<int32_t> streams(rows, stream);
       for (int64_t i = 0; i < rows; ++i) {
@@ -146,16 +149,17 @@ class Bench {
 struct BenchCommand {
   std::vector<std::string> files, shapes;
   std::string save, output = "md", device = "auto";
-  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "512", threads = "0",
-              streams = "1";
+  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "2048", ubatches = "512",
+              threads = "0", streams = "1";
   std::string k_types = "f16", v_types = "f16";
   int repetitions = 5;
-  bool profile = false;
+  bool profile = false, json = false;
 
   std::vector<int64_t> prompt_counts, generated_counts, depth_counts;
   std::vector<BenchRow> rows;
 
   void run() {
+    if (json) output = "json";
     if (!save.empty() && (shapes.size() != 1 || !files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (files.empty() && shapes.empty()) files.emplace_back(); // the guide
@@ -167,13 +171,15 @@ struct BenchCommand {
     if (prompt_counts.empty() && generated_counts.empty())
       throw Error("bench: -p 0 and -n 0 leave nothing to measure", Error::kUsage);
     std::vector<Setting> settings;
-    for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 16))
-      for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
-        for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
-          for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
-            for (const int64_t layers : gpu_layer_counts())
-              for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
-                settings.push_back({batch, thread_count, stream_count, layers, k_type, v_type});
+    for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 20))
+      for (const int64_t ubatch : parse_counts(ubatches, "--ubatch-size", 1, 1 << 16))
+        for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
+          for (const std::string& k_type : parse_words(k_types, "--cache-type-k", {"f16", "f32", "q8_0"}))
+            for (const std::string& v_type : parse_words(v_types, "--cache-type-v", {"f16", "f32", "q8_0"}))
+              for (const int64_t layers : gpu_layer_counts())
+                for (const int64_t stream_count : parse_counts(streams, "--batch", 1, 4096))
+                  settings.push_back(
+                      {batch, std::min(batch, ubatch), thread_count, stream_count, layers, k_type, v_type});
 
     for (const std::string& file : files) run_model(open_model(file), "", settings);
     for (const std::string& shape : shapes) {
@@ -204,7 +210,7 @@ struct BenchCommand {
       const bool with_prompts = setting.streams == settings[0].streams && !prompt_counts.empty();
       if (!with_prompts && generated_counts.empty()) continue;
       ModelOptions options;
-      options.ubatch = setting.batch;
+      options.ubatch = setting.ubatch;
       options.threads = static_cast<int>(setting.threads);
       options.k_type = setting.k_type;
       options.v_type = setting.v_type;
@@ -223,6 +229,7 @@ struct BenchCommand {
       row.backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
       row.device = loaded.executor->description();
       row.batch_tokens = setting.batch;
+      row.ubatch_tokens = setting.ubatch;
       row.k_type = setting.k_type;
       row.v_type = setting.v_type;
       row.threads = options.threads;
@@ -273,7 +280,8 @@ void add_bench_command(CLI::App& app) {
   list("-n,--n-gen", o->generated, "generated tokens; 0: no generation test");
   list("-d,--n-depth", o->depths, "tokens already in the context");
   list("--batch", o->streams, "streams that generate together");
-  list("-b,--batch-size,--ubatch-size", o->batches, "prompt tokens evaluated at once (-ub)");
+  list("-b,--batch-size", o->batches, "prompt tokens handed to the engine at once");
+  list("--ubatch-size", o->ubatches, "of these, evaluated at once (-ub)");
   list("--cache-type-k", o->k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->gpu_layers,
@@ -288,6 +296,7 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str()
       ->type_name("FORMAT");
+  command->add_flag("--json", o->json, "as -o json");
   command->callback([o] { o->run(); });
 }
 

@@ -56,7 +56,8 @@ const Column kColumns[] = {
     {"backend", true, true, [](const BenchRow& r) { return r.backend; }},
     {"threads", false, false, [](const BenchRow& r) { return fmt::format("{}", r.threads); }},
     {"ngl", false, false, [](const BenchRow& r) { return fmt::format("{}", r.gpu_layers); }},
-    {"n_ubatch", false, false, [](const BenchRow& r) { return fmt::format("{}", r.batch_tokens); }},
+    {"n_batch", false, false, [](const BenchRow& r) { return fmt::format("{}", r.batch_tokens); }},
+    {"n_ubatch", false, false, [](const BenchRow& r) { return fmt::format("{}", r.ubatch_tokens); }},
     {"type_k", true, false, [](const BenchRow& r) { return r.k_type; }},
     {"type_v", true, false, [](const BenchRow& r) { return r.v_type; }},
     {"test", false, true, [](const BenchRow& r) { return r.test(); }},
@@ -103,6 +104,7 @@ Json record(const BenchRow& r) {
                {"threads", r.threads},
                {"gpu_layers", r.gpu_layers},
                {"batch_tokens", r.batch_tokens},
+               {"ubatch_tokens", r.ubatch_tokens},
                {"cache_type_k", r.k_type},
                {"cache_type_v", r.v_type},
                {"test", r.test()},
@@ -210,14 +212,9 @@ void print_bench_csv(const std::vector<BenchRow>& rows) {
 void print_bench_json(const std::vector<BenchRow>& rows) {
   Json tests = Json::array();
   for (const BenchRow& row : rows) tests.push_back(record(row));
-  fmt::print("{}\n", Json{{"machine", machine_json()}, {"tests", tests}}.dump(1));
+  print_report("bench", {{"tests", tests}});
 }
 
-void print_bench_json_line(const BenchRow& row) {
-  Json line = {{"machine", machine_json()}};
-  line.update(record(row));
-  fmt::print("{}\n", line.dump());
-  std::fflush(stdout);
-}
+void print_bench_json_line(const BenchRow& row) { print_report("bench", record(row), -1); }
 
 } // namespace ridge::app

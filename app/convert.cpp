@@ -1,11 +1,13 @@
 // ridge convert: a Hugging Face checkpoint to a GGUF file.
 #include "app/cli.h"
+#include "app/machine.h"
 #include "app/terminal.h"
 #include "core/error.h"
 #include "models/import/import.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 
@@ -14,6 +16,7 @@ namespace {
 
 struct ConvertCommand {
   std::string folder, out, type;
+  bool json = false;
 
   void run() const {
     models::import::ConvertOptions options;
@@ -27,8 +30,17 @@ struct ConvertCommand {
     }
     for (const std::string& line : report.notes) note(line);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    fmt::print("{}: {}, {} tensors, {:.3f} GB in {:.1f} s\n", out, models::model_label(gguf::File::open(out)),
-               report.tensors, static_cast<double>(report.file_bytes) / 1e9, elapsed.count());
+    const std::string label = models::model_label(gguf::File::open(out));
+    if (json)
+      return print_report("convert", {{"folder", folder},
+                                      {"written", out},
+                                      {"label", label},
+                                      {"tensors", report.tensors},
+                                      {"file_bytes", report.file_bytes},
+                                      {"elapsed_seconds", elapsed.count()},
+                                      {"notes", report.notes}});
+    fmt::print("{}: {}, {} tensors, {:.3f} GB in {:.1f} s\n", out, label, report.tensors,
+               static_cast<double>(report.file_bytes) / 1e9, elapsed.count());
   }
 };
 
@@ -46,6 +58,7 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--type", options->type, "what unquantized matrices become (default: what they are)")
       ->type_name("f16|bf16|f32|q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}, CLI::ignore_case));
+  command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }
 

@@ -129,8 +129,7 @@ struct DoctorCommand {
       nlohmann::ordered_json list = nlohmann::ordered_json::array();
       for (const Finding& f : findings)
         list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
-      fmt::print("{}\n", nlohmann::ordered_json{{"read_bytes_per_second", bandwidth}, {"findings", list}}.dump(1));
-      return;
+      return print_report("doctor", {{"cpu_read_bytes_per_second", bandwidth}, {"findings", list}});
     }
     for (const Finding& f : findings)
       fmt::print("{:<14} {}{}\n", f.topic, f.found, f.advice.empty() ? "" : dim(fmt::format(" - {}", f.advice)));

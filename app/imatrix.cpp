@@ -2,6 +2,7 @@
 // exact.
 #include "app/cli.h"
 #include "app/loaded_model.h"
+#include "app/machine.h"
 #include "app/options.h"
 #include "app/terminal.h"
 #include "core/error.h"
@@ -73,15 +74,13 @@ struct ImatrixCommand {
     const double perplexity = predicted > 0 ? std::exp(nll / static_cast<double>(predicted)) : NAN;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     if (json) {
-      fmt::print("{}\n", nlohmann::ordered_json{{"written", out},
-                                                {"entries", imatrix.entries.size()},
-                                                {"chunks", imatrix.chunks},
-                                                {"chunk_tokens", imatrix.chunk_tokens},
-                                                {"matrices_never_used", unseen},
-                                                {"perplexity", perplexity},
-                                                {"seconds", seconds.count()}}
-                             .dump(1));
-      return;
+      return print_report("imatrix", {{"written", out},
+                                      {"entries", imatrix.entries.size()},
+                                      {"chunks", imatrix.chunks},
+                                      {"chunk_tokens", imatrix.chunk_tokens},
+                                      {"matrices_never_used", unseen},
+                                      {"perplexity", perplexity},
+                                      {"elapsed_seconds", seconds.count()}});
     }
     fmt::print("{} matrices over {} chunks of {} tokens, perplexity {:.4f}, {:.1f} s\n", imatrix.entries.size(),
                imatrix.chunks, imatrix.chunk_tokens, perplexity, seconds.count());

@@ -2,6 +2,7 @@
 // --compare.
 #include "app/cli.h"
 #include "app/inspect_errors.h"
+#include "app/machine.h"
 #include "app/npy.h"
 #include "app/units.h"
 #include "core/error.h"
@@ -106,16 +107,16 @@ struct InspectCommand {
                          {"weights", t.weights()},
                          {"bytes", t.data.size()},
                          {"bits_per_weight", bits_per_weight(t.data.size(), t.weights())},
-                         {"file_offset", t.file_offset},
+                         {"file_offset_bytes", t.file_offset},
                          {"shard", t.shard}});
       bytes += t.data.size();
       weights += t.weights();
     }
     for (const auto& [name, total] : totals(file))
       types[name] = {{"tensors", total.tensors}, {"weights", total.weights}, {"bytes", total.bytes}};
-    fmt::print("{}\n", dump({{"file", file.path()},
+    print_report("inspect", {{"file", file.path()},
                              {"version", file.version()},
-                             {"alignment", file.alignment()},
+                             {"alignment_bytes", file.alignment()},
                              {"shards", file.shard_count()},
                              {"file_bytes", file.size_bytes()},
                              {"label", models::model_label(file)},
@@ -124,8 +125,7 @@ struct InspectCommand {
                              {"bits_per_weight", bits_per_weight(bytes, weights)},
                              {"types", types},
                              {"metadata", metadata},
-                             {"tensors", tensors}},
-                            1));
+                             {"tensors", tensors}});
   }
 
   void print_tables(const gguf::File& file) const {
@@ -203,7 +203,7 @@ struct InspectCommand {
     const auto count = static_cast<double>(std::max<int64_t>(1, t->weights() - not_finite));
     const double rms = std::sqrt(squares / count);
     if (json) {
-      fmt::print("{}\n", dump({{"name", t->name},
+      print_report("inspect", {{"name", t->name},
                                {"type", format->name},
                                {"shape", std::vector(t->dims.begin(), t->dims.begin() + t->n_dims)},
                                {"bytes", t->data.size()},
@@ -213,8 +213,7 @@ struct InspectCommand {
                                {"mean", sum / count},
                                {"rms", rms},
                                {"not_finite", not_finite},
-                               {"first", first}},
-                              1));
+                               {"first", first}});
     } else {
       fmt::print("{}: {} {}, {}, {:.4f} bits per weight\n", t->name, format->name, shape_text(*t),
                  human_bytes(static_cast<double>(t->data.size())), format->bits_per_weight());

@@ -1,5 +1,6 @@
 #include "app/inspect_errors.h"
 
+#include "app/machine.h"
 #include "app/terminal.h"
 #include "app/units.h"
 #include "core/error.h"
@@ -16,8 +17,6 @@ namespace ridge::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace); }
 
 // Errors of `a` where `b` is the truth.
 quant::ErrorStats difference(const models::WeightSource& a, const models::WeightSource& b) {
@@ -98,12 +97,12 @@ void compare_files(const std::string& path, const std::string& reference, bool j
     if (std::ranges::find(sources_a, b.name(), &models::WeightSource::name) == sources_a.end())
       only_b.push_back(core::printable(b.name()));
   if (json) {
-    fmt::print("{}\n", dump({{"file", path},
+    print_report("inspect", {{"file", path},
                              {"against", reference},
                              {"all", to_json(total)},
                              {"only_in_file", only_a},
                              {"only_in_against", only_b},
-                             {"tensors", rows}}));
+                             {"tensors", rows}});
     return;
   }
   fmt::print("{:<{}}  {:<8} {:<8} {:>7} {}\n", "all", width, "", "", "", error_columns(total));
@@ -155,8 +154,8 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
     }
   }
   if (json)
-    fmt::print("{}\n",
-               dump({{"name", tensor}, {"type", source->type().name()}, {"weights", source->weights()}, {"as", rows}}));
+    print_report("inspect",
+                 {{"name", tensor}, {"type", source->type().name()}, {"weights", source->weights()}, {"as", rows}});
 }
 
 } // namespace ridge::app

@@ -3,11 +3,13 @@
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/executor.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <dlfcn.h>
 #include <sys/utsname.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -95,6 +97,13 @@ nlohmann::ordered_json machine_json() {
                     {"memory_clock_max_hz", state.memory_clock_max_hz},
                     {"power_limit_watts", state.power_limit_watts}};
   return machine;
+}
+
+void print_report(std::string_view command, const nlohmann::ordered_json& report, int indent) {
+  nlohmann::ordered_json all = {{"command", command}, {"machine", machine_json()}};
+  all.update(report);
+  fmt::print("{}\n", all.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::fflush(stdout);
 }
 
 } // namespace ridge::app

@@ -24,4 +24,8 @@ GpuState gpu_state(const std::string& gpu_name);
 // The block "machine" of every JSON report: program, commit, CPU, memory, GPU, driver, clocks as they are now.
 nlohmann::ordered_json machine_json();
 
+// What --json prints, for every command: "command", "machine", then the fields of `report`, an object. Whoever adds a
+// number names its unit in the key. `indent` -1: one line.
+void print_report(std::string_view command, const nlohmann::ordered_json& report, int indent = 1);
+
 } // namespace ridge::app

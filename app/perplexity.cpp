@@ -241,8 +241,7 @@ struct PerplexityCommand {
   void print_json(const LoadedModel& loaded, const Perplexity& perplexity, const DivergenceReport& r, int64_t count,
                   double seconds) const {
     const Estimate ppl = perplexity.value(), nats = perplexity.nats();
-    Json out = {{"machine", machine_json()},
-                {"model", loaded.program.label},
+    Json out = {{"model", loaded.program.label},
                 {"file", model.model},
                 {"backend", loaded.executor->description()},
                 {"exact", exact},
@@ -272,7 +271,7 @@ struct PerplexityCommand {
                            {"same_top_share_standard_error", r.same_top.error},
                            {"probability_change_mean", r.probability_change.value},
                            {"probability_change_rms", r.probability_change_rms}};
-    fmt::print("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
+    print_report("perplexity", out);
   }
 };
 

@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <numeric>
+#include <span>
 
 namespace ridge::app {
 namespace {
@@ -119,87 +121,101 @@ core::Cost cost_of(const core::Program& program, int64_t tokens, int64_t positio
   return core::program_cost(program, {tokens, position, 1, 1, 2, 2}); // the cache is f16
 }
 
-// Times and costs of a Program less those of the one without what is measured.
-class Difference {
+// A Program in an executor.
+class Timed {
  public:
-  Difference(const Probe& with, const Probe& without, const ProbeOptions& options, int64_t context, int64_t batch)
-      : with_(with.program), without_(without.program),
-        executor_(make_executor(with_, config_for(options, context, batch), options.device)),
-        base_(make_executor(without_, config_for(options, context, batch), options.device)) {}
+  Timed(const Probe& probe, const ProbeOptions& options, int64_t context, int64_t batch)
+      : program_(probe.program),
+        executor_(make_executor(program_, config_for(options, context, batch), options.device)) {}
 
-  void fill_cache(int64_t depth) { fill(*executor_, with_.vocab, depth); }
-  Placement place(std::string group, std::string name, int64_t steps, int64_t tokens, int64_t position) {
-    const core::Cost all = cost_of(with_, tokens, position), base = cost_of(without_, tokens, position);
-    Placement p{std::move(group), std::move(name), steps};
-    p.seconds = std::max(time_step(*executor_, with_.vocab, tokens, position) -
-                             time_step(*base_, without_.vocab, tokens, position),
-                         1e-9);
-    p.bytes = all.bytes() - base.bytes();
-    p.flops = all.flops - base.flops;
+  void fill_cache(int64_t depth) { fill(*executor_, program_.vocab, depth); }
+  double seconds(int64_t tokens, int64_t position) { return time_step(*executor_, program_.vocab, tokens, position); }
+  core::Cost cost(int64_t tokens, int64_t position) const { return cost_of(program_, tokens, position); }
+
+ private:
+  const core::Program& program_;
+  std::unique_ptr<core::Executor> executor_;
+};
+
+// What is left of a probe without the ops that are measured.
+struct Base {
+  double seconds;
+  core::Cost cost;
+};
+
+Base time_base(Timed& timed, int64_t tokens, int64_t position = 0) {
+  return {timed.seconds(tokens, position), timed.cost(tokens, position)};
+}
+
+Placement place(std::string group, std::string name, int64_t steps, Timed& timed, const Base& base, int64_t tokens,
+                int64_t position = 0) {
+  Placement p{std::move(group), std::move(name), steps};
+  p.seconds = timed.seconds(tokens, position) - base.seconds;
+  const core::Cost all = timed.cost(tokens, position);
+  p.bytes = all.bytes() - base.cost.bytes();
+  p.flops = all.flops - base.cost.flops;
+  return p;
+}
+
+class KernelProbes {
+ public:
+  explicit KernelProbes(const ProbeOptions& options) : options_(options) {}
+
+  // Products there and back, as often as the caches need; with a prompt, too, where `inner` is another width.
+  std::vector<Placement> products(quant::Type type, int64_t width, int64_t inner) {
+    const quant::FormatInfo& format = quant::format(type);
+    if (width % format.block_weights || inner % format.block_weights || kNarrow % format.block_weights) return {};
+    const double pair_bytes = 2.0 * static_cast<double>(width * inner / format.block_weights * format.block_bytes);
+    const auto pairs = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options_.cache_bytes / pair_bytes)), 1, 64);
+    const Probe probe = chain(type, width, inner, pairs);
+    Timed timed(probe, options_, options_.prompt, options_.prompt);
+    const std::string name = fmt::format("{} {}-{}-{}", format.name, width, inner, width);
+    std::vector<Placement> placed = {place("matvec", name, 2 * pairs, timed, plain(width, 1), 1)};
+    placed[0].start_seconds = static_cast<double>(2 * pairs) * start_of(type, width);
+    if (inner != width)
+      placed.push_back(place("product", fmt::format("{} x{}", name, options_.prompt), 2 * pairs, timed,
+                             plain(width, options_.prompt), options_.prompt));
+    return placed;
+  }
+
+  Placement attention(const models::Shape& s, int64_t depth) {
+    const int64_t kv_width = s.kv_heads * s.head_dim;
+    const double layer_bytes = 4.0 * static_cast<double>(kv_width * depth);
+    const auto layers = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options_.cache_bytes / layer_bytes)), 2, 32);
+    const Probe probe = attention_layers(s, layers), none = attention_layers(s, 0);
+    const int64_t batch = std::min<int64_t>(depth, 512);
+    Timed timed(probe, options_, depth + 1, batch), without(none, options_, depth + 1, batch);
+    const std::string name = fmt::format("{}/{} heads of {}, depth {}", s.heads, s.kv_heads, s.head_dim, depth);
+    const double start = timed.seconds(1, 0) - without.seconds(1, 0);
+    timed.fill_cache(depth);
+    Placement p = place("attention", name, 2 * layers, timed, time_base(without, 1, depth), 1, depth);
+    p.start_seconds = std::max(start, 0.0);
     return p;
   }
 
- private:
-  const core::Program &with_, &without_;
-  std::unique_ptr<core::Executor> executor_, base_;
-};
-
-Probe plain(int64_t width) {
-  Probe probe;
-  probe.finish(probe.embed(width, width));
-  return probe;
-}
-
-// Two products there and back, as often as the caches need.
-std::vector<Placement> place_products(quant::Type type, int64_t width, int64_t inner, const ProbeOptions& options) {
-  const quant::FormatInfo& format = quant::format(type);
-  if (width % format.block_weights || inner % format.block_weights) return {};
-  const double pair_bytes = 2.0 * static_cast<double>(width * inner / format.block_weights * format.block_bytes);
-  const int64_t pairs = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options.cache_bytes / pair_bytes)), 1, 64);
-  Probe probe;
-  ValueId x = probe.embed(width, width);
-  for (int64_t i = 0; i < pairs; ++i) x = probe.linear(probe.linear(x, type, inner), type, width);
-  probe.finish(x);
-  const Probe base = plain(width);
-  Difference difference(probe, base, options, options.prompt, options.prompt);
-  const std::string name = fmt::format("{} {}-{}-{}", format.name, width, inner, width);
-  std::vector<Placement> placed = {difference.place("matvec", name, 2 * pairs, 1, 0)};
-  if (inner != width)
-    placed.push_back(
-        difference.place("product", fmt::format("{} x{}", name, options.prompt), 2 * pairs, options.prompt, 0));
-  return placed;
-}
-
-Placement place_attention(const models::Shape& s, int64_t depth, const ProbeOptions& options) {
-  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  const double layer_bytes = 4.0 * static_cast<double>(kv_width * depth);
-  const int64_t layers = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options.cache_bytes / layer_bytes)), 2, 32);
-  Probe probes[2];
-  for (int with = 0; with < 2; ++with) {
-    Probe& p = probes[with];
-    ValueId q = p.embed(q_width, q_width);
-    const ValueId k = p.embed(kv_width, q_width), v = p.embed(kv_width, q_width);
-    for (int32_t layer = 0; layer < (with ? layers : 0); ++layer) {
-      p.program.kv_layers.push_back({s.kv_heads, s.head_dim, s.head_dim});
-      p.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{layer});
-      q = p.op(OpKind::attention, {q}, {}, q_width,
-               core::AttentionParams{layer, s.heads, 1 / std::sqrt(static_cast<float>(s.head_dim))});
+  std::vector<Placement> vectors(int64_t width) {
+    std::vector<Placement> placed;
+    for (const VectorKind& kind : kVectorKinds) {
+      const Probe probe = repeated(kind, width), narrow = repeated(kind, kNarrow);
+      Timed timed(probe, options_, options_.prompt, options_.prompt), narrow_timed(narrow, options_, 1, 1);
+      const double start = std::max(narrow_timed.seconds(1, 0) - plain(kNarrow, 1).seconds, 0.0);
+      for (const int64_t tokens : {int64_t{1}, options_.prompt}) {
+        placed.push_back(place("vector", fmt::format("{} {} x{}", kind.name, width, tokens), kSteps, timed,
+                               plain(width, tokens), tokens));
+        placed.back().start_seconds = start;
+      }
     }
-    p.finish(q);
+    return placed;
   }
-  Difference difference(probes[1], probes[0], options, depth + 1, std::min<int64_t>(depth, 512));
-  difference.fill_cache(depth);
-  return difference.place("attention",
-                          fmt::format("{}/{} heads of {}, depth {}", s.heads, s.kv_heads, s.head_dim, depth),
-                          2 * layers, 1, depth);
-}
 
-std::vector<Placement> place_vectors(int64_t width, const ProbeOptions& options) {
-  constexpr int64_t kSteps = 32;
-  const struct {
+ private:
+  static constexpr int64_t kSteps = 32;
+  static constexpr int64_t kNarrow = 256; // next to nothing to read, but a whole block of every format
+  struct VectorKind {
     const char* name;
     ValueId (*add)(Probe&, ValueId x, ValueId other);
-  } kinds[] = {
+  };
+  static constexpr VectorKind kVectorKinds[] = {
       {"rms_norm", [](Probe& p, ValueId x, ValueId) { return p.norm(x); }},
       {"add",
        [](Probe& p, ValueId x, ValueId y) {
@@ -210,58 +226,131 @@ std::vector<Placement> place_vectors(int64_t width, const ProbeOptions& options)
          return p.op(OpKind::swiglu, {x, y}, {}, p.program.values[x].width);
        }},
   };
-  std::vector<Placement> placed;
-  for (const auto& kind : kinds) {
+
+  static Probe chain(quant::Type type, int64_t width, int64_t inner, int64_t pairs) {
+    Probe probe;
+    ValueId x = probe.embed(width, width);
+    for (int64_t i = 0; i < pairs; ++i) x = probe.linear(probe.linear(x, type, inner), type, width);
+    probe.finish(x);
+    return probe;
+  }
+  static Probe repeated(const VectorKind& kind, int64_t width) {
     Probe probe;
     const ValueId first = probe.embed(width, width);
     ValueId x = first;
     for (int64_t i = 0; i < kSteps; ++i) x = kind.add(probe, x, first);
     probe.finish(x);
-    const Probe base = plain(width);
-    Difference difference(probe, base, options, options.prompt, options.prompt);
-    for (const int64_t tokens : {int64_t{1}, options.prompt})
-      placed.push_back(
-          difference.place("vector", fmt::format("{} {} x{}", kind.name, width, tokens), kSteps, tokens, 0));
+    return probe;
   }
-  return placed;
+  static Probe attention_layers(const models::Shape& s, int64_t layers) {
+    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    Probe p;
+    ValueId q = p.embed(q_width, q_width);
+    const ValueId k = p.embed(kv_width, q_width), v = p.embed(kv_width, q_width);
+    for (int32_t layer = 0; layer < layers; ++layer) {
+      p.program.kv_layers.push_back({s.kv_heads, s.head_dim, s.head_dim});
+      p.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{layer});
+      q = p.op(OpKind::attention, {q}, {}, q_width,
+               core::AttentionParams{layer, s.heads, 1 / std::sqrt(static_cast<float>(s.head_dim))});
+    }
+    p.finish(q);
+    return p;
+  }
+
+  // Seconds of a product of `type` that reads `width` values and hardly any weights, and of one back, on average.
+  double start_of(quant::Type type, int64_t width) {
+    const auto [found, is_new] = starts_.try_emplace({type, width});
+    if (is_new) {
+      const Probe probe = chain(type, width, kNarrow, kSteps / 2);
+      Timed timed(probe, options_, 1, 1);
+      found->second = std::max(timed.seconds(1, 0) - plain(width, 1).seconds, 0.0) / kSteps;
+    }
+    return found->second;
+  }
+  const Base& plain(int64_t width, int64_t tokens) {
+    const auto [found, is_new] = plain_.try_emplace({width, tokens});
+    if (is_new) {
+      Probe probe;
+      probe.finish(probe.embed(width, width));
+      Timed timed(probe, options_, options_.prompt, options_.prompt);
+      found->second = time_base(timed, tokens);
+    }
+    return found->second;
+  }
+
+  const ProbeOptions& options_;
+  std::map<std::pair<quant::Type, int64_t>, double> starts_;
+  std::map<std::pair<int64_t, int64_t>, Base> plain_; // by width and tokens
+};
+
+// What starting the kernels of a decoding step takes, from what it took for the kernels of their kinds.
+double start_of_step(const core::Program& program, std::span<const core::OpTime> kernels,
+                     std::span<const Placement> placed) {
+  const auto each = [&](std::string_view group, const std::string& name) {
+    const auto found =
+        std::ranges::find_if(placed, [&](const Placement& p) { return p.group == group && p.name.starts_with(name); });
+    return found == placed.end() ? 0 : found->start_seconds / static_cast<double>(found->steps);
+  };
+  double seconds = 0;
+  for (const core::OpTime& kernel : kernels) {
+    double of_this = each("vector", "");
+    for (const int32_t i : kernel.ops) {
+      const core::Op& op = program.ops[i];
+      if (op.kind == OpKind::attention) of_this = each("attention", "");
+      if (op.kind != OpKind::linear && op.kind != OpKind::expert_linear) continue;
+      const auto type = static_cast<quant::Type>(program.weights[op.weights[0]].type);
+      of_this = each("matvec", fmt::format("{} ", quant::format(type).name));
+    }
+    seconds += of_this;
+  }
+  return seconds;
 }
 
 } // namespace
 
 std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOptions& options) {
+  KernelProbes probes(options);
   std::vector<Placement> placed;
-  const auto append = [&](std::vector<Placement> more) { std::ranges::move(more, std::back_inserter(placed)); };
+  const auto append = [&](std::vector<Placement> more) {
+    for (Placement& p : more)
+      if (p.seconds > 0) placed.push_back(std::move(p)); // else this machine is too busy to tell it from the rest
+  };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);
   int64_t done = 0;
   for (const quant::FormatInfo& format : formats) {
     options.progress(done++, total);
-    if (shape.heads * shape.head_dim == shape.width)
-      append(place_products(format.type, shape.width, shape.width, options));
-    append(place_products(format.type, shape.width, shape.ffn_width, options));
+    if (shape.heads * shape.head_dim == shape.width) append(probes.products(format.type, shape.width, shape.width));
+    append(probes.products(format.type, shape.width, shape.ffn_width));
   }
   for (const int64_t depth : options.depths) {
     options.progress(done++, total);
-    if (depth > 0) placed.push_back(place_attention(shape, depth, options));
+    if (depth > 0) append({probes.attention(shape, depth)});
   }
   options.progress(done++, total);
-  append(place_vectors(shape.width, options));
+  append(probes.vectors(shape.width));
   return placed;
 }
 
-std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options) {
+std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options,
+                                   std::span<const Placement> kernels) {
+  const core::Program& program = model.program;
   const int64_t deepest = std::ranges::max(options.depths);
-  model.executor = make_executor(
-      model.program, config_for(options, std::max(deepest + 1, options.prompt), options.prompt), options.device);
+  model.executor = make_executor(program, config_for(options, std::max(deepest + 1, options.prompt), options.prompt),
+                                 options.device);
+  const int32_t zero = 0;
+  const std::vector<core::OpTime> launched = model.executor->profile({{&zero, 1}, {&zero, 1}, {}, {&zero, 1}}, 1);
   std::vector<Placement> placed;
   const auto place = [&](std::string name, int64_t tokens, int64_t position) {
-    const core::Cost cost = cost_of(model.program, tokens, position);
-    placed.push_back({"model", std::move(name), std::ssize(model.program.ops),
-                      time_step(*model.executor, model.program.vocab, tokens, position), cost.bytes(), cost.flops});
+    const core::Cost cost = cost_of(program, tokens, position);
+    placed.push_back({"model", std::move(name), std::ssize(launched),
+                      time_step(*model.executor, program.vocab, tokens, position), cost.bytes(), cost.flops});
+    placed.back().tokens = tokens;
   };
   for (const int64_t depth : options.depths) {
-    fill(*model.executor, model.program.vocab, depth);
+    fill(*model.executor, program.vocab, depth);
     place(depth > 0 ? fmt::format("decode @ d{}", depth) : "decode", 1, depth);
+    placed.back().start_seconds = start_of_step(program, launched, kernels);
   }
   place(fmt::format("prompt of {}", options.prompt), options.prompt, 0);
   return placed;

@@ -1,12 +1,13 @@
 // Kernels placed under the roofs, without knowing any kernel: a small Program of one kind of op, many times over with
 // other weights (more than the caches hold), run by the ordinary executor as a decoding step or a prompt. What remains
-// of its time without those ops is taken off.
+// of its time without those ops is taken off. The same Program with next to nothing to read says what starting costs.
 #pragma once
 
 #include "app/loaded_model.h"
 #include "models/synthetic.h"
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Placement {
   std::string name;                         // "Q4_K ffn 4096-14336-4096"
   int64_t steps = 1;                        // that depend on each other
   double seconds = 0, bytes = 0, flops = 0; // of all of them; bytes and flops are op_cost's
+  double start_seconds = 0; // of these: what as many such kernels take with next to nothing to do (0: not measured)
+  int64_t tokens = 0;       // of the model's steps
 
   double flops_per_byte() const { return flops / bytes; }
   double bytes_per_second() const { return bytes / seconds; }
@@ -33,9 +36,10 @@ struct ProbeOptions {
 };
 
 // Every format's product with one token at the model's shapes, with a prompt; attention at depths; norms and the like.
+// Leaves out what takes no time that can be told from the rest.
 std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOptions& options);
 
-// Decoding steps of the whole model at depths, and a prompt.
-std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options);
+// Decoding steps of the whole model at depths, and a prompt; `kernels` (of probe_kernels) say what starting costs.
+std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options, std::span<const Placement> kernels);
 
 } // namespace ridge::app

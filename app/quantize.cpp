@@ -1,6 +1,7 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
 #include "app/cli.h"
 #include "app/loaded_model.h"
+#include "app/machine.h"
 #include "app/options.h"
 #include "app/terminal.h"
 #include "app/units.h"
@@ -326,16 +327,15 @@ struct QuantizeCommand {
                         {"bits_per_weight", bpw},
                         {"sqnr_db", total_.sqnr_db()},
                         {"loss", loss_},
-                        {"seconds", seconds},
-                        {"seconds_reading", seconds_.reading},
-                        {"seconds_encoding", seconds_.encoding},
-                        {"seconds_measuring", seconds_.measuring},
-                        {"seconds_writing", seconds_.writing},
+                        {"elapsed_seconds", seconds},
+                        {"reading_seconds", seconds_.reading},
+                        {"encoding_seconds", seconds_.encoding},
+                        {"measuring_seconds", seconds_.measuring},
+                        {"writing_seconds", seconds_.writing},
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (!search.is_null()) summary["search"] = search;
-        fmt::print("{}\n", summary.dump(1, ' ', false, Json::error_handler_t::replace));
-        return;
+        return print_report("quantize", summary);
       }
       fmt::print("\n{} > {}, {:.3f} bits per weight", human_bytes(static_cast<double>(before_)),
                  human_bytes(static_cast<double>(after_)), bpw);

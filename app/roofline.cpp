@@ -88,7 +88,7 @@ struct RooflineCommand {
       options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
       report.placements = probe_kernels(shape_of(loaded), options);
     }
-    for (Placement& p : probe_model(loaded, options)) report.placements.push_back(std::move(p));
+    for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
   }
 
   // The sizes that kernels are placed at, from the Program itself.
@@ -124,13 +124,10 @@ struct RooflineCommand {
              {"flops_per_second", l.flops() / r.seconds},
              {"share_of_cublas_fp32", l.cublas_seconds > 0 ? Json(l.cublas_seconds / r.seconds) : Json(nullptr)},
              {"relative_error", r.error}});
-      const Json out = {
-          {"machine", machine_json()},
-          {"size", l.size},
-          {"cublas_fp32_flops_per_second", l.cublas_seconds > 0 ? Json(l.flops() / l.cublas_seconds) : Json(nullptr)},
-          {"rungs", rungs}};
-      fmt::print("{}\n", out.dump(1));
-      return;
+      return print_report("roofline", {{"matrix_rows", l.size},
+                                       {"cublas_fp32_flops_per_second",
+                                        l.cublas_seconds > 0 ? Json(l.flops() / l.cublas_seconds) : Json(nullptr)},
+                                       {"rungs", rungs}});
     }
     fmt::print("C = A B, {0} x {0}, f32. cuBLAS in f32: {1}\n\n", l.size,
                l.cublas_seconds > 0 ? fmt::format("{:.1f} TFLOP/s", l.flops() / l.cublas_seconds / 1e12)

@@ -3,6 +3,7 @@
 #include "app/machine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -30,19 +31,38 @@ double RooflineReport::step_latency() const {
   return overlapped ? overlapped->value : value_of(*this, {"graph_step", "barrier"});
 }
 
+double RooflineReport::memory_seconds(const Placement& p) const {
+  return p.bytes / (p.group == "vector" ? std::max(read(), value_of(*this, {"l2_copy"})) : read());
+}
+
 double RooflineReport::floor_seconds(const Placement& p) const {
-  return std::max({p.bytes / read(), p.flops / peak(), static_cast<double>(p.steps) * step_latency()});
+  return std::max({memory_seconds(p), p.flops / peak(), static_cast<double>(p.steps) * step_latency()});
+}
+
+Parts RooflineReport::parts(const Placement& p) const {
+  Parts parts;
+  const double memory = memory_seconds(p), compute = p.flops / peak();
+  (memory >= compute ? parts.memory_seconds : parts.compute_seconds) = std::min(std::max(memory, compute), p.seconds);
+  const double rest = p.seconds - parts.memory_seconds - parts.compute_seconds;
+  parts.latency_seconds = std::min(rest, std::max(p.start_seconds, static_cast<double>(p.steps) * step_latency()));
+  parts.kernel_seconds = rest - parts.latency_seconds;
+  return parts;
 }
 
 std::string RooflineReport::bound_by(const Placement& p) const {
-  const double floor = floor_seconds(p);
-  return floor == p.bytes / read() ? "memory" : floor == p.flops / peak() ? "compute" : "latency";
+  const Parts of = parts(p);
+  const std::pair<double, const char*> causes[] = {{of.memory_seconds, "memory"},
+                                                   {of.compute_seconds, "compute"},
+                                                   {of.latency_seconds, "latency"},
+                                                   {of.kernel_seconds, "kernel"}};
+  return std::ranges::max_element(causes, {}, &std::pair<double, const char*>::first)->second;
 }
 
 std::optional<double> datasheet_value(const Datasheet* sheet, const std::string& ceiling) {
   if (!sheet) return {};
   const auto known = [](double value) { return value > 0 ? std::optional(value) : std::nullopt; };
-  if (ceiling.starts_with("dram_")) return known(sheet->memory_bytes_per_second);
+  if (ceiling == "dram_read" || ceiling == "dram_write" || ceiling == "dram_copy")
+    return known(sheet->memory_bytes_per_second);
   if (ceiling == "fp32") return known(sheet->fp32_flops);
   if (ceiling == "mma_f16" || ceiling == "wgmma_f16" || ceiling == "mma_bf16" || ceiling == "wgmma_bf16")
     return known(sheet->tensor_f16_flops);
@@ -73,6 +93,42 @@ const char* unit_key(Unit unit) {
 
 } // namespace
 
+namespace {
+
+// In words: what the machine gives, what the model makes of it, and why not more.
+void print_summary(const RooflineReport& report) {
+  const auto promised = datasheet_value(report.datasheet, "dram_read");
+  fmt::print("\nIn short\n{:<18} {} of memory reads{}\n", "this machine",
+             in_units(Unit::bytes_per_second, report.read()),
+             promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : "");
+  for (const Placement& p : report.placements) {
+    if (p.group != "model") continue;
+    const Parts of = report.parts(p);
+    const auto tokens = static_cast<double>(p.tokens);
+    const double roof = of.memory_seconds + of.compute_seconds;
+    const auto share = [&](double seconds) { return fmt::format("{:.0f} %", 100 * seconds / p.seconds); };
+    fmt::print("{:<18} {:.0f} tokens/s, {} of the {:.0f} that {} allows; {:.2f} ms: {} {}, {} starting {} kernels, {} "
+               "inside them\n",
+               p.name, tokens / p.seconds, share(roof), tokens / roof, of.memory_seconds > 0 ? "memory" : "arithmetic",
+               p.seconds * 1e3, share(roof), of.memory_seconds > 0 ? "bytes" : "operations", share(of.latency_seconds),
+               p.steps, share(of.kernel_seconds));
+  }
+  for (const char* cause : {"memory", "compute", "latency", "kernel"}) {
+    std::vector<std::string> formats; // by their largest matrices, which come last
+    for (size_t i = 0; i < report.placements.size(); ++i) {
+      const Placement& p = report.placements[i];
+      const std::string format = p.name.substr(0, p.name.find(' '));
+      const bool last = i + 1 == report.placements.size() || report.placements[i + 1].group != "matvec" ||
+                        !report.placements[i + 1].name.starts_with(format + " ");
+      if (p.group == "matvec" && last && report.bound_by(p) == cause) formats.push_back(format);
+    }
+    if (!formats.empty())
+      fmt::print("{:<18} {}\n", fmt::format("bound by {}", cause), fmt::format("{}", fmt::join(formats, " ")));
+  }
+}
+
+} // namespace
+
 void print_roofline_text(const RooflineReport& report) {
   fmt::print("{}\n\n", report.device);
   // Padded by hand, because "µ" is two bytes and one column.
@@ -94,18 +150,20 @@ void print_roofline_text(const RooflineReport& report) {
   fmt::print("\nThe ridge point: {:.0f} operations per byte.\n", report.peak() / report.read());
   if (report.placements.empty()) return;
 
-  fmt::print(
-      "\n{}: time, bytes and operations per step; roof: the least time that memory, arithmetic or latency allow\n",
-      report.model);
-  fmt::print("{:<10} {:<38} {:>10} {:>8} {:>9} {:>9} {:>7}  {}\n", "group", "kernel", "time", "FLOP/B", "GB/s",
-             "TFLOP/s", "% roof", "bound by");
+  fmt::print("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
+             "arithmetic or latency allow\n{:<10} {:<38} {:>8} {:>8} {:>7} {:>8} {:>6}  {:<8} {:>8} {:>8} {:>8}\n",
+             report.model, "group", "kernel", "µs", "FLOP/B", "GB/s", "TFLOP/s", "% roof", "bound by", "roof",
+             "latency", "kernel");
   for (const Placement& p : report.placements) {
-    const double steps = p.group == "model" ? 1 : static_cast<double>(p.steps);
-    fmt::print("{:<10} {:<38} {} {:>8.2f} {:>9.1f} {:>9.3f} {:>7.1f}  {}\n", p.group, p.name,
-               cell(fmt::format("{:.2f} µs", p.seconds / steps * 1e6), 10), p.flops_per_byte(),
-               p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12, 100 * report.floor_seconds(p) / p.seconds,
-               report.bound_by(p));
+    const double each = p.group == "model" ? 1 : static_cast<double>(p.steps);
+    const Parts of = report.parts(p);
+    const auto us = [&](double seconds) { return fmt::format("{:.2f}", seconds / each * 1e6); };
+    fmt::print("{:<10} {:<38} {:>8} {:>8.2f} {:>7.1f} {:>8.3f} {:>6.1f}  {:<8} {:>8} {:>8} {:>8}\n", p.group, p.name,
+               us(p.seconds), p.flops_per_byte(), p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12,
+               100 * report.floor_seconds(p) / p.seconds, report.bound_by(p),
+               us(of.memory_seconds + of.compute_seconds), us(of.latency_seconds), us(of.kernel_seconds));
   }
+  print_summary(report);
 }
 
 void print_roofline_json(const RooflineReport& report) {
@@ -118,7 +176,8 @@ void print_roofline_json(const RooflineReport& report) {
                         {"datasheet_" + unit, promised ? Json(*promised) : Json(nullptr)},
                         {"how", c.how}});
   }
-  for (const Placement& p : report.placements)
+  for (const Placement& p : report.placements) {
+    const Parts of = report.parts(p);
     kernels.push_back({{"group", p.group},
                        {"name", p.name},
                        {"dependent_steps", p.steps},
@@ -130,30 +189,38 @@ void print_roofline_json(const RooflineReport& report) {
                        {"flops_per_second", p.flops_per_second()},
                        {"floor_seconds", report.floor_seconds(p)},
                        {"share_of_roof", report.floor_seconds(p) / p.seconds},
-                       {"bound_by", report.bound_by(p)}});
-  const Json out = {{"machine", machine_json()},
-                    {"device", report.device},
+                       {"bound_by", report.bound_by(p)},
+                       {"memory_seconds", of.memory_seconds},
+                       {"compute_seconds", of.compute_seconds},
+                       {"latency_seconds", of.latency_seconds},
+                       {"kernel_seconds", of.kernel_seconds}});
+  }
+  const Json out = {{"device", report.device},
                     {"model", report.model.empty() ? Json(nullptr) : Json(report.model)},
                     {"ridge_point_flops_per_byte", report.peak() / report.read()},
                     {"ceilings", ceilings},
                     {"kernels", kernels}};
-  fmt::print("{}\n", out.dump(1, ' ', false, Json::error_handler_t::replace));
+  print_report("roofline", out);
 }
 
 void print_roofline_csv(const RooflineReport& report) {
   fmt::print("commit,device,group,name,dependent_steps,seconds,bytes,flops,flops_per_byte,bytes_per_second,"
-             "flops_per_second,floor_seconds,share_of_roof,bound_by\n");
+             "flops_per_second,floor_seconds,share_of_roof,bound_by,memory_seconds,compute_seconds,latency_seconds,"
+             "kernel_seconds\n");
   for (const core::Ceiling& c : report.ceilings) // as kernels that reach their roof
     if (c.unit == Unit::bytes_per_second)
-      fmt::print("{},\"{}\",ceiling,{},,,,,,{},,,,\n", kCommit, report.device, c.name, c.value);
+      fmt::print("{},\"{}\",ceiling,{},,,,,,{},,,,,,,,\n", kCommit, report.device, c.name, c.value);
     else if (c.unit == Unit::operations_per_second)
-      fmt::print("{},\"{}\",ceiling,{},,,,,,,{},,,\n", kCommit, report.device, c.name, c.value);
+      fmt::print("{},\"{}\",ceiling,{},,,,,,,{},,,,,,,\n", kCommit, report.device, c.name, c.value);
     else
-      fmt::print("{},\"{}\",ceiling,{},1,{},,,,,,,,\n", kCommit, report.device, c.name, c.value);
-  for (const Placement& p : report.placements)
-    fmt::print("{},\"{}\",{},\"{}\",{},{},{},{},{},{},{},{},{},{}\n", kCommit, report.device, p.group, p.name, p.steps,
-               p.seconds, p.bytes, p.flops, p.flops_per_byte(), p.bytes_per_second(), p.flops_per_second(),
-               report.floor_seconds(p), report.floor_seconds(p) / p.seconds, report.bound_by(p));
+      fmt::print("{},\"{}\",ceiling,{},1,{},,,,,,,,,,,,\n", kCommit, report.device, c.name, c.value);
+  for (const Placement& p : report.placements) {
+    const Parts of = report.parts(p);
+    fmt::print("{},\"{}\",{},\"{}\",{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", kCommit, report.device, p.group,
+               p.name, p.steps, p.seconds, p.bytes, p.flops, p.flops_per_byte(), p.bytes_per_second(),
+               p.flops_per_second(), report.floor_seconds(p), report.floor_seconds(p) / p.seconds, report.bound_by(p),
+               of.memory_seconds, of.compute_seconds, of.latency_seconds, of.kernel_seconds);
+  }
 }
 
 } // namespace ridge::app

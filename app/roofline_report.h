@@ -11,6 +11,13 @@
 
 namespace ridge::app {
 
+// Where a placement's time goes; the sum is all of it.
+struct Parts {
+  double memory_seconds = 0, compute_seconds = 0; // one of them: what bytes or operations take at the roof
+  double latency_seconds = 0;                     // launching the kernels and starting their work
+  double kernel_seconds = 0; // the rest, spent in them: unpacking, conversions, waiting, multiprocessors without work
+};
+
 struct RooflineReport {
   std::string device; // "NVIDIA H200", "AMD EPYC, 2 threads"
   std::string model;  // whose shapes and steps were placed; empty: ceilings only
@@ -18,12 +25,13 @@ struct RooflineReport {
   std::vector<core::Ceiling> ceilings;
   std::vector<Placement> placements;
 
-  double read() const;         // bytes per second
-  double peak() const;         // of the products that prompts use
-  double step_latency() const; // seconds that a dependent step costs at least
-  // The least time the roofs allow, and which of them: "memory", "compute" or "latency".
-  double floor_seconds(const Placement& p) const;
-  std::string bound_by(const Placement& p) const;
+  double read() const;                             // bytes per second
+  double peak() const;                             // of the products that prompts use
+  double step_latency() const;                     // seconds that a dependent step costs at least
+  double memory_seconds(const Placement& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
+  double floor_seconds(const Placement& p) const;  // the least time that the roofs, or dependent steps, allow
+  Parts parts(const Placement& p) const;
+  std::string bound_by(const Placement& p) const; // the largest part: "memory" or "compute", "latency", "kernel"
 };
 
 // What the maker says of a ceiling; nothing where it says nothing.

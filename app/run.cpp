@@ -79,8 +79,7 @@ struct RunCommand {
   static void print_json(const Answer& answer, const Session& session, Answerer& answerer,
                          const std::optional<StepProfile>& step) {
     const Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
-    Json report = {{"machine", machine_json()},
-                   {"content", answer.content},
+    Json report = {{"content", answer.content},
                    {"reasoning_content", answer.reasoning},
                    {"stop", name_of(answer.stop)},
                    {"seed", answerer.sampler().seed()},
@@ -93,7 +92,7 @@ struct RunCommand {
                      {"completion_tokens_per_second", generation.tokens_per_second()},
                      {"completion_bytes_per_second", generation.bytes_per_second()}}}};
     if (step) report["profile"] = profile_json(*step);
-    fmt::print("{}\n", report.dump(1, ' ', false, Json::error_handler_t::replace));
+    print_report("run", report);
   }
 
   static constexpr int64_t kTemplateRoom = 1024; // tokens that a chat template may add around a message

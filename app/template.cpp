@@ -1,6 +1,7 @@
 // ridge template: what a chat template makes of messages, to the byte.
 #include "app/cli.h"
 #include "app/loaded_model.h"
+#include "app/machine.h"
 #include "app/options.h"
 #include "core/error.h"
 
@@ -13,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 struct TemplateCommand {
   std::string model, file, name, messages, tools, bos, eos, now;
-  bool no_generation_prompt = false;
+  bool no_generation_prompt = false, json = false;
 
   void run() const {
     if (model.empty() + file.empty() + name.empty() != 2)
@@ -30,6 +31,7 @@ struct TemplateCommand {
       list = Json(list["messages"]);
     }
     const std::string text = choose(options).render(list, options);
+    if (json) return print_report("template", {{"text", text}});
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
 
@@ -70,6 +72,7 @@ void add_template_command(CLI::App& app) {
   command->add_option("--eos", options->eos, "end-of-text token")->type_name("TEXT");
   command->add_option("--now", options->now, "the time that strftime_now tells: 2026-01-15T12:00:00")
       ->type_name("TIME");
+  command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }
 

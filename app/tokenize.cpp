@@ -1,6 +1,7 @@
 // ridge tokenize and ridge detokenize: text to token ids and back.
 #include "app/cli.h"
 #include "app/loaded_model.h"
+#include "app/machine.h"
 #include "app/options.h"
 #include "app/terminal.h"
 #include "core/error.h"
@@ -39,7 +40,7 @@ struct TokenizeCommand {
     } else if (json) {
       auto list = nlohmann::ordered_json::array();
       for (int32_t token : tokens) list.push_back({{"id", token}, {"text", tokenizer->piece(token)}});
-      fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+      print_report("tokenize", {{"tokens", list}});
     } else {
       for (int32_t token : tokens) fmt::print("{:>7}  {}\n", token, quoted(std::string(tokenizer->piece(token))));
       fmt::print(stderr, "{} tokens\n", tokens.size());
@@ -50,7 +51,7 @@ struct TokenizeCommand {
 struct DetokenizeCommand {
   std::string model;
   std::vector<std::string> ids;
-  bool special = false;
+  bool special = false, json = false;
 
   void run() const {
     const std::vector<int32_t> tokens = parse_ids(fmt::format("{}", fmt::join(ids, " ")), "IDS");
@@ -60,6 +61,7 @@ struct DetokenizeCommand {
       if (token >= tokenizer->vocab_size())
         throw_error("IDS: token {} is outside the vocabulary (0 to {})", token, tokenizer->vocab_size() - 1);
     const std::string text = tokenizer->decode(tokens, {.render_special = special});
+    if (json) return print_report("detokenize", {{"text", text}});
     std::fwrite(text.data(), 1, text.size(), stdout);
     if (stdout_is_terminal()) std::fputc('\n', stdout);
   }
@@ -74,7 +76,7 @@ void add_tokenize_commands(CLI::App& app) {
     command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")->type_name("FILE")->required();
     options->text.add_to(*command, "the text");
     command->add_flag("--ids", options->ids, "only the ids, space-separated, on one line");
-    command->add_flag("--json", options->json, "a JSON list of ids and texts");
+    command->add_flag("--json", options->json, "machine-readable: ids and texts");
     command->add_flag("--no-bos", options->no_bos, "do not add the beginning-of-text token");
     command->add_flag("--special", options->special, "parse special tokens in the text");
     command->callback([options] { options->run(); });
@@ -88,6 +90,7 @@ void add_tokenize_commands(CLI::App& app) {
         ->type_name("IDS")
         ->required();
     command->add_flag("--special", options->special, "show special tokens too");
+    command->add_flag("--json", options->json, "machine-readable");
     command->callback([options] { options->run(); });
   }
 }

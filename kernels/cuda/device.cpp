@@ -57,23 +57,27 @@ DeviceInfo device_info() {
 }
 
 double measure_read_bandwidth() {
-  constexpr size_t kBytes = size_t{2} << 30;
+  // 2 GiB, or half of what a model has left, which is still more than caches hold.
+  constexpr size_t kMost = size_t{2} << 30, kLeast = size_t{128} << 20;
   constexpr int kRuns = 9;
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  const size_t bytes = std::clamp(free / 2, kLeast, kMost) / kReadBytes * kReadBytes;
   Stream stream;
   cudaDeviceProp properties;
   RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
   Launch launch;
   launch.stream = stream.handle;
   launch.sm_count = properties.multiProcessorCount;
-  const DeviceMemory data(kBytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
-  RIDGE_CUDA(cudaMemset(data.as(), 0x5b, kBytes));
+  const DeviceMemory data(bytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
+  RIDGE_CUDA(cudaMemset(data.as(), 0x5b, bytes));
   cudaEvent_t start, stop;
   RIDGE_CUDA(cudaEventCreate(&start));
   RIDGE_CUDA(cudaEventCreate(&stop));
   std::vector<float> milliseconds;
   for (int i = 0; i <= kRuns; ++i) {
     RIDGE_CUDA(cudaEventRecord(start, stream.handle));
-    launch_read(launch, data.as(), kBytes, sink.as<uint32_t>());
+    launch_read(launch, data.as(), bytes, sink.as<uint32_t>());
     RIDGE_CUDA(cudaEventRecord(stop, stream.handle));
     RIDGE_CUDA(cudaEventSynchronize(stop));
     float elapsed = 0;
@@ -83,7 +87,7 @@ double measure_read_bandwidth() {
   cudaEventDestroy(start);
   cudaEventDestroy(stop);
   std::ranges::nth_element(milliseconds, milliseconds.begin() + kRuns / 2);
-  return static_cast<double>(kBytes) / (milliseconds[kRuns / 2] * 1e-3);
+  return static_cast<double>(bytes) / (milliseconds[kRuns / 2] * 1e-3);
 }
 
 } // namespace ridge::kernels::cuda

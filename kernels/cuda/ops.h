@@ -28,7 +28,8 @@ void launch_to_half(const Launch&, const float* x, const float* norm_weight, flo
 // Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
 bool compiled_for_overlap();
 
-// Reads `bytes` (a multiple of 16) and keeps nothing; `sink` is one word.
+// Reads `bytes` (a multiple of kReadBytes) and keeps nothing; `sink` is one word.
+inline constexpr int kReadBytes = 32 << 10;
 void launch_read(const Launch&, const uint8_t* data, size_t bytes, uint32_t* sink);
 
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.

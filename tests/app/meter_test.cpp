@@ -40,9 +40,13 @@ app::RooflineReport invented_report() { // a machine of round numbers
   report.ceilings = {{"dram_read", Unit::bytes_per_second, 1e12, ""},
                      {"wgmma_f16", Unit::operations_per_second, 1e14, ""},
                      {"graph_step", Unit::seconds, 1e-6, ""}};
-  report.placements = {{"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9},
+  report.placements = {{"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9, 4e-4},
                        {"product", "Q4_K 1-2-1 x512", 1, 5e-2, 1e9, 4e12},
-                       {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4}};
+                       {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4, 3e-4},
+                       {"matvec", "IQ1_S 1-2-1", 1, 2e-3, 1e8, 4e9, 4e-4},
+                       {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // instead of the smaller one
+                       {"attention", "2/1 heads of 8, depth 9", 1, 2e-3, 1e9, 4e9},
+                       {"model", "decode", 1, 2e-3, 1e9, 4e9, 4e-4, 1}};
   return report;
 }
 
@@ -170,9 +174,17 @@ TEST_CASE("roofline measures ceilings and says where they come from") {
   CHECK(report["machine"].contains("gpu"));
 }
 
-TEST_CASE("a kernel's floor is the slowest of memory, arithmetic and latency") {
+TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest binds it") {
   const app::RooflineReport report = invented_report();
   CHECK(report.bound_by(report.placements[0]) == "memory");
+  CHECK(report.parts(report.placements[0]).latency_seconds == doctest::Approx(4e-4));
+  CHECK(report.parts(report.placements[0]).kernel_seconds == doctest::Approx(6e-4));
+  CHECK(report.bound_by(report.placements[3]) == "kernel");
+  for (const app::Placement& p : report.placements) {
+    const app::Parts of = report.parts(p);
+    CHECK(of.memory_seconds + of.compute_seconds + of.latency_seconds + of.kernel_seconds ==
+          doctest::Approx(p.seconds));
+  }
   CHECK(report.floor_seconds(report.placements[0]) == doctest::Approx(1e-3));
   CHECK(report.bound_by(report.placements[1]) == "compute");
   CHECK(report.floor_seconds(report.placements[1]) == doctest::Approx(4e-2));
@@ -180,7 +192,7 @@ TEST_CASE("a kernel's floor is the slowest of memory, arithmetic and latency") {
   CHECK(report.floor_seconds(report.placements[2]) == doctest::Approx(1e-4));
 }
 
-TEST_CASE("the plot is well-formed, with every kernel in it and no raw text of others") {
+TEST_CASE("the plot is well-formed, with each format, attention and the model in it, and no raw text of others") {
   const std::string svg = app::roofline_svg(invented_report());
   CHECK(svg.starts_with("<svg "));
   CHECK(svg.ends_with("</svg>\n"));
@@ -189,7 +201,7 @@ TEST_CASE("the plot is well-formed, with every kernel in it and no raw text of o
   CHECK(svg.find("inf") == std::string::npos);
   size_t circles = 0;
   for (size_t at = 0; (at = svg.find("<title>", at)) != std::string::npos; ++at) ++circles;
-  CHECK(circles == 3);
+  CHECK(circles == 5);
   for (const char* tag : {"text", "g", "title", "circle"}) {
     size_t open = 0, close = 0;
     for (size_t at = 0; (at = svg.find(fmt::format("<{}", tag), at)) != std::string::npos; ++at)

@@ -195,8 +195,8 @@ int main(int argc, char** argv) {
     const auto decode = [&](int64_t past, int64_t n) {
       const double seconds = executor->time_decode(past, n, 50);
       const double bytes = core::program_cost(model.program, {n, past, n, n, 2, 2}).bytes();
-      fmt::print(" | d{} x{}: {:.1f} tok/s {:.3f} ms {:.1f} %", past, n, static_cast<double>(n) / seconds,
-                 seconds * 1e3, 100 * bytes / seconds / roof);
+      fmt::print(" | d{} x{}: {:.1f} tok/s {:.3f} ms {:.4f} GB {:.1f} %", past, n, static_cast<double>(n) / seconds,
+                 seconds * 1e3, bytes / 1e9, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
     if (streams.empty() && prompts.empty()) decode(0, 1);

@@ -10,6 +10,7 @@
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/hessian.h"
 #include "models/calibrated.h"
 #include "models/calibration.h"
 #include "models/model.h"
@@ -108,8 +109,10 @@ struct QuantizeCommand {
     const auto gpu = start_gpu();
     const models::EncodeRows encode = [&](const models::Rows& rows, quant::Type to, std::span<const float> columns,
                                           std::byte* packed) {
-      if (gpu && rows.packed && gpu->can_encode(to))
-        gpu->encode_rows(rows.packed_format->type, rows.packed, to, rows.rows, rows.cols, columns, packed);
+      if (gpu && gpu->can_encode(to))
+        gpu->encode_rows(rows.packed ? rows.packed_format->type : quant::Type::F32,
+                         rows.packed ? rows.packed : reinterpret_cast<const std::byte*>(rows.weights), to, rows.rows,
+                         rows.cols, columns, packed);
       else
         models::encode_on_cpu(rows, to, columns, packed);
     };
@@ -132,6 +135,7 @@ struct QuantizeCommand {
                     s.bytes(),
                     infos[i].bytes(),
                     false,
+                    {},
                     {}});
       }
     } else {
@@ -140,7 +144,7 @@ struct QuantizeCommand {
       const auto done = [&](const models::TensorResult& result) { report.add(result); };
       const models::RequantizeOutput output{out, split_size.empty() ? 0 : parse_bytes(split_size, "--split-max-size")};
       if (calibrated) {
-        paths = quantize_calibrated(plan, output, factors, done);
+        paths = quantize_calibrated(plan, output, factors, encode, done);
       } else {
         paths = models::write(plan, output, factors, encode, nullptr, done, show);
       }
@@ -151,6 +155,7 @@ struct QuantizeCommand {
 
   std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
                                                const models::RequantizeOutput& output, const gguf::Imatrix* factors,
+                                               const models::EncodeRows& encode,
                                                const std::function<void(const models::TensorResult&)>& done) const {
     if (std::ranges::any_of(plan.sources, &models::WeightSource::is_planar))
       throw_error("{}: its weights are packed in a way that --method {} does not start from; quantize it to F16 first",
@@ -161,12 +166,29 @@ struct QuantizeCommand {
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
     const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(calibration), parse_special, chunk,
                                                    std::max<int64_t>(1, calibration_tokens / chunk));
+    models::MakeExecutor executors = kernels::cpu::make_cpu_executor;
+    quant::MakeHessian hessians = models::make_cpu_hessian;
+    if (device != "cpu") {
+      std::string problem;
+      if (quant::MakeHessian on_gpu = kernels::cuda::hessian_maker(problem)) {
+        hessians = std::move(on_gpu);
+        executors = [](const core::Program& part, core::ExecutorConfig config) {
+          // Its products of halves are as good as exact, and its exact mode is meant for a few tokens.
+          config.exact = false;
+          config.k_type = config.v_type = core::KvType::f16;
+          return kernels::cuda::make_cuda_executor(part, config);
+        };
+      } else if (device == "cuda") {
+        throw_error("--device cuda: {}", problem);
+      } else if (kernels::cuda::device_info().usable) {
+        note(fmt::format("calibrating on the CPU: {}", problem));
+      }
+    }
     models::CalibratedQuantizer calibrated(plan, program,
                                            {.scales = method.starts_with("awq"), .feedback = method.ends_with("gptq")},
-                                           chunks, kernels::cpu::make_cpu_executor, threads);
+                                           chunks, executors, threads, hessians, encode);
     return models::write(
-        plan, output, factors, models::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
-        done, nullptr);
+        plan, output, factors, encode, [&](std::string_view name) { return calibrated.tensor(name); }, done, nullptr);
   }
 
   std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {
@@ -267,6 +289,7 @@ struct QuantizeCommand {
       const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
       if (r.encoded) {
         total_ += r.error;
+        seconds_ += r.seconds;
         const models::WeightSource& source = plan_.sources[done_ - 1];
         loss_ += models::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
@@ -305,6 +328,10 @@ struct QuantizeCommand {
                         {"sqnr_db", total_.sqnr_db()},
                         {"loss", loss_},
                         {"elapsed_seconds", seconds},
+                        {"reading_seconds", seconds_.reading},
+                        {"encoding_seconds", seconds_.encoding},
+                        {"measuring_seconds", seconds_.measuring},
+                        {"writing_seconds", seconds_.writing},
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (!search.is_null()) summary["search"] = search;
@@ -329,6 +356,7 @@ struct QuantizeCommand {
     int64_t layers_;
     double loss_ = 0; // as models/type_search.h counts it
     quant::ErrorStats total_;
+    models::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
     Json rows_ = Json::array();
   };
 };
@@ -380,7 +408,7 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("N");
   command
       ->add_option("--device", options->device,
-                   "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
+                   "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   command->add_option("--split-max-size", options->split_size, "write files of at most this much tensor data")

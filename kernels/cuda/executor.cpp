@@ -233,6 +233,7 @@ void Executor::forward(const core::Batch& batch) {
                     apart(batch.streams, std::ssize(batch.tokens))};
   load_input(batch.input, shape);
   result_rows_ = rows_of(program_.result(), shape);
+  result_read_ = false;
   run(shape);
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
 }
@@ -241,8 +242,11 @@ std::span<const float> Executor::logits(int64_t i) {
   if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
   const auto columns = static_cast<size_t>(width(program_.result()));
   float* row = logits_host_.as<float>() + i * columns;
-  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.result()) + i * columns, columns * sizeof(float),
-                             cudaMemcpyDeviceToHost, stream_.handle));
+  if (result_read_) return {row, columns};
+  result_read_ = !whole(); // all rows of a part's result are wanted
+  const int64_t first = result_read_ ? 0 : i, rows = result_read_ ? result_rows_ : 1;
+  RIDGE_CUDA(cudaMemcpyAsync(logits_host_.as<float>() + first * columns, value(program_.result()) + first * columns,
+                             rows * columns * sizeof(float), cudaMemcpyDeviceToHost, stream_.handle));
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
   return {row, columns};
 }
@@ -337,8 +341,10 @@ bool fits(const core::Program& program, const core::ExecutorConfig& config) {
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
-  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
-  return std::make_unique<Executor>(program, config, options);
+  if (!config.observer) return std::make_unique<Executor>(program, config, options);
+  CudaOptions observed = options; // what goes into a matrix must be a value, and the host see it in time
+  observed.fuse = observed.graphs = false;
+  return std::make_unique<Executor>(program, config, observed);
 }
 
 } // namespace ridge::kernels::cuda

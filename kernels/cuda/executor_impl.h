@@ -76,6 +76,7 @@ class Executor final : public CudaExecutor {
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
   void launch_matvec(core::WeightId weight, const MatvecArgs& args);
+  void observe(const core::Op& op, const MatrixStep& m, int64_t rows); // observe.cpp
   void launch_product(const MatrixStep& m, int64_t rows);
   bool launch_experts(const MatrixStep& m, int64_t rows);
   bool launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens);
@@ -162,7 +163,9 @@ class Executor final : public CudaExecutor {
   PinnedMemory batch_host_;
   DeviceBatch batch_ = {}, host_batch_ = {};
   PinnedMemory logits_host_;
-  int64_t result_rows_ = 0; // of the last forward()
+  int64_t result_rows_ = 0;  // of the last forward()
+  bool result_read_ = false; // all of it, into logits_host_
+  PinnedMemory observed_;    // what goes into a matrix
   std::map<Shape, Graph> graphs_;
 };
 

@@ -60,7 +60,9 @@ void Executor::launch_all(const Shape& shape) {
 void Executor::launch_step(const Step& step, const Shape& shape) {
   switch (step.kind) {
   case Step::Kind::op: return launch_op(*step.op, shape);
-  case Step::Kind::matrix: return launch_matrix(step.matrix, shape);
+  case Step::Kind::matrix:
+    if (config_.observer) observe(*step.op, step.matrix, rows_of(step.matrix.x, shape));
+    return launch_matrix(step.matrix, shape);
   case Step::Kind::heads: return launch_heads(step.heads, shape);
   }
 }

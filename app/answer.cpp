@@ -77,8 +77,14 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   options.mask = matcher.get();
   if (!options_.ignore_eos || matcher) options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
   if (matcher) options.on_accept = [&](int32_t token) { matcher->accept(token); };
+  if (keep_choices_)
+    options.on_choice = [&](int32_t token, std::span<const float> logits) {
+      answer.choices.push_back(core::describe_choice(logits, token));
+      answer.choices.back().end = static_cast<uint32_t>(answer.content.size()); // of a token without text
+    };
   options.on_token = [&](int32_t token) {
     take(stops.push(decoder.push(token)));
+    if (keep_choices_) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
     return !stops.stopped();
   };
   answer.stop = session_.generate(sampler_, options);

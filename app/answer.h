@@ -5,6 +5,7 @@
 #include "app/loaded_model.h"
 #include "app/options.h"
 #include "app/session.h"
+#include "core/token_choice.h"
 #include "models/text/chat_reasoning.h"
 #include "models/text/grammar_matcher.h"
 
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::app {
 
@@ -24,6 +26,7 @@ struct Answer {
   std::string raw;    // as the model wrote it, markers of reasoning included
   int64_t tokens = 0; // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
+  std::vector<core::TokenChoice> choices; // of each token, where they are kept; their ends are of `content`
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
 
@@ -40,12 +43,14 @@ class Answerer {
                 const std::atomic<bool>* cancel);
 
   core::Sampler& sampler() { return sampler_; }
+  void keep_choices(bool keep) { keep_choices_ = keep; } // the host then samples, which costs a GPU some speed
 
  private:
   const LoadedModel& model_;
   Session& session_;
   const SamplingOptions& options_;
   core::Sampler sampler_;
+  bool keep_choices_ = false;
   std::unique_ptr<models::text::Grammar> grammar_;
   std::unique_ptr<models::text::TokenTable> token_table_;
 };

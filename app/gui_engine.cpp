@@ -1,5 +1,6 @@
 #include "app/gui_engine.h"
 
+#include "app/gui_loaded.h"
 #include "app/model_facts.h"
 #include "core/error.h"
 #include "models/guide.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr auto kPublishInterval = std::chrono::milliseconds(10);
 constexpr double kSampleSeconds = 0.05; // of generation, between two points of the speed's history
 constexpr size_t kHistory = 600;
+constexpr double kCheapProfile = 0.1; // seconds that an answer may be followed by
 
 template <class... Handlers>
 struct Match : Handlers... {
@@ -48,20 +50,6 @@ std::string ending(StopReason stop, int64_t max_tokens) {
 }
 
 } // namespace
-
-struct GuiEngine::Loaded {
-  LoadedModel model;
-  Device device;
-  models::text::ChatTemplate chat_template;
-  Session session;
-  Conversation conversation{model, session, chat_template};
-
-  Loaded(LoadedModel opened, const GuiSetup& setup)
-      : model(std::move(opened)),
-        device(start_executor(model, setup.model.executor_config(model.program.trained_context), setup.model.device,
-                              setup.model.gpu_layers)),
-        chat_template(setup.chat_template.choose(model.file)), session(*model.executor, model.program) {}
-};
 
 class GuiEngine::Worker {
  public:
@@ -104,10 +92,16 @@ class GuiEngine::Worker {
   std::thread thread_;
 };
 
-GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake) : setup_(std::move(setup)), wake_(std::move(wake)) {
+GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake)
+    : setup_(std::move(setup)), wake_(std::move(wake)), store_(setup_.conversation_folder) {
   state_.system_prompt = setup_.system;
   state_.sampling = setup_.sampling.params;
   state_.max_tokens = setup_.sampling.max_tokens;
+  list_conversations(state_);
+  if (!store_.problem().empty()) {
+    state_.error = store_.problem();
+    ++state_.error_number;
+  }
   published_ = std::make_shared<core::Snapshot>(state_);
   talker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
   student_ = std::make_unique<Worker>([this](const core::Intent& intent) {
@@ -116,9 +110,11 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake) : setup_(std::m
   });
   clerk_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
   talker_->push(intent::OpenModel{setup_.model.model});
+  gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
 }
 
 GuiEngine::~GuiEngine() {
+  gpu_watch_.request_stop();
   cancel_ = true;
   ++studies_waiting_; // the one that runs gives up
   talker_.reset();
@@ -173,7 +169,8 @@ void GuiEngine::send(core::Intent intent) {
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     student_->push(std::move(intent));
-  } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent)) {
+  } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
+             std::holds_alternative<intent::PredictStep>(intent)) {
     clerk_->push(std::move(intent));
   } else {
     talker_->push(std::move(intent));
@@ -189,18 +186,21 @@ void GuiEngine::handle(const core::Intent& wanted) {
                        [&](const intent::Send& send) { say(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
                        [&](const intent::Regenerate&) {
-                         if (!loaded_->conversation.drop_answer()) return;
-                         change([](core::Snapshot& s) { s.messages.pop_back(); });
+                         if (loaded_->conversation.drop_answer())
+                           change([](core::Snapshot& s) { s.messages.pop_back(); });
+                         if (state_.messages.empty() || !state_.messages.back().user) return;
                          answer();
                        },
-                       [&](const intent::ClearChat&) {
-                         loaded_->conversation.clear();
-                         change([](core::Snapshot& s) { s.messages.clear(); });
+                       [&](const intent::NewConversation&) { open_conversation(""); },
+                       [&](const intent::OpenConversation& open) { open_conversation(open.id); },
+                       [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
+                       [&](const intent::DeleteConversation& d) { delete_conversation(d.id); },
+                       [&](const intent::SetSystemPrompt& system) { set_system(system.text); },
+                       [&](const intent::KeepChoices& choices) {
+                         change([&](core::Snapshot& s) { s.keep_choices = choices.keep; });
                        },
-                       [&](const intent::SetSystemPrompt& system) {
-                         loaded_->conversation.set_system(system.text);
-                         change([&](core::Snapshot& s) { s.system_prompt = system.text; });
-                       },
+                       [&](const intent::MeasureRoofs&) { measure_roofs(); },
+                       [&](const intent::MeasureStep& step) { measure_step(step.past); },
                        [&](const intent::SetSampling& sampling) {
                          core::validate(sampling.params);
                          setup_.sampling.params = sampling.params;
@@ -226,9 +226,10 @@ void GuiEngine::load(const std::string& path) {
   auto loaded =
       std::make_shared<Loaded>(open_model(path.empty() ? models::open_guide() : gguf::File::open(path)), setup_);
   loaded->model.need_tokenizer();
-  loaded->conversation.set_system(state_.system_prompt);
+  continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
   if (path.empty()) facts->label = fmt::format("guide ({})", facts->label);
+  const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
   change([&](core::Snapshot& s) { s.activity = "measuring memory bandwidth"; });
   const double roof = measure_read_bandwidth(loaded->model);
   const core::ExecutorConfig& config = loaded->model.executor->config();
@@ -236,7 +237,9 @@ void GuiEngine::load(const std::string& path) {
   change([&](core::Snapshot& s) {
     loaded_ = loaded;
     s.model = facts;
-    s.messages.clear();
+    s.vocabulary = vocabulary;
+    s.keep_choices = loaded->device == Device::cpu;
+    for (core::ChatMessage& message : s.messages) message.choices = nullptr; // another vocabulary's
     s.speed = {};
     s.speed.roof_bytes_per_s = roof;
     s.kv = {0, loaded->session.context(), 0,
@@ -245,12 +248,18 @@ void GuiEngine::load(const std::string& path) {
     s.step = step_shares(loaded->model, 0);
     s.engine_bytes = loaded->model.executor->memory_bytes();
     s.tokenized = nullptr;
+    if (roofs_ && roofs_of_ != roofs_key(*loaded)) {
+      roofs_ = nullptr;
+      s.roofs = nullptr;
+    }
+    s.predicted = s.measured = nullptr;
     s.tensor = nullptr;
     s.block = nullptr;
   });
 }
 
 void GuiEngine::say(std::string text) {
+  begin_conversation(text);
   change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
   loaded_->conversation.add_user(std::move(text));
   answer();
@@ -294,7 +303,8 @@ void GuiEngine::answer() {
   });
   try {
     Answerer answerer(m.model, m.session, setup_.sampling);
-    const Answer answer = m.conversation.answer(
+    answerer.keep_choices(state_.keep_choices);
+    Answer answer = m.conversation.answer(
         answerer,
         [&](std::string_view text, bool reasoning) {
           change(
@@ -315,14 +325,22 @@ void GuiEngine::answer() {
         s.speed.bytes_per_s = whole.bytes_per_second();
       }
       s.messages.back().note = ending(answer.stop, setup_.sampling.max_tokens);
+      if (!answer.choices.empty())
+        s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
       s.step = step_shares(m.model, s.kv.tokens);
     });
     seconds_before_ += whole.seconds;
   } catch (...) {
     m.conversation.undo();
     change([](core::Snapshot& s) { s.messages.resize(s.messages.size() - 2); });
+    abandon_conversation();
     throw;
   }
+  save_conversation();
+  const double step_seconds =
+      m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
+  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && m.session.held() < m.session.context())
+    profile_here(kQuickRepetitions);
 }
 
 void GuiEngine::study(const core::Intent& wanted) {
@@ -340,6 +358,8 @@ void GuiEngine::study(const core::Intent& wanted) {
           change([&](core::Snapshot& s) {
             if (still_open()) s.tokenized = std::move(tokenized);
           });
+        } else if (const auto* step = std::get_if<intent::PredictStep>(&wanted)) {
+          predict(*loaded, *step);
         } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
           study_tensor(loaded->model.file, tensor->tensor, [&](const core::TensorStudy& study) {
             change([&](core::Snapshot& s) {

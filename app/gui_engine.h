@@ -5,7 +5,9 @@
 #pragma once
 
 #include "app/conversation.h"
+#include "app/conversation_store.h"
 #include "app/options.h"
+#include "app/roofline_report.h"
 #include "core/snapshot.h"
 
 #include <atomic>
@@ -14,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 namespace ridge::app {
@@ -23,6 +26,7 @@ struct GuiSetup {
   SamplingOptions sampling;
   TemplateOptions chat_template;
   std::string system;
+  std::string conversation_folder; // empty: conversations end with the engine
 };
 
 class GuiEngine {
@@ -45,6 +49,27 @@ class GuiEngine {
   void answer();
   void edit(size_t message, const std::string& text);
   void study(const core::Intent& intent);
+  void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
+
+  // gui_conversations.cpp
+  void open_conversation(const std::string& id); // empty: a new one
+  void rename_conversation(const std::string& id, const std::string& title);
+  void delete_conversation(const std::string& id);
+  void set_system(const std::string& text);
+  void continue_conversation(Loaded& loaded) const; // tells a model what was said before
+  void begin_conversation(const std::string& question);
+  void save_conversation();
+  void abandon_conversation(); // where its first question failed
+  void list_conversations(core::Snapshot& s) const;
+
+  // gui_measure.cpp
+  void measure_roofs();
+  void measure_step(int64_t past);
+  void profile_here(int repetitions); // a step behind what the session holds
+  static std::string roofs_key(const Loaded& loaded);
+  void watch_gpu(const std::stop_token& stop);
+
+  static constexpr int kQuickRepetitions = 5;
 
   // Changes the state under the lock and publishes it: at once, or when the last time is long enough ago.
   enum class Publish { now, soon };
@@ -58,14 +83,18 @@ class GuiEngine {
   std::atomic<bool> cancel_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
   double seconds_before_ = 0;            // of generation, in answers before this one
+  ConversationStore store_;              // the talker's
 
   mutable std::mutex mutex_; // of the following
   core::Snapshot state_;
   std::shared_ptr<const core::Snapshot> published_;
   std::chrono::steady_clock::time_point published_at_;
   std::shared_ptr<Loaded> loaded_;
+  std::shared_ptr<const RooflineReport> roofs_; // of roofs_of_
+  std::string roofs_of_;
 
   std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
+  std::jthread gpu_watch_;
 };
 
 } // namespace ridge::app

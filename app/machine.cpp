@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <dlfcn.h>
 #include <sys/utsname.h>
 
 #include <cstdio>
@@ -25,46 +24,6 @@ std::string proc_field(const char* path, std::string_view name) {
     return start == std::string::npos ? "" : line.substr(start);
   }
   return "";
-}
-
-// NVML is loaded at run time, so its few functions and constants are declared here, as its reference documents them.
-GpuState gpu_state(const std::string& gpu_name) {
-  using Device = void*;
-  enum Clock : int { sm = 1, memory = 2 };
-  GpuState state;
-  void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return state;
-  const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
-  const auto init = reinterpret_cast<int (*)()>(symbol("nvmlInit_v2"));
-  const auto count_of = reinterpret_cast<int (*)(unsigned*)>(symbol("nvmlDeviceGetCount_v2"));
-  const auto by_index = reinterpret_cast<int (*)(unsigned, Device*)>(symbol("nvmlDeviceGetHandleByIndex_v2"));
-  const auto name_of = reinterpret_cast<int (*)(Device, char*, unsigned)>(symbol("nvmlDeviceGetName"));
-  const auto driver = reinterpret_cast<int (*)(char*, unsigned)>(symbol("nvmlSystemGetDriverVersion"));
-  const auto clock = reinterpret_cast<int (*)(Device, int, unsigned*)>(symbol("nvmlDeviceGetClockInfo"));
-  const auto clock_max = reinterpret_cast<int (*)(Device, int, unsigned*)>(symbol("nvmlDeviceGetMaxClockInfo"));
-  const auto power = reinterpret_cast<int (*)(Device, unsigned*)>(symbol("nvmlDeviceGetEnforcedPowerLimit"));
-  if (!init || !count_of || !by_index || !name_of || !driver || !clock || !clock_max || !power || init() != 0)
-    return state;
-
-  char text[96] = "";
-  if (driver(text, sizeof text) == 0) state.driver = text;
-  unsigned count = 0;
-  Device device = nullptr;
-  count_of(&count);
-  for (unsigned i = 0; i < count; ++i)
-    if (by_index(i, &device) == 0 && name_of(device, text, sizeof text) == 0 && gpu_name == text) {
-      const auto hz = [&](auto function, Clock which) {
-        unsigned mhz = 0;
-        return function(device, which, &mhz) == 0 ? mhz * 1e6 : 0.0;
-      };
-      state.sm_clock_hz = hz(clock, Clock::sm);
-      state.sm_clock_max_hz = hz(clock_max, Clock::sm);
-      state.memory_clock_hz = hz(clock, Clock::memory);
-      state.memory_clock_max_hz = hz(clock_max, Clock::memory);
-      if (unsigned milliwatts = 0; power(device, &milliwatts) == 0) state.power_limit_watts = milliwatts * 1e-3;
-      break;
-    }
-  return state; // the library stays loaded: it is asked again
 }
 
 nlohmann::ordered_json machine_json() {

@@ -17,7 +17,8 @@ std::string proc_field(const char* path, std::string_view name);
 struct GpuState {
   std::string driver; // "580.95.05"
   double sm_clock_hz = 0, sm_clock_max_hz = 0, memory_clock_hz = 0, memory_clock_max_hz = 0;
-  double power_limit_watts = 0;
+  double power_watts = 0, power_limit_watts = 0, temperature_celsius = 0;
+  double memory_used_bytes = 0, memory_bytes = 0; // of all programs
 };
 GpuState gpu_state(const std::string& gpu_name);
 

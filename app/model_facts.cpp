@@ -98,6 +98,17 @@ core::Tokenized tokenize_for_display(const LoadedModel& model, const std::string
   return result;
 }
 
+std::vector<std::string> display_vocabulary(const LoadedModel& model) {
+  const models::text::Tokenizer& tokenizer = model.need_tokenizer();
+  std::vector<std::string> texts(tokenizer.vocab_size());
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const auto token = static_cast<int32_t>(id);
+    texts[id] = core::printable(tokenizer.is_special(token) ? std::string(tokenizer.token_text(token))
+                                                            : tokenizer.piece(token));
+  }
+  return texts;
+}
+
 std::vector<core::StepShare> step_shares(const LoadedModel& model, int64_t past) {
   const core::ExecutorConfig& config = model.executor->config();
   const core::Step step{1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};

@@ -14,6 +14,9 @@ core::ModelFacts model_facts(const LoadedModel& model);
 
 core::Tokenized tokenize_for_display(const LoadedModel& model, const std::string& text);
 
+// The text of every token, made printable.
+std::vector<std::string> display_vocabulary(const LoadedModel& model);
+
 // What the next token moves, the cache holding `past` tokens.
 std::vector<core::StepShare> step_shares(const LoadedModel& model, int64_t past);
 

@@ -9,19 +9,17 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kRepetitions = 20;
-
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+} // namespace
 
 std::string name_without_layer(const core::Op& op) {
   const std::string prefix = fmt::format("blk.{}.", op.layer);
   return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
 }
 
-} // namespace
-
 StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
-                         double read_bytes_per_second) {
+                         double read_bytes_per_second, int repetitions) {
   const auto at = static_cast<int32_t>(position);
   const int32_t output = 0;
   const core::Batch batch{{&token, 1}, {&at, 1}, {}, {&output, 1}};
@@ -30,8 +28,8 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
       1, position, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
 
   StepProfile profile{position, 0, read_bytes_per_second, {}};
-  for (const core::OpTime& time : executor.profile(batch, kRepetitions)) {
-    OpProfile op{"", program.ops[time.ops.at(0)].layer, time.seconds, 0, 0};
+  for (const core::OpTime& time : executor.profile(batch, repetitions)) {
+    OpProfile op{"", program.ops[time.ops.at(0)].layer, time.seconds, 0, 0, time.ops};
     for (const int32_t i : time.ops) {
       const core::Cost cost = core::op_cost(program, program.ops[i], step);
       op.bytes += cost.bytes();
@@ -40,7 +38,7 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
     }
     profile.ops.push_back(std::move(op));
   }
-  std::vector<double> seconds(kRepetitions);
+  std::vector<double> seconds(repetitions);
   for (double& s : seconds) {
     const double start = now();
     executor.forward(batch);

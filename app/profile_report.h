@@ -14,7 +14,11 @@ struct OpProfile {
   std::string name; // "attn_q attn_k attn_v": what runs as one, without the layer
   int32_t layer;    // -1: outside
   double seconds, bytes, flops;
+  std::vector<int32_t> ops = {}; // indices into Program::ops
 };
+
+// "attn_q" of "blk.3.attn_q".
+std::string name_without_layer(const core::Op& op);
 
 struct StepProfile {
   int64_t position;    // tokens in the context before this one
@@ -23,9 +27,9 @@ struct StepProfile {
   std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
 };
 
-// Evaluates `token` at `position` again and again. The cache must hold what lies before.
+// Evaluates `token` at `position` twice as often as `repetitions`. The cache must hold what lies before.
 StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
-                         double read_bytes_per_second);
+                         double read_bytes_per_second, int repetitions = 20);
 
 // Layers together, the longest first; gap: the time above what the bytes take at the roof.
 std::string profile_table(const StepProfile& profile);

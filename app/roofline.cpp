@@ -6,18 +6,13 @@
 #include "app/terminal.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
-#include "kernels/cpu/executor.h"
-#include "kernels/cpu/microbench.h"
 #include "kernels/cuda/executor.h"
 #include "kernels/cuda/ladder.h"
-#include "kernels/cuda/microbench.h"
 #include "models/model.h"
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <omp.h>
 
 #include <algorithm>
 
@@ -41,17 +36,7 @@ struct RooflineCommand {
       return show_ladder();
     }
 
-    RooflineReport report;
-    const int thread_count = threads > 0 ? threads : omp_get_num_procs();
-    if (on == Device::cuda) {
-      report.device = gpu.name;
-      report.datasheet = find_datasheet(gpu.name);
-      report.ceilings = kernels::cuda::measure_ceilings();
-    } else {
-      report.device = fmt::format("{}, {} threads, {}", proc_field("/proc/cpuinfo", "model name"), thread_count,
-                                  kernels::cpu::instruction_set());
-      report.ceilings = kernels::cpu::measure_ceilings(threads);
-    }
+    RooflineReport report = measure_machine(on, threads);
     if (!ceilings_only) place(report, on);
     if (json)
       print_roofline_json(report);

@@ -1,10 +1,16 @@
 #include "app/roofline_report.h"
 
 #include "app/machine.h"
+#include "kernels/cpu/executor.h"
+#include "kernels/cpu/microbench.h"
+#include "kernels/cuda/executor.h"
+#include "kernels/cuda/microbench.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+
+#include <omp.h>
 
 #include <algorithm>
 
@@ -24,8 +30,26 @@ double value_of(const RooflineReport& report, std::initializer_list<const char*>
 
 } // namespace
 
+RooflineReport measure_machine(Device on, int threads) {
+  RooflineReport report;
+  if (on == Device::cuda) {
+    report.device = kernels::cuda::device_info().name;
+    report.datasheet = find_datasheet(report.device);
+    report.ceilings = kernels::cuda::measure_ceilings();
+  } else {
+    report.device = fmt::format("{}, {} threads, {}", proc_field("/proc/cpuinfo", "model name"),
+                                threads > 0 ? threads : omp_get_num_procs(), kernels::cpu::instruction_set());
+    report.ceilings = kernels::cpu::measure_ceilings(threads);
+  }
+  return report;
+}
+
 double RooflineReport::read() const { return value_of(*this, {"dram_read"}); }
 double RooflineReport::peak() const { return value_of(*this, {"mma_f16", "wgmma_f16", "int8"}); }
+std::string RooflineReport::peak_name() const {
+  const auto c = std::ranges::find(ceilings, peak(), &core::Ceiling::value);
+  return c == ceilings.end() ? "" : c->name;
+}
 double RooflineReport::step_latency() const {
   const core::Ceiling* overlapped = core::find_ceiling(ceilings, "graph_step_overlapped");
   return overlapped ? overlapped->value : value_of(*this, {"graph_step", "barrier"});

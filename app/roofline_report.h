@@ -27,12 +27,17 @@ struct RooflineReport {
 
   double read() const;                             // bytes per second
   double peak() const;                             // of the products that prompts use
+  std::string peak_name() const;                   // the ceiling that peak() is
   double step_latency() const;                     // seconds that a dependent step costs at least
   double memory_seconds(const Placement& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
   double floor_seconds(const Placement& p) const;  // the least time that the roofs, or dependent steps, allow
   Parts parts(const Placement& p) const;
   std::string bound_by(const Placement& p) const; // the largest part: "memory" or "compute", "latency", "kernel"
 };
+
+// The ceilings of the GPU, or of so many threads of the CPU (0: all cores); nothing is placed. Seconds. Throws Error,
+// or std::bad_alloc, where there is too little free memory (2 GB).
+RooflineReport measure_machine(Device on, int threads);
 
 // What the maker says of a ceiling; nothing where it says nothing.
 std::optional<double> datasheet_value(const Datasheet* sheet, const std::string& ceiling);

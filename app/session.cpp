@@ -67,6 +67,11 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
   return true;
 }
 
+void Session::keep(int64_t count) {
+  evaluated_ = std::min(evaluated_, count);
+  tokens_.resize(evaluated_);
+}
+
 StopReason Session::generate(core::Sampler& sampler, const Options& options) {
   generation_ = {};
   std::optional<bool> decoding; // whether the executor chooses the tokens itself
@@ -80,7 +85,9 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
       forward(std::span(tokens_).subspan(evaluated_, 1), evaluated_, true, generation_);
       ++evaluated_;
     }
-    if (!decoding) decoding = !options.mask && executor_.start_decoding(sampler, static_cast<int32_t>(evaluated_), 0);
+    if (!decoding)
+      decoding =
+          !options.mask && !options.on_choice && executor_.start_decoding(sampler, static_cast<int32_t>(evaluated_), 0);
     int32_t token = -1;
     if (*decoding) {
       const bool ahead = count + 1 != options.limit && evaluated_ < context();
@@ -92,6 +99,7 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
       sampler.accept_drawn(token);
     } else {
       token = sampler.sample(logits(), options.mask);
+      if (options.on_choice) options.on_choice(token, logits());
       sampler.accept(token);
     }
     tokens_.push_back(token);

@@ -59,12 +59,16 @@ class Session {
     const std::atomic<bool>* cancel = nullptr;
     core::TokenMask* mask = nullptr;
     std::function<void(int32_t)> on_accept; // e.g. a grammar that follows along
+    // Sees each token with the logits it was chosen from; the host then samples, also where the executor could.
+    std::function<void(int32_t, std::span<const float>)> on_choice;
   };
   StopReason generate(core::Sampler& sampler, const Options& options);
 
   std::span<const float> logits() { return executor_.logits(0); }
   std::span<const int32_t> tokens() const { return tokens_; } // in the cache, or sampled and about to be
   int64_t context() const { return executor_.config().context; }
+  int64_t held() const { return evaluated_; } // tokens in the cache
+  void keep(int64_t count);                   // forgets all but the first so many of them
 
   const Usage& prompt_usage() const { return prompt_; }         // of the last evaluate()
   const Usage& generation_usage() const { return generation_; } // of the last generate()

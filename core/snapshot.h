@@ -4,12 +4,14 @@
 // Neither waits for the other, and the window can be drawn from a Snapshot that no engine made.
 #pragma once
 
+#include "core/ceiling.h"
 #include "core/sampler.h"
+#include "core/token_choice.h"
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -21,9 +23,16 @@ struct ChatMessage {
   bool user = false; // else the model's
   std::string text, reasoning;
   std::string note; // how it ended, where that is worth saying: "stopped", "cut: the context is full"
+  std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer that is written; null: not kept
 };
 
-enum class EngineState : uint8_t { loading, idle, reading, writing, failed }; // reading the prompt, writing the answer
+struct ConversationRow {
+  std::string id, title;
+  int64_t changed = 0; // seconds since 1970
+};
+
+enum class EngineState : uint8_t { loading, idle, reading, writing, measuring, failed };
+// reading the prompt, writing the answer; measuring the machine or a step
 
 // Speeds, 0 where nothing was measured yet. Bytes are those that op_cost says had to move.
 struct Speed {
@@ -46,6 +55,41 @@ struct KvUse {
 struct StepShare {
   std::string kind;
   double weight_bytes = 0, kv_bytes = 0, activation_bytes = 0;
+};
+
+// What the GPU's management library says of it, some times a second.
+struct GpuGauge {
+  std::string name;
+  double power_watts = 0, power_limit_watts = 0, temperature_celsius = 0; // 0: it does not say
+  double sm_clock_hz = 0, sm_clock_max_hz = 0, memory_clock_hz = 0, memory_clock_max_hz = 0;
+  double memory_used_bytes = 0, memory_bytes = 0; // of all programs
+  bool operator==(const GpuGauge&) const = default;
+};
+
+// What the machine can do at most, measured as `ridge roofline` does.
+struct Roofs {
+  std::string device;
+  std::vector<Ceiling> ceilings;
+  double read_bytes_per_s = 0, peak_ops_per_s = 0, ridge_ops_per_byte = 0;
+  std::string peak_name;            // the ceiling that peak_ops_per_s is
+  std::vector<std::string> formats; // that weights can be imagined in
+};
+
+// The ops of one step under the roofs, layers together.
+struct StepPlaces {
+  struct Op {
+    std::string name, kind;      // "attn_q", or "attn_q attn_k attn_v" where they run as one; "linear"
+    std::string shape;           // "256 → 768, Q6_K"
+    int64_t count = 0;           // of layers that have it
+    double bytes = 0, flops = 0; // as op_cost says; of all of them together, like the following
+    double floor_seconds = 0;    // the least time the roofs allow; 0: the roofs are not measured
+    std::string bound_by;        // what most of its time is: "memory", "compute", "latency" or "kernel"
+    double seconds = 0;          // measured; 0: not measured
+  };
+  int64_t past = 0, streams = 1; // tokens in the context before; sequences that decode together
+  std::string format;            // of the weights; empty: as they are stored
+  std::vector<Op> ops;           // in order of the model
+  double seconds = 0;            // the measured step, undivided; 0: not measured
 };
 
 // A model file in words and numbers; never changes once published.
@@ -126,6 +170,10 @@ struct Snapshot {
   uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
   std::shared_ptr<const ModelFacts> model; // null until one is loaded
   std::vector<ChatMessage> messages;       // the last one grows while the state is writing
+  std::shared_ptr<const std::vector<ConversationRow>> conversations; // the kept ones, the newest first; never null
+  std::string conversation;                                          // the id of the one that is shown
+  std::shared_ptr<const std::vector<std::string>> vocabulary;        // the tokens' texts, made printable
+  bool keep_choices = false;                                         // of the answers to come
   std::string system_prompt;
   SamplerParams sampling;
   int64_t max_tokens = -1;
@@ -133,6 +181,9 @@ struct Snapshot {
   KvUse kv;
   std::vector<StepShare> step;
   double engine_bytes = 0;
+  std::optional<GpuGauge> gpu;
+  std::shared_ptr<const Roofs> roofs;                    // null until measured
+  std::shared_ptr<const StepPlaces> predicted, measured; // null likewise
   std::shared_ptr<const Tokenized> tokenized;
   std::shared_ptr<const TensorStudy> tensor;
   std::shared_ptr<const BlockStudy> block;
@@ -148,7 +199,27 @@ struct EditAndResend { // messages from number `message` on are dropped, and tex
 };
 struct Regenerate {};
 struct Stop {};
-struct ClearChat {};
+struct NewConversation {};
+struct OpenConversation {
+  std::string id;
+};
+struct RenameConversation {
+  std::string id, title;
+};
+struct DeleteConversation {
+  std::string id;
+};
+struct KeepChoices {
+  bool keep;
+};
+struct MeasureRoofs {};
+struct MeasureStep { // op by op
+  int64_t past;      // tokens in the context before it; -1: as many as the conversation has
+};
+struct PredictStep { // from the roofs
+  int64_t past, streams;
+  std::string format; // of the weights; empty: as they are stored
+};
 struct SetSystemPrompt {
   std::string text;
 };
@@ -171,8 +242,10 @@ struct StudyBlock {
 };
 } // namespace intent
 
-using Intent = std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::ClearChat,
-                            intent::SetSystemPrompt, intent::SetSampling, intent::OpenModel, intent::Tokenize,
-                            intent::StudyTensor, intent::StudyBlock>;
+using Intent =
+    std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::NewConversation,
+                 intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
+                 intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
+                 intent::SetSampling, intent::OpenModel, intent::Tokenize, intent::StudyTensor, intent::StudyBlock>;
 
 } // namespace ridge::core

@@ -1,10 +1,13 @@
-// The conversation, and beside it what decides how the model answers.
+// The conversation, between the list of all of them and what decides how the model answers.
+#include "ui/chat_settings.h"
+#include "ui/conversation_list.h"
+#include "ui/glyphs.h"
 #include "ui/markdown.h"
 #include "ui/panel.h"
+#include "ui/text_editor.h"
 #include "ui/widgets.h"
 
 #include <fmt/format.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
 
@@ -14,54 +17,66 @@ namespace {
 namespace intent = core::intent;
 using core::EngineState;
 
-constexpr int kLongest = 4096; // tokens of an answer on the slider; its end means no limit
-
 class ChatPanel : public Panel {
  public:
   void draw(const View& view) override {
     const ImVec2 area = ImGui::GetContentRegionAvail();
-    const float side = px(264), gap = px(16);
-    const float width = area.x - side - gap;
-    const float composer = px(86);
+    const bool narrow = area.x < px(1000);
+    const float gap = px(12), list = narrow ? px(176) : px(200), side = narrow ? px(240) : px(264);
+    float width = area.x;
     keep_unsent(view.now);
-    ImGui::BeginGroup();
-    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, 0));
-    ImGui::BeginChild("messages", {width, area.y - composer - px(8)});
-    draw_messages(view);
-    ImGui::EndChild();
-    ImGui::Dummy({0, px(8)});
-    ImGui::PopStyleVar();
-    draw_composer(view, {width, composer});
-    ImGui::EndGroup();
-    ImGui::SameLine(0, gap);
-    begin_card("settings", {side, area.y}, nullptr, true);
-    draw_context(view.now);
-    ImGui::BeginDisabled(busy(view.now)); // what they change counts from the next answer on
-    draw_system(view);
-    draw_sampling(view);
-    ImGui::EndDisabled();
-    end_card();
+    if (view.layout.conversations) {
+      width -= list + gap;
+      list_.draw(view, {list, area.y});
+      ImGui::SameLine(0, gap);
+    }
+    if (view.layout.settings) width -= side + gap;
+    draw_conversation(view, {width, area.y});
+    if (view.layout.settings) {
+      ImGui::SameLine(0, gap);
+      settings_.draw(view, {side, area.y});
+    }
   }
 
  private:
+  void draw_conversation(const View& view, ImVec2 size) {
+    const float header = px(30), composer = px(98);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, 0));
+    ImGui::BeginChild("conversation", size, false, ImGuiWindowFlags_NoScrollbar);
+    if (quiet_button(view.layout.conversations ? "‹ list" : "list ›"))
+      view.layout.conversations = !view.layout.conversations;
+    const char* const settings = view.layout.settings ? "settings ›" : "‹ settings";
+    ImGui::SetCursorPos({size.x - size_of(settings, fonts().small).x - px(14), 0});
+    if (quiet_button(settings)) view.layout.settings = !view.layout.settings;
+    ImGui::SetCursorPos({0, header});
+    ImGui::BeginChild("messages", {size.x, size.y - header - composer - px(8)});
+    draw_messages(view);
+    ImGui::EndChild();
+    ImGui::Dummy({0, px(8)});
+    draw_composer(view, {size.x, composer});
+    ImGui::EndChild();
+    ImGui::PopStyleVar();
+  }
+
   static bool busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
 
   // A message that failed comes back into the composer, rather than being lost.
   void keep_unsent(const core::Snapshot& now) {
     if (now.error_number == seen_error_) return;
     seen_error_ = now.error_number;
-    if (draft_.empty() && now.messages.size() <= sent_at_) draft_ = sent_;
+    if (draft_.empty() && now.messages.size() <= sent_at_) draft_.set_text(sent_);
   }
 
   void send(const View& view) {
-    if (draft_.find_first_not_of(" \n\t") == std::string::npos || busy(view.now)) return;
-    sent_ = draft_;
+    const std::string text = draft_.text();
+    if (text.find_first_not_of(" \n\t") == std::string::npos || busy(view.now)) return;
+    sent_ = text;
     sent_at_ = editing_ < 0 ? view.now.messages.size() : static_cast<size_t>(editing_);
-    editing_ < 0 ? view.send(intent::Send{draft_}) : view.send(intent::EditAndResend{sent_at_, draft_});
-    draft_.clear();
+    editing_ < 0 ? view.send(intent::Send{text}) : view.send(intent::EditAndResend{sent_at_, text});
+    draft_.set_text("");
     editing_ = -1;
     follow_ = true;
-    focus_ = true;
+    draft_.focus();
   }
 
   void draw_messages(const View& view) {
@@ -69,8 +84,14 @@ class ChatPanel : public Panel {
     const float column = std::min(ImGui::GetContentRegionAvail().x - px(14), px(760));
     const float left = std::max(0.0f, (ImGui::GetContentRegionAvail().x - px(14) - column) / 2);
     if (messages.empty()) draw_welcome(view, left, column);
-    if (heights_.size() != messages.size() || column != column_) heights_.assign(messages.size(), {});
+    if (column != column_ || view.now.conversation != conversation_) heights_.clear();
+    if (view.now.conversation != conversation_) {
+      follow_ = true;
+      editing_ = -1;
+    }
     column_ = column;
+    conversation_ = view.now.conversation;
+    heights_.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i) {
       Height& known = heights_[i];
       const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size();
@@ -89,7 +110,8 @@ class ChatPanel : public Panel {
       ImGui::EndGroup();
       ImGui::Dummy({0, px(10)});
       ImGui::PopID();
-      known = {length, ImGui::GetCursorPosY() - before};
+      known.length = length;
+      known.pixels = ImGui::GetCursorPosY() - before;
     }
     // The view follows the answer until the user scrolls up.
     if (ImGui::GetIO().MouseWheel > 0 && ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) follow_ = false;
@@ -111,14 +133,15 @@ class ChatPanel : public Panel {
   void draw_question(const View& view, size_t i, float column) {
     const std::string& content = view.now.messages[i].text;
     ImFont* font = fonts().body;
+    const std::string shown(showable(content, font));
     const float pad = px(14), widest = column * 0.8f;
-    const ImVec2 size = font->CalcTextSizeA(font->FontSize, INFINITY, widest - 2 * pad, content.c_str());
+    const ImVec2 size = font->CalcTextSizeA(font->FontSize, INFINITY, widest - 2 * pad, shown.c_str());
     const float x = ImGui::GetCursorPosX() + column - size.x - 2 * pad;
     ImGui::SetCursorPosX(x);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImDrawList* draw = ImGui::GetWindowDrawList();
     draw->AddRectFilled(at, {at.x + size.x + 2 * pad, at.y + size.y + px(20)}, theme().raised, px(12));
-    draw->AddText(font, font->FontSize, {at.x + pad, at.y + px(10)}, theme().text, content.c_str(), nullptr,
+    draw->AddText(font, font->FontSize, {at.x + pad, at.y + px(10)}, theme().text, shown.c_str(), nullptr,
                   widest - 2 * pad);
     ImGui::Dummy({size.x + 2 * pad, size.y + px(20)});
     ImGui::SetCursorPosX(x + size.x + 2 * pad - px(84));
@@ -126,9 +149,9 @@ class ChatPanel : public Panel {
     ImGui::SameLine(0, 0);
     ImGui::BeginDisabled(busy(view.now));
     if (quiet_button("edit")) {
-      draft_ = content;
+      draft_.set_text(content);
       editing_ = static_cast<int>(i);
-      focus_ = true;
+      draft_.focus();
     }
     ImGui::EndDisabled();
   }
@@ -144,8 +167,10 @@ class ChatPanel : public Panel {
     }
     if (growing && message.text.empty() && message.reasoning.empty())
       text(view.now.state == EngineState::reading ? "reading…" : "…", theme().dim);
+    else if (growing)
+      markdown(message.text + " ▍", column, heights_[i].lines);
     else
-      markdown(growing ? message.text + " ▍" : message.text, column);
+      show_choice(view.now, message, markdown(message.text, column, heights_[i].lines));
     if (growing) {
       ImGui::Dummy({0, px(23)}); // where the buttons will be
       return;
@@ -163,24 +188,59 @@ class ChatPanel : public Panel {
     }
   }
 
+  // What else the model thought of where the mouse is.
+  static void show_choice(const core::Snapshot& now, const core::ChatMessage& message, size_t hovered) {
+    if (hovered == kNothingHovered || !message.choices || !now.vocabulary) return;
+    const auto choice = std::ranges::upper_bound(*message.choices, hovered, {}, &core::TokenChoice::end);
+    if (choice == message.choices->end()) return;
+    const Theme& t = theme();
+    const auto name = [&](int32_t token) {
+      const auto id = static_cast<size_t>(token);
+      return id < now.vocabulary->size() ? fmt::format("“{}”", (*now.vocabulary)[id]) : fmt::format("{}", token);
+    };
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(12), px(10)));
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(3)));
+    ImGui::BeginTooltip();
+    dim_text(fmt::format("Token {} of {}: the model's likeliest", choice - message.choices->begin() + 1,
+                         message.choices->size()));
+    const auto line = [&](int32_t token, float probability) {
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      const float width = px(280), height = px(20), y = at.y + (height - fonts().small->FontSize) / 2;
+      const bool chosen = token == choice->token;
+      ImDrawList* draw = ImGui::GetWindowDrawList();
+      draw->AddRectFilled(at, {at.x + std::max(px(2), width * probability), at.y + height},
+                          mix(t.raised, chosen ? t.accent : t.dim, 0.4f), px(3));
+      draw->PushClipRect(at, {at.x + width - px(64), at.y + height}, true);
+      text_at({at.x + px(6), y}, name(token), t.text, chosen ? fonts().bold : fonts().small);
+      draw->PopClipRect();
+      text_at({at.x + width - px(6), y}, fmt::format("{:.2f} %", 100 * probability), t.text, fonts().small, 1);
+      ImGui::Dummy({width, height});
+    };
+    bool among = false;
+    for (const auto& [token, probability] : choice->top) {
+      if (token < 0) continue;
+      line(token, probability);
+      among |= token == choice->token;
+    }
+    if (!among) {
+      dim_text("drawn instead:");
+      line(choice->token, choice->probability);
+    }
+    ImGui::EndTooltip();
+    ImGui::PopStyleVar(2);
+  }
+
   void draw_composer(const View& view, ImVec2 size) {
     const float button = px(84);
     begin_card("composer", size);
-    ImGui::SetCursorPos({px(8), px(8)});
-    ImGui::PushStyleColor(ImGuiCol_FrameBg, with_alpha(theme().raised, 0));
-    if (focus_ || ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
-    focus_ = false;
-    const bool entered =
-        ImGui::InputTextMultiline("##draft", &draft_, {size.x - button - px(36), size.y - px(16)},
-                                  ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CtrlEnterForNewLine);
-    ImGui::PopStyleColor();
-    if (draft_.empty()) {
-      const ImVec2 at = ImGui::GetItemRectMin();
-      text_at({at.x + px(10), at.y + px(6)}, "Message", theme().dim, fonts().body);
-      text_at({at.x + px(10), at.y + px(50)}, "Enter sends · Ctrl Enter starts a line", theme().dim, fonts().small);
-    }
+    ImGui::SetCursorPos({px(16), px(12)});
+    if (ImGui::IsWindowAppearing()) draft_.focus();
+    const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(38)}, fonts().body,
+                                     TextEditor::Enter::sends, "Message");
     if (entered) send(view);
-    ImGui::SetCursorPos({size.x - button - px(16), (size.y - px(36)) / 2});
+    ImGui::SetCursorPos({px(16), size.y - px(22)});
+    dim_text("Enter sends · Shift Enter starts a line");
+    ImGui::SetCursorPos({size.x - button - px(16), px(16)});
     const bool answering = view.now.state == EngineState::reading || view.now.state == EngineState::writing;
     if (answering) {
       if (ImGui::Button("Stop", {button, px(36)})) view.send(intent::Stop{});
@@ -190,94 +250,30 @@ class ChatPanel : public Panel {
       ImGui::EndDisabled();
     }
     if (editing_ >= 0) {
-      ImGui::SetCursorPos({size.x - button - px(16), size.y - px(23)});
+      ImGui::SetCursorPos({size.x - button - px(16), px(58)});
       if (quiet_button("cancel edit")) {
         editing_ = -1;
-        draft_.clear();
+        draft_.set_text("");
       }
     }
     end_card();
   }
 
-  static void draw_context(const core::Snapshot& now) {
-    const float share = static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context));
-    dim_text("Context");
-    bar(share, {0, px(6)}, share > 0.9f ? theme().red : share > 0.75f ? theme().amber : theme().accent);
-    text(fmt::format("{} of {} tokens", now.kv.tokens, now.kv.context), theme().text, fonts().small);
-    ImGui::Dummy({0, px(2)});
-    dim_text("Speed");
-    text(now.speed.tokens_per_s > 0
-             ? fmt::format("{:.1f} tok/s · {:.2f} GB/s", now.speed.tokens_per_s, now.speed.bytes_per_s / 1e9)
-             : "nothing measured yet",
-         theme().text, fonts().small);
-    ImGui::Dummy({0, px(2)});
-  }
-
-  void draw_system(const View& view) {
-    dim_text("System prompt");
-    if (!editing_system_) system_ = view.now.system_prompt;
-    ImGui::PushFont(fonts().small);
-    ImGui::InputTextMultiline("##system", &system_, {-1, px(72)});
-    ImGui::PopFont();
-    editing_system_ = ImGui::IsItemActive();
-    if (ImGui::IsItemDeactivatedAfterEdit()) {
-      view.send(intent::SetSystemPrompt{system_});
-      editing_system_ = true; // until the engine has taken it over
-    }
-    ImGui::Dummy({0, px(2)});
-  }
-
-  void draw_sampling(const View& view) {
-    dim_text("Sampling");
-    core::SamplerParams params = view.now.sampling;
-    auto max_tokens = static_cast<int>(view.now.max_tokens);
-    bool changed = false;
-    // Label, slider, value: the grab must not cover the number.
-    const auto row = [](const char* label, const char* help, const std::string& value) {
-      ImGui::AlignTextToFramePadding();
-      text(label, theme().text, fonts().small);
-      tooltip(help);
-      ImGui::SameLine(px(104));
-      const float width = ImGui::GetContentRegionAvail().x;
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      text_at({at.x + width, at.y + px(4)}, value, theme().text, fonts().small, 1);
-      ImGui::SetNextItemWidth(width - px(58));
-    };
-    const auto number = [](float x, float off, const char* word) { return x == off ? word : fmt::format("{:.2f}", x); };
-    ImGui::PushFont(fonts().small);
-    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(4)));
-    row("Temperature", "0: always the most probable token", number(params.temp, 0, "greedy"));
-    changed |= ImGui::SliderFloat("##temp", &params.temp, 0, 2, "");
-    row("Top-k", "draw from the k most probable tokens", params.top_k == 0 ? "all" : std::to_string(params.top_k));
-    changed |= ImGui::SliderInt("##topk", &params.top_k, 0, 200, "");
-    row("Top-p", "draw from the most probable tokens of this mass", number(params.top_p, 1, "all"));
-    changed |= ImGui::SliderFloat("##topp", &params.top_p, 0.01f, 1, "");
-    row("Min-p", "tokens at least this fraction as probable as the best", number(params.min_p, 0, "all"));
-    changed |= ImGui::SliderFloat("##minp", &params.min_p, 0, 1, "");
-    row("Repeat", "divides the logits of recent tokens", number(params.repeat_penalty, 1, "off"));
-    changed |= ImGui::SliderFloat("##repeat", &params.repeat_penalty, 1, 2, "");
-    row("Longest", "tokens of an answer", max_tokens < 0 ? "no limit" : std::to_string(max_tokens));
-    int length = max_tokens < 0 ? kLongest : max_tokens;
-    if (ImGui::SliderInt("##max", &length, 1, kLongest, "", ImGuiSliderFlags_Logarithmic)) {
-      max_tokens = length >= kLongest ? -1 : length;
-      changed = true;
-    }
-    ImGui::PopStyleVar();
-    ImGui::PopFont();
-    if (changed) view.send(intent::SetSampling{params, max_tokens});
-  }
-
   struct Height {
     size_t length = 0; // of the text that had this height
     float pixels = 0;
+    MarkdownHeights lines;
   };
   std::vector<Height> heights_;
   float column_ = 0;
-  std::string draft_, sent_, system_;
+  TextEditor draft_;
+  std::string sent_, conversation_;
   size_t sent_at_ = 0;
   int editing_ = -1; // number of the message being edited
   uint64_t seen_error_ = 0;
-  bool follow_ = true, focus_ = false, editing_system_ = false;
+  bool follow_ = true;
+  ConversationList list_;
+  ChatSettings settings_;
 };
 
 } // namespace

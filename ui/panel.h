@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/snapshot.h"
+#include "ui/layout.h"
 
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@ namespace ridge::ui {
 struct View {
   const core::Snapshot& now;
   const std::function<void(core::Intent)>& send;
+  Layout& layout; // what is remembered
 };
 
 class Panel {
@@ -31,6 +33,7 @@ std::span<const PanelInfo> panels();
 
 std::unique_ptr<Panel> make_chat_panel();
 std::unique_ptr<Panel> make_gauges_panel();
+std::unique_ptr<Panel> make_roofline_panel();
 std::unique_ptr<Panel> make_model_panel();
 std::unique_ptr<Panel> make_quant_panel();
 

@@ -1,5 +1,7 @@
 #include "ui/theme.h"
 
+#include "ui/glyphs.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
@@ -86,6 +88,7 @@ ImU32 mix(ImU32 a, ImU32 b, float share) {
 void load_fonts(float scale) {
   pixels_per_unit = scale;
   ImGui::GetIO().Fonts->Clear();
+  reserve_glyphs(scale);
   const std::string regular = find_font(
       {"noto/NotoSans-Regular.ttf", "dejavu/DejaVuSans.ttf", "TTF/DejaVuSans.ttf", "dejavu-sans-fonts/DejaVuSans.ttf"});
   const std::string bold = find_font({"noto/NotoSans-Bold.ttf", "dejavu/DejaVuSans-Bold.ttf", "TTF/DejaVuSans-Bold.ttf",

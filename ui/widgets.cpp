@@ -1,5 +1,7 @@
 #include "ui/widgets.h"
 
+#include "ui/glyphs.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,11 +24,15 @@ std::string scaled(double number, std::initializer_list<const char*> units) {
 
 std::string bytes_text(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB"}); }
 std::string count_text(double count) { return scaled(count, {"", " k", " M", " B", " T"}); }
+std::string seconds_text(double seconds) {
+  return seconds < 0.9995e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
+}
 std::string number_text(double number) {
   return std::abs(number) >= 1e-3 || number == 0 ? fmt::format("{:.4g}", number) : fmt::format("{:.2e}", number);
 }
 
 void text(std::string_view text, ImU32 color, ImFont* font) {
+  text = showable(text, font ? font : ImGui::GetFont());
   if (font) ImGui::PushFont(font);
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
@@ -38,11 +44,13 @@ void dim_text(std::string_view label) { text(label, theme().dim, fonts().small);
 void title(std::string_view label) { text(label, theme().text, fonts().title); }
 
 ImVec2 size_of(std::string_view text, ImFont* font) {
+  text = showable(text, font);
   return font->CalcTextSizeA(font->FontSize, INFINITY, 0, text.data(), text.data() + text.size());
 }
 
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align) {
   if (align > 0) at.x -= align * size_of(text, font).x;
+  text = showable(text, font);
   ImGui::GetWindowDrawList()->AddText(font, font->FontSize, {std::round(at.x), std::round(at.y)}, color, text.data(),
                                       text.data() + text.size());
 }
@@ -101,6 +109,7 @@ void show_tooltip(std::string_view text) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(10), px(8)));
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(px(420));
+  text = showable(text, ImGui::GetFont());
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();

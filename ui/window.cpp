@@ -1,6 +1,7 @@
 #include "ui/window.h"
 
 #include "core/error.h"
+#include "ui/glyphs.h"
 #include "ui/panel.h"
 #include "ui/png.h"
 #include "ui/widgets.h"
@@ -31,9 +32,9 @@ struct Shortcut {
   const char *keys, *what;
 };
 constexpr Shortcut kShortcuts[] = {
-    {"Ctrl 1 … 4", "show a panel"},
+    {"Ctrl 1 … 9", "show a panel"},
     {"Enter", "send the message"},
-    {"Ctrl Enter", "new line in the message"},
+    {"Shift Enter", "new line in the message"},
     {"Esc", "stop the answer"},
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
@@ -56,6 +57,8 @@ struct Window::Impl {
   uint64_t dismissed_error = 0;
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
+  Layout layout, saved_layout;
+  FrameTimes frame_times;
 
   void open();
   void draw_frame();
@@ -67,10 +70,18 @@ struct Window::Impl {
   void draw_help();
   void take_keys(const core::Snapshot& now);
   void save_screenshot() const;
+  void set_dark(bool now_dark);
+  void remember();
 };
 
 Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
-  impl_->dark = !options.light;
+  Layout& layout = impl_->layout;
+  if (!options.layout_file.empty()) layout = load_layout(options.layout_file);
+  impl_->saved_layout = layout;
+  if (options.width > 0) layout.width = options.width;
+  if (options.height > 0) layout.height = options.height;
+  if (options.light) layout.light = *options.light;
+  impl_->dark = !layout.light;
   impl_->options = std::move(options);
   impl_->open();
 }
@@ -92,15 +103,18 @@ void Window::close() {
   glfwPostEmptyEvent();
 }
 
+const FrameTimes& Window::frame_times() const { return impl_->frame_times; }
+
 std::string Window::panel() const { return panels()[impl_->panel].name; }
 
 void Window::Impl::open() {
   std::string names;
   panel = panels().size();
   for (size_t i = 0; i < panels().size(); ++i) {
-    if (options.panel == panels()[i].name) panel = i;
+    if ((options.panel.empty() ? layout.panel : options.panel) == panels()[i].name) panel = i;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", panels()[i].name);
   }
+  if (panel == panels().size() && options.panel.empty()) panel = 0; // remembered by a ridge with other panels
   if (panel == panels().size())
     throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
   for (const PanelInfo& info : panels()) shown.push_back(info.make());
@@ -114,7 +128,7 @@ void Window::Impl::open() {
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
   glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
-  window = glfwCreateWindow(options.width, options.height, "ridge", nullptr, nullptr);
+  window = glfwCreateWindow(layout.width, layout.height, "ridge", nullptr, nullptr);
   if (!window) {
     glfwTerminate();
     throw_error("cannot open a window with OpenGL 3.3: {}; ridge chat works in a terminal", last_glfw_error);
@@ -141,6 +155,9 @@ void Window::Impl::open() {
     pressed.push_back(key);
     if (modifiers & GLFW_MOD_CONTROL) pressed.push_back(GLFW_KEY_LEFT_CONTROL);
     if (modifiers & GLFW_MOD_SHIFT) pressed.push_back(GLFW_KEY_LEFT_SHIFT);
+  });
+  glfwSetCharCallback(window, [](GLFWwindow* w, unsigned character) {
+    character < 0x10000 ? ImGui_ImplGlfw_CharCallback(w, character) : type_far_character(character);
   });
   ImGui_ImplOpenGL3_Init("#version 330 core");
 }
@@ -169,12 +186,13 @@ void Window::run(const EngineLink& engine) {
       w.frames_wanted = std::max(w.frames_wanted, kSettlingFrames - (ImGui::GetIO().WantTextInput ? 2 : 0));
     }
     drawn_at = glfwGetTime();
+    w.frame_times.begin();
     w.draw_frame();
     w.frames_wanted = std::max(0, w.frames_wanted - 1);
     if (animated) {
       const auto now = engine.snapshot();
       const bool busy = now->state == EngineState::loading || now->state == EngineState::reading ||
-                        now->state == EngineState::writing ||
+                        now->state == EngineState::writing || now->state == EngineState::measuring ||
                         (now->tensor && static_cast<int>(now->tensor->formats.size()) < now->tensor->formats_to_try);
       quiet_frames = busy ? 0 : quiet_frames + 1;
       if (quiet_frames > w.options.after_frames) {
@@ -183,7 +201,9 @@ void Window::run(const EngineLink& engine) {
       }
     }
     glfwSwapBuffers(w.window);
+    w.frame_times.end(engine.snapshot()->state == EngineState::writing);
   }
+  w.remember();
   w.engine = nullptr;
 }
 
@@ -205,7 +225,7 @@ std::vector<int> Window::Impl::hold_short_presses() {
 }
 
 void Window::Impl::draw_frame() {
-  if (rescale) {
+  if (rescale || glyphs_are_full()) {
     float scale_y;
     glfwGetWindowContentScale(window, &scale, &scale_y);
     load_fonts(scale);
@@ -239,13 +259,14 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
       if (pressed(GLFW_KEY_1 + static_cast<int>(i))) panel = i;
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
-    if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::ClearChat{});
-    if (pressed(GLFW_KEY_L)) apply_theme(dark = !dark, scale);
+    if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::NewConversation{});
+    if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
   if (pressed(GLFW_KEY_F1)) help = !help;
   if (pressed(GLFW_KEY_ESCAPE)) {
-    if (now.state == EngineState::writing || now.state == EngineState::reading) engine->send(core::intent::Stop{});
+    if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
+      engine->send(core::intent::Stop{});
     help = false;
   }
 }
@@ -255,7 +276,8 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::SetNextWindowPos({0, 0});
   ImGui::SetNextWindowSize(size);
   ImGui::Begin("ridge", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+               ImGuiWindowFlags_NoBackground | // which is cleared already
+                   ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   const float rail = px(148), status = px(32), margin = px(16);
   ImGui::BeginChild("rail", {rail, size.y});
@@ -267,7 +289,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   draw_error(now);
   if (now.model) {
     ImGui::PushID(static_cast<int>(panel.load()));
-    shown[panel]->draw({now, engine->send});
+    shown[panel]->draw({now, engine->send, layout});
     ImGui::PopID();
   } else {
     const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
@@ -307,7 +329,7 @@ void Window::Impl::draw_rail(const core::Snapshot&) {
   for (size_t i = 0; i < shown.size(); ++i)
     if (item(panels()[i].title, i == panel)) panel = i;
   ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(88));
-  if (item(dark ? "Light" : "Dark", false)) apply_theme(dark = !dark, scale);
+  if (item(dark ? "Light" : "Dark", false)) set_dark(!dark);
   if (item("Keys", help)) help = !help;
   ImGui::PopStyleVar(2);
 }
@@ -316,8 +338,8 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   const Theme& t = theme();
   const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
   const float y = at.y + (size.y - fonts().small->FontSize) / 2;
-  const bool busy =
-      now.state == EngineState::reading || now.state == EngineState::writing || now.state == EngineState::loading;
+  const bool busy = now.state == EngineState::reading || now.state == EngineState::writing ||
+                    now.state == EngineState::loading || now.state == EngineState::measuring;
   const ImU32 dot = now.state == EngineState::failed ? t.red : busy ? t.amber : t.green;
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
   std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";
@@ -367,6 +389,23 @@ void Window::Impl::draw_help() {
   ImGui::End();
   ImGui::PopStyleColor();
   ImGui::PopStyleVar();
+}
+
+void Window::Impl::set_dark(bool now_dark) {
+  dark = now_dark;
+  layout.light = !dark;
+  apply_theme(dark, scale);
+}
+
+void Window::Impl::remember() {
+  if (options.layout_file.empty()) return;
+  layout.panel = panels()[panel].name;
+  if (!glfwGetWindowAttrib(window, GLFW_MAXIMIZED)) {
+    glfwGetWindowSize(window, &layout.width, &layout.height);
+    layout.width = static_cast<int>(static_cast<float>(layout.width) / scale); // GLFW scales it when it opens one
+    layout.height = static_cast<int>(static_cast<float>(layout.height) / scale);
+  }
+  if (layout != saved_layout) save_layout(options.layout_file, layout);
 }
 
 void Window::Impl::save_screenshot() const {

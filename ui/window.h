@@ -2,19 +2,23 @@
 #pragma once
 
 #include "core/snapshot.h"
+#include "ui/frame_times.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace ridge::ui {
 
 struct WindowOptions {
-  std::string panel = "chat"; // the first to be shown: a name of panels()
-  int width = 1280, height = 800;
-  bool light = false;
-  std::string screenshot; // write this PNG and close: once a model is open and nothing is being written or studied
-  int after_frames = 30;  // so many frames after that
+  // Empty, 0 or nothing: as it was when the window was last closed.
+  std::string panel; // the first to be shown: a name of panels()
+  int width = 0, height = 0;
+  std::optional<bool> light;
+  std::string layout_file; // where that is remembered; empty: nowhere
+  std::string screenshot;  // write this PNG and close: once a model is open and nothing is being written or studied
+  int after_frames = 30;   // so many frames after that
 };
 
 // Where the window gets its snapshots and sends its intents.
@@ -31,9 +35,10 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  void wake();                        // from any thread: there is a new snapshot
-  void close();                       // from any thread
-  std::string panel() const;          // from any thread: the name of the one that is shown
+  void wake();                           // from any thread: there is a new snapshot
+  void close();                          // from any thread
+  std::string panel() const;             // from any thread: the name of the one that is shown
+  const FrameTimes& frame_times() const; // of run() so far
   void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
 
  private:

@@ -2,6 +2,7 @@
 // guide behind it. Run by run_under_xvfb.sh; without Xvfb or xdotool it is skipped there, with a message.
 #include "app/gui_engine.h"
 #include "core/error.h"
+#include "ui/driver.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -14,23 +15,10 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::wait_for;
+using tests::xdotool;
 
 namespace {
-
-void xdotool(const std::string& command) {
-  INFO(command);
-  CHECK(std::system(("xdotool " + command).c_str()) == 0);
-}
-
-bool wait_for(const std::function<bool()>& condition, std::chrono::seconds limit = 30s) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!condition())
-    if (std::chrono::steady_clock::now() > end)
-      return false;
-    else
-      std::this_thread::sleep_for(20ms);
-  return true;
-}
 
 double cpu_seconds() {
   timespec now;
@@ -67,7 +55,7 @@ void use(const app::GuiEngine& engine, const ui::Window& window) {
   xdotool("key ctrl+r"); // answer again: the prompt is in the cache but for its last token
   CHECK(wait_for([&] { return now()->speed.prompt_tokens < first && idle() && now()->messages.size() == 2; }));
 
-  for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "model"}, {"4", "quant"}}) {
+  for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "roofline"}, {"4", "model"}, {"5", "quant"}}) {
     xdotool(fmt::format("key ctrl+{}", key));
     CHECK(wait_for([&] { return window.panel() == name; }, 5s));
   }
@@ -148,5 +136,6 @@ TEST_CASE("a window at rest costs next to nothing") {
 TEST_CASE("an unknown panel is refused with the names of those there are") {
   ui::WindowOptions options;
   options.panel = "nonsense";
-  CHECK_THROWS_WITH_AS(ui::Window{options}, "no panel 'nonsense'; there are chat, gauges, model, quant", Error);
+  CHECK_THROWS_WITH_AS(ui::Window{options}, "no panel 'nonsense'; there are chat, gauges, roofline, model, quant",
+                       Error);
 }

@@ -1,0 +1,47 @@
+// The conversations that the window lists: one JSON file each, in the form that other programs exchange them in,
+// written whole or not at all. A file that cannot be understood is left as it is and reported, never overwritten.
+#pragma once
+
+#include "app/conversation.h"
+
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+struct StoredConversation {
+  std::string id; // its file's name, without .json
+  std::string title;
+  std::string system;            // prompt
+  Json messages = Json::array(); // as Conversation has them, the system message left out
+  int64_t changed = 0;           // seconds since 1970
+  bool named = false;            // by a person; else the title is the first question
+};
+
+class ConversationStore {
+ public:
+  // Reads the folder; empty: nothing is kept on disk. Does not create it before there is something to keep.
+  explicit ConversationStore(std::string folder);
+
+  const std::vector<StoredConversation>& list() const { return list_; } // the last changed first
+  const std::string& problem() const { return problem_; }               // what could not be read; empty: nothing
+
+  StoredConversation* find(const std::string& id);
+  StoredConversation& create(); // not kept before the first save()
+  // Writes it, as changed now. Throws Error where that fails; it is kept in memory all the same.
+  void save(const std::string& id);
+  // Throws Error where its file cannot be removed.
+  void remove(const std::string& id);
+
+ private:
+  std::string path_of(const std::string& id) const { return folder_ + "/" + id + ".json"; }
+
+  std::string folder_, problem_;
+  std::vector<StoredConversation> list_;
+  int64_t last_number_ = 0;
+};
+
+// The beginning of a question, as a title: one line, at most some 40 characters.
+std::string title_of(const std::string& question);
+
+} // namespace ridge::app

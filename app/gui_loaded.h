@@ -1,0 +1,22 @@
+// A model with everything that GuiEngine keeps of it; only for its own files.
+#pragma once
+
+#include "app/gui_engine.h"
+
+namespace ridge::app {
+
+struct GuiEngine::Loaded {
+  LoadedModel model;
+  Device device;
+  models::text::ChatTemplate chat_template;
+  Session session;
+  Conversation conversation{model, session, chat_template};
+
+  Loaded(LoadedModel opened, const GuiSetup& setup)
+      : model(std::move(opened)),
+        device(start_executor(model, setup.model.executor_config(model.program.trained_context), setup.model.device,
+                              setup.model.gpu_layers)),
+        chat_template(setup.chat_template.choose(model.file)), session(*model.executor, model.program) {}
+};
+
+} // namespace ridge::app

@@ -1,0 +1,20 @@
+#include "app/xdg.h"
+
+#include <cstdlib>
+
+namespace ridge::app {
+namespace {
+
+std::string folder(const char* variable, const char* below_home) {
+  const char* named = std::getenv(variable);
+  if (named && *named == '/') return std::string(named) + "/ridge"; // relative ones are to be ignored
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::string(home) + below_home + "/ridge" : "";
+}
+
+} // namespace
+
+std::string config_folder() { return folder("XDG_CONFIG_HOME", "/.config"); }
+std::string data_folder() { return folder("XDG_DATA_HOME", "/.local/share"); }
+
+} // namespace ridge::app

@@ -1,0 +1,11 @@
+// Where a program keeps what a person would miss, by the XDG base directory rules; empty where there is no home.
+#pragma once
+
+#include <string>
+
+namespace ridge::app {
+
+std::string config_folder(); // $XDG_CONFIG_HOME/ridge, else ~/.config/ridge
+std::string data_folder();   // $XDG_DATA_HOME/ridge, else ~/.local/share/ridge
+
+} // namespace ridge::app

@@ -1,0 +1,251 @@
+// The engine behind the window, without a window: conversations that are kept, what it says of its choices and of the
+// machine, and that its gauges say what `ridge bench` says.
+#include "app/gui_engine.h"
+
+#include "app/support.h"
+#include "core/error.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+using namespace ridge;
+using namespace ridge::tests;
+using namespace std::chrono_literals;
+using nlohmann::json;
+namespace intent = core::intent;
+
+namespace {
+
+app::GuiSetup guide_setup(const std::string& conversations = "") {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.sampling.params.seed = 1;
+  setup.sampling.max_tokens = 24;
+  setup.conversation_folder = conversations;
+  return setup;
+}
+
+// An engine whose state a test waits for.
+struct Watched {
+  explicit Watched(app::GuiSetup setup) : engine(std::move(setup), [] {}) {
+    until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
+  }
+  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
+  void until(const std::function<bool(const core::Snapshot&)>& condition) const {
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (!condition(*now())) {
+      REQUIRE(std::chrono::steady_clock::now() < end);
+      std::this_thread::sleep_for(20ms);
+    }
+  }
+  // Asks, and waits for the whole answer.
+  void ask(const std::string& text) {
+    const size_t before = now()->messages.size();
+    engine.send(intent::Send{text});
+    until(
+        [&](const core::Snapshot& s) { return s.messages.size() == before + 2 && s.state == core::EngineState::idle; });
+  }
+  app::GuiEngine engine;
+};
+
+std::vector<std::string> titles(const core::Snapshot& s) {
+  std::vector<std::string> result;
+  for (const auto& row : *s.conversations) result.push_back(row.title);
+  return result;
+}
+
+} // namespace
+
+TEST_CASE("conversations are kept in files, listed with the newest first, opened again, renamed and deleted") {
+  const TemporaryFolder folder;
+  const std::string files = folder / "conversations";
+  std::string first_answer;
+  {
+    Watched w(guide_setup(files));
+    CHECK(w.now()->conversations->empty());
+    w.ask("What is Q4_K?");
+    first_answer = w.now()->messages[1].text;
+    CHECK(!first_answer.empty());
+    w.engine.send(intent::SetSystemPrompt{"Be brief."});
+    w.engine.send(intent::NewConversation{});
+    w.until([](const core::Snapshot& s) { return s.messages.empty(); });
+    w.ask("What is a super-block made of, and why would anyone care about that?");
+    CHECK(titles(*w.now()) == std::vector<std::string>{"What is a super-block made of, and why w…", "What is Q4_K?"});
+  }
+  Watched w(guide_setup(files));
+  REQUIRE(w.now()->conversations->size() == 2);
+  const std::string id = w.now()->conversations->at(1).id;
+  w.engine.send(intent::OpenConversation{id});
+  w.until([&](const core::Snapshot& s) { return s.conversation == id; });
+  REQUIRE(w.now()->messages.size() == 2);
+  CHECK(w.now()->messages[0].text == "What is Q4_K?");
+  CHECK(w.now()->messages[1].text == first_answer);
+  w.ask("And Q6_K?");
+  CHECK(w.now()->messages.size() == 4);
+  CHECK(titles(*w.now())[0] == "What is Q4_K?"); // it changed last
+
+  w.engine.send(intent::RenameConversation{id, "K-quants"});
+  w.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
+  w.engine.send(intent::DeleteConversation{w.now()->conversations->at(1).id});
+  w.until([](const core::Snapshot& s) { return s.conversations->size() == 1; });
+  CHECK(w.now()->messages.size() == 4); // the one that is shown stays
+  w.engine.send(intent::DeleteConversation{id});
+  w.until([](const core::Snapshot& s) { return s.conversations->empty() && s.messages.empty(); });
+  CHECK(std::filesystem::is_empty(files));
+  CHECK(w.now()->error == "");
+}
+
+TEST_CASE("a damaged conversation is reported and left as it is; the others are there") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  };
+  write("1.json", R"({"title": "good", "messages": [{"role": "user", "content": "hello"}]})");
+  for (const char* bad : {"", "{", "[]", "{}", R"({"messages": 3})", R"({"messages": [{"role": "user"}]})",
+                          R"({"messages": [{"role": "user", "content": 3}]})", "\xff\xfe"}) {
+    write("2.json", bad);
+    const app::ConversationStore store(folder / "");
+    INFO(bad);
+    CHECK(store.list().size() == 1);
+    CHECK(store.problem().find("2.json") != std::string::npos);
+    CHECK(read_file(folder / "2.json") == bad);
+  }
+  write("2.json", "{");
+  Watched w(guide_setup(folder / ""));
+  CHECK(w.now()->error.find("2.json") != std::string::npos);
+  CHECK(titles(*w.now()) == std::vector<std::string>{"good"});
+}
+
+TEST_CASE("a folder that cannot be written to costs a message, not the conversation") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "file") << "no folder";
+  Watched w(guide_setup(folder / "file/conversations"));
+  w.ask("What is Q4_K?");
+  w.until([](const core::Snapshot& s) { return !s.error.empty(); });
+  CHECK(w.now()->messages.size() == 2);
+  w.ask("And Q6_K?");
+  CHECK(w.now()->messages.size() == 4);
+}
+
+TEST_CASE("a title is the first line of the question, cut between characters") {
+  CHECK(app::title_of("  hello\nworld") == "hello");
+  CHECK(app::title_of("") == "");
+  std::string longest;
+  for (int i = 0; i < 50; ++i) longest += "ж";
+  CHECK(app::title_of(longest) == longest.substr(0, 80) + "…");
+}
+
+TEST_CASE("each token of an answer comes with the likeliest ones, whose probabilities are the model's") {
+  Watched w(guide_setup());
+  w.ask("What is Q4_K?");
+  const auto s = w.now();
+  const core::ChatMessage& answer = s->messages[1];
+  REQUIRE(answer.choices);
+  REQUIRE(!answer.choices->empty());
+  uint32_t end = 0;
+  for (const core::TokenChoice& choice : *answer.choices) {
+    CHECK(choice.end >= end);
+    end = choice.end;
+    CHECK(choice.probability > 0);
+    CHECK(choice.probability <= choice.top[0].probability);
+    double sum = 0;
+    for (size_t i = 0; i < choice.top.size(); ++i) {
+      sum += choice.top[i].probability;
+      if (i > 0) CHECK(choice.top[i].probability <= choice.top[i - 1].probability);
+      CHECK(choice.top[i].token >= 0);
+      CHECK(static_cast<size_t>(choice.top[i].token) < s->vocabulary->size());
+    }
+    CHECK(sum <= 1.0001);
+  }
+  CHECK(end == answer.text.size());
+  w.engine.send(intent::KeepChoices{false});
+  w.engine.send(intent::Regenerate{});
+  w.until([](const core::Snapshot& now) { return now.state == core::EngineState::idle && !now.messages[1].choices; });
+}
+
+TEST_CASE("a measured step moves the bytes that a predicted one moves, and the roofs bound both") {
+  Watched w(guide_setup());
+  w.engine.send(intent::MeasureRoofs{});
+  w.engine.send(intent::MeasureStep{100});
+  w.until([](const core::Snapshot& s) { return s.roofs && s.measured && s.measured->past == 100; });
+  w.until([](const core::Snapshot& s) { return s.state == core::EngineState::idle; });
+  const auto predict = [&](int64_t past, int64_t streams, const std::string& format) {
+    w.engine.send(intent::PredictStep{past, streams, format});
+    w.until([&](const core::Snapshot& s) {
+      return s.predicted && s.predicted->past == past && s.predicted->streams == streams &&
+             s.predicted->format == format;
+    });
+    return w.now()->predicted;
+  };
+  const auto sum = [](const core::StepPlaces& places, double core::StepPlaces::Op::*what) {
+    double total = 0;
+    for (const auto& op : places.ops) total += op.*what;
+    return total;
+  };
+  using Op = core::StepPlaces::Op;
+  const auto same = predict(100, 1, "");
+  const auto measured = w.now()->measured;
+  CHECK(sum(*measured, &Op::bytes) == doctest::Approx(sum(*same, &Op::bytes)));
+  CHECK(sum(*measured, &Op::flops) == doctest::Approx(sum(*same, &Op::flops)));
+  CHECK(measured->seconds > 0);
+  for (const Op& op : measured->ops) {
+    CHECK(op.seconds > 0);
+    CHECK(op.floor_seconds > 0);
+    CHECK(!op.bound_by.empty());
+  }
+  CHECK(sum(*predict(900, 1, ""), &Op::bytes) > sum(*same, &Op::bytes)); // more keys and values
+  CHECK(sum(*predict(100, 8, ""), &Op::flops) == doctest::Approx(8 * sum(*same, &Op::flops)));
+  CHECK(sum(*predict(100, 8, ""), &Op::bytes) < 4 * sum(*same, &Op::bytes)); // the weights are read once
+  CHECK(sum(*predict(100, 1, "F32"), &Op::bytes) > 3 * sum(*same, &Op::bytes));
+  CHECK(w.now()->error == "");
+  // Measuring elsewhere did not spoil the conversation's cache.
+  w.ask("What is Q4_K?");
+  const std::string answer = w.now()->messages[1].text;
+  w.engine.send(intent::MeasureStep{5});
+  w.engine.send(intent::Regenerate{});
+  w.until([](const core::Snapshot& s) { return s.measured->past == 5; });
+  w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
+  CHECK(w.now()->messages[1].text == answer);
+}
+
+TEST_CASE("the gauges say what ridge bench says of the same work") {
+  // Both count the same tokens and bytes; times are compared at their best, because neighbours only ever slow them, in
+  // turns until they meet.
+  constexpr int kRounds = 12, kTogether = 25;
+  constexpr double kAgree = 0.03;
+  app::GuiSetup setup = guide_setup();
+  setup.sampling.max_tokens = 101;
+  setup.sampling.ignore_eos = true;
+  Watched w(setup);
+  w.engine.send(intent::KeepChoices{false});
+  w.ask("What is Q4_K?");
+  const int64_t depth = w.now()->kv.tokens - 101;
+  double gauge = 0, meter = 0;
+  for (int round = 0; round < kRounds && !(round > 1 && std::abs(gauge / meter - 1) < kAgree); ++round) {
+    core::Speed speed;
+    for (int i = 0; i < kTogether; ++i) {
+      const auto before = w.now();
+      w.engine.send(intent::Regenerate{});
+      w.until([&](const core::Snapshot& s) { return s.state != core::EngineState::idle || &s != before.get(); });
+      w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
+      speed = w.now()->speed;
+      REQUIRE(speed.answer_tokens == 100);
+      gauge = std::max(gauge, speed.tokens_per_s);
+    }
+    const Result bench = run_ridge({"bench", "--device", "cpu", "-t", "1", "-p", "0", "-n", "100", "-d",
+                                    std::to_string(depth), "-r", std::to_string(kTogether), "-o", "json"});
+    REQUIRE_MESSAGE(bench.status == 0, bench.err);
+    const json test = json::parse(bench.out)["tests"][0];
+    CHECK(speed.bytes_per_s / speed.tokens_per_s == doctest::Approx(test["bytes"].get<double>() / 100));
+    for (const double seconds : test["seconds"]) meter = std::max(meter, 100 / seconds);
+    MESSAGE("at best: gauge " << gauge << " tok/s, bench " << meter << " tok/s");
+  }
+  CHECK(std::abs(gauge / meter - 1) < kAgree);
+}

@@ -1,0 +1,207 @@
+// Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how fast frames are drawn; and the
+// window over a snapshot that no engine made.
+#include "app/gui_engine.h"
+#include "support/temporary_folder.h"
+#include "ui/driver.h"
+#include "ui/layout.h"
+#include "ui/window.h"
+
+#include <filesystem>
+
+using namespace ridge;
+using namespace std::chrono_literals;
+using tests::wait_for;
+using tests::xdotool;
+
+namespace {
+
+app::GuiSetup guide_setup() {
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.sampling.params.seed = 1;
+  setup.sampling.max_tokens = 30;
+  return setup;
+}
+
+// Runs the window, and `use` beside it, until the latter is done.
+void with_window(const ui::WindowOptions& options, const app::GuiSetup& setup,
+                 const std::function<void(app::GuiEngine&, ui::Window&)>& use) {
+  ui::Window window(options);
+  app::GuiEngine engine(setup, [&] { window.wake(); });
+  std::thread user([&] {
+    try {
+      REQUIRE(
+          wait_for([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+      xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
+      use(engine, window);
+    } catch (...) { // a REQUIRE failed: doctest has noted it
+    }
+    window.close();
+  });
+  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  user.join();
+}
+
+void click(int x, int y) {
+  xdotool(fmt::format("mousemove {} {}", x, y));
+  std::this_thread::sleep_for(150ms); // a person does not click where nothing was drawn yet
+  xdotool("click 1");
+  std::this_thread::sleep_for(150ms);
+}
+
+void type(const std::string& text) { xdotool(fmt::format("type --delay 30 '{}'", text)); }
+
+// A GPU at work, as the driver of one might describe it.
+core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
+  core::Snapshot s = of_engine;
+  s.gpu = core::GpuGauge{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9};
+  s.speed.prompt_tokens_per_s = 41234;
+  s.speed.tokens_per_s = 431.5;
+  s.speed.bytes_per_s = 2.12e12;
+  s.speed.roof_bytes_per_s = 4.57e12;
+  for (int i = 0; i < 300; ++i) s.speed.history.push_back({0.05 * i, 430.0 + i % 7});
+  return s;
+}
+
+} // namespace
+
+TEST_CASE("conversations are begun, opened, renamed and deleted; a question is edited; the roofline opens and follows "
+          "its sliders; the layout is remembered") {
+  const tests::TemporaryFolder folder;
+  app::GuiSetup setup = guide_setup();
+  setup.conversation_folder = folder / "conversations";
+  ui::WindowOptions options;
+  options.layout_file = folder / "window.ini";
+  with_window(options, setup, [&](app::GuiEngine& engine, ui::Window& window) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto answered = [&](size_t messages) {
+      return wait_for([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+    };
+    type("What is Q4_K?");
+    xdotool("key Return");
+    REQUIRE(answered(2));
+    const std::string first = now()->messages[1].text;
+    CHECK(now()->messages[1].choices);
+    xdotool("mousemove 480 123"); // what the model thought of, drawn beside the answer
+    std::this_thread::sleep_for(200ms);
+
+    xdotool("key ctrl+n");
+    REQUIRE(wait_for([&] { return now()->messages.empty(); }));
+    type("How do I convert?");
+    xdotool("key shift+Return"); // a line of its own
+    type("please");
+    xdotool("key ctrl+a");
+    xdotool("key ctrl+c");
+    xdotool("key Right");
+    xdotool("key Return");
+    REQUIRE(answered(2));
+    CHECK(now()->messages[0].text == "How do I convert?\nplease");
+    REQUIRE(now()->conversations->size() == 2);
+
+    click(948, 110); // edit
+    xdotool("key ctrl+a");
+    type("What is a GGUF file?");
+    xdotool("key Return");
+    CHECK(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
+    REQUIRE(answered(2));
+
+    click(240, 134); // the older one in the list
+    REQUIRE(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
+    CHECK(now()->messages[1].text == first);
+    click(189, 142); // rename
+    xdotool("key ctrl+a");
+    type("K-quants");
+    xdotool("key Return");
+    CHECK(wait_for([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
+    click(243, 96);                                                                   // delete
+    click(243, 96);                                                                   // really
+    CHECK(wait_for([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
+
+    xdotool("key ctrl+3");
+    CHECK(wait_for([&] { return window.panel() == "roofline"; }));
+    REQUIRE(wait_for([&] { return now()->roofs && now()->predicted && now()->measured; }, 60s));
+    REQUIRE(wait_for([&] { return now()->state == core::EngineState::idle; }));
+    CHECK(now()->predicted->streams == 1);
+    xdotool("mousemove 997 105 mousedown 1");
+    for (int x = 1000; x <= 1200; x += 50) xdotool(fmt::format("mousemove {} 105 sleep 0.05", x));
+    xdotool("mouseup 1");
+    CHECK(wait_for([&] { return now()->predicted->streams > 8; }));
+    xdotool("mousemove 520 300"); // a point of the plot
+
+    xdotool("key ctrl+2");
+    CHECK(wait_for([&] { return window.panel() == "gauges"; }));
+    xdotool("key ctrl+1");
+    click(383, 26); // hide the list
+    xdotool("key ctrl+l");
+    xdotool("search --name '^ridge$' windowsize 1100 750");
+    std::this_thread::sleep_for(500ms);
+    xdotool("key ctrl+2");
+    CHECK(wait_for([&] { return window.panel() == "gauges"; }));
+    CHECK(now()->error == "");
+  });
+  const ui::Layout layout = ui::load_layout(folder / "window.ini");
+  CHECK(layout.panel == "gauges");
+  CHECK(layout.light);
+  CHECK(!layout.conversations);
+  CHECK(layout.settings);
+  CHECK(layout.width == 1100);
+  CHECK(layout.height == 750);
+}
+
+TEST_CASE("a frame is drawn within 16 ms while the model writes") {
+  app::GuiSetup setup = guide_setup();
+  setup.model.context = 8192; // an answer that takes seconds
+  setup.sampling.max_tokens = 5000;
+  setup.sampling.ignore_eos = true;
+  for (const std::string panel : {"chat", "gauges"}) {
+    ui::WindowOptions options;
+    options.panel = panel;
+    ui::FrameTimes times;
+    with_window(options, setup, [&](app::GuiEngine& engine, ui::Window& window) {
+      engine.send(core::intent::Send{"What is Q4_K?"});
+      const auto now = [&] { return engine.snapshot(); };
+      CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));
+      times = window.frame_times();
+    });
+    MESSAGE(panel << ": " << times.report());
+    const ui::FrameTimes::Summary writing = times.while_writing();
+    CHECK(writing.frames >= 20);
+    // The time of the clock has the neighbours' work in it: several times what it takes where there are none.
+    CHECK(writing.median_cpu_seconds <= 0.016);
+    CHECK(writing.median_seconds <= 0.1);
+  }
+}
+
+TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any size") {
+  const tests::TemporaryFolder folder;
+  app::GuiEngine engine(guide_setup(), [] {});
+  REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
+  engine.send(core::intent::MeasureStep{-1});
+  REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
+  for (const char* panel : {"chat", "gauges", "roofline"})
+    for (const bool light : {false, true}) {
+      auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
+      core::Roofs roofs;
+      roofs.device = "NVIDIA H200";
+      using Unit = core::Ceiling::Unit;
+      roofs.ceilings = {{"dram_read", Unit::bytes_per_second, 4.57e12, ""},
+                        {"l2_read", Unit::bytes_per_second, 12e12, ""},
+                        {"fp32", Unit::operations_per_second, 60e12, ""},
+                        {"wgmma_f16", Unit::operations_per_second, 794e12, ""}};
+      roofs.read_bytes_per_s = 4.57e12;
+      roofs.peak_ops_per_s = 794e12;
+      roofs.ridge_ops_per_byte = 794 / 4.57;
+      roofs.peak_name = "wgmma_f16";
+      shown->roofs = std::make_shared<core::Roofs>(roofs);
+      ui::WindowOptions options;
+      options.panel = panel;
+      options.light = light;
+      options.width = 1024;
+      options.height = 700;
+      options.screenshot = folder / fmt::format("{}{}.png", panel, light);
+      options.after_frames = 5;
+      ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});
+      CHECK(std::filesystem::file_size(options.screenshot) > 10000);
+    }
+}

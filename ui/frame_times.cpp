@@ -1,0 +1,79 @@
+#include "ui/frame_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+namespace ridge::ui {
+namespace {
+
+constexpr double kLongPause = 0.25; // seconds between two frames: the window was at rest
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+} // namespace
+
+// CPU time of this thread and of the threads in which Mesa rasterizes in software.
+double FrameTimes::cpu_now() {
+  if (ended_ == 0) {
+    std::error_code error;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+      std::string name;
+      std::ifstream(task.path() / "comm") >> name;
+      if (name.find("llvmpipe") != std::string::npos) rasterizers_.push_back(task.path() / "schedstat");
+    }
+  }
+  timespec own;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+  double seconds = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
+  for (const std::string& path : rasterizers_) {
+    double nanoseconds = 0;
+    std::ifstream(path) >> nanoseconds;
+    seconds += 1e-9 * nanoseconds;
+  }
+  return seconds;
+}
+
+void FrameTimes::begin() { began_ = now(); }
+
+void FrameTimes::end(bool writing) {
+  const double at = now(), cpu = cpu_now();
+  Record& record = writing ? writing_ : other_;
+  record.seconds.push_back(at - began_);
+  if (ended_ > 0) record.cpu_seconds.push_back(cpu - cpu_);
+  if (ended_ > 0 && at - ended_ < kLongPause) {
+    record.wall += at - ended_;
+    record.cpu += cpu - cpu_;
+  }
+  ended_ = at;
+  cpu_ = cpu;
+}
+
+FrameTimes::Summary FrameTimes::summary(const Record& record) {
+  if (record.seconds.empty()) return {};
+  const auto quantile = [](std::vector<double> sorted, double share) {
+    if (sorted.empty()) return 0.0;
+    std::ranges::sort(sorted);
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
+  };
+  return {record.seconds.size(), quantile(record.seconds, 0.5), quantile(record.seconds, 0.99),
+          quantile(record.cpu_seconds, 0.5), record.wall > 0 ? record.cpu / record.wall : 0};
+}
+
+std::string FrameTimes::report() const {
+  std::string text;
+  for (const auto& [name, s] : {std::pair("while an answer was written", while_writing()), {"otherwise", otherwise()}})
+    text += s.frames == 0
+                ? fmt::format("{}: no frames\n", name)
+                : fmt::format("{}: {} frames, median {:.1f} ms (of CPU time {:.1f} ms), 99th percentile {:.1f} ms, "
+                              "drawing took {:.0f} % of a core\n",
+                              name, s.frames, 1e3 * s.median_seconds, 1e3 * s.median_cpu_seconds, 1e3 * s.p99_seconds,
+                              100 * s.cpu_share);
+  return text;
+}
+
+} // namespace ridge::ui

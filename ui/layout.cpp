@@ -1,0 +1,59 @@
+#include "ui/layout.h"
+
+#include "core/atomic_file.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+namespace ridge::ui {
+namespace {
+
+constexpr int kSmallest = 320, kLargest = 16384;
+
+void set_size(int& size, const std::string& text) {
+  int value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem == std::errc() && end == text.data() + text.size() && value >= kSmallest && value <= kLargest)
+    size = value;
+}
+
+void set_flag(bool& flag, const std::string& text) {
+  if (text == "yes" || text == "no") flag = text == "yes";
+}
+
+} // namespace
+
+Layout load_layout(const std::string& path) {
+  Layout layout;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = line.substr(0, equals), value = line.substr(equals + 1);
+    if (name == "width") set_size(layout.width, value);
+    if (name == "height") set_size(layout.height, value);
+    if (name == "panel") layout.panel = value;
+    if (name == "light") set_flag(layout.light, value);
+    if (name == "conversations") set_flag(layout.conversations, value);
+    if (name == "settings") set_flag(layout.settings, value);
+  }
+  return layout;
+}
+
+void save_layout(const std::string& path, const Layout& layout) {
+  const auto word = [](bool flag) { return flag ? "yes" : "no"; };
+  const std::string text =
+      fmt::format("width={}\nheight={}\npanel={}\nlight={}\nconversations={}\nsettings={}\n", layout.width,
+                  layout.height, layout.panel, word(layout.light), word(layout.conversations), word(layout.settings));
+  std::error_code ignored; // what cannot be created cannot be written to, which is said
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  core::AtomicFile file(path, text.size());
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+} // namespace ridge::ui

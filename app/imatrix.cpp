@@ -41,8 +41,9 @@ struct ImatrixCommand {
     config.threads = threads;
     config.observer = &collector;
     // An observer knows one Program: all of it on the GPU, or nothing.
-    const bool room = device == "cuda" || (device == "auto" && kernels::cuda::device_info().usable &&
-                                           kernels::cuda::fits(loaded.program, config));
+    const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
+    const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
+    if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
     start_executor(loaded, config, room ? device : "cpu", core::layer_count(loaded.program) + 1);
     core::Executor& executor = *loaded.executor;
 

@@ -200,6 +200,8 @@ class ChatPanel : public Panel {
     };
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(12), px(10)));
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(3)));
+    const ImVec2 mouse = ImGui::GetIO().MousePos; // the line that is pointed at stays legible
+    ImGui::SetNextWindowPos({mouse.x, mouse.y + px(24)});
     ImGui::BeginTooltip();
     dim_text(fmt::format("Token {} of {}: the model's likeliest", choice - message.choices->begin() + 1,
                          message.choices->size()));
@@ -211,9 +213,10 @@ class ChatPanel : public Panel {
       draw->AddRectFilled(at, {at.x + std::max(px(2), width * probability), at.y + height},
                           mix(t.raised, chosen ? t.accent : t.dim, 0.4f), px(3));
       draw->PushClipRect(at, {at.x + width - px(64), at.y + height}, true);
-      text_at({at.x + px(6), y}, name(token), t.text, chosen ? fonts().bold : fonts().small);
+      text_at({at.x + px(6), y}, name(token), t.text, fonts().small);
       draw->PopClipRect();
-      text_at({at.x + width - px(6), y}, fmt::format("{:.2f} %", 100 * probability), t.text, fonts().small, 1);
+      text_at({at.x + width - px(6), y}, probability < 5e-5f ? "< 0.01 %" : fmt::format("{:.2f} %", 100 * probability),
+              t.text, fonts().small, 1);
       ImGui::Dummy({width, height});
     };
     bool among = false;

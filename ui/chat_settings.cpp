@@ -22,7 +22,7 @@ void draw_context(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
   dim_text("Speed");
   text(now.speed.tokens_per_s > 0
-           ? fmt::format("{:.1f} tok/s · {:.2f} GB/s", now.speed.tokens_per_s, now.speed.bytes_per_s / 1e9)
+           ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, bytes_text(now.speed.bytes_per_s))
            : "nothing measured yet",
        theme().text, fonts().small);
   ImGui::Dummy({0, px(2)});

@@ -47,7 +47,8 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const float radius = std::min(size.x / 2 - px(34), (size.y - foot - px(40)) / (1 + std::sin(kPi / 4)));
   const float spare = size.y - foot - px(40) - radius * (1 + std::sin(kPi / 4)); // where the width limits the dial
   const ImVec2 center{at.x + size.x / 2, at.y + px(26) + radius + spare / 2};
-  const double roof = speed.roof_bytes_per_s / 1e9, value = speed.bytes_per_s / 1e9;
+  const bool tera = speed.roof_bytes_per_s >= 1e12;
+  const double unit = tera ? 1e12 : 1e9, roof = speed.roof_bytes_per_s / unit, value = speed.bytes_per_s / unit;
   const double end = nice_above(std::max(roof * kDialRoom, value));
   const auto angle = [&](double x) {
     return kDialStart + kDialSweep * static_cast<float>(std::clamp(x / end, 0.0, 1.0));
@@ -71,8 +72,14 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   text_at({label.x + px(2), label.y - px(14)}, "roof", t.red, fonts().small, std::cos(angle(roof)) < 0 ? 1.0f : 0.0f);
 
   const float big = fonts().numeral->FontSize;
-  text_at({center.x, center.y - big * 0.62f}, rate_text(value), t.text, fonts().numeral, 0.5f);
-  text_at({center.x, center.y + big * 0.42f}, "GB/s", t.dim, fonts().body, 0.5f);
+  text_at({center.x, center.y - big * 0.62f},
+          value > 0 ? fmt::format("{:.{}f}", value,
+                                  tera          ? 2
+                                  : value < 100 ? 1
+                                                : 0)
+                    : "–",
+          t.text, fonts().numeral, 0.5f);
+  text_at({center.x, center.y + big * 0.42f}, tera ? "TB/s" : "GB/s", t.dim, fonts().body, 0.5f);
   const float below = at.y + size.y - px(42);
   if (value > 0)
     text_at({center.x, below},
@@ -80,8 +87,8 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
             t.text, fonts().bold, 0.5f);
   else
     text_at({center.x, below}, "ask something in the chat", t.dim, fonts().body, 0.5f);
-  text_at({center.x, below + px(22)}, fmt::format("measured: {:.1f} GB/s of memory reads", roof), t.dim, fonts().small,
-          0.5f);
+  text_at({center.x, below + px(22)}, fmt::format("measured: {}/s of memory reads", bytes_text(speed.roof_bytes_per_s)),
+          t.dim, fonts().small, 0.5f);
   ImGui::Dummy(size);
 }
 
@@ -114,10 +121,13 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
   };
   std::vector<ImVec2> line;
   for (const auto& sample : history) line.push_back(place(sample));
+  draw->Flags &= ~ImDrawListFlags_AntiAliasedFill; // whose soft edges would show between the pieces
   for (size_t i = 1; i < line.size(); ++i)
     draw->AddQuadFilled(line[i - 1], line[i], {line[i].x, at.y + area.y}, {line[i - 1].x, at.y + area.y},
                         with_alpha(t.accent, 0.15f));
-  draw->AddPolyline(line.data(), static_cast<int>(line.size()), t.accent, 0, px(2));
+  draw->Flags |= ImDrawListFlags_AntiAliasedFill;
+  for (size_t i = 1; i < line.size(); ++i)
+    draw->AddLine(line[i - 1], line[i], t.accent, px(2)); // mitres break at spikes
   draw->AddCircleFilled(line.back(), px(4), t.accent);
   text_at({at.x + left, at.y + area.y + px(6)}, fmt::format("{:.1f} s", begin), t.dim, fonts().small);
   text_at({at.x + size.x, at.y + area.y + px(6)}, fmt::format("{:.1f} s of writing", history.back().seconds), t.dim,
@@ -256,7 +266,7 @@ class GaugesPanel : public Panel {
     line("Power", gpu.power_watts, gpu.power_limit_watts,
          fmt::format("{:.0f} of {:.0f} W", gpu.power_watts, gpu.power_limit_watts));
     line("Temperature", 0, 0, fmt::format("{:.0f} °C", gpu.temperature_celsius));
-    line("Multiprocessors", gpu.sm_clock_hz, 0, clock(gpu.sm_clock_hz, gpu.sm_clock_max_hz));
+    line("SM clock", gpu.sm_clock_hz, 0, clock(gpu.sm_clock_hz, gpu.sm_clock_max_hz));
     line("Memory clock", gpu.memory_clock_hz, 0, clock(gpu.memory_clock_hz, gpu.memory_clock_max_hz));
     line("Memory", gpu.memory_used_bytes, gpu.memory_bytes,
          fmt::format("{} of {}", bytes_text(gpu.memory_used_bytes), bytes_text(gpu.memory_bytes)));

@@ -358,16 +358,6 @@ class RooflinePanel : public Panel {
       draw->AddLine({x.at(first), y.at(first * bandwidth)},
                     {x.at(roofs.peak_ops_per_s / bandwidth), y.at(roofs.peak_ops_per_s)}, color, width);
     };
-    for (const core::Ceiling& c : roofs.ceilings)
-      if (c.unit == core::Ceiling::Unit::bytes_per_second && c.name.ends_with("_read") && c.name != "dram_read" &&
-          c.value > roofs.read_bytes_per_s * 1.3) {
-        diagonal(c.value, t.border, px(1));
-        // Named where it reaches the top of the roofs, from the left.
-        const float at = x.at(roofs.peak_ops_per_s / c.value);
-        std::string name = c.name.substr(0, c.name.find('_'));
-        name[0] = static_cast<char>(std::toupper(name[0]));
-        label({at - px(4), y.at(roofs.peak_ops_per_s) - px(18)}, name, t.dim, 0.5f);
-      }
     diagonal(roofs.read_bytes_per_s, t.red, px(2.5f));
     float last = -INFINITY;
     std::vector<const core::Ceiling*> rates;
@@ -385,6 +375,20 @@ class RooflinePanel : public Panel {
         last = text_y;
       }
     }
+    for (const core::Ceiling& c : roofs.ceilings)
+      if (c.unit == core::Ceiling::Unit::bytes_per_second && c.name.ends_with("_read") && c.name != "dram_read" &&
+          c.value > roofs.read_bytes_per_s * 1.3) {
+        diagonal(c.value, t.border, px(1));
+        // Named where it reaches the top of the roofs, from the left.
+        const float at = x.at(roofs.peak_ops_per_s / c.value);
+        std::string name = c.name.substr(0, c.name.find('_'));
+        name[0] = static_cast<char>(std::toupper(name[0]));
+        ImVec2 free{at - px(4), y.at(roofs.peak_ops_per_s) - px(18)};
+        const ImVec2 size = size_of(name, fonts().small);
+        for (const Box& other : taken) // the rates' names stand to the right
+          if (other.meets({free.x - size.x, free.y, free.x + size.x, free.y + size.y})) free.x = other.left - size.x;
+        label(free, name, t.dim, 0.5f);
+      }
     const double high = roofs.ridge_ops_per_byte * 0.4; // where few ops are
     label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
           fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);

@@ -347,8 +347,8 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   text_at({at.x + px(18), y}, left, t.dim, fonts().small);
   if (now.speed.tokens_per_s > 0)
     text_at({at.x + size.x, y},
-            fmt::format("{:.1f} tok/s · {:.2f} GB/s · context {} of {}", now.speed.tokens_per_s,
-                        now.speed.bytes_per_s / 1e9, now.kv.tokens, now.kv.context),
+            fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
+                        bytes_text(now.speed.bytes_per_s), now.kv.tokens, now.kv.context),
             t.dim, fonts().small, 1);
 }
 

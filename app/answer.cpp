@@ -83,6 +83,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
       answer.choices.back().end = static_cast<uint32_t>(answer.content.size()); // of a token without text
     };
   options.on_token = [&](int32_t token) {
+    model_.file.check(); // else it may have been chosen by zeros
     take(stops.push(decoder.push(token)));
     if (keep_choices_) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
     return !stops.stopped();

@@ -1,6 +1,7 @@
 #include "app/cli.h"
 
 #include "core/error.h"
+#include "core/mapped_file.h"
 
 #include <fmt/format.h>
 
@@ -62,6 +63,7 @@ int run_cli(int argc, const char* const* argv) {
       throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
     std::ranges::reverse(args); // CLI11 takes them last first
     app.parse(std::move(args));
+    core::check_mappings();
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error); // --help, --version

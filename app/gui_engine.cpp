@@ -2,7 +2,9 @@
 
 #include "app/gui_loaded.h"
 #include "app/model_facts.h"
+#include "app/recent_files.h"
 #include "core/error.h"
+#include "kernels/cuda/executor.h"
 #include "models/guide.h"
 
 #include <fmt/format.h>
@@ -97,12 +99,18 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake)
   state_.system_prompt = setup_.system;
   state_.sampling = setup_.sampling.params;
   state_.max_tokens = setup_.sampling.max_tokens;
+  state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
+  state_.jobs = std::make_shared<std::vector<core::Job>>();
+  state_.recent = recent_files();
   list_conversations(state_);
   if (!store_.problem().empty()) {
     state_.error = store_.problem();
     ++state_.error_number;
   }
   published_ = std::make_shared<core::Snapshot>(state_);
+  jobs_ = std::make_unique<JobQueue>(
+      [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
+      setup_.model.device, setup_.model.threads);
   talker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
   student_ = std::make_unique<Worker>([this](const core::Intent& intent) {
     --studies_waiting_;
@@ -117,6 +125,7 @@ GuiEngine::~GuiEngine() {
   gpu_watch_.request_stop();
   cancel_ = true;
   ++studies_waiting_; // the one that runs gives up
+  jobs_.reset();
   talker_.reset();
   student_.reset();
   clerk_.reset();
@@ -151,6 +160,9 @@ void GuiEngine::guarded(const std::function<void()>& work, bool of_engine) {
     work();
   } catch (const std::bad_alloc&) {
     fail("out of memory");
+  } catch (const kernels::cuda::DeviceFailed& error) {
+    change([](core::Snapshot& s) { s.gpu_failed = true; });
+    fail(error.what());
   } catch (const Error& error) {
     fail(error.what());
   } catch (const std::exception& error) { // a bug of ours, but no reason to lose the conversation
@@ -169,7 +181,14 @@ void GuiEngine::send(core::Intent intent) {
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     student_->push(std::move(intent));
+  } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
+    jobs_->start(std::move(job->request));
+  } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
+    jobs_->cancel(unwanted->id);
+  } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
+    jobs_->forget(old->id);
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
+             std::holds_alternative<intent::StudySlice>(intent) ||
              std::holds_alternative<intent::PredictStep>(intent)) {
     clerk_->push(std::move(intent));
   } else {
@@ -181,6 +200,10 @@ void GuiEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
+        if (std::holds_alternative<intent::UseCpu>(wanted)) {
+          setup_.model.device = "cpu";
+          return load(path_);
+        }
         if (!loaded_) return; // why not has been said
         std::visit(Match{
                        [&](const intent::Send& send) { say(send.text); },
@@ -234,8 +257,11 @@ void GuiEngine::load(const std::string& path) {
   const double roof = measure_read_bandwidth(loaded->model);
   const core::ExecutorConfig& config = loaded->model.executor->config();
   seconds_before_ = 0;
+  path_ = path;
+  told_deleted_ = false;
   change([&](core::Snapshot& s) {
     loaded_ = loaded;
+    s.gpu_failed = false;
     s.model = facts;
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == Device::cpu;
@@ -255,7 +281,11 @@ void GuiEngine::load(const std::string& path) {
     s.predicted = s.measured = nullptr;
     s.tensor = nullptr;
     s.block = nullptr;
+    s.slice = nullptr;
   });
+  if (path.empty()) return;
+  remember_file(path);
+  change([](core::Snapshot& s) { s.recent = recent_files(); });
 }
 
 void GuiEngine::say(std::string text) {
@@ -336,6 +366,10 @@ void GuiEngine::answer() {
     abandon_conversation();
     throw;
   }
+  if (!told_deleted_ && m.model.file.deleted()) {
+    told_deleted_ = true;
+    fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
+  }
   save_conversation();
   const double step_seconds =
       m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
@@ -371,6 +405,11 @@ void GuiEngine::study(const core::Intent& wanted) {
           auto study = std::make_shared<core::BlockStudy>(study_block(loaded->model.file, *block));
           change([&](core::Snapshot& s) {
             if (still_open()) s.block = std::move(study);
+          });
+        } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
+          auto study = std::make_shared<core::SliceStudy>(study_slice(loaded->model.file, *piece));
+          change([&](core::Snapshot& s) {
+            if (still_open()) s.slice = std::move(study);
           });
         }
       },

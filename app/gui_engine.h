@@ -6,6 +6,7 @@
 
 #include "app/conversation.h"
 #include "app/conversation_store.h"
+#include "app/jobs.h"
 #include "app/options.h"
 #include "app/roofline_report.h"
 #include "core/snapshot.h"
@@ -26,6 +27,9 @@ struct GuiSetup {
   SamplingOptions sampling;
   TemplateOptions chat_template;
   std::string system;
+  // How a model gets its executor.
+  std::function<Device(LoadedModel&, const core::ExecutorConfig&, const std::string& device, int64_t gpu_layers)>
+      start = start_executor;
   std::string conversation_folder; // empty: conversations end with the engine
 };
 
@@ -82,6 +86,8 @@ class GuiEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
+  std::string path_;                     // of the open model, empty: the guide; the talker's, like the next
+  bool told_deleted_ = false;            // that its file is
   double seconds_before_ = 0;            // of generation, in answers before this one
   ConversationStore store_;              // the talker's
 
@@ -94,6 +100,7 @@ class GuiEngine {
   std::string roofs_of_;
 
   std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
+  std::unique_ptr<JobQueue> jobs_;                   // so does its
   std::jthread gpu_watch_;
 };
 

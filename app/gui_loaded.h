@@ -13,9 +13,8 @@ struct GuiEngine::Loaded {
   Conversation conversation{model, session, chat_template};
 
   Loaded(LoadedModel opened, const GuiSetup& setup)
-      : model(std::move(opened)),
-        device(start_executor(model, setup.model.executor_config(model.program.trained_context), setup.model.device,
-                              setup.model.gpu_layers)),
+      : model(std::move(opened)), device(setup.start(model, setup.model.executor_config(model.program.trained_context),
+                                                     setup.model.device, setup.model.gpu_layers)),
         chat_template(setup.chat_template.choose(model.file)), session(*model.executor, model.program) {}
 };
 

@@ -70,6 +70,7 @@ struct ImatrixCommand {
     imatrix.chunk_tokens = tokens_per_chunk;
     int64_t unseen = 0;
     for (const auto& [name, entry] : imatrix.entries) unseen += std::ranges::count(entry.counts, 0.0f);
+    loaded.file.check();
     imatrix.write(out);
 
     const double perplexity = predicted > 0 ? std::exp(nll / static_cast<double>(predicted)) : NAN;

@@ -1,6 +1,7 @@
 #include "app/line_reader.h"
 
 #include "app/terminal.h"
+#include "app/xdg.h"
 
 #include <histedit.h>
 #include <langinfo.h>
@@ -28,13 +29,7 @@ constexpr size_t kShownPaste = 400; // characters of a one-line paste that are s
 
 volatile std::sig_atomic_t window_changed = 0;
 
-std::string history_path() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  if (state && *state) return std::string(state) + "/ridge/history";
-  if (home && *home) return std::string(home) + "/.local/state/ridge/history";
-  return "";
-}
+std::string history_path() { return state_folder().empty() ? "" : state_folder() + "/history"; }
 
 std::string to_utf8(const std::wstring& text) {
   std::string out(text.size() * MB_CUR_MAX + 1, '\0');

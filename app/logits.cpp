@@ -48,6 +48,7 @@ struct LogitsCommand {
                                 std::span(all).first(count)});
       for (int64_t i = 0; i < count; ++i) npy.append(loaded.executor->logits(i));
     }
+    loaded.file.check();
     npy.finish();
   }
 };

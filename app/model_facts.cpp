@@ -2,6 +2,7 @@
 
 #include "core/printable.h"
 #include "models/model.h"
+#include "models/recipes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -82,9 +83,10 @@ core::ModelFacts model_facts(const LoadedModel& model) {
   }
   for (const gguf::Tensor& t : file.tensors()) {
     const std::span dims(t.dims.data(), static_cast<size_t>(t.n_dims));
-    facts.tensors.push_back({std::string(t.name), std::string(t.type.name()), fmt::format("{}", fmt::join(dims, " × ")),
-                             layer_of(t.name), t.weights(), std::ssize(t.data), t.weights() / t.dims[0], t.dims[0],
-                             t.type.format() != nullptr});
+    facts.tensors.push_back(
+        {std::string(t.name), std::string(t.type.name()), fmt::format("{}", fmt::join(dims, " × ")), layer_of(t.name),
+         t.weights(), std::ssize(t.data), t.weights() / t.dims[0], t.dims[0], t.type.format() != nullptr,
+         t.type.format() && models::is_quantizable({std::string(t.name), t.type, {dims.begin(), dims.end()}})});
   }
   for (const core::Op& op : model.program.ops) facts.ops.push_back(op_row(model.program, op));
   return facts;

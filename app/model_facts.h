@@ -29,4 +29,7 @@ void study_tensor(const gguf::File& file, const std::string& name,
 // formats without a bit layout and for blocks that there are not.
 core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBlock& wanted);
 
+// A piece of a tensor from the wanted row and column on. Throws Error likewise.
+core::SliceStudy study_slice(const gguf::File& file, const core::intent::StudySlice& wanted);
+
 } // namespace ridge::app

@@ -6,6 +6,7 @@
 namespace ridge::app {
 
 std::string config_folder(); // $XDG_CONFIG_HOME/ridge, else ~/.config/ridge
+std::string state_folder();  // $XDG_STATE_HOME/ridge, else ~/.local/state/ridge
 std::string data_folder();   // $XDG_DATA_HOME/ridge, else ~/.local/share/ridge
 
 } // namespace ridge::app

@@ -23,6 +23,15 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// Reads a byte of each page.
+void touch(std::span<const std::byte> bytes) {
+  constexpr size_t kPage = 4096;
+  volatile std::byte read;
+  for (size_t at = 0; at < bytes.size(); at += kPage) read = bytes[at];
+  if (!bytes.empty()) read = bytes.back();
+  (void)read;
+}
+
 } // namespace
 
 AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes) : path_(path) {
@@ -80,9 +89,16 @@ void AtomicFile::fail(const char* action) const {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  bool touched = false;
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    // The system does not raise SIGBUS where it reads a mapped file's missing pages itself: see mapped_file.h.
+    if (written < 0 && errno == EFAULT && !touched) {
+      touch(bytes);
+      touched = true;
+      continue;
+    }
     if (written < 0) fail("write");
     bytes = bytes.subspan(static_cast<size_t>(written));
   }

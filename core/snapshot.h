@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/ceiling.h"
+#include "core/jobs.h"
 #include "core/sampler.h"
 #include "core/token_choice.h"
 
@@ -102,7 +103,8 @@ struct ModelFacts {
     int layer = -1; // -1: outside the layers
     int64_t weights = 0, bytes = 0;
     int64_t rows = 0, cols = 0;
-    bool decodable = false; // holds weights that the quant lab can look at
+    bool decodable = false;   // holds weights that the quant lab can look at
+    bool quantizable = false; // a matrix that quantizing gives another type
     double bits_per_weight() const { return 8.0 * static_cast<double>(bytes) / static_cast<double>(weights); }
   };
   struct OpRow {
@@ -133,12 +135,13 @@ struct TensorStudy {
   int64_t rows = 0, cols = 0, sampled = 0;     // weights that the numbers below are from
   double low = 0, high = 0, mean = 0, rms = 0; // of the sampled weights
   std::vector<float> histogram;                // counts over [low, high]
-  int slice_rows = 0, slice_cols = 0;          // the top left corner of the tensor
-  std::vector<float> slice;                    // [slice_rows, slice_cols]
   struct Format {
-    std::string name;
-    double bits_per_weight = 0, rmse = 0, sqnr_db = 0; // against the weights as the file has them
-    bool microscope = false;                           // a block of it can be drawn bit by bit
+    std::string name, meaning;                                        // meaning: of those that are no GGUF type
+    double bits_per_weight = 0, rmse = 0, sqnr_db = 0, max_error = 0; // against the weights as the file has them
+    std::vector<float> errors;                                        // counts over [-max_error, max_error]
+    std::vector<float> errors_wide; // counts over [-rms, rms] of the tensor: one scale for all formats
+    bool microscope = false;        // a block of it can be drawn bit by bit
+    bool writable = false;          // a model can be written in it
   };
   std::vector<Format> formats; // grows while they are tried
   int formats_to_try = 0;
@@ -161,12 +164,24 @@ struct BlockStudy {
     std::vector<int> bits; // numbers of its bits in the block, lowest first: byte * 8 + bit
   };
   std::vector<Weight> weights;
+  std::vector<std::vector<float>> levels; // of each 16 weights: the values that their codes can name, ascending
+};
+
+// A piece of a tensor as stored and as a format would have it.
+struct SliceStudy {
+  std::string tensor, format; // format empty: as stored
+  int64_t first_row = 0, first_col = 0;
+  int rows = 0, cols = 0;
+  double rms = 0;                       // of the piece
+  std::vector<float> original, decoded; // [rows][cols]
+  std::vector<std::string> bits;        // likewise, highest first; empty: the format has no code for each weight
 };
 
 struct Snapshot {
   EngineState state = EngineState::loading;
   std::string activity;                    // what it is doing, for the status line
   std::string error;                       // the last one; empty: none
+  bool gpu_failed = false;                 // that was it: UseCpu goes on without
   uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
   std::shared_ptr<const ModelFacts> model; // null until one is loaded
   std::vector<ChatMessage> messages;       // the last one grows while the state is writing
@@ -187,6 +202,10 @@ struct Snapshot {
   std::shared_ptr<const Tokenized> tokenized;
   std::shared_ptr<const TensorStudy> tensor;
   std::shared_ptr<const BlockStudy> block;
+  std::shared_ptr<const SliceStudy> slice;
+  std::shared_ptr<const std::vector<Job>> jobs;  // newest first
+  std::shared_ptr<const JobChoices> job_choices; // never null
+  std::vector<std::string> recent;               // model files that were open, the last one first
 };
 
 namespace intent {
@@ -230,6 +249,7 @@ struct SetSampling {
 struct OpenModel {
   std::string path;
 };
+struct UseCpu {}; // opens the model again, on the CPU; the conversation goes on
 struct Tokenize {
   std::string text;
 };
@@ -240,12 +260,26 @@ struct StudyBlock {
   std::string tensor, format; // format empty: as stored
   int64_t block;
 };
+struct StudySlice {
+  std::string tensor, format; // format empty: as stored
+  int64_t first_row, first_col;
+};
+struct StartJob {
+  JobRequest request;
+};
+struct CancelJob {
+  uint64_t id;
+};
+struct ForgetJob { // takes one that is over off the list
+  uint64_t id;
+};
 } // namespace intent
 
 using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
-                 intent::SetSampling, intent::OpenModel, intent::Tokenize, intent::StudyTensor, intent::StudyBlock>;
+                 intent::SetSampling, intent::OpenModel, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
+                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob>;
 
 } // namespace ridge::core

@@ -215,6 +215,15 @@ uint64_t File::size_bytes() const {
   return bytes;
 }
 
+void File::check() const {
+  for (const Shard& shard : impl_->shards)
+    if (shard.mapping) shard.mapping->check();
+}
+
+bool File::deleted() const {
+  return std::ranges::any_of(impl_->shards, [](const Shard& s) { return s.mapping && s.mapping->deleted(); });
+}
+
 void File::release(const Tensor& tensor, std::span<const std::byte> part) const {
   if (const auto& mapping = impl_->shards.at(tensor.shard).mapping) mapping->release(part);
 }

@@ -7,8 +7,9 @@
 // weight, whole blocks per row, and its bytes in the file, apart from every other tensor's, aligned to 8 bytes or more.
 // String values are whatever the file holds: UTF-8 is usual, not promised; core::printable makes them fit to show.
 //
-// A File is immutable: threads may share it. A file that another program shortens while it is mapped kills this one
-// (SIGBUS), as with every mapped file; gguf::Writer replaces files, and never writes into one that exists.
+// A File is immutable: threads may share it. Where another program shortens it while it is mapped, the missing bytes
+// read as zeros and check() throws (core/mapped_file.h); gguf::Writer replaces files, and never writes into one that
+// exists.
 //
 //   gguf::File file = gguf::File::open("model-00001-of-00003.gguf");   // opens all three
 //   int64_t layers = file.get_int("llama.block_count");
@@ -126,6 +127,10 @@ class File {
   // A piece of a tensor's data that will not be read again soon: gives its memory back to the system. For passes over
   // files larger than memory.
   void release(const Tensor& tensor, std::span<const std::byte> part) const;
+
+  // Throws Error where a shard was shortened, or could not be read, since it was opened: what was read may be wrong.
+  void check() const;
+  bool deleted() const; // a shard has no name any more; reading goes on
 
   const Value* find(std::string_view key) const;          // nullptr: absent
   const Tensor* find_tensor(std::string_view name) const; // nullptr: absent

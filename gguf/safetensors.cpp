@@ -341,6 +341,10 @@ const SafeTensor* Safetensors::find(std::string_view name) const {
   return at != tensors_.end() && at->name == name ? &*at : nullptr;
 }
 
+void Safetensors::check() const {
+  for (const auto& file : files_) file->check();
+}
+
 void Safetensors::release(const SafeTensor& tensor) const {
   if (!files_.empty()) files_[tensor.shard]->release(tensor.data);
 }

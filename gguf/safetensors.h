@@ -63,6 +63,7 @@ class Safetensors {
 
   // Says that the tensor's pages are not needed again soon: they leave this process's memory, not the file.
   void release(const SafeTensor& tensor) const;
+  void check() const; // as gguf::File::check
 
  private:
   void add_file(std::span<const std::byte> image, const std::string& path);

@@ -225,6 +225,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
       result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
                                    {}, &result.seconds);
     }
+    plan.file->check();
     if (done) done(result);
   }
   writer.finish();

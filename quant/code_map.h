@@ -27,6 +27,7 @@ class CodeMap {
   void scales(const std::byte* block, Scales* out) const;
   // The pattern of the level nearest to `level` (a weight less its offset, over its scale).
   int nearest(float level) const;
+  int patterns() const { return static_cast<int>(levels_.size()); }
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
   void set(std::byte* block, int64_t weight, int pattern) const;
 

@@ -12,6 +12,7 @@ ImU32 weight_color(float value);
 class BlockView {
  public:
   void draw(const core::BlockStudy& block, ImVec2 size);
+  int weight() const { return weight_; } // the one that is looked at
 
  private:
   int draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size); // the weight under the mouse, or -1

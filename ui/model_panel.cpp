@@ -6,6 +6,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <map>
 
 namespace ridge::ui {
 namespace {
@@ -35,6 +36,14 @@ void number_cell(const std::string& number, float share = -1, ImU32 color = 0) {
   ImGui::TextUnformatted(number.c_str());
 }
 
+// Names of values without the layer that they share with their op: "blk.3.attn_norm [512]" -> "attn_norm [512]".
+std::string without_layer(std::string values, const std::string& op) {
+  if (!op.starts_with("blk.")) return values;
+  const std::string layer = op.substr(0, op.find('.', 4) + 1);
+  for (size_t at = 0; (at = values.find(layer, at)) != std::string::npos;) values.erase(at, layer.size());
+  return values;
+}
+
 class ModelPanel : public Panel {
  public:
   void draw(const View& view) override {
@@ -53,7 +62,8 @@ class ModelPanel : public Panel {
     ImGui::Dummy({0, px(2)});
     if (!ImGui::BeginTabBar("views")) return;
     const auto tab = [&](const char* name, auto draw_tab) {
-      if (!ImGui::BeginTabItem(name)) return;
+      const bool wanted = wanted_tab_ && std::string_view(wanted_tab_) == name;
+      if (!ImGui::BeginTabItem(name, nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0)) return;
       ImGui::Dummy({0, px(2)});
       draw_tab();
       ImGui::EndTabItem();
@@ -62,7 +72,23 @@ class ModelPanel : public Panel {
     tab("Metadata", [&] { draw_metadata(model); });
     tab("Program", [&] { draw_program(model); });
     if (model.has_tokenizer) tab("Tokenizer", [&] { draw_tokenizer(view); });
+    wanted_tab_ = nullptr;
     ImGui::EndTabBar();
+  }
+
+  bool show(std::string_view part) override {
+    constexpr std::pair<const char*, const char*> kParts[] = {{"tensors", "Tensors"},
+                                                              {"layers", "Tensors"},
+                                                              {"metadata", "Metadata"},
+                                                              {"program", "Program"},
+                                                              {"tokenizer", "Tokenizer"}};
+    for (const auto& [name, tab_name] : kParts)
+      if (part == name) {
+        wanted_tab_ = tab_name;
+        by_layer_ = part == "layers";
+        return true;
+      }
+    return false;
   }
 
  private:
@@ -94,8 +120,65 @@ class ModelPanel : public Panel {
     }
   }
 
+  static void draw_tensor(const ModelFacts::TensorRow& t, double largest, double most_bits) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(t.name.c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(t.type.c_str());
+    ImGui::TableNextColumn();
+    text(t.shape, theme().dim);
+    draw_sizes(static_cast<double>(t.weights), static_cast<double>(t.bytes), largest, most_bits);
+  }
+
+  // Weights, bytes and bits per weight, with bars.
+  static void draw_sizes(double weights, double bytes, double largest, double most_bits) {
+    const double bits = 8 * bytes / weights;
+    ImGui::TableNextColumn();
+    number_cell(count_text(weights));
+    ImGui::TableNextColumn();
+    number_cell(bytes_text(bytes), static_cast<float>(bytes / largest), theme().series[0]);
+    ImGui::TableNextColumn();
+    number_cell(fmt::format("{:.3f}", bits), static_cast<float>(bits / most_bits), theme().series[2]);
+  }
+
+  // A row for each layer, in order of the model, and one for what lies outside; their tensors, in the order of the
+  // table, below them when they are open.
+  static void draw_layers(const ModelFacts& model, const std::vector<size_t>& rows, double largest, double most_bits) {
+    struct Layer {
+      double weights = 0, bytes = 0;
+      std::vector<size_t> tensors;
+    };
+    std::map<int, Layer> layers;
+    for (const size_t i : rows) {
+      Layer& layer = layers[model.tensors[i].layer];
+      layer.weights += static_cast<double>(model.tensors[i].weights);
+      layer.bytes += static_cast<double>(model.tensors[i].bytes);
+      layer.tensors.push_back(i);
+    }
+    double largest_layer = 1;
+    for (const auto& [_, layer] : layers) largest_layer = std::max(largest_layer, layer.bytes);
+    for (const auto& [number, layer] : layers) {
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      const bool open = ImGui::TreeNodeEx(number < 0 ? "outside the layers" : fmt::format("layer {}", number).c_str(),
+                                          ImGuiTreeNodeFlags_SpanFullWidth);
+      ImGui::TableNextColumn();
+      ImGui::TableNextColumn();
+      text(fmt::format("{} tensors", layer.tensors.size()), theme().dim);
+      draw_sizes(layer.weights, layer.bytes, largest_layer, most_bits);
+      if (!open) continue;
+      for (const size_t i : layer.tensors) draw_tensor(model.tensors[i], largest, most_bits);
+      ImGui::TreePop();
+    }
+  }
+
   void draw_tensors(const ModelFacts& model) {
     draw_filter("Filter by name or type");
+    ImGui::SameLine(0, px(14));
+    ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
+    int grouped = by_layer_;
+    if (segments("order", {"Tensors", "Layers"}, grouped)) by_layer_ = grouped == 1;
     int64_t largest = 1;
     double most_bits = 1;
     for (const auto& t : model.tensors) {
@@ -121,27 +204,15 @@ class ModelPanel : public Panel {
       std::vector<size_t> rows;
       for (const size_t i : order_)
         if (contains(model.tensors[i].name, filter_) || contains(model.tensors[i].type, filter_)) rows.push_back(i);
-      ImGuiListClipper clipper;
-      clipper.Begin(static_cast<int>(rows.size()));
-      while (clipper.Step())
-        for (int r = clipper.DisplayStart; r < clipper.DisplayEnd; ++r) {
-          const auto& t = model.tensors[rows[static_cast<size_t>(r)]];
-          ImGui::TableNextRow();
-          ImGui::TableNextColumn();
-          ImGui::TextUnformatted(t.name.c_str());
-          ImGui::TableNextColumn();
-          ImGui::TextUnformatted(t.type.c_str());
-          ImGui::TableNextColumn();
-          text(t.shape, theme().dim);
-          ImGui::TableNextColumn();
-          number_cell(count_text(static_cast<double>(t.weights)));
-          ImGui::TableNextColumn();
-          number_cell(bytes_text(static_cast<double>(t.bytes)),
-                      static_cast<float>(t.bytes) / static_cast<float>(largest), theme().series[0]);
-          ImGui::TableNextColumn();
-          number_cell(fmt::format("{:.3f}", t.bits_per_weight()), static_cast<float>(t.bits_per_weight() / most_bits),
-                      theme().series[2]);
-        }
+      if (by_layer_) {
+        draw_layers(model, rows, static_cast<double>(largest), most_bits);
+      } else {
+        ImGuiListClipper clipper;
+        clipper.Begin(static_cast<int>(rows.size()));
+        while (clipper.Step())
+          for (int r = clipper.DisplayStart; r < clipper.DisplayEnd; ++r)
+            draw_tensor(model.tensors[rows[static_cast<size_t>(r)]], static_cast<double>(largest), most_bits);
+      }
       ImGui::EndTable();
     }
     ImGui::PopFont();
@@ -187,11 +258,11 @@ class ModelPanel : public Panel {
     if (ImGui::BeginTable("program", 7, kTable, {0, 0})) {
       ImGui::TableSetupScrollFreeze(0, 1);
       ImGui::TableSetupColumn("Op", ImGuiTableColumnFlags_WidthFixed, px(96));
-      ImGui::TableSetupColumn("Name", ImGuiTableColumnFlags_WidthFixed, px(150));
+      ImGui::TableSetupColumn("Name", ImGuiTableColumnFlags_WidthFixed, px(130));
       ImGui::TableSetupColumn("Reads", ImGuiTableColumnFlags_WidthStretch, 1);
       ImGui::TableSetupColumn("Writes", ImGuiTableColumnFlags_WidthStretch, 0.8f);
-      ImGui::TableSetupColumn("Weights", ImGuiTableColumnFlags_WidthFixed, px(150));
-      ImGui::TableSetupColumn("Bytes", ImGuiTableColumnFlags_WidthFixed, px(110));
+      ImGui::TableSetupColumn("Weights", ImGuiTableColumnFlags_WidthFixed, px(130));
+      ImGui::TableSetupColumn("Bytes", ImGuiTableColumnFlags_WidthFixed, px(90));
       ImGui::TableSetupColumn("FLOPs", ImGuiTableColumnFlags_WidthFixed, px(64));
       ImGui::TableHeadersRow();
       ImGuiListClipper clipper;
@@ -200,7 +271,8 @@ class ModelPanel : public Panel {
         for (int r = clipper.DisplayStart; r < clipper.DisplayEnd; ++r) {
           const ModelFacts::OpRow& op = *rows[static_cast<size_t>(r)];
           ImGui::TableNextRow();
-          for (const std::string* cell : {&op.kind, &op.name, &op.inputs, &op.output, &op.weights}) {
+          const std::string inputs = without_layer(op.inputs, op.name), output = without_layer(op.output, op.name);
+          for (const std::string* cell : {&op.kind, &op.name, &inputs, &output, &op.weights}) {
             ImGui::TableNextColumn();
             text(*cell, cell == &op.kind ? theme().text : theme().dim);
             if (ImGui::GetItemRectSize().x > ImGui::GetContentRegionAvail().x) tooltip(*cell);
@@ -258,6 +330,8 @@ class ModelPanel : public Panel {
     ImGui::EndChild();
   }
 
+  bool by_layer_ = false;
+  const char* wanted_tab_ = nullptr;  // to be turned to in the next frame
   const ModelFacts* model_ = nullptr; // whose rows order_ has
   std::vector<size_t> order_;
   std::string filter_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ridge::ui {
 
@@ -22,12 +23,17 @@ class Panel {
   virtual ~Panel() = default;
   // Fills the ImGui window that it is called in, once a frame.
   virtual void draw(const View& view) = 0;
+  // Turns to a part of it that has a name ("quant/formats" on the command line); false: there is none.
+  virtual bool show(std::string_view /*part*/) { return false; }
+  // A folder was dropped or opened; true: this panel has a use for it and wants to be seen.
+  virtual bool take_folder(const std::string& /*path*/) { return false; }
 };
 
 struct PanelInfo {
   const char* name;  // "quant": on the command line
   const char* title; // "Quant lab"
   std::unique_ptr<Panel> (*make)();
+  bool needs_model = true; // drawn only while one is open
 };
 std::span<const PanelInfo> panels();
 
@@ -36,5 +42,6 @@ std::unique_ptr<Panel> make_gauges_panel();
 std::unique_ptr<Panel> make_roofline_panel();
 std::unique_ptr<Panel> make_model_panel();
 std::unique_ptr<Panel> make_quant_panel();
+std::unique_ptr<Panel> make_jobs_panel();
 
 } // namespace ridge::ui

@@ -9,6 +9,7 @@ std::span<const PanelInfo> panels() {
       {"roofline", "Roofline", make_roofline_panel},
       {"model", "Model", make_model_panel},
       {"quant", "Quant lab", make_quant_panel},
+      {"jobs", "Jobs", make_jobs_panel, false},
   };
   return kPanels;
 }

@@ -131,6 +131,7 @@ void apply_theme(bool dark, float scale) {
   set(ImGuiCol_WindowBg, t.background);
   set(ImGuiCol_ChildBg, with_alpha(t.surface, 0));
   set(ImGuiCol_PopupBg, t.raised);
+  set(ImGuiCol_ModalWindowDimBg, with_alpha(t.background, 0.6f));
   set(ImGuiCol_Border, t.border);
   set(ImGuiCol_FrameBg, t.raised);
   set(ImGuiCol_FrameBgHovered, mix(t.raised, t.accent, 0.12f));

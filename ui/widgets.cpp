@@ -24,6 +24,12 @@ std::string scaled(double number, std::initializer_list<const char*> units) {
 
 std::string bytes_text(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB"}); }
 std::string count_text(double count) { return scaled(count, {"", " k", " M", " B", " T"}); }
+std::string time_text(double seconds) {
+  if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 9.95 ? 1 : 0);
+  const auto whole = static_cast<int64_t>(seconds);
+  return whole < 3600 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
+                      : fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
 std::string seconds_text(double seconds) {
   return seconds < 0.9995e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
 }
@@ -48,6 +54,12 @@ ImVec2 size_of(std::string_view text, ImFont* font) {
   return font->CalcTextSizeA(font->FontSize, INFINITY, 0, text.data(), text.data() + text.size());
 }
 
+std::string fitting(std::initializer_list<std::string> longest_first, float width, ImFont* font) {
+  for (const std::string& text : longest_first)
+    if (size_of(text, font).x <= width) return text;
+  return longest_first.size() ? *(longest_first.end() - 1) : "";
+}
+
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align) {
   if (align > 0) at.x -= align * size_of(text, font).x;
   text = showable(text, font);
@@ -67,6 +79,34 @@ void begin_card(const char* id, ImVec2 size, const char* heading, bool scrolls) 
 }
 
 void end_card() { ImGui::EndChild(); }
+
+bool segments(const char* id, std::initializer_list<const char*> labels, int& chosen) {
+  bool changed = false;
+  int number = 0;
+  ImGui::PushID(id);
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(10), px(4)));
+  for (const char* label : labels) {
+    const bool on = number == chosen;
+    if (number > 0) ImGui::SameLine(0, px(4));
+    ImGui::PushStyleColor(ImGuiCol_Button, on ? theme().raised : with_alpha(theme().raised, 0));
+    ImGui::PushStyleColor(ImGuiCol_Text, on ? theme().text : theme().dim);
+    if (ImGui::Button(label) && !on) {
+      chosen = number;
+      changed = true;
+    }
+    const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
+    if (on)
+      ImGui::GetWindowDrawList()->AddRectFilled({from.x + px(8), to.y - px(2)}, {to.x - px(8), to.y}, theme().accent,
+                                                px(1));
+    ImGui::PopStyleColor(2);
+    ++number;
+  }
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+  ImGui::PopID();
+  return changed;
+}
 
 bool quiet_button(const char* label) {
   ImGui::PushFont(fonts().small);

@@ -1,6 +1,7 @@
 #include "ui/window.h"
 
 #include "core/error.h"
+#include "ui/file_dialog.h"
 #include "ui/glyphs.h"
 #include "ui/panel.h"
 #include "ui/png.h"
@@ -13,7 +14,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfloat>
 #include <cmath>
+#include <filesystem>
 
 namespace ridge::ui {
 
@@ -33,6 +36,7 @@ struct Shortcut {
 };
 constexpr Shortcut kShortcuts[] = {
     {"Ctrl 1 … 9", "show a panel"},
+    {"Ctrl O", "open a model or a checkpoint's folder"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
     {"Esc", "stop the answer"},
@@ -57,6 +61,7 @@ struct Window::Impl {
   uint64_t dismissed_error = 0;
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
+  FileDialog dialog;
   Layout layout, saved_layout;
   FrameTimes frame_times;
 
@@ -69,6 +74,8 @@ struct Window::Impl {
   void draw_error(const core::Snapshot& now);
   void draw_help();
   void take_keys(const core::Snapshot& now);
+  void ask_for_file();
+  void open_path(const std::string& path);
   void save_screenshot() const;
   void set_dark(bool now_dark);
   void remember();
@@ -110,14 +117,17 @@ std::string Window::panel() const { return panels()[impl_->panel].name; }
 void Window::Impl::open() {
   std::string names;
   panel = panels().size();
+  const std::string wanted = options.panel.substr(0, options.panel.find('/'));
   for (size_t i = 0; i < panels().size(); ++i) {
-    if ((options.panel.empty() ? layout.panel : options.panel) == panels()[i].name) panel = i;
+    if ((options.panel.empty() ? layout.panel : wanted) == panels()[i].name) panel = i;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", panels()[i].name);
   }
   if (panel == panels().size() && options.panel.empty()) panel = 0; // remembered by a ridge with other panels
   if (panel == panels().size())
     throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
   for (const PanelInfo& info : panels()) shown.push_back(info.make());
+  if (wanted != options.panel && !shown[panel]->show(std::string_view(options.panel).substr(wanted.size() + 1)))
+    throw Error(fmt::format("no panel '{}': {} has no such part", options.panel, wanted), Error::kUsage);
 
   glfwSetErrorCallback([](int, const char* message) { last_glfw_error = message; });
   if (!glfwInit())
@@ -140,8 +150,8 @@ void Window::Impl::open() {
   glfwSetWindowContentScaleCallback(
       window, [](GLFWwindow* w, float, float) { static_cast<Impl*>(glfwGetWindowUserPointer(w))->rescale = true; });
   glfwSetDropCallback(window, [](GLFWwindow* w, int count, const char** paths) {
-    const auto* impl = static_cast<Impl*>(glfwGetWindowUserPointer(w));
-    if (count > 0 && impl->engine) impl->engine->send(core::intent::OpenModel{paths[0]});
+    auto* impl = static_cast<Impl*>(glfwGetWindowUserPointer(w));
+    if (count > 0 && impl->engine) impl->open_path(paths[0]);
   });
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
@@ -235,6 +245,7 @@ void Window::Impl::draw_frame() {
   }
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (!options.screenshot.empty()) ImGui::GetIO().MousePos = {-FLT_MAX, -FLT_MAX}; // what it shows hangs on no mouse
   const std::vector<int> held = hold_short_presses();
   ImGui::NewFrame();
   const auto now = engine->snapshot();
@@ -260,6 +271,7 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
     if (pressed(GLFW_KEY_N) && idle) engine->send(core::intent::NewConversation{});
+    if (pressed(GLFW_KEY_O) && !dialog.is_open()) ask_for_file();
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
@@ -269,6 +281,18 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
       engine->send(core::intent::Stop{});
     help = false;
   }
+}
+
+void Window::Impl::ask_for_file() {
+  dialog.ask(FileDialog::For::model, "Open a model", "", [this](const std::string& path) { open_path(path); });
+}
+
+// A folder goes to the panel that knows what to do with it, a file to the engine.
+void Window::Impl::open_path(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
+  for (size_t i = 0; i < shown.size(); ++i)
+    if (shown[i]->take_folder(path)) panel = i;
 }
 
 void Window::Impl::draw_window(const core::Snapshot& now) {
@@ -287,7 +311,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::BeginChild("content", {size.x - rail - px(4) - margin, size.y - status - margin - px(4)}, false,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   draw_error(now);
-  if (now.model) {
+  if (now.model || !panels()[panel].needs_model) {
     ImGui::PushID(static_cast<int>(panel.load()));
     shown[panel]->draw({now, engine->send, layout});
     ImGui::PopID();
@@ -296,8 +320,14 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
     const bool failed = now.state == EngineState::failed;
     text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment", theme().text,
             fonts().title, 0.5f);
-    text_at({at.x + area.x / 2, at.y + area.y / 2 + px(6)}, failed ? "Drop a GGUF file on this window." : now.activity,
-            theme().dim, fonts().body, 0.5f);
+    text_at({at.x + area.x / 2, at.y + area.y / 2 + px(6)},
+            failed ? "Drop a GGUF file on this window, or" : now.activity, theme().dim, fonts().body, 0.5f);
+    if (failed) {
+      ImGui::SetCursorPos({area.x / 2 - px(156), area.y / 2 + px(40)});
+      if (accent_button("Open a file…", {px(150), px(34)})) ask_for_file();
+      ImGui::SameLine(0, px(12));
+      if (ImGui::Button("Open the guide", {px(150), px(34)})) engine->send(core::intent::OpenModel{""});
+    }
   }
   ImGui::EndChild();
   ImGui::SetCursorPos({rail + px(4), size.y - status});
@@ -305,6 +335,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   draw_status(now);
   ImGui::EndChild();
   draw_help();
+  dialog.draw(now.recent);
   ImGui::End();
 }
 
@@ -328,7 +359,8 @@ void Window::Impl::draw_rail(const core::Snapshot&) {
   };
   for (size_t i = 0; i < shown.size(); ++i)
     if (item(panels()[i].title, i == panel)) panel = i;
-  ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(88));
+  ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(126));
+  if (item("Open…", false)) ask_for_file();
   if (item(dark ? "Light" : "Dark", false)) set_dark(!dark);
   if (item("Keys", help)) help = !help;
   ImGui::PopStyleVar(2);
@@ -355,7 +387,7 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
 void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
-  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(120);
+  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
   const float height =
       fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
   ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
@@ -365,6 +397,14 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   text(now.error, t.text);
   ImGui::PopTextWrapPos();
   ImGui::SetCursorPos({width - px(88), px(9)});
+  if (now.gpu_failed) {
+    ImGui::SetCursorPosX(width - px(226));
+    if (ImGui::SmallButton("go on with the CPU")) {
+      engine->send(core::intent::UseCpu{});
+      dismissed_error = now.error_number;
+    }
+    ImGui::SameLine();
+  }
   if (ImGui::SmallButton("dismiss")) dismissed_error = now.error_number;
   ImGui::EndChild();
   ImGui::PopStyleColor();

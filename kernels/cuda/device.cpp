@@ -12,7 +12,8 @@ namespace ridge::kernels::cuda {
 
 void throw_failed_call(cudaError_t status, const char* call) {
   cudaGetLastError(); // so that the next call starts clean
-  throw_error("CUDA: {} failed: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
+  throw DeviceFailed(fmt::format("CUDA: {} failed: {} ({}); --device cpu runs without the GPU", call,
+                                 cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
 void throw_out_of_memory(size_t bytes, const char* what) {

@@ -28,6 +28,12 @@ class OutOfMemory : public core::Error {
   using Error::Error;
 };
 
+// Thrown where a CUDA call fails: the GPU is gone, or this process cannot use it any more.
+class DeviceFailed : public core::Error {
+ public:
+  using Error::Error;
+};
+
 struct CudaOptions {
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()

@@ -204,6 +204,7 @@ ConvertReport convert(const std::string& folder, const std::string& out, const C
       if (options.progress) options.progress(done, static_cast<int64_t>(writer.size_bytes()));
     });
     for (const SafeTensor* part : output.parts) tensors.release(*part);
+    tensors.check();
   }
   writer.finish();
   return {std::ssize(plan.outputs), static_cast<int64_t>(writer.size_bytes()), config.notes};

@@ -178,6 +178,25 @@ TEST_CASE("mistakes are explained and the chat goes on") {
   CHECK(chat.expect("· context "));
 }
 
+TEST_CASE("a model that is shortened while the chat is open costs the answer, not the chat") {
+  const std::string model = folder() / "short.gguf";
+  std::filesystem::copy_file(tiny_model(), model);
+  std::vector<std::string> args = chat_args();
+  args[3] = model;
+  Terminal chat(args, environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("hello\r");
+  REQUIRE(chat.expect("· context "));
+  std::filesystem::resize_file(model, 4096);
+  chat.type("hello again\r");
+  CHECK(chat.expect("short.gguf: another program shortened it"));
+  REQUIRE(chat.expect("> "));
+  chat.type("/stats\r");
+  CHECK(chat.expect("context "));
+  chat.type(kEndOfInput);
+  CHECK(chat.exit_status() < 128);
+}
+
 TEST_CASE("a full context is announced, then refused, or with --context-shift forgotten from the front") {
   const std::string words(80, 'w'); // about 105 tokens a message, with the template
   SUBCASE("without shift") {

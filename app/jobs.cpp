@@ -1,0 +1,367 @@
+#include "app/jobs.h"
+
+#include "app/benching.h"
+#include "app/count_list.h"
+#include "app/measure_roofline.h"
+#include "app/quantizing.h"
+#include "app/units.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "models/import/import.h"
+#include "models/model.h"
+#include "models/recipes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+namespace ridge::app {
+
+using core::Job, core::JobKind, core::JobState;
+
+namespace {
+
+constexpr auto kReportInterval = std::chrono::milliseconds(100);
+constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // an estimate before that would be a guess
+constexpr size_t kRemembered = 100;                               // jobs that are over
+constexpr int64_t kMostTokens = 1 << 20;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string file_name(const std::string& path) {
+  std::filesystem::path p = path;
+  if (p.filename().empty()) p = p.parent_path();
+  return path.empty() ? "the guide" : core::printable(p.filename().string());
+}
+
+std::string title_of(const core::JobRequest& r) {
+  const std::string in = file_name(r.input);
+  switch (r.kind) {
+  case JobKind::convert: return fmt::format("Convert {}", in);
+  case JobKind::quantize:
+    return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
+           : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
+                                       : fmt::format("Quantize {} to a mix with {}", in, r.type);
+  case JobKind::bench: return fmt::format("Bench {}", in);
+  case JobKind::roofline: return fmt::format("Roofline of this machine with {}", in);
+  }
+  return "";
+}
+
+std::string duration(double seconds) {
+  return seconds < 60 ? fmt::format("{:.1f} s", seconds)
+                      : fmt::format("{:.0f} min {:02.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+}
+
+std::string value_of(const core::Ceiling& c) {
+  switch (c.unit) {
+  case core::Ceiling::Unit::bytes_per_second: return fmt::format("{:.1f} GB/s", c.value / 1e9);
+  case core::Ceiling::Unit::operations_per_second: return fmt::format("{:.3f} TFLOP/s", c.value / 1e12);
+  case core::Ceiling::Unit::seconds: return fmt::format("{:.2f} µs", c.value * 1e6);
+  }
+  return "";
+}
+
+core::JobTable bench_table() {
+  return {"", {"Test", "Speed", "Bandwidth", "Of the roof", "Arithmetic", "Of the peak"}, {}};
+}
+
+std::vector<std::string> bench_row(const BenchRow& row) {
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  return {row.test(),
+          fmt::format("{:.1f} ± {:.1f} tok/s", row.rate(), row.rate_deviation()),
+          fmt::format("{:.2f} GB/s", row.bytes_per_second() / 1e9),
+          percent(row.bytes_per_second() / row.read_bytes_per_second),
+          fmt::format("{:.3f} TFLOP/s", row.flops_per_second() / 1e12),
+          row.prompt > 0 ? percent(row.flops_per_second() / row.peak_flops) : ""};
+}
+
+} // namespace
+
+core::JobChoices job_choices() {
+  core::JobChoices choices;
+  for (const models::Recipe& recipe : models::recipes())
+    choices.recipes.push_back({std::string(recipe.name), quant::format(recipe.base).bits_per_weight()});
+  return choices;
+}
+
+JobQueue::JobQueue(std::function<void(Jobs)> publish, std::string device, int threads)
+    : publish_(std::move(publish)), device_(std::move(device)), threads_(threads), worker_([this] { work(); }),
+      reporter_([this] { report(); }) {}
+
+JobQueue::~JobQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = cancel_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+  reporter_.join();
+}
+
+void JobQueue::start(core::JobRequest request) {
+  {
+    const std::lock_guard lock(mutex_);
+    Job job;
+    job.id = ++last_id_;
+    job.title = title_of(request);
+    job.request = std::move(request);
+    jobs_.push_back(std::move(job));
+    for (auto old = jobs_.begin(); jobs_.size() > kRemembered && old != jobs_.end();)
+      old = old->over() ? jobs_.erase(old) : old + 1;
+  }
+  changed_.notify_all();
+  publish();
+}
+
+void JobQueue::cancel(uint64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (id == running_) {
+      cancel_ = true;
+    } else {
+      const auto job = std::ranges::find(jobs_, id, &Job::id);
+      if (job == jobs_.end() || job->state != JobState::waiting) return;
+      job->state = JobState::cancelled;
+    }
+  }
+  publish();
+}
+
+void JobQueue::forget(uint64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(jobs_, [&](const Job& job) { return job.id == id && job.over(); });
+  }
+  publish();
+}
+
+void JobQueue::publish() {
+  const std::lock_guard order(publishing_);
+  std::vector<Job> list;
+  {
+    const std::lock_guard lock(mutex_);
+    list.assign(jobs_.rbegin(), jobs_.rend());
+    for (Job& job : list) {
+      if (job.id != running_) continue;
+      const double now = now_s(), spent = now - activity_began_s_;
+      job.elapsed_s = now - started_s_;
+      if (spent > kKnownAfterSeconds && job.share > kKnownAfterShare)
+        job.remaining_s = spent * (1 - job.share) / job.share;
+      if (cancel_) job.activity = "stopping";
+    }
+  }
+  publish_(std::make_shared<std::vector<Job>>(std::move(list)));
+}
+
+void JobQueue::report() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || running_ != 0; });
+    changed_.wait_for(lock, kReportInterval, [&] { return closing_; });
+    if (closing_) return;
+    lock.unlock();
+    publish();
+    lock.lock();
+  }
+}
+
+void JobQueue::work() {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      const auto waiting = [&] { return std::ranges::find(jobs_, JobState::waiting, &Job::state); };
+      changed_.wait(lock, [&] { return closing_ || waiting() != jobs_.end(); });
+      if (closing_) return;
+      Job& next = *waiting();
+      next.state = JobState::running;
+      job = next;
+      running_ = job.id;
+      cancel_ = false;
+      started_s_ = activity_began_s_ = now_s();
+    }
+    changed_.notify_all(); // the reporter
+    run(job);
+    {
+      const std::lock_guard lock(mutex_);
+      job.elapsed_s = now_s() - started_s_;
+      running_ = 0;
+      *std::ranges::find(jobs_, job.id, &Job::id) = std::move(job);
+    }
+    publish();
+  }
+}
+
+// Whatever goes wrong is the job's own end and nobody else's.
+void JobQueue::run(Job& job) {
+  try {
+    switch (job.request.kind) {
+    case JobKind::convert: convert(job); break;
+    case JobKind::quantize: quantize(job); break;
+    case JobKind::bench: bench(job); break;
+    case JobKind::roofline: roofline(job); break;
+    }
+    job.state = JobState::done;
+    return;
+  } catch (const Cancelled&) {
+    job.state = JobState::cancelled;
+    return;
+  } catch (const std::bad_alloc&) {
+    job.error = "out of memory";
+  } catch (const Error& error) {
+    job.error = error.what();
+  } catch (const std::exception& error) {
+    job.error = fmt::format("internal error, please report it: {}", error.what());
+  }
+  job.state = JobState::failed;
+}
+
+void JobQueue::progress(std::string_view activity, double share) {
+  const std::lock_guard lock(mutex_);
+  if (cancel_) throw Cancelled{};
+  Job& job = *std::ranges::find(jobs_, running_, &Job::id);
+  if (job.activity != activity) {
+    job.activity = activity;
+    activity_began_s_ = now_s();
+  }
+  job.share = share;
+}
+
+namespace {
+
+double share_of(int64_t done, int64_t total) {
+  return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+}
+
+} // namespace
+
+void JobQueue::convert(Job& job) {
+  const core::JobRequest& r = job.request;
+  if (r.output.empty()) throw_error("name the file to write");
+  models::import::ConvertOptions options;
+  if (!r.type.empty()) {
+    const quant::FormatInfo* type = quant::find_format(std::string_view(r.type));
+    if (!type) throw_error("unknown type '{}'", r.type);
+    options.type = type->type;
+  }
+  progress("reading the checkpoint", 0);
+  options.progress = [&](int64_t done, int64_t total) { progress("converting", share_of(done, total)); };
+  const double start = now_s();
+  const models::import::ConvertReport report = models::import::convert(r.input, r.output, options);
+  job.notes = report.notes;
+  job.opens = r.output;
+  job.result = fmt::format("{}, {} tensors, {} in {}", models::model_label(gguf::File::open(r.output)), report.tensors,
+                           human_bytes(static_cast<double>(report.file_bytes)), duration(now_s() - start));
+}
+
+void JobQueue::quantize(Job& job) {
+  const core::JobRequest& r = job.request;
+  if (r.output.empty()) throw_error("name the file to write");
+  QuantizeRequest request;
+  request.in = r.input;
+  request.out = r.output;
+  request.type = r.type;
+  request.target_size = r.target_size;
+  request.method = r.method;
+  request.calibration = r.calibration;
+  request.imatrix = r.imatrix;
+  request.tensor_types = r.tensor_types;
+  request.pure = r.pure;
+  request.allow_requantize = r.allow_requantize;
+  request.device = device_;
+  request.threads = threads_;
+
+  core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
+  quant::ErrorStats total;
+  uint64_t before = 0, after = 0;
+  int64_t weights = 0;
+  QuantizeSteps steps;
+  steps.progress = [&](std::string_view what, int64_t done, int64_t all) { progress(what, share_of(done, all)); };
+  steps.planned = [&](const models::Requantization&) { progress("quantizing", 0); };
+  steps.note = [&](const std::string& note) { job.notes.push_back(note); };
+  steps.done = [&](const models::TensorResult& t) {
+    before += t.bytes_before;
+    after += t.bytes;
+    weights += t.weights;
+    if (t.encoded) total += t.error;
+    table.rows.push_back({core::printable(t.name), std::string(t.from), std::string(t.to),
+                          fmt::format("{:.3f}", 8.0 * static_cast<double>(t.bytes) / static_cast<double>(t.weights)),
+                          t.encoded ? fmt::format("{:.3g}", t.error.rmse()) : "",
+                          t.encoded ? fmt::format("{:.1f} dB", t.error.sqnr_db()) : "",
+                          human_bytes(static_cast<double>(t.bytes))});
+  };
+  progress("reading the model", 0);
+  const double start = now_s();
+  const QuantizeResult result = app::quantize(request, steps);
+  job.opens = result.paths.front();
+  job.tables.push_back(std::move(table));
+  job.result =
+      fmt::format("{} → {}, {:.3f} bits per weight, {}{}", human_bytes(static_cast<double>(before)),
+                  human_bytes(static_cast<double>(after)),
+                  8.0 * static_cast<double>(after) / static_cast<double>(std::max<int64_t>(1, weights)),
+                  total.weights > 0 ? fmt::format("SQNR {:.1f} dB, ", total.sqnr_db()) : "", duration(now_s() - start));
+}
+
+void JobQueue::bench(Job& job) {
+  const core::JobRequest& r = job.request;
+  BenchPlan plan;
+  plan.prompts = parse_counts(r.prompts, "prompt tokens", 0, kMostTokens);
+  plan.generated = parse_counts(r.generated, "generated tokens", 0, kMostTokens);
+  plan.depths = parse_counts(r.depths, "depth", 0, kMostTokens);
+  std::erase(plan.prompts, 0);
+  std::erase(plan.generated, 0);
+  if (plan.prompts.empty() && plan.generated.empty())
+    throw_error("no prompt and no generation leave nothing to measure");
+  plan.repetitions = r.repetitions;
+  plan.device = device_;
+  BenchSetting setting;
+  setting.threads = threads_;
+  plan.settings = {setting};
+
+  job.tables.push_back(bench_table());
+  const auto tests = static_cast<double>((plan.prompts.size() + plan.generated.size()) * plan.depths.size());
+  double done = 0;
+  BenchSteps steps;
+  steps.progress = [&](const std::string& test, double share) {
+    progress(fmt::format("measuring {}", test), std::min(1.0, (done + share) / tests));
+  };
+  std::string best;
+  steps.row = [&](const BenchRow& row) {
+    ++done;
+    job.tables.back().title = fmt::format("{}, {}", row.model, row.device);
+    job.tables.back().rows.push_back(bench_row(row));
+    best += fmt::format("{}{}: {:.1f} tok/s", best.empty() ? "" : " · ", row.test(), row.rate());
+  };
+  progress("opening the model", 0);
+  bench_model(open_model(r.input), "", plan, steps);
+  job.result = best;
+}
+
+void JobQueue::roofline(Job& job) {
+  RooflineRequest request;
+  request.file = job.request.input;
+  request.device = device_;
+  request.threads = threads_;
+  const RooflineReport report = measure_roofline(
+      request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
+  core::JobTable ceilings{fmt::format("What {} can do", report.device), {"Ceiling", "Measured", "How"}, {}};
+  for (const core::Ceiling& c : report.ceilings) ceilings.rows.push_back({c.name, value_of(c), c.how});
+  core::JobTable kernels{fmt::format("What reaches it: {}", report.model),
+                         {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "Of the roof", "Bound by"},
+                         {}};
+  for (const Placement& p : report.placements)
+    kernels.rows.push_back({p.name, fmt::format("{:.1f} µs", p.seconds * 1e6),
+                            fmt::format("{:.2f} FLOP/B", p.flops_per_byte()),
+                            fmt::format("{:.1f} GB/s", p.bytes_per_second() / 1e9),
+                            fmt::format("{:.3f} TFLOP/s", p.flops_per_second() / 1e12),
+                            fmt::format("{:.1f} %", 100 * report.floor_seconds(p) / p.seconds), report.bound_by(p)});
+  job.result = fmt::format("{:.1f} GB/s, {:.2f} TFLOP/s; the ridge is at {:.1f} FLOP/B", report.read() / 1e9,
+                           report.peak() / 1e12, report.peak() / report.read());
+  job.tables = {std::move(ceilings), std::move(kernels)};
+}
+
+} // namespace ridge::app

@@ -1,0 +1,61 @@
+// The window's jobs: a queue worked off one after the other in a thread of its own. One at a time, since each takes all
+// cores and measurements want the machine to themselves. The work is done by the functions that the commands call; a
+// job ends with a result, an error or because it was cancelled, and then has written its file whole or not at all.
+#pragma once
+
+#include "core/jobs.h"
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace ridge::app {
+
+core::JobChoices job_choices();
+
+class JobQueue {
+ public:
+  using Jobs = std::shared_ptr<const std::vector<core::Job>>; // newest first
+  // publish is called from the queue's threads and from start, cancel and forget: when something changed, ten times a
+  // second at most while a job runs.
+  JobQueue(std::function<void(Jobs)> publish, std::string device, int threads);
+  ~JobQueue(); // cancels what is running and waits for it
+  JobQueue(const JobQueue&) = delete;
+  JobQueue& operator=(const JobQueue&) = delete;
+
+  void start(core::JobRequest request);
+  void cancel(uint64_t id);
+  void forget(uint64_t id); // takes it off the list, when it is over
+
+ private:
+  struct Cancelled {}; // thrown out of the work's progress
+
+  void work();
+  void report();
+  void run(core::Job& result);
+  void convert(core::Job& result);
+  void quantize(core::Job& result);
+  void bench(core::Job& result);
+  void roofline(core::Job& result);
+  void progress(std::string_view activity, double share); // throws Cancelled
+  void publish();
+
+  const std::function<void(Jobs)> publish_;
+  const std::string device_;
+  const int threads_;
+
+  std::mutex mutex_; // of the following
+  std::condition_variable changed_;
+  std::vector<core::Job> jobs_;        // oldest first
+  uint64_t last_id_ = 0, running_ = 0; // 0: none
+  bool cancel_ = false, closing_ = false;
+  double activity_began_s_ = 0; // of the running job
+  double started_s_ = 0;        // on the steady clock
+
+  std::mutex publishing_; // so that the newest list is published last
+  std::thread worker_, reporter_;
+};
+
+} // namespace ridge::app

@@ -1,0 +1,216 @@
+// The engine behind the window, without a window: what it does when things break.
+#include "app/gui_engine.h"
+
+#include "app/support.h"
+#include "kernels/cuda/executor.h"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+using namespace ridge;
+using namespace std::chrono_literals;
+using core::EngineState;
+namespace intent = core::intent;
+
+namespace {
+
+app::GuiSetup setup(const std::string& model = tests::tiny_model()) {
+  ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // not the tester's list of recent files
+  app::GuiSetup s;
+  s.model.model = model;
+  s.model.device = "cpu";
+  s.model.threads = 1;
+  s.sampling.params.seed = 1;
+  s.sampling.max_tokens = 8;
+  return s;
+}
+
+bool wait_for(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+class Engine {
+ public:
+  explicit Engine(app::GuiSetup s) : engine(std::move(s), [] {}) {
+    REQUIRE(wait_for([&] { return now()->model && now()->state == EngineState::idle; }));
+  }
+  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
+  // Sends, and waits until the engine has worked at it and rests.
+  void say(const std::string& text) {
+    const size_t messages = now()->messages.size();
+    const uint64_t errors = now()->error_number;
+    engine.send(intent::Send{text});
+    REQUIRE(wait_for([&] {
+      return (now()->messages.size() > messages || now()->error_number > errors) && now()->state == EngineState::idle;
+    }));
+  }
+
+  app::GuiEngine engine;
+};
+
+std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
+  std::filesystem::copy_file(tests::tiny_model(), folder / "model.gguf");
+  return folder / "model.gguf";
+}
+
+// Runs like another executor until the GPU that it pretends to be disappears.
+class Vanishing : public core::Executor {
+ public:
+  Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
+  void forward(const core::Batch& batch) override {
+    if (gone_) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
+    inner_->forward(batch);
+  }
+  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
+  const core::ExecutorConfig& config() const override { return inner_->config(); }
+  std::string_view description() const override { return "a GPU"; }
+  double memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  std::unique_ptr<core::Executor> inner_;
+  std::atomic<bool>& gone_;
+};
+
+} // namespace
+
+TEST_CASE("a model that is shortened while open costs the answer, and opens again when it is whole") {
+  const tests::TemporaryFolder folder;
+  const std::string path = copy_of_tiny(folder);
+  Engine e(setup(path));
+  e.say("hello");
+  CHECK(e.now()->error == "");
+  REQUIRE(e.now()->messages.size() == 2);
+  std::filesystem::resize_file(path, 8192);
+  e.say("again");
+  CHECK(e.now()->error.find("shortened") != std::string::npos);
+  CHECK(e.now()->state == EngineState::idle);
+  e.engine.send(intent::StudyTensor{"blk.0.attn_q.weight"});
+  CHECK(wait_for([&] { return e.now()->error_number >= 2; }));
+  std::filesystem::copy_file(tests::tiny_model(), path, std::filesystem::copy_options::overwrite_existing);
+  e.engine.send(intent::OpenModel{path});
+  const uint64_t errors = e.now()->error_number;
+  e.say("and now");
+  CHECK(e.now()->error_number == errors);
+}
+
+TEST_CASE("a model that is deleted while open is said to be, and still answers") {
+  const tests::TemporaryFolder folder;
+  const std::string path = copy_of_tiny(folder);
+  Engine e(setup(path));
+  std::filesystem::remove(path);
+  e.say("hello");
+  CHECK(e.now()->messages.size() == 2);
+  CHECK(wait_for([&] { return e.now()->error.find("was deleted") != std::string::npos; }));
+  const uint64_t errors = e.now()->error_number;
+  e.say("once more");
+  CHECK(e.now()->messages.size() == 4);
+  CHECK(e.now()->error_number == errors); // said once
+}
+
+TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the CPU") {
+  std::atomic<bool> gone = false;
+  app::GuiSetup s = setup();
+  s.model.device = "auto";
+  s.start = [&](app::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
+                int64_t layers) {
+    app::start_executor(model, config, "cpu", layers);
+    if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
+    return app::Device::cpu;
+  };
+  Engine e(s);
+  e.say("hello");
+  CHECK_FALSE(e.now()->gpu_failed);
+  CHECK(e.now()->model->engine == "a GPU");
+  gone = true;
+  e.say("are you there?");
+  CHECK(e.now()->gpu_failed);
+  CHECK(e.now()->error.find("device is lost") != std::string::npos);
+  e.engine.send(intent::UseCpu{});
+  REQUIRE(wait_for([&] { return !e.now()->gpu_failed && e.now()->state == EngineState::idle; }));
+  CHECK(e.now()->model->engine.starts_with("CPU"));
+  CHECK(e.now()->messages.size() == 2); // what was said before
+  e.say("and now?");
+  CHECK(e.now()->messages.size() == 4);
+}
+
+TEST_CASE("the lab compares formats with histograms of their errors, and pieces weight by weight") {
+  const tests::TemporaryFolder folder;
+  tests::TinyModel model;
+  model.width = 256;
+  model.ffn_width = 256;
+  model.write(folder / "model.gguf");
+  Engine e(setup(folder / "model.gguf"));
+  e.engine.send(intent::StudyTensor{"blk.0.ffn_up.weight"});
+  REQUIRE(wait_for([&] {
+    const auto& t = e.now()->tensor;
+    return t && t->formats_to_try > 0 && static_cast<int>(t->formats.size()) == t->formats_to_try;
+  }));
+  const core::TensorStudy study = *e.now()->tensor;
+  const auto find = [&](const std::string& name) -> const core::TensorStudy::Format& {
+    for (const auto& f : study.formats)
+      if (f.name == name) return f;
+    FAIL("no " << name);
+    return study.formats.front();
+  };
+  for (const auto& f : study.formats) {
+    CAPTURE(f.name);
+    double counted = 0;
+    for (const float count : f.errors) counted += count;
+    CHECK(counted == static_cast<double>(study.sampled));
+  }
+  CHECK(find("Q8_0").rmse < find("Q4_K").rmse);
+  CHECK(find("Q4_K").rmse < find("Q2_K").rmse);
+  CHECK(find("INT4 g32").rmse < find("INT4 g128").rmse); // smaller groups fit better
+  CHECK(find("INT8 g128").rmse < find("INT4 g32").rmse);
+  CHECK(find("NF4").writable == false);
+  CHECK(find("MXFP4").writable);
+
+  e.engine.send(intent::StudySlice{"blk.0.ffn_up.weight", "Q4_K", 3, 100});
+  REQUIRE(wait_for([&] { return e.now()->slice != nullptr; }));
+  const core::SliceStudy slice = *e.now()->slice;
+  CHECK(slice.first_row == 3);
+  CHECK(slice.first_col == 100);
+  CHECK(slice.bits.size() == slice.original.size());
+  CHECK(slice.bits[0].size() == 4);
+  double worst = 0;
+  for (size_t i = 0; i < slice.original.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(slice.original[i]) - slice.decoded[i]));
+  CHECK(worst > 0);
+  CHECK(worst <= find("Q4_K").max_error * 1.0001);
+
+  e.engine.send(intent::StudyBlock{"blk.0.ffn_up.weight", "Q4_K", 1});
+  REQUIRE(wait_for([&] { return e.now()->block != nullptr; }));
+  const core::BlockStudy block = *e.now()->block;
+  REQUIRE(block.levels.size() == 16);
+  for (size_t i = 0; i < block.weights.size(); ++i) {
+    CHECK(block.levels[i / 16].size() == 16);
+    CHECK(std::ranges::count(block.levels[i / 16], block.weights[i].decoded) == 1); // each weight is one of its levels
+  }
+}
+
+TEST_CASE("a model made by a job is opened and becomes a recent file") {
+  const tests::TemporaryFolder folder;
+  Engine e(setup());
+  core::JobRequest request;
+  request.kind = core::JobKind::quantize;
+  request.input = tests::tiny_model();
+  request.output = folder / "small.gguf";
+  request.type = "Q8_0";
+  e.engine.send(intent::StartJob{request});
+  REQUIRE(wait_for([&] { return !e.now()->jobs->empty() && e.now()->jobs->front().over(); }));
+  CHECK(e.now()->jobs->front().error == "");
+  e.engine.send(intent::OpenModel{folder / "small.gguf"});
+  REQUIRE(wait_for([&] { return !e.now()->recent.empty() && e.now()->recent.front() == folder / "small.gguf"; }));
+  CHECK(e.now()->model->path == folder / "small.gguf");
+  e.engine.send(intent::OpenModel{tests::tiny_model()});
+  REQUIRE(wait_for([&] { return e.now()->recent.front() == tests::tiny_model(); }));
+  CHECK(e.now()->recent[1] == folder / "small.gguf");
+  e.engine.send(intent::ForgetJob{1});
+  CHECK(wait_for([&] { return e.now()->jobs->empty(); }));
+}

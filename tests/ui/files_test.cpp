@@ -1,0 +1,144 @@
+// Jobs and files through the window, as a user has them: a mix of formats made in the lab, a job cancelled, a path
+// typed, files dragged onto the window (drop_file.cpp). Run by run_under_xvfb.sh, as window_test.cpp is.
+#include "app/gui_engine.h"
+#include "support/temporary_folder.h"
+#include "ui/driver.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+using namespace ridge;
+using namespace std::chrono_literals;
+using tests::wait_for;
+using tests::xdotool;
+
+namespace {
+
+// Where the window's working folder, its memory and the test's files are.
+const tests::TemporaryFolder& workplace() {
+  static const tests::TemporaryFolder folder;
+  return folder;
+}
+
+void click(int x, int y) { xdotool(fmt::format("mousemove {} {} click 1", x, y)); }
+
+// In the lab, in its view of formats: Q4_K for the whole model, as a job.
+void make_mix(const app::GuiEngine& engine) {
+  const auto now = [&] { return engine.snapshot(); };
+  // On a busy machine a frame may take long: what was clicked too early is clicked again, which changes nothing.
+  for (int tries = 0; tries < 10 && now()->jobs->empty(); ++tries) {
+    click(1230, 27); // Formats
+    std::this_thread::sleep_for(300ms);
+    click(867, 495); // Q4_K for all matrices
+    std::this_thread::sleep_for(300ms);
+    click(1022, 719); // Requantize the model
+    wait_for([&] { return !now()->jobs->empty(); }, 3s);
+  }
+  REQUIRE(!now()->jobs->empty());
+  REQUIRE(wait_for([&] { return now()->jobs->front().over(); }, 120s));
+  const core::Job job = now()->jobs->front();
+  CHECK(job.error == "");
+  CHECK(job.state == core::JobState::done);
+  CHECK(std::filesystem::exists(workplace() / "guide-Q4_K.gguf"));
+}
+
+// A bench that would take hours, and its Cancel button.
+void cancel_a_job(app::GuiEngine& engine, const ui::Window& window) {
+  const auto now = [&] { return engine.snapshot(); };
+  xdotool("key ctrl+6");
+  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
+  core::JobRequest bench;
+  bench.kind = core::JobKind::bench;
+  bench.generated = "1000";
+  bench.prompts = "0";
+  bench.repetitions = 1000;
+  engine.send(core::intent::StartJob{bench});
+  REQUIRE(wait_for(
+      [&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
+  const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
+  for (int tries = 0; tries < 5 && !cancelled(); ++tries) {
+    click(560, 268); // Cancel
+    wait_for(cancelled, 10s);
+  }
+  CHECK(cancelled());
+}
+
+// By typing a path with completion, and by dropping files on the window.
+void open_files(app::GuiEngine& engine, const ui::Window& window) {
+  const auto now = [&] { return engine.snapshot(); };
+  const auto is_open = [&](const std::string& path) {
+    return wait_for([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
+  };
+  xdotool("key ctrl+o");
+  std::this_thread::sleep_for(1s);
+  xdotool(fmt::format("type --delay 20 '{}/gui'", workplace().path()));
+  xdotool("key Tab");
+  std::this_thread::sleep_for(1s);
+  xdotool("key Return");
+  CHECK(is_open(workplace() / "guide-Q4_K.gguf"));
+  CHECK(now()->recent.at(0) == workplace() / "guide-Q4_K.gguf");
+#ifdef RIDGE_DROP_FILE
+  std::filesystem::copy_file(workplace() / "guide-Q4_K.gguf", workplace() / "a copy.gguf");
+  CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "a copy.gguf").c_str()) == 0);
+  CHECK(is_open(workplace() / "a copy.gguf"));
+  std::filesystem::create_directory(workplace() / "checkpoint");
+  xdotool("key ctrl+1");
+  CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
+  CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "checkpoint").c_str()) == 0);
+  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s)); // ready to convert it
+  const uint64_t errors = now()->error_number;
+  CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace().write("no.gguf", "no model")).c_str()) ==
+        0);
+  CHECK(wait_for([&] { return now()->error_number > errors; })); // a message, and the model that was open stays
+  CHECK(now()->model->path == workplace() / "a copy.gguf");
+  engine.send(core::intent::OpenModel{""});
+  CHECK(wait_for(
+      [&] { return now()->model->path != workplace() / "a copy.gguf" && now()->state == core::EngineState::idle; }));
+#else
+  MESSAGE("skipped: built without X11's headers, nothing is dropped on the window");
+  (void)window;
+#endif
+}
+
+// The user's side; runs beside the window, which must stay in the main thread.
+void use(app::GuiEngine& engine, const ui::Window& window) {
+  const auto now = [&] { return engine.snapshot(); };
+  REQUIRE(wait_for([&] { return now()->model && now()->state == core::EngineState::idle; }));
+  xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
+  REQUIRE(wait_for([&] {
+    return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
+  }));
+  make_mix(engine);
+  cancel_a_job(engine, window);
+  open_files(engine, window);
+  xdotool("key ctrl+q");
+}
+
+} // namespace
+
+TEST_CASE("a model is requantized in the lab, a job is cancelled, files are opened by name and by dropping them") {
+  std::filesystem::current_path(workplace().path());
+  for (const char* variable : {"XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"})
+    ::setenv(variable, workplace().path().c_str(), 1);
+  app::GuiSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  ui::WindowOptions options;
+  options.panel = "quant";
+  ui::Window window(options);
+  app::GuiEngine engine(setup, [&] { window.wake(); });
+  std::thread user([&] {
+    try {
+      use(engine, window);
+    } catch (...) { // a REQUIRE failed: doctest has noted it
+      window.close();
+    }
+  });
+  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  user.join();
+}

@@ -1,0 +1,53 @@
+// Asks for a file or folder: a path to type, completed by Tab, above what is there to choose from. Arrows choose, Enter
+// takes, Escape leaves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ridge::ui {
+
+class FileDialog {
+ public:
+  enum class For {
+    model,      // a .gguf file, or the folder of a checkpoint
+    checkpoint, // a folder that holds config.json and safetensors
+    any,        // a file
+    save,       // a file that need not be there
+  };
+  // Opens the dialog; taken(path) is called from draw(). `start`: a file or folder to begin at, empty: where it was
+  // last, or the working directory.
+  void ask(For what, std::string heading, const std::string& start, std::function<void(const std::string&)> taken);
+  // Once a frame, outside other windows. `recent`: offered beside the folder.
+  void draw(const std::vector<std::string>& recent);
+  bool is_open() const { return open_; }
+
+  struct Entry {
+    std::string name, path;
+    bool folder = false, checkpoint = false, recent = false;
+    int64_t bytes = 0;
+  };
+  // What a folder holds of use for `what`, folders first, by name. Empty where it cannot be read.
+  static std::vector<Entry> list(const std::string& folder, For what);
+  static bool is_checkpoint(const std::string& folder);
+
+ private:
+  void read_folder();
+  void filter(const std::vector<std::string>& recent);
+  void go_to(std::string folder);
+  bool accept(); // false: the dialog stays
+  void draw_entries();
+  std::string completed(const std::string& text) const;
+
+  For what_ = For::model;
+  std::string heading_, text_, folder_, problem_;
+  std::string put_in_; // what the field is to hold when it has the focus
+  std::function<void(const std::string&)> taken_;
+  std::vector<Entry> all_, shown_;
+  int chosen_ = -1; // of shown_
+  bool open_ = false, opening_ = false, focus_ = false, scroll_ = false, text_changed_ = false;
+};
+
+} // namespace ridge::ui

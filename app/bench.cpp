@@ -27,7 +27,6 @@ struct BenchCommand {
   BenchPlan plan;
   bool json = false;
 
-
   std::vector<BenchRow> rows;
 
   void run() {
@@ -59,6 +58,8 @@ struct BenchCommand {
       bench(std::move(loaded), shape);
     }
     if (output == "md") print_bench_markdown(rows);
+    if (output == "md" && !plan.profile)
+      note("where a step's time goes: --profile; what this machine can do: ridge roofline");
     if (output == "csv") print_bench_csv(rows);
     if (output == "json") print_bench_json(rows);
   }

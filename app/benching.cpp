@@ -156,6 +156,7 @@ void bench_model(LoadedModel loaded, const std::string& shape, const BenchPlan& 
     const bool with_prompts = setting.streams == plan.settings[0].streams && !plan.prompts.empty();
     if (!with_prompts && plan.generated.empty()) continue;
     ModelOptions options;
+    options.batch = setting.batch;
     options.ubatch = setting.ubatch;
     options.threads = static_cast<int>(setting.threads);
     options.k_type = setting.k_type;

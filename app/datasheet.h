@@ -1,5 +1,6 @@
 // What the makers of common GPUs promise, as a table of facts: the third column beside what was measured and what was
-// achieved. A card that is not in it is unknown; nothing is derived.
+// achieved. A card that is not in it is unknown; nothing is derived. Where a maker sold different memory under one
+// name, the more common one counts (RTX 3080: 10 GB).
 #pragma once
 
 #include <string_view>

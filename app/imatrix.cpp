@@ -6,7 +6,8 @@
 #include "app/options.h"
 #include "app/terminal.h"
 #include "core/error.h"
-#include "kernels/cpu/executor.h"
+#include "core/split.h"
+#include "kernels/cuda/executor.h"
 #include "models/calibration.h"
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@ struct ImatrixCommand {
   std::string model, text, out;
   int64_t chunk_tokens = 512, max_chunks = -1;
   int threads = 0;
+  std::string device = "auto";
   bool process_output = false, parse_special = false, json = false;
 
   void run() const {
@@ -38,7 +40,12 @@ struct ImatrixCommand {
     config.max_batch = config.max_outputs = std::min(tokens_per_chunk, kLogitsAtOnce);
     config.threads = threads;
     config.observer = &collector;
-    const auto executor = kernels::cpu::make_cpu_executor(loaded.program, config);
+    // An observer knows one Program: all of it on the GPU, or nothing.
+    const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
+    const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
+    if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
+    start_executor(loaded, config, room ? device : "cpu", core::layer_count(loaded.program) + 1);
+    core::Executor& executor = *loaded.executor;
 
     Progress progress("collecting");
     double nll = 0;
@@ -46,11 +53,12 @@ struct ImatrixCommand {
     for (size_t c = 0; c < chunks.size(); ++c) {
       const std::vector<int32_t>& tokens = chunks[c];
       // Perplexity of the second half, whose tokens have some context: a sign that model and text fit together.
-      models::run_chunk(*executor, tokens, [&](int64_t position, std::span<const float> logits) {
+      models::run_chunk(executor, tokens, [&](int64_t position, std::span<const float> logits) {
         if (position < std::ssize(tokens) / 2 || position + 1 == std::ssize(tokens)) return;
         const float largest = *std::ranges::max_element(logits);
         double sum = 0;
-        for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+#pragma omp parallel for simd reduction(+ : sum)
+        for (size_t i = 0; i < logits.size(); ++i) sum += std::exp(static_cast<double>(logits[i]) - largest);
         nll += std::log(sum) + largest - logits[static_cast<size_t>(tokens[static_cast<size_t>(position) + 1])];
         ++predicted;
       });
@@ -103,6 +111,9 @@ void add_imatrix_command(CLI::App& app) {
                     "special tokens in the text are tokens (chat transcripts)");
   command->add_flag("--process-output", options->process_output, "the output matrix, too");
   command->add_flag("--json", options->json, "machine-readable");
+  command->add_option("--device", options->device, "auto (the GPU where there is one), cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
   command->add_option("-t,--threads", options->threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");

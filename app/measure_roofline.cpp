@@ -6,10 +6,14 @@
 #include "models/model.h"
 #include "models/synthetic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ridge::app {
 namespace {
+
+constexpr double kRoomForDefault = 7e9; // bytes: what an 8B model in 4 bits takes, with some context
 
 using RooflineProgress = std::function<void(std::string_view what, int64_t done, int64_t total)>;
 
@@ -33,9 +37,8 @@ models::Shape shape_of(const LoadedModel& loaded) {
 }
 
 void place(RooflineReport& report, Device on, const RooflineRequest& request, const RooflineProgress& progress) {
-  const std::string spec = !request.shape.empty() ? request.shape
-                           : on == Device::cuda   ? "llama-8b:Q4_K_M"
-                                                  : "llama-1b:Q4_K_M";
+  const bool has_room = on == Device::cuda && kernels::cuda::device_info().free_bytes > kRoomForDefault;
+  const std::string spec = !request.shape.empty() ? request.shape : has_room ? "llama-8b:Q4_K_M" : "llama-1b:Q4_K_M";
   LoadedModel loaded = request.file.empty() ? open_model(gguf::File::from_bytes(models::synthetic_model(spec), spec))
                                             : open_model(request.file);
   report.model = request.file.empty() ? spec : models::model_label(loaded.file);
@@ -53,7 +56,11 @@ void place(RooflineReport& report, Device on, const RooflineRequest& request, co
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
   report.placements = probe_kernels(shape_of(loaded), options);
   progress("placing the model's steps", 99, 100);
-  for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
+  try {
+    for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
+  } catch (const kernels::cuda::OutOfMemory& error) {
+    report.missing = fmt::format("no step of the whole model: {}", error.what());
+  }
 }
 
 } // namespace

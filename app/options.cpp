@@ -29,7 +29,11 @@ void ModelOptions::add_to(CLI::App& command, bool guide) {
                               kDefaultContext))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->type_name("N");
-  command.add_option("-b,--batch-size,--ubatch-size", ubatch, "prompt tokens evaluated at once (-ub)")
+  command.add_option("-b,--batch-size", batch, "prompt tokens handed to the engine at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("--ubatch-size", ubatch, "of these, evaluated at once (-ub): scratch memory grows with it")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str()
       ->type_name("N");
@@ -56,7 +60,7 @@ void ModelOptions::add_to(CLI::App& command, bool guide) {
 core::ExecutorConfig ModelOptions::executor_config(int64_t trained_context) const {
   core::ExecutorConfig config;
   config.context = context < 0 ? std::min(trained_context, kDefaultContext) : context == 0 ? trained_context : context;
-  config.max_batch = std::min(ubatch, config.context);
+  config.max_batch = std::min({ubatch, batch, config.context});
   config.max_outputs = 1;
   config.threads = threads;
   const auto cache_type = [](const std::string& name) {

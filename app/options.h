@@ -17,8 +17,8 @@ namespace ridge::app {
 struct ModelOptions {
   std::string model;
   std::string device = "auto";
-  int64_t context = -1; // -1: kDefaultContext or the model's own, whichever is less; 0: the model's own
-  int64_t ubatch = 512;
+  int64_t context = -1;               // -1: kDefaultContext or the model's own, whichever is less; 0: the model's own
+  int64_t batch = 2048, ubatch = 512; // the smaller one counts
   int threads = 0;
   int64_t gpu_layers = -1; // for start_executor
   std::string k_type = "f16", v_type = "f16";

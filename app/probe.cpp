@@ -335,9 +335,11 @@ std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOpti
 std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options,
                                    std::span<const Placement> kernels) {
   const core::Program& program = model.program;
-  const int64_t deepest = std::ranges::max(options.depths);
-  model.executor = make_executor(program, config_for(options, std::max(deepest + 1, options.prompt), options.prompt),
-                                 options.device);
+  std::vector<int64_t> depths = options.depths; // ascending
+  const auto config = [&] { return config_for(options, std::max(depths.back() + 1, options.prompt), options.prompt); };
+  if (options.device == Device::cuda)
+    while (depths.size() > 1 && !kernels::cuda::fits(program, config())) depths.pop_back();
+  model.executor = make_executor(program, config(), options.device);
   const int32_t zero = 0;
   const std::vector<core::OpTime> launched = model.executor->profile({{&zero, 1}, {&zero, 1}, {}, {&zero, 1}}, 1);
   std::vector<Placement> placed;
@@ -347,7 +349,7 @@ std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& optio
                       time_step(*model.executor, program.vocab, tokens, position), cost.bytes(), cost.flops});
     placed.back().tokens = tokens;
   };
-  for (const int64_t depth : options.depths) {
+  for (const int64_t depth : depths) {
     fill(*model.executor, program.vocab, depth);
     place(depth > 0 ? fmt::format("decode @ d{}", depth) : "decode", 1, depth);
     placed.back().start_seconds = start_of_step(program, launched, kernels);

@@ -39,7 +39,8 @@ struct ProbeOptions {
 // Leaves out what takes no time that can be told from the rest.
 std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOptions& options);
 
-// Decoding steps of the whole model at depths, and a prompt; `kernels` (of probe_kernels) say what starting costs.
+// Decoding steps of the whole model at depths (those that fit the GPU), and a prompt; `kernels` (of probe_kernels) say
+// what starting costs. Throws OutOfMemory where the model itself does not fit.
 std::vector<Placement> probe_model(LoadedModel& model, const ProbeOptions& options, std::span<const Placement> kernels);
 
 } // namespace ridge::app

@@ -83,8 +83,10 @@ std::string profile_table(const StepProfile& profile) {
   }
   text += fmt::format("{:<44} {:>5} {:>10} {}\n", "the step undivided, on the host's clock", "", "",
                       cell(profile.step_seconds * 1e6));
-  text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there\n",
-                      profile.read_bytes_per_second / 1e9);
+  text +=
+      fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there. Each op is timed by itself, "
+                  "with all of its launch, which the step hides in part\n",
+                  profile.read_bytes_per_second / 1e9);
   return text;
 }
 

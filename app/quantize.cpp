@@ -90,6 +90,7 @@ struct QuantizeCommand {
       const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
       if (r.encoded) {
         total_ += r.error;
+        seconds_ += r.seconds;
         const models::WeightSource& source = plan_.sources[done_ - 1];
         loss_ += models::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
@@ -128,6 +129,7 @@ struct QuantizeCommand {
              s.bytes(),
              infos[i].bytes(),
              false,
+             {},
              {}});
       }
     }
@@ -145,6 +147,10 @@ struct QuantizeCommand {
                         {"sqnr_db", total_.sqnr_db()},
                         {"loss", loss_},
                         {"elapsed_seconds", seconds},
+                        {"reading_seconds", seconds_.reading},
+                        {"encoding_seconds", seconds_.encoding},
+                        {"measuring_seconds", seconds_.measuring},
+                        {"writing_seconds", seconds_.writing},
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (const auto& search = result.search)
@@ -170,6 +176,7 @@ struct QuantizeCommand {
     int64_t layers_;
     double loss_ = 0; // as models/type_search.h counts it
     quant::ErrorStats total_;
+    models::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
     Json rows_ = Json::array();
   };
 };
@@ -225,7 +232,7 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("N");
   command
       ->add_option("--device", options->request.device,
-                   "where plain encoding runs: auto (the GPU where there is one), cuda, cpu")
+                   "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   command->add_option("--split-max-size", options->request.split_size, "write files of at most this much tensor data")

@@ -7,6 +7,7 @@
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/hessian.h"
 #include "models/calibrated.h"
 #include "models/calibration.h"
 #include "models/guide.h"
@@ -73,8 +74,10 @@ class Quantizing {
     const auto gpu = start_gpu();
     const models::EncodeRows encode = [&](const models::Rows& rows, quant::Type to, std::span<const float> columns,
                                           std::byte* packed) {
-      if (gpu && rows.packed && gpu->can_encode(to))
-        gpu->encode_rows(rows.packed_format->type, rows.packed, to, rows.rows, rows.cols, columns, packed);
+      if (gpu && gpu->can_encode(to))
+        gpu->encode_rows(rows.packed ? rows.packed_format->type : quant::Type::F32,
+                         rows.packed ? rows.packed : reinterpret_cast<const std::byte*>(rows.weights), to, rows.rows,
+                         rows.cols, columns, packed);
       else
         models::encode_on_cpu(rows, to, columns, packed);
     };
@@ -87,15 +90,15 @@ class Quantizing {
     const models::RequantizeOutput output{r_.out,
                                           r_.split_size.empty() ? 0 : parse_bytes(r_.split_size, "--split-max-size")};
     const auto progress = [&](int64_t done, int64_t total) { steps_.progress("quantizing", done, total); };
-    result.paths = calibrated ? quantize_calibrated(plan, output, factors)
+    result.paths = calibrated ? quantize_calibrated(plan, output, factors, encode)
                               : models::write(plan, output, factors, encode, nullptr, steps_.done, progress);
     return result;
   }
 
  private:
   std::vector<std::string> quantize_calibrated(const models::Requantization& plan,
-                                               const models::RequantizeOutput& output,
-                                               const gguf::Imatrix* factors) const {
+                                               const models::RequantizeOutput& output, const gguf::Imatrix* factors,
+                                               const models::EncodeRows& encode) const {
     if (std::ranges::any_of(plan.sources, &models::WeightSource::is_planar))
       throw_error("{}: its weights are packed in a way that --method {} does not start from; quantize it to F16 first",
                   plan.file->path(), r_.method);
@@ -105,18 +108,36 @@ class Quantizing {
     const int64_t chunk = std::min(kChunkTokens, program.trained_context);
     const auto chunks = models::calibration_chunks(*tokenizer, read_text_file(r_.calibration), r_.parse_special, chunk,
                                                    std::max<int64_t>(1, r_.calibration_tokens / chunk));
+    models::MakeExecutor executors = kernels::cpu::make_cpu_executor;
+    quant::MakeHessian hessians = models::make_cpu_hessian;
+    if (r_.device != "cpu") {
+      std::string problem;
+      if (quant::MakeHessian on_gpu = kernels::cuda::hessian_maker(problem)) {
+        hessians = std::move(on_gpu);
+        executors = [](const core::Program& part, core::ExecutorConfig config) {
+          // Its products of halves are as good as exact, and its exact mode is meant for a few tokens.
+          config.exact = false;
+          config.k_type = config.v_type = core::KvType::f16;
+          return kernels::cuda::make_cuda_executor(part, config);
+        };
+      } else if (r_.device == "cuda") {
+        throw_error("--device cuda: {}", problem);
+      } else if (kernels::cuda::device_info().usable) {
+        steps_.note(fmt::format("calibrating on the CPU: {}", problem));
+      }
+    }
     // A layer takes long, and nothing is written meanwhile: a chance to give up before each part of it.
     int64_t written = 0, all = 0;
     const auto make_executor = [&](const core::Program& part, const core::ExecutorConfig& config) {
       steps_.progress("quantizing", written, all);
-      return kernels::cpu::make_cpu_executor(part, config);
+      return executors(part, config);
     };
     models::CalibratedQuantizer calibrated(
         plan, program, {.scales = r_.method.starts_with("awq"), .feedback = r_.method.ends_with("gptq")}, chunks,
-        make_executor, r_.threads);
+        make_executor, r_.threads, hessians, encode);
     return models::write(
-        plan, output, factors, models::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
-        steps_.done, [&](int64_t done, int64_t total) { steps_.progress("quantizing", written = done, all = total); });
+        plan, output, factors, encode, [&](std::string_view name) { return calibrated.tensor(name); }, steps_.done,
+        [&](int64_t done, int64_t total) { steps_.progress("quantizing", written = done, all = total); });
   }
 
   std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {

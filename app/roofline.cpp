@@ -38,6 +38,7 @@ struct RooflineCommand {
       progress->update(done, total);
     });
     progress.reset();
+    if (!report.missing.empty()) note(report.missing);
     if (json)
       print_roofline_json(report);
     else if (csv)
@@ -97,7 +98,7 @@ void add_roofline_command(CLI::App& app) {
       command->add_option("-m,--model", o->request.file, "place the shapes and steps of this model")->type_name("FILE");
   command
       ->add_option("--shape", o->request.shape,
-                   "or of a synthetic one (default: llama-8b:Q4_K_M, on a CPU llama-1b:Q4_K_M)")
+                   "or of a synthetic one (default: llama-8b:Q4_K_M; llama-1b:Q4_K_M on a CPU or in less than 7 GB)")
       ->type_name("NAME:TYPE")
       ->excludes(file);
   command->add_option("--device", o->request.device, "auto (the GPU where there is one), cuda or cpu")

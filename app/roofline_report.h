@@ -19,8 +19,9 @@ struct Parts {
 };
 
 struct RooflineReport {
-  std::string device; // "NVIDIA H200", "AMD EPYC, 2 threads"
-  std::string model;  // whose shapes and steps were placed; empty: ceilings only
+  std::string device;  // "NVIDIA H200", "AMD EPYC, 2 threads"
+  std::string model;   // whose shapes and steps were placed; empty: ceilings only
+  std::string missing; // what could not be placed, and why; usually empty
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
   std::vector<Placement> placements;

@@ -37,9 +37,9 @@ struct ExecutorConfig {
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
   KvType k_type = KvType::f16, v_type = KvType::f16;
-  int threads = 0;                   // 0: all cores
-  bool exact = false;                // no activation quantization
-  InputObserver* observer = nullptr; // CPU only
+  int threads = 0;    // 0: all cores
+  bool exact = false; // no activation quantization
+  InputObserver* observer = nullptr;
 };
 
 // Throws Error where a model's heads do not fit the cache types: q8_0 wants whole blocks of 32.
@@ -69,7 +69,7 @@ class Executor {
   // Runs the batch: fills the KV cache and computes logits for batch.outputs.
   virtual void forward(const Batch& batch) = 0;
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
-  // of a split Program: row i of its output.
+  // of a split Program: row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
 
   // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as

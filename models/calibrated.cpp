@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 
 namespace ridge::models {
 
@@ -18,46 +19,29 @@ using core::WeightId;
 
 namespace {
 
-constexpr double kDamping = 0.01;        // of the Hessian's mean diagonal, as is usual
 constexpr int64_t kScaleSampleRows = 64; // of each matrix, for the search of scales
 
 bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
 
-// Hessians of chosen inputs, and importance of all.
-class LayerObserver final : public core::InputObserver {
+// Mean square of each column.
+class MeanSquares {
  public:
-  explicit LayerObserver(const core::Program& program) : program_(program), sums_(program, false) {}
-
-  // Before the executor is made: the input of ops[index] is wanted whole.
-  void want(size_t index) {
-    const int64_t cols = program_.weights[program_.ops[index].weights[0]].cols;
-    inputs_.push_back({index, {}, quant::Hessian(cols)});
+  explicit MeanSquares(int64_t cols) : sums_(static_cast<size_t>(cols)) {}
+  void add(std::span<const float> rows) {
+    const size_t cols = sums_.size();
+    for (size_t i = 0; i < rows.size(); i += cols)
+      for (size_t j = 0; j < cols; ++j) sums_[j] += static_cast<double>(rows[i + j]) * rows[i + j];
+    count_ += static_cast<double>(rows.size() / cols);
   }
-  void observe(const core::Op& op, int64_t matrix, std::span<const float* const> rows) override {
-    sums_.observe(op, matrix, rows);
-    for (Input& input : inputs_)
-      if (&op == &program_.ops[input.op]) {
-        const int64_t cols = input.hessian.cols();
-        input.rows.resize(rows.size() * static_cast<size_t>(cols));
-        for (size_t i = 0; i < rows.size(); ++i)
-          std::copy_n(rows[i], cols, input.rows.begin() + static_cast<int64_t>(i) * cols);
-      }
+  std::vector<float> result() const {
+    std::vector<float> mean;
+    for (const double sum : sums_) mean.push_back(static_cast<float>(sum / count_));
+    return mean;
   }
-  void after_forward() {
-    for (Input& input : inputs_) input.hessian.add(input.rows);
-  }
-  const quant::Hessian& hessian(size_t i) const { return inputs_[i].hessian; } // in the order of want()
-  gguf::Imatrix importance() const { return sums_.result(); }
 
  private:
-  struct Input {
-    size_t op;
-    std::vector<float> rows; // of the forward() under way
-    quant::Hessian hessian;
-  };
-  const core::Program& program_;
-  ImatrixCollector sums_;
-  std::vector<Input> inputs_;
+  std::vector<double> sums_;
+  double count_ = 0;
 };
 
 } // namespace
@@ -65,9 +49,8 @@ class LayerObserver final : public core::InputObserver {
 // One layer as a Program, and what is decided about its tensors.
 struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
-  core::Program program; // embed of the hidden rows, then the layer's ops
-  ValueId input, output;
-  WeightId table;
+  core::Program program; // the layer's ops
+  ValueId output;
   std::map<WeightId, Scaling> scaling;
   std::map<WeightId, std::vector<float>> vectors; // norms and biases that scales went into
 
@@ -82,8 +65,12 @@ struct CalibratedQuantizer::Layer {
   std::optional<quant::Type> target_of(WeightId id) const; // nothing: it stays as it is
   const core::Op* writer_of(ValueId id) const;
 
-  // Runs all calibration tokens through the first `ops` ops. `advance`: the result replaces owner.hidden_.
-  void run(size_t ops, LayerObserver* observer, core::Program& part, bool advance);
+  // Runs all calibration tokens through the first `ops` ops of `part`, a copy of `program`. `each` gets the rows of
+  // `result`, the index of the first one with each batch; empty: only the observer is interested.
+  using EachRows = std::function<void(int64_t first, std::span<const float> rows)>;
+  void run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer, const EachRows& each);
+  // What goes into the matrices of a group.
+  void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
   void scale_vector(WeightId id, std::span<const float> factors);
   void quantize();
@@ -92,7 +79,7 @@ struct CalibratedQuantizer::Layer {
 CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : owner(owner), program(owner.program_) {
   std::erase_if(program.ops, [&](const core::Op& op) { return op.layer != layer; });
   std::vector<bool> written(program.values.size());
-  input = -1;
+  ValueId& input = program.input = -1;
   for (const core::Op& op : program.ops) {
     for (const ValueId id : op.inputs) {
       if (written[id] || id == input) continue;
@@ -104,13 +91,6 @@ CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : o
     for (const ValueId id : op.outputs) written[id] = true;
   }
   output = program.ops.back().outputs.at(0);
-  const int64_t width = program.values[input].width;
-  program.vocab = width; // logits of this Program are rows of the hidden width, and its tokens are rows of the table
-  table = static_cast<WeightId>(program.weights.size());
-  program.weights.push_back({"hidden rows", static_cast<uint32_t>(quant::Type::F32), width, width, 1,
-                             width * static_cast<int64_t>(sizeof(float)), nullptr});
-  program.ops.insert(program.ops.begin(), {OpKind::embed, layer, "hidden rows", {}, {input}, {table}, {}});
-
   std::map<ValueId, size_t> group_of;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     if (!is_matrix(program.ops[i])) continue;
@@ -139,39 +119,39 @@ const core::Op* CalibratedQuantizer::Layer::writer_of(ValueId id) const {
   return nullptr;
 }
 
-void CalibratedQuantizer::Layer::run(size_t ops, LayerObserver* observer, core::Program& part, bool advance) {
-  const int64_t width = part.vocab, batch = std::min(owner.chunk_tokens_, width);
+void CalibratedQuantizer::Layer::run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer,
+                                     const EachRows& each) {
+  const int64_t width = part.values[part.input].width, result_width = part.values[result].width;
+  const int64_t batch = owner.chunk_tokens_;
   core::ExecutorConfig config;
-  config.context = owner.chunk_tokens_;
-  config.max_batch = config.max_outputs = batch;
+  config.context = config.max_batch = config.max_outputs = batch;
   config.threads = owner.threads_;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32;
   config.observer = observer;
-  // Something must be gathered: the result, or, where only inputs are observed, what is at hand.
-  const ValueId result = ops == part.ops.size() ? output : input;
   part.ops.resize(ops);
-  part.logits = result;
-  if (!part.values[result].gathered) {
-    part.values.push_back({"result", width, core::ValueKind::f32, true});
-    part.logits = static_cast<ValueId>(part.values.size() - 1);
-    part.ops.push_back({OpKind::gather, -1, "result", {result}, {part.logits}, {}, {}});
-  }
+  part.output = result;
   const auto executor = owner.make_executor_(part, config);
-  std::vector<int32_t> tokens(static_cast<size_t>(batch)), positions(tokens.size());
-  std::iota(tokens.begin(), tokens.end(), 0);
-  for (int64_t chunk = 0; chunk < owner.chunks_; ++chunk)
-    for (int64_t at = 0; at < owner.chunk_tokens_; at += batch) {
-      const int64_t count = std::min(batch, owner.chunk_tokens_ - at);
-      float* rows = owner.hidden_.data() + (chunk * owner.chunk_tokens_ + at) * width;
-      part.weights[table].data = reinterpret_cast<const std::byte*>(rows);
-      const auto some = std::span(tokens).first(static_cast<size_t>(count));
-      positions.resize(some.size());
-      std::iota(positions.begin(), positions.end(), static_cast<int32_t>(at));
-      executor->forward({some, positions, {}, some});
-      if (observer) observer->after_forward();
-      for (int64_t i = 0; advance && i < count; ++i) std::ranges::copy(executor->logits(i), rows + i * width);
-    }
+  const std::vector<int32_t> tokens(static_cast<size_t>(batch)); // a layer knows rows, not tokens
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  for (int64_t chunk = 0; chunk < owner.chunks_; ++chunk) {
+    const std::span input(owner.hidden_.data() + chunk * batch * width, static_cast<size_t>(batch * width));
+    executor->forward({tokens, positions, {}, positions, input});
+    if (!each) continue;
+    const float* rows = executor->logits(0).data();
+    if (executor->logits(batch - 1).data() != rows + (batch - 1) * result_width)
+      throw std::logic_error("an executor whose rows are apart");
+    each(chunk * batch, {rows, static_cast<size_t>(batch * result_width)});
+  }
+}
+
+void CalibratedQuantizer::Layer::run_inputs(const Group& group,
+                                            const std::function<void(std::span<const float>)>& each) {
+  const ValueId input = program.ops[group.ops[0]].inputs[0];
+  if (input == program.input) return each(owner.hidden_);
+  core::Program part = program;
+  run(part, group.ops[0], input, nullptr, [&](int64_t, std::span<const float> rows) { each(rows); });
 }
 
 void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float> factors) {
@@ -185,8 +165,7 @@ void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float
   owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
 }
 
-// Scales for the inputs of each group that something before it can take up: a norm, or the rows of one matrix. All from
-// the layer as it was; scales that are not yet in quantized matrices change nothing.
+// Scales for the inputs of each group that something before it can take up: a norm, or the rows of one matrix.
 void CalibratedQuantizer::Layer::find_scales() {
   struct Candidate {
     const Group* group;
@@ -195,8 +174,6 @@ void CalibratedQuantizer::Layer::find_scales() {
     std::vector<int64_t> row_of;    // input column → row of that matrix; empty: the same
   };
   std::vector<Candidate> candidates;
-  core::Program part = program;
-  LayerObserver observer(part);
   for (const Group& group : groups) {
     const ValueId value = program.ops[group.ops[0]].inputs[0];
     const auto is_plain = [&](const core::Op& op) { // its matrix can take the scales up
@@ -223,14 +200,11 @@ void CalibratedQuantizer::Layer::find_scales() {
       continue;
     }
     if (!fits || (candidate.rows && !is_plain(*candidate.rows))) continue;
-    observer.want(group.ops[0]);
     candidates.push_back(std::move(candidate));
   }
-  if (candidates.empty()) return;
-  run(part.ops.size(), &observer, part, false);
 
-  for (size_t c = 0; c < candidates.size(); ++c) {
-    const Candidate& candidate = candidates[c];
+  std::vector<std::vector<float>> scales;
+  for (const Candidate& candidate : candidates) {
     std::vector<quant::AwqMatrix> matrices;
     for (const size_t i : candidate.group->ops) {
       const WeightId id = program.ops[i].weights[0];
@@ -241,14 +215,20 @@ void CalibratedQuantizer::Layer::find_scales() {
       for (int64_t r = 0; r < rows; ++r)
         source.decode((2 * r + 1) * source.rows() / (2 * rows), 1, matrix.weights.data() + r * cols);
     }
-    const quant::AwqScales found = quant::search_scales(matrices, observer.hessian(c), candidate.row_of);
-    if (found.scale.empty()) continue;
-    for (const size_t i : candidate.group->ops) scaling[program.ops[i].weights[0]].cols = found.scale;
-    std::vector<float> inverse(found.scale.size());
+    const auto hessian = owner.make_hessian_(program.values[program.ops[candidate.group->ops[0]].inputs[0]].width);
+    run_inputs(*candidate.group, [&](std::span<const float> rows) { hessian->add(rows); });
+    scales.push_back(quant::search_scales(matrices, *hessian, candidate.row_of).scale);
+  }
+  for (size_t c = 0; c < candidates.size(); ++c) { // only now: the inputs above are those of the layer as it was
+    const Candidate& candidate = candidates[c];
+    const std::vector<float>& scale = scales[c];
+    if (scale.empty()) continue;
+    for (const size_t i : candidate.group->ops) scaling[program.ops[i].weights[0]].cols = scale;
+    std::vector<float> inverse(scale.size());
     if (!candidate.row_of.empty())
       inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
-    for (size_t j = 0; j < found.scale.size(); ++j)
-      inverse[candidate.row_of.empty() ? j : static_cast<size_t>(candidate.row_of[j])] = 1 / found.scale[j];
+    for (size_t j = 0; j < scale.size(); ++j)
+      inverse[candidate.row_of.empty() ? j : static_cast<size_t>(candidate.row_of[j])] = 1 / scale[j];
     if (candidate.vector >= 0) {
       scale_vector(candidate.vector, inverse);
     } else {
@@ -260,32 +240,49 @@ void CalibratedQuantizer::Layer::find_scales() {
 
 void CalibratedQuantizer::Layer::quantize() {
   for (const Group& group : groups) {
-    const core::Op& first = program.ops[group.ops[0]];
-    const bool any =
-        std::ranges::any_of(group.ops, [&](size_t i) { return target_of(program.ops[i].weights[0]).has_value(); });
-    if (!any) continue;
-    core::Program part = program;
-    LayerObserver observer(part);
-    const bool feedback = owner.method_.feedback && first.kind == OpKind::linear;
-    if (feedback) observer.want(group.ops[0]);
-    run(group.ops.back() + 1, &observer, part, false);
-    const gguf::Imatrix importance = observer.importance();
-    std::optional<quant::Hessian::Factor> factor;
+    const auto any = [&](OpKind kind) {
+      return std::ranges::any_of(group.ops, [&](size_t i) {
+        return program.ops[i].kind == kind && target_of(program.ops[i].weights[0]).has_value();
+      });
+    };
+    gguf::Imatrix of_experts;
+    if (any(OpKind::expert_linear)) {
+      core::Program part = program;
+      ImatrixCollector collector(part, false);
+      const size_t last = group.ops.back();
+      run(part, last + 1, part.ops[last].outputs[0], &collector, nullptr);
+      of_experts = collector.result();
+    }
+    std::vector<float> mean_squares; // for linear ops
+    std::unique_ptr<quant::Hessian> hessian;
+    if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
+      // nothing to know
+    } else if (owner.method_.feedback) {
+      hessian = owner.make_hessian_(cols);
+      run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
+      mean_squares = hessian->mean_squares();
+    } else {
+      MeanSquares squares(cols);
+      run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
+      mean_squares = squares.result();
+    }
     for (const size_t i : group.ops) {
       const WeightId id = program.ops[i].weights[0];
       const auto type = target_of(id);
       if (!type) continue;
       core::Weight& weight = program.weights[id];
-      const bool fed = feedback && program.ops[i].kind == OpKind::linear && quant::can_encode_with_feedback(*type);
-      if (fed && !factor) factor = observer.hessian(0).factor(kDamping);
+      const WeightSource& source = *source_of(id);
+      const bool linear = program.ops[i].kind == OpKind::linear;
+      const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        quant::encode_with_feedback(t, rows.weights, rows.rows, rows.cols, *factor, out);
+        hessian->encode(t, rows.weights, rows.rows, out);
       };
       Prepared& made = owner.ready_[weight.name];
       made.error = encode_tensor(
-          *source_of(id), *type, importance_of(&importance, *source_of(id)), fed ? encode_fed : encode_on_cpu,
+          source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
+          fed ? encode_fed : owner.encode_,
           [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
-          scaling[id]);
+          scaling[id], nullptr, fed ? INT64_MAX : kChunkWeights);
       weight.type = static_cast<uint32_t>(*type);
       weight.row_bytes = quant::format(*type).row_bytes(weight.cols);
       weight.data = made.bytes.data();
@@ -293,10 +290,14 @@ void CalibratedQuantizer::Layer::quantize() {
   }
 }
 
+std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols) { return std::make_unique<quant::CpuHessian>(cols); }
+
 CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core::Program& program,
                                          CalibrationMethod method, const std::vector<std::vector<int32_t>>& chunks,
-                                         MakeExecutor make_executor, int threads)
-    : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)), threads_(threads),
+                                         MakeExecutor make_executor, int threads, quant::MakeHessian make_hessian,
+                                         EncodeRows encode)
+    : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
+      make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads),
       chunk_tokens_(std::ssize(chunks.at(0))), chunks_(std::ssize(chunks)) {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
   // The embeddings as they will be in the file.
@@ -326,7 +327,11 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
   layer.quantize();
   if (index + 1 < layers_) {
     core::Program whole = layer.program;
-    layer.run(whole.ops.size(), nullptr, whole, true);
+    const size_t ops = whole.ops.size();
+    layer.run(whole, ops, layer.output, nullptr, [this](int64_t first, std::span<const float> rows) {
+      const int64_t width = std::ssize(rows) / chunk_tokens_;
+      std::ranges::copy(rows, hidden_.begin() + first * width); // nobody reads these rows again
+    });
   }
 }
 

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 namespace ridge::models {
 namespace {
 
-constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, and a copy to measure with: one row at least
 constexpr size_t kCopyBytes = size_t{16} << 20;
-
-int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights / cols); }
 
 // The first weight that is no number.
 [[noreturn]] void refuse_weight(const WeightSource& source, int64_t first_row, std::span<const float> weights) {
@@ -22,7 +22,26 @@ int64_t rows_per_chunk(int64_t cols) { return std::max<int64_t>(1, kChunkWeights
               first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
 }
 
+class Stopwatch {
+ public:
+  double lap() { // seconds since the last one
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 } // namespace
+
+StageSeconds& StageSeconds::operator+=(const StageSeconds& other) {
+  reading += other.reading;
+  encoding += other.encoding;
+  measuring += other.measuring;
+  writing += other.writing;
+  return *this;
+}
 
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
   quant::encode_rows_parallel(type, rows.weights, rows.rows, rows.cols, importance, out);
@@ -39,13 +58,19 @@ std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, cons
 
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling) {
+                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling,
+                                StageSeconds* seconds, int64_t chunk_weights) {
+  StageSeconds unwanted;
+  Stopwatch watch;
+  StageSeconds& spent = seconds ? *seconds : unwanted;
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
-  const int64_t chunk_rows = std::min(rows_per_chunk(cols), matrix_rows);
-  std::vector<float> original(static_cast<size_t>(chunk_rows * cols)), decoded(original.size());
-  std::vector<std::byte> packed(static_cast<size_t>(chunk_rows * row_bytes));
+  const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
+  // Not filled with zeros first, which one thread would do while the others wait.
+  const auto original = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto decoded = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk_rows * row_bytes));
   quant::ErrorStats total;
   for (int64_t m = 0; m < source.matrices(); ++m) {
     const std::vector<float>& factors = importance[static_cast<size_t>(m)];
@@ -54,7 +79,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       std::atomic<bool> finite = true;
 #pragma omp parallel for schedule(dynamic, 8)
       for (int64_t r = 0; r < count; ++r) {
-        float* weights = original.data() + r * cols;
+        float* weights = original.get() + r * cols;
         source.decode(first + r, 1, weights);
         if (!scaling.rows.empty())
           for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
@@ -62,22 +87,26 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
           for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
         if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
       }
-      if (!finite) refuse_weight(source, first, std::span(original).first(static_cast<size_t>(count * cols)));
-      Rows rows{original.data(), count, cols};
+      if (!finite) refuse_weight(source, first, std::span(original.get(), static_cast<size_t>(count * cols)));
+      Rows rows{original.get(), count, cols};
       if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
         rows.packed_format = source.type().format();
         rows.packed = source.packed(first, count).data();
       }
-      encode(rows, type, factors, packed.data());
+      spent.reading += watch.lap();
+      encode(rows, type, factors, packed.get());
+      spent.encoding += watch.lap();
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
       for (int64_t r = 0; r < count; ++r) {
-        float* weights = decoded.data() + r * cols;
-        format.decode(packed.data() + r * row_bytes, cols, weights);
-        chunk.add_row(original.data() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
+        float* weights = decoded.get() + r * cols;
+        format.decode(packed.get() + r * row_bytes, cols, weights);
+        chunk.add_row(original.get() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
       }
       total += chunk;
-      sink(std::span(packed).first(static_cast<size_t>(count * row_bytes)));
+      spent.measuring += watch.lap();
+      sink(std::span(packed.get(), static_cast<size_t>(count * row_bytes)));
+      spent.writing += watch.lap();
       source.release(first, count);
     }
   }
@@ -176,6 +205,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
                         source.bytes(),
                         infos[i].bytes(),
                         true,
+                        {},
                         {}};
     if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
       sink(made->bytes);
@@ -192,7 +222,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
         source.release(row, count);
       }
     } else {
-      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink);
+      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
+                                   {}, &result.seconds);
     }
     plan.file->check();
     if (done) done(result);

@@ -38,12 +38,21 @@ struct Scaling {
   std::vector<float> rows, cols;
 };
 
-// One tensor in another type. `sink` gets its bytes in order. Returns what was lost; throws Error naming the tensor,
-// row and column where a weight is NaN or infinite.
+inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, and a copy to measure with
+
+// Where the time went, in seconds: bringing rows in as f32, finding codes, comparing, passing bytes on.
+struct StageSeconds {
+  double reading = 0, encoding = 0, measuring = 0, writing = 0;
+  StageSeconds& operator+=(const StageSeconds& other);
+};
+
+// One tensor in another type, `chunk_weights` or a row of it at a time. `sink` gets its bytes in order. Returns what
+// was lost; throws Error naming the tensor, row and column where a weight is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,
-                                const Scaling& scaling = {});
+                                const Scaling& scaling = {}, StageSeconds* seconds = nullptr,
+                                int64_t chunk_weights = kChunkWeights);
 
 // What a tensor of the output is and was.
 struct TensorResult {
@@ -53,6 +62,7 @@ struct TensorResult {
   uint64_t bytes_before, bytes;
   bool encoded;            // false: copied as it was
   quant::ErrorStats error; // of encoded ones
+  StageSeconds seconds;
 };
 
 // Tensors whose bytes were made elsewhere (models/calibrated.h), by name.

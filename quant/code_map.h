@@ -8,6 +8,7 @@
 #include "quant/registry.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ridge::quant {
@@ -30,21 +31,27 @@ class CodeMap {
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
   void set(std::byte* block, int64_t weight, int pattern) const;
 
- private:
-  using Unpack = void (*)(const std::byte* block, int8_t* codes, Scales* scales);
-  static bool find(Type type, Unpack unpack, CodeMap& map);
-
+  // The same as tables, for a GPU.
   struct Bit {
     uint16_t byte;
     uint8_t mask;
   };
+  int bits() const { return bits_; }                              // per weight
+  std::span<const Bit> places() const { return places_; }         // [weight][bits()], the pattern's lowest bit first
+  std::span<const int> sorted() const { return sorted_; }         // patterns by ascending level
+  std::span<const float> midpoints() const { return midpoints_; } // between neighbours of sorted()
+
+ private:
+  using Unpack = void (*)(const std::byte* block, int8_t* codes, Scales* scales);
+  static bool find(Type type, Unpack unpack, CodeMap& map);
+
   Unpack unpack_;
   int64_t block_weights_;
-  int bits_ = 0;                 // per weight
-  std::vector<Bit> places_;      // [weight][bits_]
-  std::vector<int8_t> levels_;   // code of each pattern of bits, the same for all weights
-  std::vector<int> sorted_;      // patterns by ascending level
-  std::vector<float> midpoints_; // between neighbours of sorted_
+  int bits_ = 0;
+  std::vector<Bit> places_;
+  std::vector<int8_t> levels_; // code of each pattern of bits, the same for all weights
+  std::vector<int> sorted_;
+  std::vector<float> midpoints_;
 };
 
 } // namespace ridge::quant

@@ -157,10 +157,10 @@ inline constexpr uint64_t kIq3SMembers[] = {
     0x0000010000010822, 0x0000000400040000, 0x0000000002000004, 0x0000000000000001,
 };
 
-inline constexpr int kIq1Levels[] = {-8, 0, 8}; // eighths, see IQ1_S
-inline constexpr int kIq2Levels[] = {8, 25, 43};
-inline constexpr int kIq3XxsLevels[] = {4, 12, 20, 28, 36, 44, 52, 62};
-inline constexpr int kIq3SLevels[] = {1, 3, 5, 7, 9, 11, 13, 15};
+RIDGE_TABLE int kIq1Levels[] = {-8, 0, 8}; // eighths, see IQ1_S
+RIDGE_TABLE int kIq2Levels[] = {8, 25, 43};
+RIDGE_TABLE int kIq3XxsLevels[] = {4, 12, 20, 28, 36, 44, 52, 62};
+RIDGE_TABLE int kIq3SLevels[] = {1, 3, 5, 7, 9, 11, 13, 15};
 
 RIDGE_TABLE auto kIq1Codebook = expand<uint64_t, 2048>(kIq1Levels, kIq1Members);
 RIDGE_TABLE auto kIq2XxsCodebook = expand<uint64_t, 256>(kIq2Levels, kIq2XxsMembers);
@@ -171,7 +171,7 @@ RIDGE_TABLE auto kIq3SCodebook = expand<uint32_t, 512>(kIq3SLevels, kIq3SMembers
 
 // The index of the point that has the given codes. It must be a member.
 template <typename Point, int kSize>
-int find_point(const Codebook<Point, kSize>& book, const int8_t* code) {
+RIDGE_HD int find_point(const Codebook<Point, kSize>& book, const int8_t* code) {
   constexpr Point kOrder = static_cast<Point>(0x8080808080808080); // makes signed bytes ascend as unsigned ones
   Point wanted;
   std::memcpy(&wanted, code, sizeof wanted);
@@ -186,7 +186,7 @@ struct Signed8 {
   int8_t magnitude[8];
   uint8_t signs; // bit j: code j is negative
 
-  explicit Signed8(const int8_t* code) : signs(0) {
+  RIDGE_HD explicit Signed8(const int8_t* code) : signs(0) {
     for (int j = 0; j < 8; ++j) {
       magnitude[j] = static_cast<int8_t>(code[j] < 0 ? -code[j] : code[j]);
       signs = static_cast<uint8_t>(signs | (code[j] < 0) << j);
@@ -195,9 +195,9 @@ struct Signed8 {
 };
 
 // The shift, +1 or -1, in an IQ1 code, and the index of eight codes without it.
-inline int iq1_shift(int8_t code) { return (code & 3) == 1 ? 1 : -1; }
+RIDGE_HD int iq1_shift(int8_t code) { return (code & 3) == 1 ? 1 : -1; }
 
-inline int find_iq1_point(const int8_t* code, int shift) {
+RIDGE_HD int find_iq1_point(const int8_t* code, int shift) {
   int8_t digits[8];
   for (int j = 0; j < 8; ++j) digits[j] = static_cast<int8_t>(code[j] - shift);
   return find_point(kIq1Codebook, digits);

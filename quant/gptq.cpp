@@ -21,7 +21,7 @@ RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
 
 // Rows of up to kRows: `target` [rows][cols] begins as the weights and takes up the errors of columns done.
 void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
-                 const Hessian::Factor& factor, std::byte* out) {
+                 const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
   const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols);
   std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)),
@@ -60,7 +60,7 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
 
 bool can_encode_with_feedback(Type type) { return can_encode(type) && CodeMap::of(type); }
 
-void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const Hessian::Factor& factor,
+void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out) {
   const CodeMap* map = CodeMap::of(type);
   if (!map || factor.cols != cols) throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
@@ -75,6 +75,11 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
       problem = std::current_exception();
     }
   if (problem) std::rethrow_exception(problem);
+}
+
+void CpuHessian::encode(Type type, const float* weights, int64_t rows, std::byte* out) {
+  if (!factor_) factor_ = factor(kDamping);
+  encode_with_feedback(type, weights, rows, cols_, *factor_, out);
 }
 
 } // namespace ridge::quant

@@ -15,7 +15,7 @@ namespace ridge::quant {
 bool can_encode_with_feedback(Type type);
 
 // As encode_rows_parallel, with the factor of the matrix's Hessian in place of importance.
-void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const Hessian::Factor& factor,
+void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
 
 } // namespace ridge::quant

@@ -48,7 +48,7 @@ bool cholesky(std::vector<float>& a, int64_t n) {
 
 } // namespace
 
-void Hessian::add(std::span<const float> inputs) {
+void CpuHessian::add(std::span<const float> inputs) {
   const int64_t n = cols_, count = std::ssize(inputs) / n;
   constexpr int64_t kInputs = 64; // at a time, so that a tile of them stays in the cache
   std::vector<float> rest;
@@ -71,14 +71,14 @@ void Hessian::add(std::span<const float> inputs) {
   inputs_ += static_cast<double>(count);
 }
 
-std::vector<float> Hessian::mean_squares() const {
+std::vector<float> CpuHessian::mean_squares() const {
   std::vector<float> mean(static_cast<size_t>(cols_));
   for (int64_t i = 0; i < cols_; ++i)
     mean[i] = inputs_ > 0 ? static_cast<float>(lower_[i * cols_ + i] / inputs_) : 0.0f;
   return mean;
 }
 
-double Hessian::output_error(std::span<const float> errors) const {
+double CpuHessian::output_error(std::span<const float> errors) const {
   const int64_t n = cols_, rows = std::ssize(errors) / n;
   double total = 0;
 #pragma omp parallel for schedule(dynamic, 1) reduction(+ : total)
@@ -91,7 +91,7 @@ double Hessian::output_error(std::span<const float> errors) const {
   return total;
 }
 
-Hessian::Factor Hessian::factor(double damping) const {
+CpuHessian::Factor CpuHessian::factor(double damping) const {
   const int64_t n = cols_;
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += lower_[i * n + i] / static_cast<double>(n);

@@ -2,23 +2,49 @@
 // errors in others. For a row w of the matrix, Σ over x of (Δw·x)² = Δw H Δwᵀ.
 #pragma once
 
+#include "quant/registry.h"
+
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace ridge::quant {
 
+// Whoever holds it: kernels/cuda has one on the GPU.
 class Hessian {
  public:
-  explicit Hessian(int64_t cols) : cols_(cols), lower_(static_cast<size_t>(cols * cols)) {}
+  virtual ~Hessian() = default;
 
-  int64_t cols() const { return cols_; }
-  double inputs() const { return inputs_; }
-  void add(std::span<const float> inputs); // [n][cols]; all OpenMP threads
-  std::vector<float> mean_squares() const; // diagonal / inputs: what an importance matrix holds
+  virtual int64_t cols() const = 0;
+  virtual void add(std::span<const float> inputs) = 0; // [n][cols]
+  virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs: what an importance matrix holds
 
   // Δw H Δwᵀ, summed over the rows of `errors` [rows][cols].
-  double output_error(std::span<const float> errors) const;
+  virtual double output_error(std::span<const float> errors) const = 0;
+
+  // Encodes rows of the matrix with error feedback (quant/gptq.h), one of can_encode_with_feedback(). After the first
+  // call nothing more may be added.
+  virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
+
+ protected:
+  static constexpr double kDamping = 0.01; // of the mean diagonal, as is usual
+};
+using MakeHessian = std::function<std::unique_ptr<Hessian>(int64_t cols)>;
+
+// With all OpenMP threads.
+class CpuHessian final : public Hessian {
+ public:
+  explicit CpuHessian(int64_t cols) : cols_(cols), lower_(static_cast<size_t>(cols * cols)) {}
+
+  int64_t cols() const override { return cols_; }
+  double inputs() const { return inputs_; }
+  void add(std::span<const float> inputs) override;
+  std::vector<float> mean_squares() const override;
+  double output_error(std::span<const float> errors) const override;
+  void encode(Type type, const float* weights, int64_t rows, std::byte* out) override; // gptq.cpp
 
   // H with `damping` times its mean diagonal added is M D Mᵀ, M unit upper triangular. Where columns are rounded from
   // the first to the last, M says how much of each error the later ones take up, and D how much of it then remains.
@@ -33,6 +59,7 @@ class Hessian {
   int64_t cols_;
   double inputs_ = 0;
   std::vector<float> lower_; // [cols][cols], on and below the diagonal
+  std::optional<Factor> factor_;
 };
 
 } // namespace ridge::quant

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/unpack-inl.h"
 #include "kernels/cpu/unpack_codebook-inl.h"
+#include "kernels/cpu/unpack_planar-inl.h"
 #include "kernels/cpu/unpack_wide-inl.h"
 #include "quant/all_formats.h"
 

@@ -232,23 +232,41 @@ struct Unpacker<quant::Q2_0> {
   }
 };
 
+// block(j): the j-th NVFP4 of four.
+template <typename Block>
+HWY_INLINE void unpack_nvfp4(const Block& block, Chunk& out) {
+  HWY_UNROLL(4)
+  for (int j = 0; j < 4; ++j) { // each eight bytes: low nibbles, then high ones
+    const __m512i bytes = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block(j).qs)));
+    const __m512i doubled = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), bytes);
+    const __m512i shift = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+    out.code[j].raw = look_up(e2m1_levels(), and_bytes(_mm512_srlv_epi64(doubled, shift), 15));
+  }
+  const auto scales = [&](int j) HWY_ATTR { return static_cast<int>(load32(block(j).d)); };
+  const __m512i all = _mm512_cvtepu8_epi32(_mm_setr_epi32(scales(0), scales(1), scales(2), scales(3)));
+  const __m512i bits = _mm512_slli_epi32(_mm512_and_si512(all, _mm512_set1_epi32(0x7f)), 20);
+  const __mmask16 number = _mm512_cmpneq_epi32_mask(all, _mm512_set1_epi32(0x7f));
+  out.scale[0].raw = _mm512_maskz_mul_ps(number, _mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p119f));
+}
+
 template <>
 struct Unpacker<quant::NVFP4> {
   static constexpr int kBias = 12;
   static HWY_INLINE void unpack(const quant::NVFP4* b, Chunk& out) {
-    HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) { // each eight bytes: low nibbles, then high ones
-      const __m512i bytes = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[j].qs)));
-      const __m512i doubled = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), bytes);
-      const __m512i shift = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-      out.code[j].raw = look_up(e2m1_levels(), and_bytes(_mm512_srlv_epi64(doubled, shift), 15));
-    }
-    const __m128i d = _mm_setr_epi32(static_cast<int>(load32(b[0].d)), static_cast<int>(load32(b[1].d)),
-                                     static_cast<int>(load32(b[2].d)), static_cast<int>(load32(b[3].d)));
-    const __m512i all = _mm512_cvtepu8_epi32(d);
-    const __m512i bits = _mm512_slli_epi32(_mm512_and_si512(all, _mm512_set1_epi32(0x7f)), 20);
-    const __mmask16 number = _mm512_cmpneq_epi32_mask(all, _mm512_set1_epi32(0x7f));
-    out.scale[0].raw = _mm512_maskz_mul_ps(number, _mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p119f));
+    unpack_nvfp4([b](int j) HWY_ATTR -> const quant::NVFP4& { return b[j]; }, out);
+  }
+};
+
+template <>
+struct Unpacker<quant::NVFP4_SCALED> {
+  static constexpr int kBias = 12;
+  static HWY_INLINE void unpack(const quant::NVFP4_SCALED* b, Chunk& out) {
+    unpack_nvfp4([b](int j) HWY_ATTR -> const quant::NVFP4& { return b[j].block; }, out);
+    const __m128i m = _mm_setr_epi32(static_cast<int>(load32(b[0].m)), static_cast<int>(load32(b[1].m)),
+                                     static_cast<int>(load32(b[2].m)), static_cast<int>(load32(b[3].m)));
+    const __m512i four_each = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m512i factor = _mm512_permutexvar_epi32(four_each, _mm512_castsi128_si512(m));
+    out.scale[0].raw = _mm512_mul_ps(_mm512_castsi512_ps(factor), out.scale[0].raw);
   }
 };
 

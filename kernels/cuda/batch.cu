@@ -46,7 +46,9 @@ __global__ void __launch_bounds__(256) batch_finish_kernel(const __grid_constant
     const int row_tile = i / rows % args.row_tiles, token = i / rows / args.row_tiles;
     const float* from = args.partial + (int64_t{token / tile_tokens} * args.row_tiles + row_tile) * args.ranges * part +
                         token % tile_tokens * kBatchRows;
-    write_batch_result(args, row_tile, i % rows, token, [&](int in_tile) {
+    BatchResult result;
+    result.look_up(args, row_tile, i % rows, token);
+    result.write(args, row_tile, i % rows, batch_scale(args, token), [&](int in_tile) {
       float sum = 0;
 #pragma unroll 4
       for (int r = 0; r < args.ranges; ++r) sum += from[r * part + in_tile];

@@ -26,7 +26,7 @@ inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a 
 template <typename Format>
 struct BatchUnit {
   static constexpr int kGroupWarps = std::min(kUnitGroups<Format> / 4, 8); // each takes 4 pairs of lanes' 32 columns
-  static constexpr int kGroupThreads = kGroupWarps * kWarp, kMaxGroups = std::min(kBatchWarps / kGroupWarps, 4);
+  static constexpr int kGroupThreads = kGroupWarps * kWarp, kMaxGroups = std::min(kBatchWarps / kGroupWarps, 3);
   static constexpr int kMaxThreads = kMaxGroups * (kGroupThreads + kWarp);
   static constexpr int kPieces = Units<Format>::kBytes / 16;
   static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   constexpr int kChains = kTokenTiles == 1 ? 2 : 1; // of products that wait for one another
   extern __shared__ uint4 shared[];
   __shared__ CopyBarrier full[B::kMaxGroups][B::kSlots], empty[B::kMaxGroups][B::kSlots];
+  __shared__ float scales[kTileTokens];
   const GemmArgs& product = args.product;
   const int lane = threadIdx.x % kWarp, consumers = args.groups * B::kGroupThreads;
   const bool fetches = static_cast<int>(threadIdx.x) >= consumers; // a warp per group
@@ -71,8 +72,9 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   __syncthreads();
-  let_successor_start();
-  if (experts || !fetches) wait_for_predecessor(); // the weights are nobody's output
+  if (!args.sibling_follows) let_successor_start();
+  if (!args.follows_sibling && (experts || !fetches)) wait_for_predecessor(); // the weights are nobody's output
+  if (args.sibling_follows && !fetches) let_successor_start();                // which then finds the activations there
 
   const int token_tiles = experts ? *args.tile_count : args.token_tiles;
   const int passes = args.in_turn ? args.ranges : 1;
@@ -150,13 +152,6 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
                                  : (int64_t{work.token_tile} * args.row_tiles + row_tile) * args.ranges + range) *
                                 kPart;
     };
-    // A group makes results of a row tile's sums and writes them.
-    const auto finish = [&](int row_tile, auto&& sum_of) {
-      const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows;
-      for (int i = in_group; i < work.tokens.count * rows; i += B::kGroupThreads)
-        write_batch_result(args, row_tile, i % rows, slot_of(i / rows),
-                           [&](int in_tile) { return sum_of(i / rows, in_tile); });
-    };
     for (int pass = 0; pass < passes; ++pass) {
       const int range = range_of(task, pass);
       const int first_unit = range * args.range_units, end_unit = min(units, first_unit + args.range_units);
@@ -171,11 +166,36 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
           copy_async_16(x_tile + token * x_pitch + piece / 4 * 64 + ((piece ^ piece / 4) & 3) * 16,
                         from + x_first + piece);
       }
+      if (static_cast<int>(threadIdx.x) < work.tokens.count)
+        scales[threadIdx.x] = batch_scale(args, slot_of(threadIdx.x));
       copy_async_commit();
       copy_async_wait<0>();
       named_sync(kAllConsumers, consumers);
 
       for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
+        // This thread's part of the tile's results, or of its sums over this range.
+        const bool last = passes == 1 ? args.ranges == 1 : pass == passes - 1, halves = last && args.swiglu;
+        const int row_bits = halves ? 3 : 4, row_mask = (1 << row_bits) - 1, elements = work.tokens.count << row_bits;
+        float* part = args.ranges > 1 ? part_of(row_tile, range) : nullptr;
+        // Looked up before the sums are made where a thread has one element; more would take registers away from them.
+        constexpr bool kEarly = kTileTokens * kBatchRows <= B::kGroupThreads;
+        struct Element {
+          int token, in_tile;
+          float before[2];
+          BatchResult result;
+        };
+        const auto look_up = [&](int i) {
+          Element e{i >> row_bits, i & row_mask, {0, 0}, {}};
+          if (last) e.result.look_up(args, row_tile, e.in_tile, slot_of(e.token));
+          if (args.in_turn && pass > 0) {
+            e.before[0] = part[e.token * kBatchRows + e.in_tile];
+            if (halves) e.before[1] = part[e.token * kBatchRows + e.in_tile + 8];
+          }
+          return e;
+        };
+        Element early = {};
+        if (kEarly && in_group < elements) early = look_up(in_group);
+
         float sum[kChains][kTokenTiles][4];
 #pragma unroll
         for (auto& chain : sum)
@@ -226,28 +246,23 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
             sums[(warp * kTileTokens + 8 * n + 2 * t + i % 2) * kSumPitch + g + i / 2 * 8] =
                 kChains == 1 ? sum[0][n][i] : sum[0][n][i] + sum[kChains - 1][n][i];
         named_sync(group + 1, B::kGroupThreads);
-        const auto total_of = [&](int token, int i) {
-          float total = 0;
+        for (int i = in_group; i < elements; i += B::kGroupThreads) {
+          const Element e = kEarly ? early : look_up(i);
+          const auto total_of = [&](int of) {
+            float total = of == e.in_tile ? e.before[0] : e.before[1];
 #pragma unroll
-          for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + token) * kSumPitch + i];
-          return total;
-        };
-        if (args.ranges == 1) {
-          finish(row_tile, total_of);
-          continue;
+            for (int w = 0; w < B::kGroupWarps; ++w) total += sums[(w * kTileTokens + e.token) * kSumPitch + of];
+            return total;
+          };
+          if (last)
+            e.result.write(args, row_tile, e.in_tile, scales[e.token], total_of);
+          else
+            part[e.token * kBatchRows + e.in_tile] = total_of(e.in_tile);
         }
-        float* part = part_of(row_tile, range);
-        const auto with_before = [&](int token, int i) {
-          return total_of(token, i) + (args.in_turn && pass > 0 ? part[token * kBatchRows + i] : 0);
-        };
-        if (args.in_turn && pass == passes - 1)
-          finish(row_tile, with_before);
-        else
-          for (int i = in_group; i < work.tokens.count * kBatchRows; i += B::kGroupThreads)
-            part[i] = with_before(i / kBatchRows, i % kBatchRows);
       }
     }
   }
+  if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both
 }
 
 // Cuts up `args` for a device. Returns the bytes of shared memory, or 0 where there is too little of it for tiles of so
@@ -266,7 +281,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.swiglu));
   // Costs are in units of 16 rows that a multiprocessor brings in; a partial sum, written and read, is a part of one.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * Units<Format>::kBytes);
-  constexpr double kPassCost = 4, kFinishCost = 8; // activations exchanged, nothing else coming in; another kernel
+  constexpr double kPassCost = 10, kFinishCost = 8; // activations exchanged, nothing else coming in; another kernel
   double best = 0;
   for (int groups = B::kMaxGroups; groups > 0; --groups)
     for (int range = units; range > 0; --range) {

@@ -20,6 +20,9 @@ struct BatchArgs {
   GemmArgs product; // x is f16, [rows, x_stride], zeros behind cols; tokens: rows of x, or slots with experts
   bool swiglu;      // segments are gate and up, the result goes to segment 0's out
 
+  // A product with the same x comes next, or came right before and may still be under way.
+  bool sibling_follows, follows_sibling;
+
   // How the work is cut up: a task is a tile of tokens and a share of the rows, in tiles of 16, and one range of
   // columns or, in_turn, all of them one after the other.
   int token_tiles, row_tiles, shares;

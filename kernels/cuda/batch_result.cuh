@@ -19,26 +19,40 @@ __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, i
   return args.product.segment[s];
 }
 
-// The result of row `in_tile` of a row tile for one row of activations, or slot; sum_of(i) is the product with the
-// tile's row i.
-template <typename SumOf>
-__device__ __forceinline__ void write_batch_result(const BatchArgs& args, int row_tile, int in_tile, int slot,
-                                                   SumOf&& sum_of) {
-  const GemmArgs& product = args.product;
-  int row;
-  const GemmSegment& segment = batch_row(args, row_tile, in_tile, row);
-  if (row >= segment.rows) return;
-  const float scale = exp2f(static_cast<float>(product.exponent[slot / args.used] - kWeightExponent));
-  float value = sum_of(in_tile) * scale;
-  if (segment.bias) value += segment.bias[row];
-  if (args.swiglu) {
-    float up = sum_of(in_tile + 8) * scale;
-    if (product.segment[1].bias) up += product.segment[1].bias[row];
-    value = value / (1 + __expf(-value)) * up;
+// One element of the results: where it goes and what is added, looked up before its sum is known, because that takes as
+// long as some units of weights.
+struct BatchResult {
+  float* to = nullptr; // null: there is none
+  float residual = 0;
+
+  // Of row `in_tile` of a row tile, for one row of activations, or slot.
+  __device__ __forceinline__ void look_up(const BatchArgs& args, int row_tile, int in_tile, int slot) {
+    int row;
+    const GemmSegment& segment = batch_row(args, row_tile, in_tile, row);
+    if (row >= segment.rows) return;
+    const int64_t at = int64_t{slot} * segment.rows + row;
+    to = segment.out + at;
+    if (args.product.residual) residual = args.product.residual[at];
   }
-  const int64_t at = int64_t{slot} * segment.rows + row;
-  if (product.residual) value += product.residual[at];
-  segment.out[at] = value;
+  // sum_of(i) is the product with row i of the tile.
+  template <typename SumOf>
+  __device__ __forceinline__ void write(const BatchArgs& args, int row_tile, int in_tile, float scale,
+                                        SumOf&& sum_of) const {
+    if (!to) return;
+    const auto with_bias = [&](int i) {
+      int row;
+      const float* bias = batch_row(args, row_tile, i, row).bias;
+      return sum_of(i) * scale + (bias ? bias[row] : 0);
+    };
+    float value = with_bias(in_tile);
+    if (args.swiglu) value = value / (1 + __expf(-value)) * with_bias(in_tile + 8);
+    *to = value + residual;
+  }
+};
+
+// What the product of one row of activations is multiplied by.
+__device__ __forceinline__ float batch_scale(const BatchArgs& args, int slot) {
+  return exp2f(static_cast<float>(args.product.exponent[slot / args.used] - kWeightExponent));
 }
 
 } // namespace ridge::kernels::cuda

@@ -64,7 +64,7 @@ int32_t Executor::next_token(bool ahead) {
   if (d.read == d.enqueued) throw std::logic_error("CUDA: next_token() without decoding");
   if (ahead) {
     if (d.position >= config_.context) throw std::logic_error("CUDA: decoding past the context");
-    run({1, 1, kAttentionRows, false, true});
+    run({1, 1, kAttentionRows, false, true, true});
     RIDGE_CUDA(cudaEventRecord(d.chosen[d.enqueued++ % 2].handle, stream_.handle));
     ++d.position;
   }

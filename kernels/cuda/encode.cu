@@ -3,6 +3,7 @@
 //
 // Compiled without contraction to fused multiply-add (cmake/cuda.cmake), as the CPU's encoders are.
 #include "kernels/cuda/encode_kernels.h"
+#include "quant/encode/lattice-inl.h"
 #include "quant/encode/schemes-inl.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ template <typename Format>
 __global__ void encode_kernel(const float* weights, const float* importance, int64_t first_block,
                               int64_t blocks_per_row, int64_t blocks, Format* out) {
   constexpr int kWeights = Format::kWeights, kScales = kWeights / Format::kScaleWeights;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (index >= blocks) return;
   quant::device::Block<kWeights> b;
   const float* factors = importance ? importance + (first_block + index) % blocks_per_row * kWeights : nullptr;
@@ -77,7 +78,14 @@ void launch_encode(const float* weights, const float* importance, int64_t first_
                    int64_t blocks, uint8_t* out, cudaStream_t stream) {
   if constexpr (quant::FloatFormat<Format>)
     round_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, blocks, reinterpret_cast<Format*>(out));
-  else if constexpr (quant::device::kHasScheme<Format>)
+  else if constexpr (requires { quant::device::Scheme<Format>::kTableEntries; }) {
+    constexpr int kTableThreads = quant::device::kTableThreads;
+    constexpr size_t kTableBytes = size_t{quant::device::Scheme<Format>::kTableEntries} * kTableThreads * sizeof(float);
+    static_assert(kTableBytes <= 48 << 10, "more must be asked for");
+    const auto grid_size = static_cast<unsigned>((blocks + kTableThreads - 1) / kTableThreads);
+    encode_kernel<Format><<<grid_size, kTableThreads, kTableBytes, stream>>>(
+        weights, importance, first_block, blocks_per_row, blocks, reinterpret_cast<Format*>(out));
+  } else if constexpr (quant::device::kHasScheme<Format>)
     encode_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, importance, first_block, blocks_per_row,
                                                                  blocks, reinterpret_cast<Format*>(out));
 }

@@ -14,7 +14,7 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // All types but the codebook formats (IQ1, IQ2, IQ3), whose search lives on large tables.
+  // All types of files.
   virtual bool can_encode(quant::Type type) const = 0;
 
   // Decodes rows of type `from` ([rows, cols], packed as in a file) on the device and encodes them as `to`, which must

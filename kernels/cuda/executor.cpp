@@ -105,11 +105,11 @@ void Executor::allocate() {
   if (tensor_cores()) allocate_products();
 
   const int64_t tickets = config_.max_batch * most_kv_heads;
-  partial_ =
-      memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
-                                      static_cast<int>(most_kv_heads), kMaxSplits, static_cast<int>(largest_v_dim)) *
-                 4,
-             "attention");
+  partial_ = memory(attention_scratch_floats(static_cast<int>(std::min(config_.max_batch, kGraphTokens)),
+                                             static_cast<int>(most_kv_heads), kMaxAttentionSplits,
+                                             static_cast<int>(largest_v_dim)) *
+                        4,
+                    "attention");
   tickets_ = memory(tickets * sizeof(unsigned), "attention");
   RIDGE_CUDA(cudaMemset(tickets_.as(), 0, tickets_.bytes()));
 
@@ -214,6 +214,13 @@ void Executor::load_input(std::span<const float> input, const Shape& shape) {
       cudaMemcpyAsync(value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
 }
 
+bool Executor::apart(std::span<const int32_t> streams, int64_t tokens) {
+  if (streams.empty()) return tokens == 1;
+  std::vector<int32_t> sorted(streams.begin(), streams.end());
+  std::ranges::sort(sorted);
+  return std::ranges::adjacent_find(sorted) == sorted.end();
+}
+
 void Executor::forward(const core::Batch& batch) {
   check_batch(batch);
   load_batch(batch);
@@ -222,9 +229,11 @@ void Executor::forward(const core::Batch& batch) {
   for (size_t i = 1; i < batch.tokens.size(); ++i)
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
                batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false};
+  const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false,
+                    apart(batch.streams, std::ssize(batch.tokens))};
   load_input(batch.input, shape);
   result_rows_ = rows_of(program_.result(), shape);
+  result_read_ = false;
   run(shape);
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
 }
@@ -233,8 +242,11 @@ std::span<const float> Executor::logits(int64_t i) {
   if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
   const auto columns = static_cast<size_t>(width(program_.result()));
   float* row = logits_host_.as<float>() + i * columns;
-  RIDGE_CUDA(cudaMemcpyAsync(row, value(program_.result()) + i * columns, columns * sizeof(float),
-                             cudaMemcpyDeviceToHost, stream_.handle));
+  if (result_read_) return {row, columns};
+  result_read_ = !whole(); // all rows of a part's result are wanted
+  const int64_t first = result_read_ ? 0 : i, rows = result_read_ ? result_rows_ : 1;
+  RIDGE_CUDA(cudaMemcpyAsync(logits_host_.as<float>() + first * columns, value(program_.result()) + first * columns,
+                             rows * columns * sizeof(float), cudaMemcpyDeviceToHost, stream_.handle));
   RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
   return {row, columns};
 }
@@ -255,7 +267,7 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
   for (int64_t done = 0; done < count;) {
     const int64_t steps = std::min(kHistory, count - done);
     RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, n * sizeof(int32_t), stream_.handle));
-    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true});
+    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true, apart(streams, n)});
     chosen.resize((done + steps) * n);
     RIDGE_CUDA(cudaMemcpyAsync(chosen.data() + done * n, greedy_args_.history, steps * n * sizeof(int32_t),
                                cudaMemcpyDeviceToHost, stream_.handle));
@@ -276,7 +288,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   check_batch(batch);
   require_whole();
   load_batch(batch);
-  const Shape shape{streams, streams, 1, true};
+  const Shape shape{streams, streams, 1, true, true};
   RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, streams * sizeof(int32_t), stream_.handle));
   std::vector<cudaEvent_t> events(repetitions + 1);
   for (cudaEvent_t& event : events) RIDGE_CUDA(cudaEventCreate(&event));
@@ -329,8 +341,10 @@ bool fits(const core::Program& program, const core::ExecutorConfig& config) {
 
 std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                  const CudaOptions& options) {
-  if (config.observer) throw std::logic_error("the CUDA executor shows its inputs to nobody");
-  return std::make_unique<Executor>(program, config, options);
+  if (!config.observer) return std::make_unique<Executor>(program, config, options);
+  CudaOptions observed = options; // what goes into a matrix must be a value, and the host see it in time
+  observed.fuse = observed.graphs = false;
+  return std::make_unique<Executor>(program, config, observed);
 }
 
 } // namespace ridge::kernels::cuda

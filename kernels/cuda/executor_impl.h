@@ -17,7 +17,6 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as a graph
-inline constexpr int kMaxSplits = 64;       // blocks that share one tile's context
 
 // Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
 // prompts' product.
@@ -55,10 +54,12 @@ class Executor final : public CudaExecutor {
     int64_t tokens, outputs;
     int tile_tokens;     // for attention
     bool greedy;         // ends with the choice of the next tokens
+    bool apart;          // each token is of another stream: none attends to another one's key
     bool sample = false; // ends with the choice of the next token by the sampler chain
     auto operator<=>(const Shape&) const = default;
   };
 
+  static bool apart(std::span<const int32_t> streams, int64_t tokens);
   void check_config() const;
   void check_batch(const core::Batch& batch) const;
   void allocate();
@@ -74,11 +75,16 @@ class Executor final : public CudaExecutor {
   void launch_all(const Shape& shape);
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
+  void launch_matvec(core::WeightId weight, const MatvecArgs& args);
+  void observe(const core::Op& op, const MatrixStep& m, int64_t rows); // observe.cpp
   void launch_product(const MatrixStep& m, int64_t rows);
   bool launch_experts(const MatrixStep& m, int64_t rows);
   bool launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens);
   GemmArgs product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
   void launch_op(const core::Op& op, const Shape& shape);
+  void launch_heads(const HeadsStep& h, const Shape& shape);
+  RopeStoreArgs rope_store_args(const HeadsStep& h, const Shape& shape) const;
+  AttentionArgs attention_args(const core::Op& op, const Shape& shape) const;
   void launch_attention_op(const core::Op& op, const Shape& shape);
 
   float* value(core::ValueId id) const { return values_[plan_.buffers.slot_of_value[id]].as<float>(); }
@@ -129,7 +135,12 @@ class Executor final : public CudaExecutor {
   DeviceMemory gate_, up_;                 // of those for older chips
   std::unique_ptr<PromptScratch> decoded_; // where prompts go through wgmma, else null
   std::vector<PromptMatrices> pending_;    // of siblings, until the last of them comes
-  bool sibling_follows_ = false;
+  struct Held {                            // the product of a single token with a matrix that a sibling's may join
+    core::WeightId weight;
+    MatvecArgs args;
+  };
+  std::optional<Held> held_;
+  bool sibling_follows_ = false, sibling_under_way_ = false;
   std::function<void(size_t step)> after_step_; // while a profile is taken
   DeviceMemory parts_;                          // of small batches
   DeviceMemory slots_;                          // sorted by expert: order, tiles, number of tiles
@@ -152,7 +163,9 @@ class Executor final : public CudaExecutor {
   PinnedMemory batch_host_;
   DeviceBatch batch_ = {}, host_batch_ = {};
   PinnedMemory logits_host_;
-  int64_t result_rows_ = 0; // of the last forward()
+  int64_t result_rows_ = 0;  // of the last forward()
+  bool result_read_ = false; // all of it, into logits_host_
+  PinnedMemory observed_;    // what goes into a matrix
   std::map<Shape, Graph> graphs_;
 };
 

@@ -9,6 +9,8 @@
 #include "kernels/cuda/matvec.cuh"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 
@@ -86,22 +88,29 @@ struct Launchers {
     return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
+  static int pairs_of(const MatvecArgs& args) {
+    if (args.swiglu) return args.segment[0].rows;
+    int rows = 0;
+    for (int s = 0; s < args.segments; ++s) rows += args.segment[s].rows;
+    return (rows + 1) / 2;
+  }
+
+  // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
+  // multiprocessor is free first. More than half of the shared memory keeps them apart.
+  static size_t matvec_shared(const Launch& launch, int64_t needed) {
+    return std::max(static_cast<size_t>(needed), static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
+  }
+
   template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
-    // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
-    // multiprocessor is free first. More than half of the shared memory keeps them apart.
     const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
     if (warps < 1)
       throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
                      launch.shared_per_block);
-    const auto needed = static_cast<size_t>(matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
-    const size_t shared = std::max(needed, static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
+    const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    int rows = 0;
-    for (int s = 0; s < (args.swiglu ? 1 : args.segments); ++s) rows += args.segment[s].rows;
-    const int pairs = args.swiglu ? rows : (rows + 1) / 2;
-    const int blocks = std::min((pairs + warps - 1) / warps, launch.sm_count);
+    const int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
     launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
   }
 
@@ -118,6 +127,52 @@ struct Launchers {
     if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
       return matvec_with<1, false, true>(launch, args);
     matvec_with<1, false>(launch, args);
+  }
+
+  template <typename Other>
+  static bool matvec_pair_with(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other) {
+    if (args.cols % U::kWeights != 0 || launch.sm_count < 2 ||
+        matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps ||
+        Launchers<Other>::template matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps)
+      return false;
+    // Blocks in proportion to the bytes, but rather so that both need few rounds of their warps.
+    const int pairs = pairs_of(args), other_pairs = pairs_of(other);
+    const auto longest = [&](int blocks, bool whole_rounds) {
+      const auto time = [&](int pairs, int blocks, int64_t row_bytes) {
+        const double rounds = static_cast<double>(pairs) / (blocks * kMatvecWarps);
+        return (whole_rounds ? std::ceil(rounds) : rounds) * static_cast<double>(row_bytes);
+      };
+      return std::max(time(pairs, blocks, args.row_bytes),
+                      time(other_pairs, launch.sm_count - blocks, other.row_bytes));
+    };
+    int best = 1;
+    for (int blocks = 2; blocks < launch.sm_count; ++blocks)
+      if (std::pair(longest(blocks, true), longest(blocks, false)) <
+          std::pair(longest(best, true), longest(best, false)))
+        best = blocks;
+    const size_t shared =
+        matvec_shared(launch, std::max(matvec_shared_bytes<Format, false, true>(args.cols, 1, kMatvecWarps),
+                                       matvec_shared_bytes<Other, false, true>(args.cols, 1, kMatvecWarps)));
+    constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
+    allow_shared(kernel, shared);
+    launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
+    return true;
+  }
+
+  // Recipes give attn_v one of these formats where the other matrices have blocks of 256 weights.
+  static bool matvec_pair(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other,
+                          quant::Type other_type) {
+    if constexpr (quant::PackedFormat<Format>)
+      if constexpr (Format::kWeights == 256) {
+        const auto with = [&]<typename Other>(std::type_identity<Other>) {
+          if constexpr (!std::is_same_v<Format, Other>) return matvec_pair_with<Other>(launch, args, other);
+          return false;
+        };
+        if (other_type == quant::Type::Q4_K) return with(std::type_identity<quant::Q4_K>());
+        if (other_type == quant::Type::Q5_K) return with(std::type_identity<quant::Q5_K>());
+        if (other_type == quant::Type::Q6_K) return with(std::type_identity<quant::Q6_K>());
+      }
+    return false;
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
@@ -153,6 +208,7 @@ struct Launchers {
   static bool batch_with(const Launch& launch, BatchArgs& args) {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
     if (shared == 0) return false;
+    if (args.ranges > 1) args.sibling_follows = args.follows_sibling = false; // there is one scratch for partial sums
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
@@ -179,7 +235,7 @@ struct Launchers {
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::embed, &L::gemm, &L::batch, &L::expand};
+  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::matvec_pair, &L::embed, &L::gemm, &L::batch, &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

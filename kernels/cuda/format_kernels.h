@@ -25,6 +25,10 @@ struct FormatKernels {
   // kMaxMatvecTokens (fewer where the activations do not fit into shared memory).
   void (*matvec)(const Launch&, const MatvecArgs&, bool exact);
 
+  // The same for one token and two steps with the same input, the second of another format, in one launch. False:
+  // nothing was done, these two formats or shapes having no such kernel.
+  bool (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
+
   // out[i] = row ids[i] as f32, [n, cols].
   void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
 

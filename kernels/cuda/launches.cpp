@@ -3,6 +3,7 @@
 #include "kernels/cuda/profile.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 
@@ -10,7 +11,8 @@ using core::OpKind;
 
 namespace {
 
-// Products of different formats with the same input, as q, k and v can be: for prompts they become one.
+// Products of different formats with the same input, as q, k and v can be: for prompts and for single tokens they
+// become one.
 bool are_siblings(const Step& a, const Step& b) {
   const auto plain = [](const Step& s) {
     return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.swiglu && s.matrix.residual == kNone;
@@ -23,9 +25,14 @@ bool are_siblings(const Step& a, const Step& b) {
 void Executor::launch_all(const Shape& shape) {
   converted_.reset();
   pending_.clear();
+  held_.reset();
+  sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
+  const bool overlap = launch_.overlap;
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
+    // No kernel of a batch starts before the batch in front of it is done: attention reads positions and caches early.
+    launch_.overlap = overlap && i > 0;
     const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
@@ -39,6 +46,7 @@ void Executor::launch_all(const Shape& shape) {
         converted_.reset();
     if (after_step_) after_step_(i);
   }
+  launch_.overlap = overlap;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
@@ -52,10 +60,14 @@ void Executor::launch_all(const Shape& shape) {
 void Executor::launch_step(const Step& step, const Shape& shape) {
   switch (step.kind) {
   case Step::Kind::op: return launch_op(*step.op, shape);
-  case Step::Kind::matrix: return launch_matrix(step.matrix, shape);
-  case Step::Kind::heads: break;
+  case Step::Kind::matrix:
+    if (config_.observer) observe(*step.op, step.matrix, rows_of(step.matrix.x, shape));
+    return launch_matrix(step.matrix, shape);
+  case Step::Kind::heads: return launch_heads(step.heads, shape);
   }
-  const HeadsStep& h = step.heads;
+}
+
+RopeStoreArgs Executor::rope_store_args(const HeadsStep& h, const Shape& shape) const {
   RopeStoreArgs args = {};
   args.positions = batch_.positions;
   args.streams = batch_.streams;
@@ -76,8 +88,20 @@ void Executor::launch_step(const Step& step, const Shape& shape) {
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
-  if (shape.tokens >= kPromptTokensAtLeast && can_rope_prompts(args)) return launch_prompt_rope(launch_, args);
-  launch_rope_store(launch_, args);
+  return args;
+}
+
+void Executor::launch_heads(const HeadsStep& h, const Shape& shape) {
+  const RopeStoreArgs args = rope_store_args(h, shape);
+  if (h.attention && shape.apart) {
+    const AttentionArgs attention = attention_args(*h.attention, shape);
+    if (turns_heads(attention, args)) return launch_turning_attention(launch_, attention, args);
+  }
+  if (shape.tokens >= kPromptTokensAtLeast && can_rope_prompts(args))
+    launch_prompt_rope(launch_, args);
+  else
+    launch_rope_store(launch_, args);
+  if (h.attention) launch_attention_op(*h.attention, shape);
 }
 
 void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
@@ -111,7 +135,20 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
     args.expert_bytes = args.row_bytes * first.rows;
     args.slots = static_cast<int>(m.used);
   }
-  format_of(m.parts[0].weight).matvec(launch_, args, config_.exact);
+  launch_matvec(m.parts[0].weight, args);
+}
+
+// Two siblings go together where there is a kernel for both.
+void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args) {
+  if (const std::optional<Held> held = std::exchange(held_, std::nullopt)) {
+    const FormatKernels& kernels = format_of(held->weight);
+    if (kernels.matvec_pair(launch_, held->args, args, format_of(weight).type)) return;
+    kernels.matvec(launch_, held->args, config_.exact);
+  }
+  if (sibling_follows_ && args.tokens == 1 && !config_.exact)
+    held_ = {weight, args};
+  else
+    format_of(weight).matvec(launch_, args, config_.exact);
 }
 
 // `rows` rows of `cols` columns of the step's input as halves, and where the results go.
@@ -152,8 +189,13 @@ void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   BatchArgs batch = {};
   batch.product = product_args(m, rows, width(m.x), tiled);
   batch.used = 1;
+  batch.sibling_follows = sibling_follows_;
+  batch.follows_sibling = std::exchange(sibling_under_way_, false);
   for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : kMaxTileTokens; small && tile >= 8; tile /= 2)
-    if (launch_batch(m, batch, tile)) return;
+    if (launch_batch(m, batch, tile)) {
+      sibling_under_way_ = batch.sibling_follows;
+      return;
+    }
   GemmArgs& args = batch.product;
   if (tiled) {
     pending_.push_back({args, format.expand});
@@ -183,7 +225,7 @@ bool Executor::launch_experts(const MatrixStep& m, int64_t rows) {
   return launch_batch(m, args, expert_tile_tokens(slots, first.count));
 }
 
-void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
+AttentionArgs Executor::attention_args(const core::Op& op, const Shape& shape) const {
   const auto& params = std::get<core::AttentionParams>(op.params);
   AttentionArgs args = {};
   args.q = value(op.inputs[0]);
@@ -194,18 +236,24 @@ void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.cache = cache_layers_[params.layer];
-  if (decoded_ && shape.tile_tokens > 1 && shape.tokens >= kPromptTokensAtLeast &&
-      can_attend_prompts(args.cache, args.heads))
-    return launch_prompt_attention(launch_, args);
-  args.tile_tokens = std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
+  args.tile_tokens =
+      shape.apart ? 1 : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Two blocks per multiprocessor, where the context has that much to share out.
   args.splits = tiles > kGraphTokens
                     ? 1
                     : std::clamp(2 * launch_.sm_count / (tiles * args.cache.heads), 1,
-                                 static_cast<int>(std::min<int64_t>(kMaxSplits, (config_.context + 63) / 64)));
+                                 static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = partial_.as<float>();
   args.tickets = tickets_.as<unsigned>();
+  return args;
+}
+
+void Executor::launch_attention_op(const core::Op& op, const Shape& shape) {
+  const AttentionArgs args = attention_args(op, shape);
+  if (decoded_ && shape.tile_tokens > 1 && shape.tokens >= kPromptTokensAtLeast &&
+      can_attend_prompts(args.cache, args.heads))
+    return launch_prompt_attention(launch_, args);
   launch_attention(launch_, args);
 }
 

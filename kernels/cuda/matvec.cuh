@@ -5,7 +5,7 @@
 // done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
 // 32 codes times 32 activations.
 //
-// Activations are integers for this: x ≈ s · (128 · high + low), one scale s per 32, 15 bits, high and low in bytes, so
+// Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
 // that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
 // 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
 // and activations are f32 instead.
@@ -64,24 +64,31 @@ constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
          tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
 }
 
+inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
+
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
 __device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
-  constexpr float kMax = 127 * 128;
+  constexpr float kMax = 127 * kHighWorth + 127;
+  // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded, and
+  // byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+  constexpr float kMagic = 12582912.0f + 128;
   float largest = 0;
 #pragma unroll
   for (float value : v) largest = fmaxf(largest, fabsf(value));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
   largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
-  const float inverse = largest > 0 ? kMax / largest : 0;
-  uint32_t high[2] = {0, 0}, low[2] = {0, 0};
+  const float inverse = largest > 1e-30f ? __fdividef(kMax, largest) : 0;
+  uint32_t high[2], low[2];
   int total = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(v[i] * inverse);
-    const int h = (q + 64) >> 7, l = q - h * 128;
-    high[i / 4] |= static_cast<uint32_t>(h & 255) << (8 * (i % 4));
-    low[i / 4] |= static_cast<uint32_t>(l & 255) << (8 * (i % 4));
-    total += q;
+  for (int i = 0; i < 2; ++i) {
+    uint32_t q[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+    high[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0051), __byte_perm(q[2], q[3], 0x0051), 0x5410);
+    low[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410) ^ 0x80808080;
+    total += __dp4a(static_cast<int>(high[i]), 0x01010101, 0) * kHighWorth;
+    total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
   }
   total += __shfl_xor_sync(lanes, total, 1); // of 16
   const int other_half = __shfl_xor_sync(lanes, total, 2);
@@ -127,24 +134,25 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
   const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
   if constexpr (L::kHalfScales) {
     const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
-    float result =
-        (w.scale[0] * static_cast<float>(high0 * 128 + low0) + w.scale[1] * static_cast<float>(high1 * 128 + low1)) *
-        x.scale_sums.x;
+    float result = (w.scale[0] * static_cast<float>(high0 * kHighWorth + low0) +
+                    w.scale[1] * static_cast<float>(high1 * kHighWorth + low1)) *
+                   x.scale_sums.x;
     if constexpr (kSums)
       result +=
           (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
     return result;
   } else {
-    const int dot = dot16(w.word + 4, x.high[1], high0) * 128 + dot16(w.word + 4, x.low[1], low0);
+    const int dot = dot16(w.word + 4, x.high[1], high0) * kHighWorth + dot16(w.word + 4, x.low[1], low0);
     float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
     if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
     return result;
   }
 }
 
-// kWhole: rows are whole units, so that where a lane's item lies is known to the compiler.
+// The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
+// compiler.
 template <typename Format, int kTokens, bool kExact, bool kWhole>
-__global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
   using L = Layout<Format>;
   using U = Units<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
@@ -166,7 +174,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
-  const int stride = gridDim.x * warps, first_pair = warp * gridDim.x + blockIdx.x;
+  const int stride = blocks * warps, first_pair = warp * blocks + block;
   int total_rows = args.segment[0].rows;
   for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
   const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
@@ -245,7 +253,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
-      constexpr int kQuads = L::kItemWeights / 4, kBatch = 4; // loads under way together
+      constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
       for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
@@ -281,24 +289,29 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
         v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
         v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
       };
+      constexpr int kBatch = 4; // loads under way together
       const int stride_x = 8 * threads;
-      float v[8], next[8];
-      if (8 * threadIdx.x < args.cols) load(v, x + 8 * threadIdx.x);
-      for (int i = 8 * threadIdx.x; i < args.cols; i += stride_x) { // cols is a multiple of 32
-        const unsigned lanes = __activemask();
-        if (i + stride_x < args.cols) load(next, x + i + stride_x);
-        if (args.norm_weight) {
-          float w[8];
-          load(w, args.norm_weight + i);
+      for (int first = 8 * threadIdx.x; first < args.cols; first += kBatch * stride_x) { // cols is a multiple of 32
+        float v[kBatch][8];
 #pragma unroll
-          for (int k = 0; k < 8; ++k) {
-            squares += v[k] * v[k];
-            v[k] *= w[k];
+        for (int k = 0; k < kBatch; ++k)
+          if (first + k * stride_x < args.cols) load(v[k], x + first + k * stride_x);
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          const int i = first + k * stride_x;
+          if (i >= args.cols) break;
+          const unsigned lanes = __activemask();
+          if (args.norm_weight) {
+            float w[8];
+            load(w, args.norm_weight + i);
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              squares += v[k][j] * v[k][j];
+              v[k][j] *= w[j];
+            }
           }
+          store_integers(reinterpret_cast<uint4*>(to), items, i, v[k], lanes);
         }
-        store_integers(reinterpret_cast<uint4*>(to), items, i, v, lanes);
-#pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] = next[k];
       }
     }
     if (args.norm_weight) {
@@ -385,6 +398,23 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
       if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
     }
   }
+}
+
+template <typename Format, int kTokens, bool kExact, bool kWhole>
+__global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
+  multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x, gridDim.x);
+}
+
+// Two matrices of different formats with one input, a token's: each has blocks of its own.
+template <typename First, typename Second>
+__global__ void __launch_bounds__(kMatvecThreads, 1)
+    matvec_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ MatvecArgs second,
+                       int first_blocks) {
+  const int block = blockIdx.x, blocks = gridDim.x;
+  if (block < first_blocks)
+    multiply_rows<First, 1, false, true>(first, block, first_blocks);
+  else
+    multiply_rows<Second, 1, false, true>(second, block - first_blocks, blocks - first_blocks);
 }
 
 } // namespace ridge::kernels::cuda

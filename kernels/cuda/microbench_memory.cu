@@ -58,16 +58,20 @@ void measure_memory(Bench& bench) {
   const cudaStream_t stream = bench.launch.stream;
   const int blocks = 2 * bench.launch.sm_count;
 
-  constexpr size_t kBytes = size_t{2} << 30;
-  const DeviceMemory memory(kBytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  const size_t bytes = std::clamp(free / 2, size_t{256} << 20, size_t{2} << 30) / 4096 * 4096;
+  const DeviceMemory memory(bytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
   auto* words = memory.as<uint4>();
   const auto rate = [&](double bytes, auto&& work) { return bytes / median_seconds(stream, kRuns, work); };
-  const int64_t all = kBytes / 16;
-  bench.add("dram_write", kUnit, rate(kBytes, [&] { bench.launch(write_words, blocks, kThreads, 0, words, all, 1); }),
-            "2 GiB in 16-byte stores");
+  const auto all = static_cast<int64_t>(bytes / 16);
+  bench.add("dram_write", kUnit,
+            rate(static_cast<double>(bytes), [&] { bench.launch(write_words, blocks, kThreads, 0, words, all, 1); }),
+            "2 GiB (or half of what is free) in 16-byte stores");
   bench.add("dram_copy", kUnit,
-            rate(kBytes, [&] { bench.launch(copy_words, blocks, kThreads, 0, words, words + all / 2, all / 2, 1); }),
-            "1 GiB to another; bytes read plus bytes written");
+            rate(static_cast<double>(bytes),
+                 [&] { bench.launch(copy_words, blocks, kThreads, 0, words, words + all / 2, all / 2, 1); }),
+            "half of that to the other; bytes read plus bytes written");
 
   const int64_t cached = bench.properties.l2CacheSize / 4; // well inside, also where the cache is in two halves
   const int64_t cached_words = cached / 16 / (kThreads * kUnroll) * (kThreads * kUnroll);

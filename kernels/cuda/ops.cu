@@ -1,7 +1,6 @@
 // The small ops. Each is a fraction of a microsecond of memory traffic; what they cost in decoding is their launch, so
 // most of them run only where no fusion took them up (plan.h), or over the many rows of a prompt.
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/heads.cuh"
 
 #include <algorithm>
 #include <cfloat>
@@ -68,8 +67,17 @@ __global__ void expert_sum_kernel(const float* x, const float* shares, float* ou
   }
 }
 
-// A block reads its 32 KB and leaves: of the ways tried, blocks that stay and stride over the memory were 1.4 % slower on
-// an H200, blocks that fetch by bulk copies as fast (docs/performance.md).
+// 16 bytes that are needed once and never change: they leave nothing in L1.
+__device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(from));
+  return v;
+}
+
+// A block reads its 32 KB and leaves: of the ways tried, blocks that stay and stride over the memory were 1.4 % slower
+// on an H200, blocks that fetch by bulk copies as fast (docs/performance.md).
 constexpr int kReadThreads = 256, kReadsInFlight = kReadBytes / kReadThreads / 16;
 __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, uint32_t* sink) {
   data += size_t{blockIdx.x} * kReadThreads * kReadsInFlight + threadIdx.x;
@@ -118,21 +126,6 @@ __global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_
     for (int s = 0; s < used; ++s) shares[token * used + s] /= total;
 }
 
-// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale. What is not a number, or infinite,
-// gives an infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
-__device__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales) {
-  const int lane = threadIdx.x % kWarp;
-  for (int block = threadIdx.x / kWarp; block < dim / kWarp; block += blockDim.x / kWarp) {
-    const float value = x[block * kWarp + lane];
-    const float largest =
-        warp_reduce(value == value ? fabsf(value) : INFINITY, [](float a, float b) { return fmaxf(a, b); });
-    const float inverse = largest > 1e-30f && largest < INFINITY ? 127 / largest : 0;
-    static_cast<int8_t*>(codes)[at + block * kWarp + lane] =
-        inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
-    if (lane == 0) scales[at / kWarp + block] = __half_as_ushort(__float2half_rn(largest / 127));
-  }
-}
-
 // One block per head of q and k and per head of v, and token.
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   __shared__ float scratch[kWarp];
@@ -140,6 +133,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   let_successor_start();
   wait_for_predecessor();
   const int token = blockIdx.y, position = args.positions[token];
+  const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const Cache& cache = args.cache;
   int h = blockIdx.x;
   const int64_t stream = args.streams[token];
@@ -151,13 +145,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
     const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
-    if (cache.v_scales) return store_codes(v, cache.v_dim, at, cache.v, cache.v_scales);
-    for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
-      if (cache.v_half)
-        static_cast<__half*>(cache.v)[at + i] = __float2half_rn(v[i]);
-      else
-        static_cast<float*>(cache.v)[at + i] = v[i];
-    }
+    store_head(v, cache.v_dim, at, cache.v, cache.v_half, cache.v_scales, warp, warps);
     return;
   }
   const int heads = is_q ? args.q_heads : args.k_heads, dim = args.head_dim;
@@ -176,28 +164,17 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
     const RopeArgs& rope = args.rope;
     for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      float sine, cosine; // the accurate ones: angles reach 100,000 radians
-      sincosf(static_cast<float>(position) * rope.inverse_frequency[pair], &sine, &cosine);
-      sine *= rope.magnitude;
-      cosine *= rope.magnitude;
+      const float2 turn = turn_of(rope, pair, position);
       const float a = head[first], b = head[second];
-      head[first] = a * cosine - b * sine;
-      head[second] = a * sine + b * cosine;
+      head[first] = a * turn.x - b * turn.y;
+      head[second] = a * turn.y + b * turn.x;
     }
     __syncthreads();
   }
-  float* out = is_q ? args.q_out : args.k_out;
+  if (float* out = is_q ? args.q_out : args.k_out)
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) out[in_at + i] = head[i];
   const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
-  const bool codes = !is_q && args.store && cache.k_scales;
-  if (codes) store_codes(head, dim, at, cache.k, cache.k_scales);
-  for (int i = threadIdx.x; i < dim; i += blockDim.x) {
-    if (out) out[in_at + i] = head[i];
-    if (is_q || !args.store || codes) continue;
-    if (cache.k_half)
-      static_cast<__half*>(cache.k)[at + i] = __float2half_rn(head[i]);
-    else
-      static_cast<float*>(cache.k)[at + i] = head[i];
-  }
+  if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }
 
 __device__ __forceinline__ bool better(float a, int32_t a_index, float b, int32_t b_index) {

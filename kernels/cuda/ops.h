@@ -84,13 +84,21 @@ struct AttentionArgs {
   float* partial;    // scratch, attention_scratch_floats
   unsigned* tickets; // one per tile and KV head, zero before and after
 };
-inline constexpr int kAttentionRows = 16; // (token, head) pairs per tile
-bool fast_attention(const Cache& cache);  // else `splits` and `tile_tokens` are not used
+inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
+inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context
+bool fast_attention(const Cache& cache);       // else `splits` and `tile_tokens` are not used
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
+void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
-// The same for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); `tile_tokens`,
-// `splits` and the scratch are not used.
+// The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
+// own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
+// of its own batch writes them.
+bool turns_heads(const AttentionArgs&, const RopeStoreArgs&);
+void launch_turning_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
+
+// launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);
+// `tile_tokens`, `splits` and the scratch are not used.
 bool can_attend_prompts(const Cache& cache, int heads);
 void launch_prompt_attention(const Launch&, AttentionArgs);
 

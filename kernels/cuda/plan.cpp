@@ -166,7 +166,7 @@ void Planner::merge_siblings() {
   }
 }
 
-// Head norms, rotation of q and k, and the cache in one step, where the cache was written.
+// Head norms, rotation of q and k, the cache, and attention where it follows, in one step, where the cache was written.
 void Planner::fuse_heads() {
   struct Chain {
     ValueId in;
@@ -224,6 +224,11 @@ void Planner::fuse_heads() {
                   .kv_layer = layer};
     step.inputs = {q.in, k.in, store.inputs[1]};
     step.outputs = {q.rope->outputs[0]};
+    if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
+      step.heads.attention = attention->op;
+      step.outputs.push_back(attention->outputs[0]);
+      mark(static_cast<int>(i) + 1);
+    }
     for (const Chain* chain : {&q, &k})
       for (const int merged : chain->steps) mark(merged);
   }

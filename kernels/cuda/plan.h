@@ -27,7 +27,8 @@ struct MatrixStep {
   int64_t used = 1;
 };
 
-// Between the q/k/v matrices and attention: head norms, rotation, cache.
+// Between the q/k/v matrices and attention: head norms, rotation, cache; and attention, unless that is a step of its
+// own.
 struct HeadsStep {
   core::ValueId q_in = kNone, k_in = kNone, v_in = kNone;
   core::ValueId q_out = kNone, k_out = kNone; // rotated; k_out kNone: stored only
@@ -36,6 +37,7 @@ struct HeadsStep {
   int64_t q_heads = 0, k_heads = 0, head_dim = 0;
   int32_t table = kNone;    // of Program::rope_tables
   int32_t kv_layer = kNone; // where k and v go
+  const core::Op* attention = nullptr;
 };
 
 struct Step {

@@ -212,7 +212,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
 } // namespace
 
-bool can_attend_prompts(const Cache& cache, int heads) { return fast_attention(cache) && heads / cache.heads <= kRows; }
+bool can_attend_prompts(const Cache& cache, int heads) {
+  return fast_attention(cache) && cache.k_half && cache.v_half && heads / cache.heads <= kRows;
+}
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
   const bool wide = args.cache.k_dim == 128;

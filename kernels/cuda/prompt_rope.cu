@@ -1,7 +1,6 @@
 // What launch_rope_store (ops.h) does, for many tokens: an angle's sine and cosine are computed once per token and not
 // once per head, which is most of the work. A warp per head.
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/heads.cuh"
 
 #include <algorithm>
 
@@ -18,11 +17,7 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
   const int position = args.positions[token], lane = threadIdx.x % kWarp, dim = args.head_dim;
   const RopeArgs& rope = args.rope;
   const Cache& cache = args.cache;
-  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) {
-    float sine, cosine; // the accurate ones: angles reach 100,000 radians
-    sincosf(static_cast<float>(position) * rope.inverse_frequency[pair], &sine, &cosine);
-    turns[pair] = {cosine * rope.magnitude, sine * rope.magnitude};
-  }
+  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) turns[pair] = turn_of(rope, pair, position);
   __syncthreads();
   const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
   for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {

@@ -9,15 +9,6 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kWarp = 32; // lanes
 
-// 16 bytes that are needed once and never change: they leave nothing in L1.
-__device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
-  uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(from));
-  return v;
-}
-
 // 16 bytes from global to shared memory, without passing through registers (sm_80), bypassing L1.
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800

@@ -76,6 +76,7 @@ void upload_weights(const core::Program& program, const UploadedWeights& result,
     longest_row = std::max(longest_row, program.weights[i].row_bytes);
   }
 
+  RIDGE_CUDA(cudaMemsetAsync(result.memory.as(), 0, result.memory.bytes(), launch.stream)); // padding is fetched, too
   const int64_t piece_bytes = std::max(kPieceBytes, longest_row);
   std::array<Piece, kPieces> pieces = {Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes)};
   size_t next = 0;

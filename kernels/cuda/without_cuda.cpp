@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/executor.h"
+#include "kernels/cuda/hessian.h"
 #include "kernels/cuda/ladder.h"
 #include "kernels/cuda/microbench.h"
 
@@ -24,6 +25,12 @@ std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_in
 
 core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
 std::unique_ptr<Encoder> make_encoder() { return nullptr; }
+
+quant::MakeHessian hessian_maker(std::string& problem) {
+  problem = device_info().problem;
+  return nullptr;
+}
+
 bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 
 double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }

@@ -48,7 +48,7 @@ float scalar(const SafeTensor& tensor) {
 // The codes of all rows are one sequence, two to a byte, the first in the high nibble; each `blocksize` of them have a
 // scale. With double quantization the scales are bytes, levels of a table, in blocks with scales of their own.
 Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weight) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nf4, .rows = rows, .cols = cols};
   const SafeTensor* state = find(request, ".weight.quant_state.bitsandbytes__nf4");
   if (!state) {
@@ -116,13 +116,13 @@ Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weig
 
 // Scales: one for all, one for each row, or one for each block of rows and columns.
 Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::fp8_e4m3, .rows = rows, .cols = cols};
   get(matrix, request, ".weight", Dtype::F8_E4M3, {rows, cols});
   if (cols % 64 != 0) refuse(weight, "columns in multiples of 64");
   const SafeTensor* found = find(request, ".weight_scale_inv"); // despite its name it multiplies
   if (!found) found = find(request, ".weight_scale");
-  if (!found) throw_error("tensor {}.weight_scale is missing: the checkpoint is incomplete", name);
+  if (!found) throw_error("tensor {}.weight_scale is missing: the checkpoint is incomplete", request.name);
   const SafeTensor& scales = *found;
   matrix.parts.push_back(&scales);
   if (scales.dtype != Dtype::F8_E8M0) read_floats(scales, 0, 0, nullptr); // throws for other types
@@ -167,7 +167,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
 }
 
 Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::mxfp4, .rows = rows, .cols = cols, .group = 32};
   if (cols % 32 != 0 || packed.dtype != Dtype::U8) refuse(packed, "U8, columns in multiples of 32");
   get(matrix, request, ".weight_packed", Dtype::U8, {rows, cols / 2});
@@ -182,7 +182,7 @@ Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) con
 
 // ModelOpt: weight, weight_scale_2, a factor. compressed-tensors: weight_packed, weight_global_scale, a divisor.
 Matrix MatrixReader::nvfp4(const Request& request, const SafeTensor& packed) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nvfp4, .rows = rows, .cols = cols, .group = 16};
   if (cols % 64 != 0 || packed.dtype != Dtype::U8 || packed.shape != std::vector<int64_t>{rows, cols / 2})
     refuse(packed, fmt::format("U8 [{}, {}], columns in multiples of 64", rows, cols / 2));

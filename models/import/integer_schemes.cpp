@@ -74,7 +74,7 @@ void MatrixReader::set_order(Matrix& matrix, const SafeTensor& group_of_column) 
 }
 
 Matrix MatrixReader::gptq(const Request& request) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   const SafeTensor& any = *find(request, ".qweight");
   // The words of a column say how many bits a code has; modules may differ.
@@ -108,7 +108,7 @@ Matrix MatrixReader::gptq(const Request& request) const {
 }
 
 Matrix MatrixReader::awq(const Request& request) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   matrix.bits = 4;
   if (rows % 8 != 0) refuse(*find(request, ".qweight"), "rows in multiples of 8");
@@ -133,7 +133,7 @@ Matrix MatrixReader::awq(const Request& request) const {
 }
 
 Matrix MatrixReader::compressed_int(const Request& request) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   const SafeTensor& any = *find(request, ".weight_packed");
   const int64_t bits = any.shape.size() == 2 && any.shape[1] > 0 ? 32 * any.shape[1] / cols : 0;
@@ -166,7 +166,7 @@ Matrix MatrixReader::compressed_int(const Request& request) const {
 }
 
 Matrix MatrixReader::eight_bit_int(const Request& request, const SafeTensor& weight) const {
-  const auto [name, rows, cols] = request;
+  const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   matrix.bits = 8;
   get(matrix, request, ".weight", Dtype::I8, {rows, cols});

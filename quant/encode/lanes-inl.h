@@ -37,6 +37,17 @@ __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
 
+// A table that a search builds and then reads all over: in shared memory, each thread's words in its own bank, because
+// the tables of a multiprocessor's threads would not fit in its cache. The kernel has kTableThreads threads a block and
+// room for the places of all tables that are in use together.
+inline constexpr int kTableThreads = 32;
+extern __shared__ float table_memory[];
+
+template <int kSize, int kPlace>
+struct LanesTable {
+  __device__ float& operator[](int i) const { return table_memory[(kPlace + i) * kTableThreads + threadIdx.x]; }
+};
+
 RIDGE_LANES_END
 
 #else
@@ -87,6 +98,13 @@ struct Lanes {
 using LanesMask = hn::Mask<FloatTag>;
 
 HWY_INLINE Lanes select(LanesMask condition, Lanes a, Lanes b) { return hn::IfThenElse(condition, a.v, b.v); }
+template <int kSize, int kPlace>
+struct LanesTable {
+  Lanes entry[kSize];
+  HWY_INLINE Lanes& operator[](int i) { return entry[i]; }
+  HWY_INLINE Lanes operator[](int i) const { return entry[i]; }
+};
+
 HWY_INLINE LanesMask both(LanesMask a, LanesMask b) { return hn::And(a, b); }
 HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
 HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }

@@ -28,7 +28,7 @@ struct Lattice {
   static constexpr int kPoints = 8 / kDims; // points for eight weights
 
   struct Index {
-    uint8_t first[kSize];
+    uint8_t first[kSize], second[kSize];
     int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have the second half h
     float number[kSize];
   };
@@ -42,6 +42,7 @@ struct Lattice {
         half[j / (kDims / 2)] = half[j / (kDims / 2)] * kRadix + digit;
       }
       index.first[n] = static_cast<uint8_t>(half[0]);
+      index.second[n] = static_cast<uint8_t>(half[1]);
       index.number[n] = static_cast<float>(n);
       for (int h = half[1] + 1; h <= kHalves; ++h) index.start[h] = n + 1;
     }
@@ -56,10 +57,11 @@ RIDGE_TABLE typename Lattice::Index kPointIndex = Lattice::make_index();
 
 // The squared errors, less Σ w x², of all halves of a point; `flipped`: with the wrong sign where that costs least.
 // levels: the codes times the scale.
-template <typename Lattice, bool kFlips>
+template <typename Lattice, bool kFlips, int kPlace>
 struct Halves {
-  Lanes plain[Lattice::kHalves];
-  Lanes flipped[kFlips ? Lattice::kHalves : 1];
+  static constexpr int kEntries = kFlips ? 2 * Lattice::kHalves : Lattice::kHalves + 1;
+  LanesTable<Lattice::kHalves, kPlace> plain;
+  LanesTable<kEntries - Lattice::kHalves, kPlace + Lattice::kHalves> flipped;
 
   RIDGE_LANES_FN Halves(const Lanes* x, const Lanes* w, const Lanes* levels) {
     plain[0] = Lanes(0.0f);
@@ -103,7 +105,9 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
   Best best[2][2]; // [point][wrong sign]
   for (int p = 0; p < Lattice::kPoints; ++p) {
     const Lanes *px = x + p * Lattice::kDims, *pw = w + p * Lattice::kDims;
-    Halves<Lattice, kFlips> first(px, pw, levels), second(px + kHalf, pw + kHalf, levels);
+    using First = Halves<Lattice, kFlips, 0>;
+    First first(px, pw, levels);
+    Halves<Lattice, kFlips, First::kEntries> second(px + kHalf, pw + kHalf, levels);
     best[p][0] = best[p][1] = {Lanes(1e30f), Lanes(0.0f)};
     if (kFlips && Lattice::kPoints == 1) { // both cases in one scan: lanes that are not odd never take a wrong sign
       const auto is_odd = odd > Lanes(0.0f);
@@ -112,18 +116,24 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
         first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
       }
     }
+#ifdef __CUDACC__ // one loop, of which eight rounds are under way: what one waits for, the others fill
+#pragma unroll 8
+    for (int n = 0; n < Lattice::kSize; ++n) {
+      const int h = index.second[n];
+#else // what belongs to a second half stays in registers
     for (int h = 0; h < Lattice::kHalves; ++h)
       for (int n = index.start[h]; n < index.start[h + 1]; ++n) {
-        const int f = index.first[n];
-        const Lanes plain = first.plain[f] + second.plain[h];
-        if constexpr (!kFlips) {
-          best[p][0].consider(plain, index.number[n]);
-        } else {
-          const Lanes flipped = min(first.plain[f] + second.flipped[h], first.flipped[f] + second.plain[h]);
-          best[p][1].consider(flipped, index.number[n]);
-          if (Lattice::kPoints == 2) best[p][0].consider(plain, index.number[n]);
-        }
+#endif
+      const int f = index.first[n];
+      const Lanes plain = first.plain[f] + second.plain[h];
+      if constexpr (!kFlips) {
+        best[p][0].consider(plain, index.number[n]);
+      } else {
+        const Lanes flipped = min(first.plain[f] + second.flipped[h], first.flipped[f] + second.plain[h]);
+        best[p][1].consider(flipped, index.number[n]);
+        if (Lattice::kPoints == 2) best[p][0].consider(plain, index.number[n]);
       }
+    }
   }
   Octet<Lattice> octet;
   if constexpr (Lattice::kPoints == 1) {
@@ -169,6 +179,7 @@ struct Octets {
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;
+  static constexpr bool kFlips = kEvenSigns;
 
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
@@ -226,6 +237,7 @@ struct Magnitudes {
 template <int kShared>
 struct ShiftedDigits {
   using Grid = Lattice<kIq1Codebook, kIq1Levels>;
+  static constexpr bool kFlips = false;
 
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
@@ -352,29 +364,29 @@ RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, cons
   for (int i = 0; i < kWeights; ++i) b.code[i] = best_code[i];
 }
 
-#define RIDGE_SCHEME(Format, ...)                                                                                      \
+using Iq2XxsCodes = Magnitudes<kIq2XxsCodebook, kIq2Levels, true>;
+using Iq2XsCodes = Magnitudes<kIq2XsCodebook, kIq2Levels, true>;
+using Iq2SCodes = Magnitudes<kIq2SCodebook, kIq2Levels, false>;
+using Iq3XxsCodes = Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>;
+using Iq3SCodes = Magnitudes<kIq3SCodebook, kIq3SLevels, false>;
+
+// Scheme of one format: top scale, unit, starts, rounds. kTableEntries: of all LanesTables that are in use together.
+#define RIDGE_SCHEME(Format, Codes, kTop, unit, ...)                                                                   \
   template <>                                                                                                          \
   struct Scheme<Format> {                                                                                              \
-    static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
+    static constexpr int kTableEntries = 2 * Halves<Codes::Grid, Codes::kFlips, 0>::kEntries;                          \
+    static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) {                                                    \
+      search_codebook<Format, Codes, kTop>(b, unit, __VA_ARGS__);                                                      \
+    }                                                                                                                  \
   };
 
-RIDGE_SCHEME(IQ1_S, search_codebook<IQ1_S, ShiftedDigits<32>, 7>(b, 0.125f, {5, 9.5f, 1.22f, false}, 2))
-RIDGE_SCHEME(IQ1_M, search_codebook<IQ1_M, ShiftedDigits<8>, 7>(b, 0.125f, {5, 8.5f, 1.22f, false}, 2))
-RIDGE_SCHEME(IQ2_XXS,
-             search_codebook<IQ2_XXS, Magnitudes<kIq2XxsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
-                                                                                         {5, 42.0f, 1.2f, false}, 2))
-RIDGE_SCHEME(IQ2_XS,
-             search_codebook<IQ2_XS, Magnitudes<kIq2XsCodebook, kIq2Levels, true>, 15>(b, 0.125f,
-                                                                                       {5, 42.0f, 1.2f, false}, 2))
-RIDGE_SCHEME(IQ2_S,
-             search_codebook<IQ2_S, Magnitudes<kIq2SCodebook, kIq2Levels, false>, 15>(b, 0.125f,
-                                                                                      {5, 42.0f, 1.2f, false}, 2))
-RIDGE_SCHEME(IQ3_XXS,
-             search_codebook<IQ3_XXS, Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>, 15>(b, 0.25f,
-                                                                                            {6, 52.0f, 1.1f, false}, 2))
-RIDGE_SCHEME(IQ3_S,
-             search_codebook<IQ3_S, Magnitudes<kIq3SCodebook, kIq3SLevels, false>, 15>(b, 1.0f,
-                                                                                       {6, 12.8f, 1.08f, false}, 2))
+RIDGE_SCHEME(IQ1_S, ShiftedDigits<32>, 7, 0.125f, {5, 9.5f, 1.22f, false}, 2)
+RIDGE_SCHEME(IQ1_M, ShiftedDigits<8>, 7, 0.125f, {5, 8.5f, 1.22f, false}, 2)
+RIDGE_SCHEME(IQ2_XXS, Iq2XxsCodes, 15, 0.125f, {5, 42.0f, 1.2f, false}, 2)
+RIDGE_SCHEME(IQ2_XS, Iq2XsCodes, 15, 0.125f, {5, 42.0f, 1.2f, false}, 2)
+RIDGE_SCHEME(IQ2_S, Iq2SCodes, 15, 0.125f, {5, 42.0f, 1.2f, false}, 2)
+RIDGE_SCHEME(IQ3_XXS, Iq3XxsCodes, 15, 0.25f, {6, 52.0f, 1.1f, false}, 2)
+RIDGE_SCHEME(IQ3_S, Iq3SCodes, 15, 1.0f, {6, 12.8f, 1.08f, false}, 2)
 #undef RIDGE_SCHEME
 
 RIDGE_LANES_END

@@ -43,7 +43,7 @@ struct IQ1_M {
     }
   }
 
-  void pack(const Parts& in) {
+  RIDGE_HD void pack(const Parts& in) {
     const int bits = core::f16_from_f32(in.d);
     for (int i = 0; i < 4; ++i) {
       int word = (bits >> (4 * i) & 15) << 12;

@@ -37,7 +37,7 @@ struct IQ2_S {
     }
   }
 
-  void pack(const Parts& in) {
+  RIDGE_HD void pack(const Parts& in) {
     d.bits = core::f16_from_f32(in.d);
     for (int g = 0; g < 8; ++g) {
       int high = 0;

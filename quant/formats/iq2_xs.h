@@ -33,7 +33,7 @@ struct IQ2_XS {
     }
   }
 
-  void pack(const Parts& in) {
+  RIDGE_HD void pack(const Parts& in) {
     d.bits = core::f16_from_f32(in.d);
     for (int i = 0; i < 32; ++i) {
       const Signed8 octet(in.code + 8 * i);

@@ -39,7 +39,7 @@ struct IQ3_S {
     out.offset[0] = out.offset[1] = 0.0f;
   }
 
-  void pack(const Parts& in) {
+  RIDGE_HD void pack(const Parts& in) {
     d.bits = core::f16_from_f32(in.d);
     for (int g = 0; g < 8; ++g) {
       int ninth = 0;

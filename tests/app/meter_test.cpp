@@ -40,13 +40,11 @@ app::RooflineReport invented_report() { // a machine of round numbers
   report.ceilings = {{"dram_read", Unit::bytes_per_second, 1e12, ""},
                      {"wgmma_f16", Unit::operations_per_second, 1e14, ""},
                      {"graph_step", Unit::seconds, 1e-6, ""}};
-  report.placements = {{"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9, 4e-4},
-                       {"product", "Q4_K 1-2-1 x512", 1, 5e-2, 1e9, 4e12},
-                       {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4, 3e-4},
-                       {"matvec", "IQ1_S 1-2-1", 1, 2e-3, 1e8, 4e9, 4e-4},
-                       {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // instead of the smaller one
-                       {"attention", "2/1 heads of 8, depth 9", 1, 2e-3, 1e9, 4e9},
-                       {"model", "decode", 1, 2e-3, 1e9, 4e9, 4e-4, 1}};
+  report.placements = {
+      {"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9, 4e-4},           {"product", "Q4_K 1-2-1 x512", 1, 5e-2, 1e9, 4e12},
+      {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4, 3e-4},           {"matvec", "IQ1_S 1-2-1", 1, 2e-3, 1e8, 4e9, 4e-4},
+      {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // instead of the smaller one
+      {"attention", "2/1 heads of 8, depth 9", 1, 2e-3, 1e9, 4e9}, {"model", "decode", 1, 2e-3, 1e9, 4e9, 4e-4, 1}};
   return report;
 }
 
@@ -172,6 +170,26 @@ TEST_CASE("roofline measures ceilings and says where they come from") {
   CHECK(ceilings.at("barrier")["measured_seconds"] < 1);
   CHECK(report["kernels"].empty());
   CHECK(report["machine"].contains("gpu"));
+}
+
+TEST_CASE(
+    "roofline places matrices of every format that fits, attention, norms and the model, and splits their times") {
+  const Result result = run_ridge({"roofline", "--device", "cpu", "-t", "1", "-m", tiny_model(), "--json"});
+  REQUIRE_MESSAGE(result.status == 0, result.err);
+  const json report = json::parse(result.out);
+  std::map<std::string, int> groups;
+  for (const json& k : report["kernels"]) {
+    ++groups[k["group"]];
+    double sum = 0;
+    for (const char* part : {"memory_seconds", "compute_seconds", "latency_seconds", "kernel_seconds"}) {
+      CHECK(k[part] >= 0);
+      sum += k[part].get<double>();
+    }
+    CHECK(sum == doctest::Approx(k["seconds"].get<double>()));
+    CHECK(k["bytes"] > 0);
+  }
+  CHECK(groups["matvec"] >= 1); // how many can be told from the rest depends on what else runs
+  CHECK(groups["model"] >= 2);
 }
 
 TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest binds it") {

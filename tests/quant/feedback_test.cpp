@@ -4,6 +4,7 @@
 #include "quant/encode.h"
 #include "quant/error_stats.h"
 #include "quant/gptq.h"
+#include "support/correlated.h"
 #include "support/numerics.h"
 
 #include <algorithm>
@@ -13,33 +14,10 @@
 using namespace ridge;
 using quant::Type;
 
+using tests::correlated_inputs;
+using tests::random_weights;
+
 namespace {
-
-// Inputs whose columns depend on each other and differ in size, as those of a model do.
-std::vector<float> correlated_inputs(std::mt19937_64& random, int64_t count, int64_t cols) {
-  std::normal_distribution<float> normal;
-  std::vector<float> mixing(static_cast<size_t>(cols * 8)), size(static_cast<size_t>(cols));
-  for (float& m : mixing) m = normal(random);
-  for (float& s : size) s = std::exp(normal(random));
-  std::vector<float> x(static_cast<size_t>(count * cols));
-  for (int64_t i = 0; i < count; ++i) {
-    float hidden[8];
-    for (float& h : hidden) h = normal(random);
-    for (int64_t j = 0; j < cols; ++j) {
-      float sum = 0.3f * normal(random);
-      for (int k = 0; k < 8; ++k) sum += hidden[k] * mixing[j * 8 + k];
-      x[i * cols + j] = sum * size[j];
-    }
-  }
-  return x;
-}
-
-std::vector<float> random_weights(std::mt19937_64& random, int64_t count) {
-  std::normal_distribution<float> normal(0, 0.05f);
-  std::vector<float> w(static_cast<size_t>(count));
-  for (float& v : w) v = normal(random);
-  return w;
-}
 
 double loss(const quant::Hessian& hessian, Type type, const std::vector<float>& weights,
             const std::vector<std::byte>& packed) {
@@ -107,7 +85,7 @@ TEST_CASE("a Hessian is the sum of outer products, however its inputs come") {
   std::mt19937_64 random(seed);
   const int64_t cols = 150, count = 203;
   const auto x = correlated_inputs(random, count, cols);
-  quant::Hessian whole(cols), parts(cols);
+  quant::CpuHessian whole(cols), parts(cols);
   whole.add(x);
   parts.add(std::span(x).first(70 * cols));
   parts.add(std::span(x).subspan(70 * cols));
@@ -131,7 +109,7 @@ TEST_CASE("M D Mᵀ is the damped Hessian") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 140;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 300, cols));
   const auto factor = hessian.factor(0.01);
   const auto errors = random_weights(random, cols);
@@ -152,7 +130,7 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 512, rows = 24;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 2000, cols));
   const auto factor = hessian.factor(0.01);
   const auto weights = random_weights(random, rows * cols);
@@ -177,7 +155,7 @@ TEST_CASE("without correlation, feedback changes little; without inputs, it is p
   std::mt19937_64 random(seed);
   const int64_t cols = 256, rows = 8;
   const auto weights = random_weights(random, rows * cols);
-  const quant::Hessian empty(cols);
+  const quant::CpuHessian empty(cols);
   std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(Type::Q4_0).row_bytes(cols))),
       fed(plain.size());
   quant::encode_rows(Type::Q4_0, weights.data(), rows, cols, {}, plain.data());
@@ -193,7 +171,7 @@ TEST_CASE("scales never make the sample's output worse, and shared columns share
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const int64_t cols = 128;
-  quant::Hessian hessian(cols);
+  quant::CpuHessian hessian(cols);
   hessian.add(correlated_inputs(random, 600, cols));
   const std::vector<quant::AwqMatrix> matrices = {{Type::Q4_0, random_weights(random, 16 * cols)}};
   const auto own = quant::search_scales(matrices, hessian, {});

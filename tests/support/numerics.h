@@ -4,13 +4,17 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <span>
 
 namespace ridge::tests {
 
-// A fresh seed each run; log it with CAPTURE(seed) so that a failure can be repeated.
-inline uint64_t fresh_seed() { return std::random_device{}(); }
+// A fresh seed each run, or RIDGE_SEED; log it with CAPTURE(seed) so that a failure can be repeated.
+inline uint64_t fresh_seed() {
+  const char* wanted = std::getenv("RIDGE_SEED");
+  return wanted ? std::strtoull(wanted, nullptr, 10) : std::random_device{}();
+}
 
 // Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.
 inline double nmse(std::span<const float> a, std::span<const float> b) {

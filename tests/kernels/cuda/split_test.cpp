@@ -2,9 +2,14 @@
 #include "core/split.h"
 
 #include "device.h"
+#include "gguf/gguf.h"
 #include "kernels/cpu/executor.h"
 #include "kernels/cuda/executor.h"
+#include "models/model.h"
+#include "models/requantize.h"
 #include "support/executor_runs.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 using namespace ridge;
 using quant::Type;
@@ -40,6 +45,35 @@ TEST_CASE("CUDA: a model split between CPU and GPU is the model, wherever it is 
       CHECK(tests::worst_error_of_streams(cut_before(layer), model, tests::exact_config()) < 1e-8);
     }
   }
+}
+
+TEST_CASE("CUDA: a model in several files runs with any number of its layers on the GPU") {
+  REQUIRE_DEVICE();
+  const tests::TemporaryFolder folder;
+  tests::TinyModel{.layers = 3}.write(folder / "whole.gguf");
+  const gguf::File whole = gguf::File::open(folder / "whole.gguf");
+  const std::vector<std::string> paths = models::write(
+      models::plan_requantization(whole, nullptr, {}, nullptr), {folder / "parts.gguf", 40000}, nullptr,
+      models::encode_on_cpu, nullptr, [](const models::TensorResult&) {}, nullptr);
+  REQUIRE(paths.size() > 3);
+  const gguf::File file = gguf::File::open(paths[1]);
+  const core::Program program = models::build_program(file), reference = models::build_program(whole);
+  const std::vector<int32_t> tokens = {1, 70, 300, 5, 299}, positions = {0, 1, 2, 3, 4}, outputs = {0, 2, 4};
+  const auto logits = [&](core::Executor& executor) {
+    executor.forward({tokens, positions, {}, outputs});
+    std::vector<float> all;
+    for (int64_t i = 0; i < std::ssize(outputs); ++i) {
+      const std::span<const float> row = executor.logits(i);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  };
+  const std::vector<float> expected = logits(*kernels::cpu::make_cpu_executor(reference, tests::exact_config()));
+  for (const int32_t layer : {1, 2, 3}) {
+    CAPTURE(layer);
+    CHECK(tests::nmse(logits(*cut_before(layer)(program, tests::exact_config())), expected) < 1e-8);
+  }
+  CHECK(tests::nmse(logits(*kernels::cuda::make_cuda_executor(program, tests::exact_config())), expected) < 1e-8);
 }
 
 TEST_CASE("CUDA: what does not fit is known before anything is copied, and the message has the numbers") {

@@ -7,6 +7,7 @@
 #include "models/import/import.h"
 #include "models/model.h"
 #include "models/planar.h"
+#include "models/requantize.h"
 #include "support/numerics.h"
 
 #include <algorithm>
@@ -313,6 +314,37 @@ double relative_error(const Numbers& a, const Numbers& b) {
   return std::sqrt(error / norm);
 }
 
+gguf::File requantized(const gguf::File& file, const models::Recipe* recipe, const std::string& path) {
+  const auto plan = models::plan_requantization(file, recipe, {}, nullptr);
+  models::check_requantization(plan, true);
+  models::write(plan, {path}, nullptr, models::encode_on_cpu, nullptr, nullptr, nullptr);
+  return gguf::File::open(path);
+}
+
+// A copy is the same tensors; in an ordinary type nothing is left that another program would not know.
+void check_requantizes(const Checkpoint& c, const gguf::File& file) {
+  const gguf::File copy = requantized(file, nullptr, c.folder / "copy.gguf");
+  REQUIRE(copy.tensors().size() == file.tensors().size());
+  for (const gguf::Tensor& tensor : file.tensors()) {
+    CAPTURE(tensor.name);
+    const gguf::Tensor* same = copy.find_tensor(tensor.name);
+    REQUIRE(same);
+    CHECK((same->type == tensor.type && same->dims == tensor.dims && std::ranges::equal(same->data, tensor.data)));
+  }
+  CHECK(copy.get_string("ridge.quant.scheme", "") == file.get_string("ridge.quant.scheme", ""));
+
+  const gguf::File plain = requantized(file, models::find_recipe("F32"), c.folder / "plain.gguf");
+  CHECK(plain.get_string("ridge.quant.scheme", "").empty());
+  for (const gguf::Tensor& tensor : plain.tensors())
+    for (const char* part : {".qdata", ".scales", ".absmax", ".zeros", ".perm", ".scale"})
+      CHECK_FALSE(tensor.name.ends_with(part));
+  for (const auto& [name, weights] : c.expected) {
+    CAPTURE(name);
+    CHECK(relative_error(decoded(plain, name, 32), weights) < 1e-7);
+  }
+  CHECK_NOTHROW(models::build_program(plain));
+}
+
 // Converts, and checks every matrix of the file; gives the file.
 gguf::File check(Checkpoint& c, const Checkpoint::Pack& pack) {
   c.write(pack);
@@ -324,6 +356,7 @@ gguf::File check(Checkpoint& c, const Checkpoint::Pack& pack) {
     CHECK(relative_error(decoded(file, name, 32), weights) < 1e-7);
   }
   CHECK_NOTHROW(models::build_program(file));
+  check_requantizes(c, file);
   return file;
 }
 

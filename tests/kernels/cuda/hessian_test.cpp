@@ -1,0 +1,124 @@
+// Calibration on the GPU against the CPU's: Hessians, feedback, and what an executor shows of its inputs.
+#include "kernels/cuda/hessian.h"
+
+#include "device.h"
+#include "kernels/cpu/executor.h"
+#include "kernels/cuda/executor.h"
+#include "models/calibration.h"
+#include "quant/encode.h"
+#include "quant/gptq.h"
+#include "support/correlated.h"
+#include "support/executor_runs.h"
+
+using namespace ridge;
+using quant::Type;
+using tests::correlated_inputs;
+using tests::random_weights;
+
+namespace {
+
+quant::MakeHessian maker() {
+  std::string problem;
+  quant::MakeHessian make = kernels::cuda::hessian_maker(problem);
+  INFO(problem);
+  REQUIRE(make);
+  return make;
+}
+
+double loss(const quant::Hessian& hessian, Type type, const std::vector<float>& weights,
+            const std::vector<std::byte>& packed) {
+  std::vector<float> decoded(weights.size());
+  quant::format(type).decode(packed.data(), std::ssize(weights), decoded.data());
+  for (size_t i = 0; i < decoded.size(); ++i) decoded[i] -= weights[i];
+  return hessian.output_error(decoded);
+}
+
+} // namespace
+
+TEST_CASE("the GPU's Hessian is the CPU's, however its inputs come") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 352, count = 701;
+  const auto x = correlated_inputs(random, count, cols);
+  quant::CpuHessian cpu(cols);
+  const auto gpu = maker()(cols);
+  cpu.add(x);
+  gpu->add(std::span(x).first(100 * cols));
+  gpu->add(std::span(x).subspan(100 * cols));
+  CHECK(tests::nmse(gpu->mean_squares(), cpu.mean_squares()) < 1e-10);
+  const auto errors = random_weights(random, 5 * cols);
+  CHECK(gpu->output_error(errors) == doctest::Approx(cpu.output_error(errors)).epsilon(1e-4));
+}
+
+TEST_CASE("feedback on the GPU loses what it loses on the CPU, in every type that has it") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 768, rows = 37;
+  quant::CpuHessian cpu(cols);
+  const auto gpu = maker()(cols);
+  const auto x = correlated_inputs(random, 3000, cols);
+  cpu.add(x);
+  gpu->add(x);
+  const auto weights = random_weights(random, rows * cols);
+  for (const quant::FormatInfo& info : quant::stored_formats()) {
+    if (!quant::can_encode_with_feedback(info.type)) continue;
+    CAPTURE(info.name);
+    std::vector<std::byte> plain(static_cast<size_t>(rows * info.row_bytes(cols))), on_cpu(plain.size()),
+        on_gpu(plain.size());
+    quant::encode_rows(info.type, weights.data(), rows, cols, {}, plain.data());
+    cpu.encode(info.type, weights.data(), rows, on_cpu.data());
+    gpu->encode(info.type, weights.data(), rows, on_gpu.data());
+    const double expected = loss(cpu, info.type, weights, on_cpu);
+    // Sums in another order round other weights up, so the two differ like two draws.
+    CHECK(loss(cpu, info.type, weights, on_gpu) < 1.3 * expected);
+    CHECK(loss(cpu, info.type, weights, on_gpu) < 0.8 * loss(cpu, info.type, weights, plain));
+  }
+}
+
+TEST_CASE("feedback on the GPU without inputs is plain encoding's equal") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 256, rows = 8;
+  const auto weights = random_weights(random, rows * cols);
+  std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(Type::Q4_K).row_bytes(cols))),
+      fed(plain.size());
+  quant::encode_rows(Type::Q4_K, weights.data(), rows, cols, {}, plain.data());
+  maker()(cols)->encode(Type::Q4_K, weights.data(), rows, fed.data());
+  std::vector<float> a(weights.size()), b(weights.size());
+  quant::format(Type::Q4_K).decode(plain.data(), rows * cols, a.data());
+  quant::format(Type::Q4_K).decode(fed.data(), rows * cols, b.data());
+  CHECK(tests::nmse(b, weights) <= tests::nmse(a, weights) * 1.001);
+}
+
+TEST_CASE("an observer of the CUDA executor sees what one of the CPU's sees, of experts too") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  size_t entries = 0;
+  tests::for_each_op(seed, [&](const char* name, tests::RandomProgram& model) {
+    CAPTURE(name);
+    models::ImatrixCollector on_cpu(model.program, true), on_gpu(model.program, true);
+    const tests::Steps steps = tests::consecutive(model, 0, 40);
+    core::ExecutorConfig config = tests::exact_config();
+    config.observer = &on_cpu;
+    tests::run(*kernels::cpu::make_cpu_executor(model.program, config), steps);
+    config.observer = &on_gpu;
+    tests::run(*kernels::cuda::make_cuda_executor(model.program, config), steps);
+    const gguf::Imatrix expected = on_cpu.result(), actual = on_gpu.result();
+    REQUIRE(actual.entries.size() == expected.entries.size());
+    for (const auto& [weight, entry] : expected.entries) {
+      CAPTURE(weight);
+      const gguf::Imatrix::Entry& seen = actual.entries.at(weight);
+      CHECK(seen.counts == entry.counts);
+      CHECK(tests::nmse(seen.sum_of_squares, entry.sum_of_squares) < 1e-6);
+      ++entries;
+    }
+  });
+  CHECK(entries > 10);
+}

@@ -1,0 +1,37 @@
+// Weights and the inputs they meet, for tests of calibration.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace ridge::tests {
+
+// Inputs whose columns depend on each other and differ in size, as those of a model do.
+inline std::vector<float> correlated_inputs(std::mt19937_64& random, int64_t count, int64_t cols) {
+  std::normal_distribution<float> normal;
+  std::vector<float> mixing(static_cast<size_t>(cols * 8)), size(static_cast<size_t>(cols));
+  for (float& m : mixing) m = normal(random);
+  for (float& s : size) s = std::exp(normal(random));
+  std::vector<float> x(static_cast<size_t>(count * cols));
+  for (int64_t i = 0; i < count; ++i) {
+    float hidden[8];
+    for (float& h : hidden) h = normal(random);
+    for (int64_t j = 0; j < cols; ++j) {
+      float sum = 0.3f * normal(random);
+      for (int k = 0; k < 8; ++k) sum += hidden[k] * mixing[j * 8 + k];
+      x[i * cols + j] = sum * size[j];
+    }
+  }
+  return x;
+}
+
+inline std::vector<float> random_weights(std::mt19937_64& random, int64_t count) {
+  std::normal_distribution<float> normal(0, 0.05f);
+  std::vector<float> w(static_cast<size_t>(count));
+  for (float& v : w) v = normal(random);
+  return w;
+}
+
+} // namespace ridge::tests

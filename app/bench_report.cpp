@@ -50,9 +50,15 @@ struct Column {
 const Column kColumns[] = {
     {"model", true, true, [](const BenchRow& r) { return r.model; }},
     {"size", false, true,
-     [](const BenchRow& r) { return fmt::format("{:.2f} GiB", static_cast<double>(r.file_bytes) / (1 << 30)); }},
+     [](const BenchRow& r) {
+       const double mebibytes = static_cast<double>(r.file_bytes) / (1 << 20);
+       return mebibytes < 1024 ? fmt::format("{:.2f} MiB", mebibytes) : fmt::format("{:.2f} GiB", mebibytes / 1024);
+     }},
     {"params", false, true,
-     [](const BenchRow& r) { return fmt::format("{:.2f} B", static_cast<double>(r.parameters) / 1e9); }},
+     [](const BenchRow& r) {
+       const double millions = static_cast<double>(r.parameters) / 1e6;
+       return millions < 1000 ? fmt::format("{:.2f} M", millions) : fmt::format("{:.2f} B", millions / 1000);
+     }},
     {"backend", true, true, [](const BenchRow& r) { return r.backend; }},
     {"threads", false, false, [](const BenchRow& r) { return fmt::format("{}", r.threads); }},
     {"ngl", false, false, [](const BenchRow& r) { return fmt::format("{}", r.gpu_layers); }},

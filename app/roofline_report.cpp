@@ -37,8 +37,9 @@ RooflineReport measure_machine(Device on, int threads) {
     report.datasheet = find_datasheet(report.device);
     report.ceilings = kernels::cuda::measure_ceilings();
   } else {
-    report.device = fmt::format("{}, {} threads, {}", proc_field("/proc/cpuinfo", "model name"),
-                                threads > 0 ? threads : omp_get_num_procs(), kernels::cpu::instruction_set());
+    const int used = threads > 0 ? threads : omp_get_num_procs();
+    report.device = fmt::format("{}, {} thread{}, {}", proc_field("/proc/cpuinfo", "model name"), used,
+                                used == 1 ? "" : "s", kernels::cpu::instruction_set());
     report.ceilings = kernels::cpu::measure_ceilings(threads);
   }
   return report;

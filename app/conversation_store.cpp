@@ -121,7 +121,7 @@ void ConversationStore::save(const std::string& id) {
   file.commit();
 }
 
-void ConversationStore::remove(const std::string& id) {
+void ConversationStore::remove(std::string id) {
   std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
   std::error_code error;
   if (!folder_.empty()) fs::remove(path_of(id), error);

@@ -31,7 +31,7 @@ class ConversationStore {
   // Writes it, as changed now. Throws Error where that fails; it is kept in memory all the same.
   void save(const std::string& id);
   // Throws Error where its file cannot be removed.
-  void remove(const std::string& id);
+  void remove(std::string id); // a copy: the caller's may stand in what is removed
 
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id + ".json"; }

@@ -31,10 +31,11 @@ struct GuiCommand {
           window.height < 240 || window.width > 16384 || window.height > 16384)
         throw Error(fmt::format("--size: '{}' is no WIDTHxHEIGHT such as 1280x800", size), Error::kUsage);
     }
-    if (const std::string folder = data_folder(); !folder.empty())
-      setup.conversation_folder = folder + "/conversations";
     if (light || dark) window.light = light;
     // A screenshot shows what it was asked for and leaves no trace.
+    setup.remember_files = window.screenshot.empty();
+    if (const std::string folder = data_folder(); !folder.empty() && window.screenshot.empty())
+      setup.conversation_folder = folder + "/conversations";
     if (const std::string folder = config_folder(); !folder.empty() && window.screenshot.empty())
       window.layout_file = folder + "/window.ini";
     ui::Window shown(window);

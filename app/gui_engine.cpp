@@ -251,7 +251,8 @@ void GuiEngine::load(const std::string& path) {
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
-  if (path.empty()) facts->label = fmt::format("guide ({})", facts->label);
+  facts->built_in = path.empty();
+  if (facts->built_in) facts->label = fmt::format("guide ({})", facts->label);
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
   change([&](core::Snapshot& s) { s.activity = "measuring memory bandwidth"; });
   const double roof = measure_read_bandwidth(loaded->model);
@@ -259,8 +260,9 @@ void GuiEngine::load(const std::string& path) {
   seconds_before_ = 0;
   path_ = path;
   told_deleted_ = false;
+  auto previous = loaded; // freed after the lock, which the window waits for
   change([&](core::Snapshot& s) {
-    loaded_ = loaded;
+    loaded_.swap(previous);
     s.gpu_failed = false;
     s.model = facts;
     s.vocabulary = vocabulary;
@@ -283,7 +285,7 @@ void GuiEngine::load(const std::string& path) {
     s.block = nullptr;
     s.slice = nullptr;
   });
-  if (path.empty()) return;
+  if (path.empty() || !setup_.remember_files) return;
   remember_file(path);
   change([](core::Snapshot& s) { s.recent = recent_files(); });
 }

@@ -31,6 +31,7 @@ struct GuiSetup {
   std::function<Device(LoadedModel&, const core::ExecutorConfig&, const std::string& device, int64_t gpu_layers)>
       start = start_executor;
   std::string conversation_folder; // empty: conversations end with the engine
+  bool remember_files = true;      // among the recent ones
 };
 
 class GuiEngine {

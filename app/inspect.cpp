@@ -199,7 +199,10 @@ struct InspectCommand {
         high = std::max<double>(high, w);
       }
     }
-    if (npy) npy->finish();
+    if (npy) {
+      file.check();
+      npy->finish();
+    }
     const auto count = static_cast<double>(std::max<int64_t>(1, t->weights() - not_finite));
     const double rms = std::sqrt(squares / count);
     if (json) {

@@ -46,7 +46,8 @@ std::string title_of(const core::JobRequest& r) {
            : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
                                        : fmt::format("Quantize {} to a mix with {}", in, r.type);
   case JobKind::bench: return fmt::format("Bench {}", in);
-  case JobKind::roofline: return fmt::format("Roofline of this machine with {}", in);
+  case JobKind::roofline:
+    return r.input.empty() ? "Roofline of this machine" : fmt::format("Roofline of this machine with {}", in);
   }
   return "";
 }

@@ -129,7 +129,10 @@ struct PerplexityCommand {
         std::fflush(stdout);
       }
     }
-    if (writer) writer->finish();
+    if (writer) {
+      reader.model.file.check();
+      writer->finish();
+    }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const bool compared = reference || reference_file;
     if (json)

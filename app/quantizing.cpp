@@ -142,9 +142,15 @@ class Quantizing {
 
   std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {
     if (r_.device == "cpu" || r_.out.empty()) return nullptr;
-    auto gpu = kernels::cuda::make_encoder();
-    if (!gpu && r_.device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
-    return gpu;
+    try {
+      auto gpu = kernels::cuda::make_encoder();
+      if (!gpu && r_.device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
+      return gpu;
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      if (r_.device == "cuda") throw;
+      steps_.note(fmt::format("encoding on the CPU: {}", error.what()));
+      return nullptr;
+    }
   }
 
   models::RecipeOptions recipe_options(bool importance) const {

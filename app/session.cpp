@@ -38,7 +38,7 @@ double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
 
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,
                        const std::function<void(int64_t, int64_t)>& progress) {
-  prompt_ = {};
+  prompt_ = generation_ = {};
   if (tokens.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
   if (std::ssize(tokens) > context())
     throw_error("the prompt has {} tokens, the context holds {}: shorten it or raise -c", tokens.size(), context());

@@ -13,7 +13,7 @@ enum class JobState : uint8_t { waiting, running, done, failed, cancelled };
 // Words as the command line takes them; what a kind has no use for is not looked at.
 struct JobRequest {
   JobKind kind = JobKind::quantize;
-  std::string input;  // convert: a checkpoint's folder; else a model file, empty: the guide
+  std::string input;  // convert: a checkpoint's folder; else a model file, empty: the guide (roofline: a usual shape)
   std::string output; // the file to write
   std::string type;   // convert: empty (what they are), f16 …; quantize: a recipe, empty where target_size is given
   std::string target_size;               // "4.2GiB": types are chosen for this size

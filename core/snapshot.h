@@ -107,6 +107,7 @@ struct ModelFacts {
     bool quantizable = false; // a matrix that quantizing gives another type
     double bits_per_weight() const { return 8.0 * static_cast<double>(bytes) / static_cast<double>(weights); }
   };
+  bool built_in = false; // the guide, not a file
   struct OpRow {
     std::string kind, name, inputs, output, weights;
     double bytes = 0, flops = 0; // of one token at the start of the context

@@ -86,8 +86,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
   // dB upwards in tens; RMSE on a logarithmic axis, whole decades.
   double low = 0, high = 10;
   if (measure_ == 1) {
-    low = std::log10(study.rms);
-    high = low;
+    low = high = study.rms > 0 ? std::log10(study.rms) : 0;
   }
   for (const Format& f : study.formats) {
     if (!shown(f)) continue;
@@ -99,7 +98,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
     high = std::ceil(high / 10) * 10;
   } else {
     low = std::floor(low);
-    high = std::ceil(high);
+    high = std::max(std::ceil(high), low + 1);
   }
   const ImVec2 area{size.x - left - px(8), size.y - foot};
   const auto place = [&](double bits, double y) {
@@ -281,8 +280,7 @@ const std::string* FormatView::chosen(const std::string& tensor) const {
 
 core::JobRequest FormatView::request(const core::ModelFacts& model) const {
   core::JobRequest request;
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(model.path, ignored)) request.input = model.path;
+  if (!model.built_in) request.input = model.path;
   request.output = output_;
   request.type = mix_.back().format;
   request.pure = request.allow_requantize = true;

@@ -163,7 +163,7 @@ class JobsPanel : public Panel {
       text_field("##depths", request_.depths, third);
       label("Repetitions");
       ImGui::SetNextItemWidth(-1);
-      ImGui::SliderInt("##repetitions", &request_.repetitions, 1, 20);
+      ImGui::SliderInt("##repetitions", &request_.repetitions, 1, 20, "%d", ImGuiSliderFlags_AlwaysClamp);
       dim_wrapped("Numbers or lists: 512 or 128,512,2048. Each combination is measured, and each is set beside what "
                   "this machine's memory gives.");
       break;
@@ -252,10 +252,7 @@ class JobsPanel : public Panel {
   }
 
   // The open model is a file, not the guide inside the program.
-  static bool is_file(const View& view) {
-    std::error_code ignored;
-    return view.now.model && std::filesystem::is_regular_file(view.now.model->path, ignored);
-  }
+  static bool is_file(const View& view) { return view.now.model && !view.now.model->built_in; }
 
   void start(const View& view, const std::string& open) {
     JobRequest request = request_;

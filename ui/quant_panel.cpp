@@ -20,7 +20,7 @@ class QuantPanel : public Panel {
  public:
   void draw(const View& view) override {
     const core::Snapshot& now = view.now;
-    if (now.model.get() != model_) choose_first(view);
+    if (now.model != model_) choose_first(view);
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float list = area.x < px(960) ? px(184) : px(220), gap = px(12), head = px(36);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
@@ -83,7 +83,7 @@ class QuantPanel : public Panel {
   }
 
   void choose_first(const View& view) {
-    model_ = view.now.model.get();
+    model_ = view.now.model;
     for (const auto& tensor : model_->tensors)
       if (tensor.decodable && tensor.rows > 1 && tensor.layer >= 0) return choose(view, tensor.name);
     for (const auto& tensor : model_->tensors)
@@ -107,7 +107,7 @@ class QuantPanel : public Panel {
 
   // A format that only the table compares has no block to show, and no GGUF type to pack a piece in.
   static bool drawable(const View& view, const std::string& format) {
-    if (!view.now.tensor) return true;
+    if (!view.now.tensor) return format.find(' ') == std::string::npos;
     const auto known = std::ranges::find(view.now.tensor->formats, format, &core::TensorStudy::Format::name);
     return known == view.now.tensor->formats.end() || known->microscope;
   }
@@ -212,14 +212,14 @@ class QuantPanel : public Panel {
     auto number = static_cast<int>(block_);
     if (ImGui::DragInt("##number", &number, 0.2f, 0, static_cast<int>(block->blocks - 1), "block %d")) {
       block_ = std::clamp<int64_t>(number, 0, block->blocks - 1);
-      view.send(intent::StudyBlock{tensor_, format_, block_});
+      view.send(intent::StudyBlock{tensor_, drawable(view, format_) ? format_ : "", block_});
     }
     tooltip(fmt::format("drag, or Ctrl-click to type: 0 to {}", block->blocks - 1));
     ImGui::PopFont();
     block_view_.draw(*block, ImGui::GetContentRegionAvail());
   }
 
-  const core::ModelFacts* model_ = nullptr;
+  std::shared_ptr<const core::ModelFacts> model_;
   std::string tensor_, format_ = "Q4_K", filter_;
   int64_t block_ = 0;
   int shown_ = 0; // 0 the weights, 1 the formats

@@ -276,6 +276,7 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
+  if (dialog.is_open()) return; // Escape closes it
   if (pressed(GLFW_KEY_F1)) help = !help;
   if (pressed(GLFW_KEY_ESCAPE)) {
     if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)

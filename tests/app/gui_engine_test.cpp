@@ -123,6 +123,18 @@ TEST_CASE("a damaged conversation is reported and left as it is; the others are 
   CHECK(titles(*w.now()) == std::vector<std::string>{"good"});
 }
 
+TEST_CASE("a conversation that is removed by its own name takes no other one with it") {
+  const TemporaryFolder folder;
+  app::ConversationStore store(folder / "");
+  const std::string kept = store.create().id;
+  store.save(kept);
+  app::StoredConversation& gone = store.create(); // stands in front, never saved
+  store.remove(gone.id);
+  REQUIRE(store.list().size() == 1);
+  CHECK(store.list()[0].id == kept);
+  CHECK(std::filesystem::exists(folder / (kept + ".json")));
+}
+
 TEST_CASE("a folder that cannot be written to costs a message, not the conversation") {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "no folder";

@@ -20,7 +20,9 @@ class Barrier {
     const uint32_t phase = phase_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
       arrived_.store(0, std::memory_order_relaxed);
-      phase_.store(phase + 1, std::memory_order_release);
+      // Sequentially consistent: notify_all() looks for sleepers first, and a mere release store may become visible
+      // after that look. A thread that falls asleep in between is never woken; it happened.
+      phase_.store(phase + 1, std::memory_order_seq_cst);
       phase_.notify_all();
       return;
     }

@@ -204,7 +204,7 @@ class RooflinePanel : public Panel {
   void draw_list(const core::Snapshot& now) {
     const bool fits = now.measured && format_.empty() && streams_ == 1 && now.measured->past == past_;
     const StepPlaces* shown = fits ? now.measured.get() : now.predicted.get();
-    dim_text(fits ? "Measured time, share of the roof (over 100 %: from caches)" : "Predicted time and what bounds it");
+    dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and what bounds it");
     listed_.clear();
     if (!shown) return;
     std::vector<const Op*> order;

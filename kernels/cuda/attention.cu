@@ -155,6 +155,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   };
   __shared__ std::conditional_t<kTurn, Newest, char> newest;
   let_successor_start();
+  stamp(args.stamps, 0);
   if constexpr (!kTurn) wait_for_predecessor();
 
   const int64_t stream = args.streams[first_token];
@@ -220,6 +221,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       newest.angles[pair] = turn_of(heads.rope, pair, length - 1);
     __syncthreads();
     wait_for_predecessor();
+    stamp(args.stamps, 1);
   }
 
   // Queries of rows g and g + 8: this lane's dims 32 c + 8 t … + 7.
@@ -362,6 +364,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     }
   }
 
+  stamp(args.stamps, 2);
   // Merge the warps: each leaves its maxima, sums and outputs in shared memory.
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -400,6 +403,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       part[kRows + row] = sum;
     }
   }
+  stamp_latest(args.stamps, 3);
   if (used_splits == 1) return;
 
   // The last block of the tile to come here combines the splits.
@@ -449,6 +453,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     const int token = first_token + row / group, head = kv_head * group + row % group;
     reinterpret_cast<float4*>(args.out + (int64_t{token} * args.heads + head) * kDim)[i % (kDim / 4)] = value;
   }
+  stamp_latest(args.stamps, 3);
 }
 
 template <int kDim, bool kTurn>

@@ -81,6 +81,11 @@ class Executor final : public CudaExecutor {
   bool launch_experts(const MatrixStep& m, int64_t rows);
   bool launch_batch(const MatrixStep& m, BatchArgs& args, int tile_tokens);
   GemmArgs product_args(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
+  unsigned long long* next_stamps(std::string name);
+  void timeline(const Shape& shape);
+  bool stamping_ = false;
+  std::vector<std::string> stamp_names_;
+  DeviceMemory stamps_;
   void launch_op(const core::Op& op, const Shape& shape);
   void launch_heads(const HeadsStep& h, const Shape& shape);
   RopeStoreArgs rope_store_args(const HeadsStep& h, const Shape& shape) const;

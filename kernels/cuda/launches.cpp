@@ -3,6 +3,9 @@
 #include "kernels/cuda/profile.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
+#include "quant/registry.h"
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -139,16 +142,28 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
 }
 
 // Two siblings go together where there is a kernel for both.
-void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args) {
-  if (const std::optional<Held> held = std::exchange(held_, std::nullopt)) {
+unsigned long long* Executor::next_stamps(std::string name) {
+  if (!stamping_) return nullptr;
+  stamp_names_.push_back(std::move(name));
+  return stamps_.as<unsigned long long>() + (stamp_names_.size() - 1) * 512 * 8;
+}
+
+void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args_) {
+  MatvecArgs args = args_;
+  static const int early = getenv("RIDGE_EARLY") ? atoi(getenv("RIDGE_EARLY")) : 100;
+  args.early = early;
+  if (std::optional<Held> held = std::exchange(held_, std::nullopt)) {
+    held->args.stamps = args.stamps = next_stamps("pair");
     const FormatKernels& kernels = format_of(held->weight);
     if (kernels.matvec_pair(launch_, held->args, args, format_of(weight).type)) return;
     kernels.matvec(launch_, held->args, config_.exact);
   }
   if (sibling_follows_ && args.tokens == 1 && !config_.exact)
     held_ = {weight, args};
-  else
+  else {
+    args.stamps = next_stamps(std::string(quant::format(static_cast<quant::Type>(program_.weights[weight].type)).name) + " " + std::to_string(args.segment[0].rows) + "x" + std::to_string(args.cols));
     format_of(weight).matvec(launch_, args, config_.exact);
+  }
 }
 
 // `rows` rows of `cols` columns of the step's input as halves, and where the results go.
@@ -246,6 +261,7 @@ AttentionArgs Executor::attention_args(const core::Op& op, const Shape& shape) c
                                  static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = partial_.as<float>();
   args.tickets = tickets_.as<unsigned>();
+  args.stamps = const_cast<Executor*>(this)->next_stamps("attention");
   return args;
 }
 

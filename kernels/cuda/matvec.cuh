@@ -36,8 +36,11 @@ struct Steps {
   static constexpr int kUnitBytes = Units<Format>::kBytes;
   static constexpr int kUnits = kWhole && kUnitBytes <= 900 ? 2 : 1;
   static constexpr int kRowBytes = kUnits * kUnitBytes, kSlotBytes = 2 * kRowBytes;
-  static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
-  static constexpr int kSlots = std::clamp((kInFlight + kSlotBytes - 1) / kSlotBytes + 1, 3, 8);
+#ifndef RIDGE_RING
+#define RIDGE_RING 3200
+#endif
+  static constexpr int kInFlight = kUnitBytes >= 1024 && RIDGE_RING < 6400 ? 6400 : RIDGE_RING;
+  static constexpr int kSlots = std::clamp((kInFlight + kSlotBytes - 1) / kSlotBytes + 1, 3, std::max(3, 11900 / kSlotBytes));
 };
 
 template <typename Format, bool kExact>
@@ -171,6 +174,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const int first_token = blockIdx.y * kTokens;
   const int tokens = min(kTokens, args.tokens - first_token);
   let_successor_start();
+  stamp(args.stamps, 0);
 
   // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
   // or with swiglu row p of the gate and row p of up.
@@ -232,8 +236,16 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   };
   using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
+  const int early = min(args.early, kRing - 1);
 #pragma unroll 1
-  for (int s = 0; s < kRing - 1; ++s) fetch_next();
+  for (int s = 0; s < early; ++s) fetch_next();
+  bool late = true;
+  const auto fetch_late = [&] {
+    if (!late) return;
+    late = false;
+#pragma unroll 1
+    for (int s = early; s < kRing - 1; ++s) fetch_next();
+  };
   filler.store(book_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
     typename Book::template Filler<kMatvecThreads>(t).store(book_words);
@@ -242,7 +254,15 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   // Bring in the activations. The weights of the norm are constant: they can be near by then.
   if (args.norm_weight)
     for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
+  constexpr bool kKeepNorm = !kFloat;
+  float first_norm[8];
+  if (kKeepNorm && args.norm_weight && 8 * threadIdx.x < args.cols) {
+    const auto* w = reinterpret_cast<const float4*>(args.norm_weight + 8 * threadIdx.x);
+    *reinterpret_cast<float4*>(first_norm) = w[0];
+    *reinterpret_cast<float4*>(first_norm + 4) = w[1];
+  }
   wait_for_predecessor();
+  stamp(args.stamps, 1);
   float inverse_rms[kTokens];
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
@@ -261,6 +281,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
           if (first + k * threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * threads];
+        fetch_late();
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
           const int i = first + k * threads;
@@ -296,6 +317,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
           if (first + k * stride_x < args.cols) load(v[k], x + first + k * stride_x);
+        fetch_late();
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
           const int i = first + k * stride_x;
@@ -303,7 +325,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           const unsigned lanes = __activemask();
           if (args.norm_weight) {
             float w[8];
-            load(w, args.norm_weight + i);
+            if (i == 8 * threadIdx.x)
+#pragma unroll
+              for (int j = 0; j < 8; ++j) w[j] = first_norm[j];
+            else
+              load(w, args.norm_weight + i);
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
               squares += v[k][j] * v[k][j];
@@ -319,7 +345,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (lane == 0) scratch[t * warps + warp] = squares;
     }
   }
+  fetch_late();
   __syncthreads();
+  stamp(args.stamps, 2);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (!args.norm_weight || t >= tokens) continue;
@@ -398,6 +426,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
     }
   }
+  __syncwarp();
+  stamp_latest(args.stamps, 3);
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>

@@ -38,6 +38,9 @@ struct MatvecArgs {
   int64_t expert_bytes = 0;
   int slots = 1;
   bool x_per_slot = false;
+
+  int early = 100;
+  unsigned long long* stamps = nullptr;
 };
 
 } // namespace ridge::kernels::cuda

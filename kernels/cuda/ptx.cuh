@@ -90,6 +90,23 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
+__device__ __forceinline__ unsigned long long global_time() {
+  unsigned long long t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+__device__ __forceinline__ int flat_block() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+__device__ __forceinline__ void stamp(unsigned long long* stamps, int which) {
+  if (stamps && threadIdx.x == 0) stamps[8 * flat_block() + which] = global_time();
+}
+__device__ __forceinline__ void stamp_latest(unsigned long long* stamps, int which) {
+  if (stamps && threadIdx.x % 32 == 0) {
+    const unsigned long long t = global_time();
+    atomicMax(stamps + 8 * flat_block() + which, t);
+    atomicMin(stamps + 8 * flat_block() + which + 1, t);
+  }
+}
+
 __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }

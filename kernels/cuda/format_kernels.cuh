@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -81,10 +82,10 @@ struct Launchers {
   }
 
   // How many warps of a block have room for their rings; 0: not even one.
-  template <bool kExact, bool kWhole>
+  template <bool kExact>
   static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
-    const int64_t none = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 0),
-                  each = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 1) - none;
+    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0),
+                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1) - none;
     return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
@@ -103,14 +104,16 @@ struct Launchers {
 
   template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, const MatvecArgs& args) {
-    const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
+    const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
     if (warps < 1)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
+      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact>(args.cols, kTokens, 1),
                      launch.shared_per_block);
-    const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
+    const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    const int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
+    static const bool one_wave = getenv("RIDGE_ONE_WAVE");
+    int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
+    if (one_wave) blocks = std::min(blocks, std::max(1, launch.sm_count / args.tokens));
     launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
   }
 
@@ -118,41 +121,29 @@ struct Launchers {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    // Neither more tokens nor longer steps must take the room of many warps.
-    const int most = matvec_warps<false, false>(launch, args.cols, 1);
+    // More tokens must not take the room of many warps.
+    const int most = matvec_warps<false>(launch, args.cols, 1);
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
-    if (!single && args.tokens > 2 && spares(matvec_warps<false, false>(launch, args.cols, 4)))
+    if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))
       return matvec_with<4, false>(launch, args);
-    if (!single && spares(matvec_warps<false, false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
-    if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
-      return matvec_with<1, false, true>(launch, args);
+    if (!single && spares(matvec_warps<false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0) return matvec_with<1, false, true>(launch, args);
     matvec_with<1, false>(launch, args);
   }
 
   template <typename Other>
   static bool matvec_pair_with(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other) {
     if (args.cols % U::kWeights != 0 || launch.sm_count < 2 ||
-        matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps ||
-        Launchers<Other>::template matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps)
+        matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps ||
+        Launchers<Other>::template matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps)
       return false;
-    // Blocks in proportion to the bytes, but rather so that both need few rounds of their warps.
-    const int pairs = pairs_of(args), other_pairs = pairs_of(other);
-    const auto longest = [&](int blocks, bool whole_rounds) {
-      const auto time = [&](int pairs, int blocks, int64_t row_bytes) {
-        const double rounds = static_cast<double>(pairs) / (blocks * kMatvecWarps);
-        return (whole_rounds ? std::ceil(rounds) : rounds) * static_cast<double>(row_bytes);
-      };
-      return std::max(time(pairs, blocks, args.row_bytes),
-                      time(other_pairs, launch.sm_count - blocks, other.row_bytes));
-    };
-    int best = 1;
-    for (int blocks = 2; blocks < launch.sm_count; ++blocks)
-      if (std::pair(longest(blocks, true), longest(blocks, false)) <
-          std::pair(longest(best, true), longest(best, false)))
-        best = blocks;
+    // Blocks in proportion to the bytes.
+    const auto bytes = [](const MatvecArgs& of) { return static_cast<double>(pairs_of(of)) * static_cast<double>(of.row_bytes); };
+    const auto best = std::clamp(
+        static_cast<int>(std::lround(launch.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1, launch.sm_count - 1);
     const size_t shared =
-        matvec_shared(launch, std::max(matvec_shared_bytes<Format, false, true>(args.cols, 1, kMatvecWarps),
-                                       matvec_shared_bytes<Other, false, true>(args.cols, 1, kMatvecWarps)));
+        matvec_shared(launch, std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps),
+                                       matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps)));
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);

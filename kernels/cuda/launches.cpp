@@ -150,8 +150,6 @@ unsigned long long* Executor::next_stamps(std::string name) {
 
 void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args_) {
   MatvecArgs args = args_;
-  static const int early = getenv("RIDGE_EARLY") ? atoi(getenv("RIDGE_EARLY")) : 100;
-  args.early = early;
   if (std::optional<Held> held = std::exchange(held_, std::nullopt)) {
     held->args.stamps = args.stamps = next_stamps("pair");
     const FormatKernels& kernels = format_of(held->weight);

@@ -26,21 +26,24 @@ namespace ridge::kernels::cuda {
 // run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A warp takes its rows in steps: a unit of either row, or two where rows are whole units so small that the loop around
-// them would cost half as many instructions as they do (H200, 2026-11-20: 4 % for Q4_K, 8 % for TQ2_0).
+// A warp takes units of the same columns from row after row, some rows at a time: a chunk. Its activations then stay in
+// registers.
 //
-// Its ring has slots of a step each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
+// Its ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
 // units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
-template <typename Format, bool kWhole>
-struct Steps {
+template <typename Format>
+struct Chunks {
   static constexpr int kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kUnits = kWhole && kUnitBytes <= 900 ? 2 : 1;
-  static constexpr int kRowBytes = kUnits * kUnitBytes, kSlotBytes = 2 * kRowBytes;
+  static constexpr int kRows = kUnitBytes <= 330 ? 8 : kUnitBytes <= 900 ? 4 : 2;
+  static constexpr int kBytes = kRows * kUnitBytes;
 #ifndef RIDGE_RING
 #define RIDGE_RING 3200
 #endif
   static constexpr int kInFlight = kUnitBytes >= 1024 && RIDGE_RING < 6400 ? 6400 : RIDGE_RING;
-  static constexpr int kSlots = std::clamp((kInFlight + kSlotBytes - 1) / kSlotBytes + 1, 3, std::max(3, 11900 / kSlotBytes));
+  static constexpr int kSlots =
+      std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, std::max(3, std::min(8, 11900 / kBytes)));
+  static constexpr int kPieces = kUnitBytes / 16;                         // of 16 bytes
+  static constexpr int kCopies = (kRows * kPieces + kWarp - 1) / kWarp;   // by each lane
 };
 
 template <typename Format, bool kExact>
@@ -60,11 +63,14 @@ constexpr int64_t activation_bytes(int64_t cols) {
 template <typename Format, bool kExact>
 inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
 
-template <typename Format, bool kExact, bool kWhole>
+// Sums of a panel of rows, over the columns of a unit each, for two panels in turn.
+inline constexpr int kPanelBytes = 4096;
+
+template <typename Format, bool kExact>
 constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
-  using S = Steps<Format, kWhole>;
-  return kBookBytes<Format, kExact> + int64_t{warps} * (S::kSlots * S::kSlotBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
+  using C = Chunks<Format>;
+  return kBookBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 2 * kPanelBytes + 16;
 }
 
 inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
@@ -100,7 +106,7 @@ __device__ __forceinline__ void store_integers(uint4* to, int groups, int first,
   planes[2 * (half * groups + group) + part] = {high[0], high[1]};
   planes[2 * ((2 + half) * groups + group) + part] = {low[0], low[1]};
   if (half == 0 && part == 0) {
-    const float scale = largest / kMax;
+    const float scale = largest * (1 / kMax);
     reinterpret_cast<float4*>(to)[4 * groups + group] = {scale, scale * static_cast<float>(total),
                                                          scale * static_cast<float>(other_half),
                                                          scale * static_cast<float>(total + other_half)};
@@ -119,6 +125,7 @@ struct IntegerItem {
   uint4 high[2], low[2];
   float4 scale_sums;
 
+  IntegerItem() = default;
   __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
     const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
     high[0] = planes[0];
@@ -133,7 +140,10 @@ struct IntegerItem {
 template <typename L>
 __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
   constexpr bool kSums = L::kHasOffset || L::kBias != 0;
-  constexpr auto kBias = static_cast<float>(L::kBias);
+  const auto shift = [&](int i) { // what stands beside the products of codes
+    if constexpr (L::kBias == 0) return w.offset[i];
+    return (L::kHasOffset ? w.offset[i] : 0) - w.scale[i] * static_cast<float>(L::kBias);
+  };
   const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
   if constexpr (L::kHalfScales) {
     const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
@@ -141,16 +151,119 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
                     w.scale[1] * static_cast<float>(high1 * kHighWorth + low1)) *
                    x.scale_sums.x;
     if constexpr (kSums)
-      result +=
-          (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
+      result += shift(0) * x.scale_sums.y + shift(1) * x.scale_sums.z;
     return result;
   } else {
     const int dot = dot16(w.word + 4, x.high[1], high0) * kHighWorth + dot16(w.word + 4, x.low[1], low0);
     float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
-    if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
+    if constexpr (kSums) result += shift(0) * x.scale_sums.w;
     return result;
   }
 }
+
+// An item of one token's activations as floats.
+template <int kWeights>
+struct FloatItem {
+  float4 quad[kWeights / 4];
+
+  FloatItem() = default;
+  __device__ __forceinline__ FloatItem(const uint8_t* activations, int items, int item) {
+    const auto* from = reinterpret_cast<const float4*>(activations) + item;
+#pragma unroll
+    for (int k = 0; k < kWeights / 4; ++k) quad[k] = from[k * items];
+  }
+  __device__ __forceinline__ float dot(const float (&w)[kWeights]) const {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < kWeights / 4; ++k)
+      sum += w[4 * k] * quad[k].x + w[4 * k + 1] * quad[k].y + w[4 * k + 2] * quad[k].z + w[4 * k + 3] * quad[k].w;
+    return sum;
+  }
+};
+
+// Lane l gets the sum over the warp of v[l % kCount].
+template <int kCount>
+__device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
+#pragma unroll
+  for (int half = kCount / 2; half > 0; half /= 2) {
+    const bool upper = threadIdx.x & half;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float mine = upper ? v[i + half] : v[i], others = upper ? v[i] : v[i + half];
+      v[i] = mine + __shfl_xor_sync(~0u, others, half);
+    }
+  }
+#pragma unroll
+  for (int offset = kCount; offset < kWarp; offset *= 2) v[0] += __shfl_xor_sync(~0u, v[0], offset);
+  return v[0];
+}
+
+// A warp's way through its block's work. A block has outputs first … end - 1 of all segments in sequence, in panels of
+// as many as there is room for sums. In a panel, units come one after the other with all rows each; every warp has an
+// equal part of that sequence, in runs: rows of one matrix, the columns of one unit. With swiglu a panel's rows are those
+// of the gate, then those of up.
+template <typename Format>
+struct Walk {
+  const MatvecArgs& args;
+  int64_t expert_offset = 0;
+  int units, panel_rows, end, next_output;
+  // The panel: its first output, how many, how many rows; what is left of the warp's part.
+  int first = 0, outputs = 0, rows = 0, tasks = 0;
+  // The run: where its first row's unit lies; rows left, the first of them counted from the panel's.
+  const uint8_t* at = nullptr;
+  int unit = 0, row = 0, left = 0;
+
+  __device__ __forceinline__ Walk(const MatvecArgs& args, int units, int panel_rows, int first, int end)
+      : args(args), units(units), panel_rows(panel_rows), end(end), next_output(first) {}
+
+  __device__ __forceinline__ bool next_panel(int warp, int warps) {
+    if (next_output >= end) return false;
+    first = next_output;
+    outputs = min(args.swiglu ? panel_rows / 2 : panel_rows, end - first);
+    rows = args.swiglu ? 2 * outputs : outputs;
+    next_output += outputs;
+    const int task = rows * units * warp / warps;
+    tasks = rows * units * (warp + 1) / warps - task;
+    unit = task / rows;
+    row = task - unit * rows;
+    return true;
+  }
+
+  __device__ __forceinline__ const MatvecSegment& segment_of(int output, int& matrix_row) const {
+    matrix_row = output;
+    int s = 0;
+    while (matrix_row >= args.segment[s].rows) matrix_row -= args.segment[s++].rows;
+    return args.segment[s];
+  }
+
+  // Within the panel; the run before must be at its end.
+  __device__ __forceinline__ bool next_run() {
+    if (tasks == 0) return false;
+    if (row == rows) row = 0, ++unit;
+    const MatvecSegment* segment = &args.segment[0];
+    int matrix_row;
+    if (args.swiglu) {
+      const bool second = row >= outputs;
+      if (second) segment = &args.segment[1];
+      matrix_row = first + row - (second ? outputs : 0);
+      left = (second ? rows : outputs) - row;
+    } else {
+      segment = &segment_of(first + row, matrix_row);
+      left = min(rows - row, segment->rows - matrix_row);
+    }
+    left = min(left, tasks);
+    tasks -= left;
+    at = segment->weights + expert_offset + matrix_row * args.row_bytes + int64_t{unit} * Units<Format>::kBytes;
+    return true;
+  }
+
+  __device__ __forceinline__ void step(int count) {
+    count = min(count, left);
+    row += count;
+    left -= count;
+    at += count * args.row_bytes;
+  }
+};
 
 // The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
 // compiler.
@@ -159,13 +272,14 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using L = Layout<Format>;
   using U = Units<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
-  using S = Steps<Format, kWhole>;
-  constexpr int kRing = S::kSlots;
+  using C = Chunks<Format>;
+  constexpr int kRing = C::kSlots;
   const int threads = blockDim.x, warps = threads / kWarp;
   extern __shared__ uint4 shared[];
   auto* book_words = reinterpret_cast<uint8_t*>(shared);
   uint8_t* ring = book_words + kBookBytes<Format, kExact>;
-  uint8_t* activations = ring + warps * kRing * S::kSlotBytes;
+  auto* panels = reinterpret_cast<float*>(ring + warps * kRing * C::kBytes);
+  uint8_t* activations = reinterpret_cast<uint8_t*>(panels) + 2 * kPanelBytes;
   const int items = static_cast<int>(U::items_of(args.cols));
   const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
   auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
@@ -176,75 +290,64 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   let_successor_start();
   stamp(args.stamps, 0);
 
-  // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
-  // or with swiglu row p of the gate and row p of up.
-  const int stride = blocks * warps, first_pair = warp * blocks + block;
-  int total_rows = args.segment[0].rows;
-  for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
-  const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
-  const int my_pairs = first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0;
+  int outputs = args.segment[0].rows;
+  for (int s = 1; s < args.segments && !args.swiglu; ++s) outputs += args.segment[s].rows;
   const int units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int steps = (units + S::kUnits - 1) / S::kUnits;
-  // Segment and row in it of a pair's first or second row; where there is no second, the first again.
-  const auto locate = [&](int pair, int second, int& row) -> const MatvecSegment& {
-    if (args.swiglu) {
-      row = pair;
-      return args.segment[second];
-    }
-    row = min(2 * pair + second, total_rows - 1);
-    int s = 0;
-    while (row >= args.segment[s].rows) row -= args.segment[s++].rows;
-    return args.segment[s];
-  };
+  const int panel_rows = kPanelBytes / 4 / (kTokens * units);
+  const auto share = [&](int b) { return outputs / blocks * b + min(b, outputs % blocks); };
 
-  int64_t expert_offset = 0;
+  // The fetching side runs kRing - 1 chunks ahead of the computing side.
+  Walk<Format> fetch(args, units, panel_rows, share(block), share(block + 1));
   if (args.ids) {
     wait_for_predecessor();
-    expert_offset = args.ids[first_token] * args.expert_bytes;
+    fetch.expert_offset = args.ids[first_token] * args.expert_bytes;
   }
-
-  // The fetching side runs kRing - 1 steps ahead of the computing side.
-  int fetch_pair = first_pair, fetch_step = 0, fetch_left = my_pairs * steps;
-  const uint8_t *fetch_first = nullptr, *fetch_second = nullptr;
-  uint8_t* const my_ring = ring + warp * kRing * S::kSlotBytes;
+  if (!fetch.next_panel(warp, warps)) return;
+  fetch.next_run();
+  Walk<Format> compute = fetch;
+  uint8_t* const my_ring = ring + warp * kRing * C::kBytes;
   uint8_t* fetch_to = my_ring;
-  const int tail_bytes = (units - 1) % S::kUnits * U::kBytes + U::rounded(L::unit_payload(tail_items));
-  const auto fetch_next = [&] {
-    if (fetch_left > 0) {
-      --fetch_left;
-      if (fetch_step == 0) {
-        int row;
-        const MatvecSegment& first = locate(fetch_pair, 0, row);
-        fetch_first = first.weights + expert_offset + row * args.row_bytes + 16 * lane;
-        const MatvecSegment& second = locate(fetch_pair, 1, row);
-        fetch_second = second.weights + expert_offset + row * args.row_bytes + 16 * lane;
-      }
-      const int bytes = (!kWhole || S::kUnits > 1) && fetch_step == steps - 1 ? tail_bytes : S::kRowBytes;
+  const int tail_pieces = U::rounded(L::unit_payload(tail_items)) / 16;
+  int row_of_copy[C::kCopies], from_of_copy[C::kCopies]; // of the chunk's rows; bytes from its first row's unit
 #pragma unroll
-      for (int at = 0; at < S::kRowBytes; at += 16 * kWarp)
-        if (at + 16 * lane < bytes) {
-          copy_async_16(fetch_to + at + 16 * lane, fetch_first + at);
-          copy_async_16(fetch_to + S::kRowBytes + at + 16 * lane, fetch_second + at);
-        }
-      fetch_first += S::kRowBytes;
-      fetch_second += S::kRowBytes;
-      fetch_to = fetch_to == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : fetch_to + S::kSlotBytes;
-      if (++fetch_step == steps) fetch_step = 0, fetch_pair += stride;
-    }
-    copy_async_commit(); // also when there is nothing left, so that counts stay in step
+  for (int k = 0; k < C::kCopies; ++k) {
+    const int i = lane + k * kWarp;
+    row_of_copy[k] = i / C::kPieces;
+    from_of_copy[k] = i / C::kPieces * static_cast<int>(args.row_bytes) + i % C::kPieces * 16;
+  }
+  const auto fetch_chunk = [&] {
+    const int pieces = kWhole || fetch.unit < units - 1 ? C::kPieces : tail_pieces;
+#pragma unroll
+    for (int k = 0; k < C::kCopies; ++k)
+      if (row_of_copy[k] < fetch.left && ((k + 1) * kWarp <= C::kRows * C::kPieces || row_of_copy[k] < C::kRows) &&
+          (kWhole || (lane + k * kWarp) % C::kPieces < pieces))
+        copy_async_16(fetch_to + 16 * (lane + k * kWarp), fetch.at + from_of_copy[k]);
+    fetch.step(C::kRows);
+    fetch_to = fetch_to == my_ring + (kRing - 1) * C::kBytes ? my_ring : fetch_to + C::kBytes;
+    copy_async_commit(); // also where there is nothing left, so that counts stay in step
+  };
+  const auto fetch_next = [&] {
+    while (fetch.left == 0 && (fetch.next_run() || fetch.next_panel(warp, warps))) {}
+    fetch_chunk();
   };
   using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
-  const int early = min(args.early, kRing - 1);
+  float first_norm[8]; // the weights of the norm are constant: those of a thread's first activations wait in registers
+  if (!kFloat && args.norm_weight && 8 * threadIdx.x < args.cols) {
+    const auto* w = reinterpret_cast<const float4*>(args.norm_weight + 8 * threadIdx.x);
+    *reinterpret_cast<float4*>(first_norm) = w[0];
+    *reinterpret_cast<float4*>(first_norm + 4) = w[1];
+  }
+  // Of what a block has room for, it fetches one chunk per warp before the activations, which would otherwise wait in the
+  // memory's queues behind the weights, and the others right behind them.
+  constexpr int kEarly = kFloat ? kRing - 1 : 1;
+  fetch_chunk();
 #pragma unroll 1
-  for (int s = 0; s < early; ++s) fetch_next();
-  bool late = true;
+  for (int s = 1; s < kEarly; ++s) fetch_next();
   const auto fetch_late = [&] {
-    if (!late) return;
-    late = false;
 #pragma unroll 1
-    for (int s = early; s < kRing - 1; ++s) fetch_next();
+    for (int s = kEarly; s < kRing - 1; ++s) fetch_next();
   };
   filler.store(book_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
@@ -253,20 +356,12 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 
   // Bring in the activations. The weights of the norm are constant: they can be near by then.
   if (args.norm_weight)
-    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
-  constexpr bool kKeepNorm = !kFloat;
-  float first_norm[8];
-  if (kKeepNorm && args.norm_weight && 8 * threadIdx.x < args.cols) {
-    const auto* w = reinterpret_cast<const float4*>(args.norm_weight + 8 * threadIdx.x);
-    *reinterpret_cast<float4*>(first_norm) = w[0];
-    *reinterpret_cast<float4*>(first_norm + 4) = w[1];
-  }
+    for (int i = 8 * (threadIdx.x + (kFloat ? 0 : threads)); i < args.cols; i += 8 * threads)
+      prefetch_l2(args.norm_weight + i);
   wait_for_predecessor();
   stamp(args.stamps, 1);
-  float inverse_rms[kTokens];
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
-    inverse_rms[t] = 1;
     if (t >= tokens) continue;
     const int64_t token = first_token + t;
     const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
@@ -276,12 +371,12 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
-      for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
+      for (int base = 0; base < quads; base += kBatch * threads) {
+        const int first = base + threadIdx.x;
         float4 v[kBatch];
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
           if (first + k * threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * threads];
-        fetch_late();
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
           const int i = first + k * threads;
@@ -312,12 +407,13 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       };
       constexpr int kBatch = 4; // loads under way together
       const int stride_x = 8 * threads;
-      for (int first = 8 * threadIdx.x; first < args.cols; first += kBatch * stride_x) { // cols is a multiple of 32
+      for (int base = 0; base < args.cols; base += kBatch * stride_x) { // cols is a multiple of 32
+        const int first = base + 8 * threadIdx.x;
         float v[kBatch][8];
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
           if (first + k * stride_x < args.cols) load(v[k], x + first + k * stride_x);
-        fetch_late();
+        if (t == 0 && base == 0) fetch_late();
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
           const int i = first + k * stride_x;
@@ -345,88 +441,104 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (lane == 0) scratch[t * warps + warp] = squares;
     }
   }
-  fetch_late();
   __syncthreads();
   stamp(args.stamps, 2);
+  float inverse_rms[kTokens];
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) {
-    if (!args.norm_weight || t >= tokens) continue;
-    float squares = 0;
-    for (int w = 0; w < warps; ++w) squares += scratch[t * warps + w];
-    inverse_rms[t] = rsqrtf(squares / static_cast<float>(args.cols) + args.norm_epsilon);
-  }
+  for (int t = 0; t < kTokens; ++t)
+    inverse_rms[t] =
+        args.norm_weight && t < tokens
+            ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0), static_cast<float>(args.cols)) +
+                     args.norm_epsilon)
+            : 1;
 
-  const uint8_t* landed = my_ring;
-  for (int pair = first_pair; pair < pairs; pair += stride) {
-    float sum[2][kTokens];
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) sum[0][t] = sum[1][t] = 0;
-    // Lane r finishes row r of the pair; what it adds to the result is fetched now, to be there by then.
-    int row;
-    const MatvecSegment& segment = locate(pair, lane & 1, row);
-    const bool finishes = lane < (args.swiglu || 2 * pair + 1 == total_rows ? 1 : 2);
+  constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
+  using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem>;
+  uint8_t* landed = my_ring;
+  int parity = 0;
+  do {
+    // What is added to the results is fetched now, to be there by then.
+    const auto residual_of = [&](int t, int output) {
+      return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + output] : 0;
+    };
     float addend[kTokens];
-    const float bias = lane < 2 && segment.bias ? segment.bias[row] : 0;
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
-      addend[t] =
-          finishes && args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
+      addend[t] = threadIdx.x < compute.outputs ? residual_of(t, compute.first + threadIdx.x) : 0;
 
-    for (int step = 0; step < steps; ++step) {
-      copy_async_wait<kRing - 2>();
-      __syncwarp(); // the step has landed for all lanes, and the one before has been used by all
-      fetch_next();
+    float* panel = panels + parity * (kPanelBytes / 4); // [tokens][units][rows]
+    while (compute.left > 0 || compute.next_run()) {
+      const int unit_items = !kWhole && compute.unit == units - 1 ? tail_items : kUnitItems;
+      const bool active = kWhole || lane < unit_items;
+      const int item = compute.unit * kUnitItems + (active ? lane : 0);
+      Activations held[kHeld ? kTokens : 1];
+      if constexpr (kHeld)
 #pragma unroll
-      for (int u = 0; u < S::kUnits; ++u) {
-        const int unit = step * S::kUnits + u;
-        const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-        if ((u > 0 && unit >= units) || (!kWhole && lane >= unit_items)) break;
-        const int item = unit * kUnitItems + lane;
-        const uint8_t *first_unit = landed + u * U::kBytes, *second_unit = first_unit + S::kRowBytes;
-        if constexpr (kFloat) {
-          float first[L::kItemWeights], second[L::kItemWeights];
-          load_weights<Format>(first, first_unit, unit_items, lane);
-          load_weights<Format>(second, second_unit, unit_items, lane);
+        for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
+      for (; compute.left > 0; compute.step(C::kRows)) {
+        copy_async_wait<kRing - 2>();
+        __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
+        fetch_next();
+        float sum[kTokens][C::kRows];
 #pragma unroll
-          for (int t = 0; t < kTokens; ++t) {
-            const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
+        for (int j = 0; j < C::kRows; j += 2) {
+          const uint8_t* unit = landed + j * C::kUnitBytes;
+          const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
 #pragma unroll
-            for (int k = 0; k < L::kItemWeights; k += 4) {
-              const float4 v = x[k / 4 * items];
-              sum[0][t] += first[k] * v.x + first[k + 1] * v.y + first[k + 2] * v.z + first[k + 3] * v.w;
-              sum[1][t] += second[k] * v.x + second[k + 1] * v.y + second[k + 2] * v.z + second[k + 3] * v.w;
+            for (int t = 0; t < kTokens; ++t) {
+              const auto with = [&](const Activations& x) {
+                sum[t][j] = active ? dot(first, x) : 0;
+                sum[t][j + 1] = active ? dot(second, x) : 0;
+              };
+              if constexpr (kHeld)
+                with(held[t]);
+              else
+                with(Activations(activations + t * token_bytes, items, item));
             }
-          }
-        } else {
-          Item first, second;
-          load_item<L>(first, first_unit, unit_items, lane, book);
-          load_item<L>(second, second_unit, unit_items, lane, book);
-#pragma unroll
-          for (int t = 0; t < kTokens; ++t) {
-            const IntegerItem x(activations + t * token_bytes, items, item);
-            sum[0][t] += item_dot<L>(first, x);
-            sum[1][t] += item_dot<L>(second, x);
+          };
+          if constexpr (kFloat) {
+            float first[L::kItemWeights], second[L::kItemWeights];
+            load_weights<Format>(first, unit, unit_items, active ? lane : 0);
+            load_weights<Format>(second, unit + C::kUnitBytes, unit_items, active ? lane : 0);
+            multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
+          } else {
+            Item first, second;
+            load_item<L>(first, unit, unit_items, active ? lane : 0, book);
+            load_item<L>(second, unit + C::kUnitBytes, unit_items, active ? lane : 0, book);
+            multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
           }
         }
-      }
-      landed = landed == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : landed + S::kSlotBytes;
-    }
-
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      // Even lanes sum the first row, odd lanes the second.
-      const float mine = lane & 1 ? sum[1][t] : sum[0][t], others = lane & 1 ? sum[0][t] : sum[1][t];
-      float total = mine + __shfl_xor_sync(~0u, others, 1);
-      for (int offset = 2; offset < kWarp; offset *= 2) total += __shfl_xor_sync(~0u, total, offset);
-      float value = total * inverse_rms[t] + bias;
-      if (args.swiglu) {
-        const float up = __shfl_sync(~0u, value, 1);
-        value = value / (1 + __expf(-value)) * up;
+        for (int t = 0; t < kTokens; ++t) {
+          const float total = warp_sums(sum[t]);
+          if (lane < min(C::kRows, compute.left))
+            panel[(t * units + compute.unit) * compute.rows + compute.row + lane] = total;
+        }
+        landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
       }
-      if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
     }
-  }
-  __syncwarp();
+    __syncthreads(); // the next panel's sums go elsewhere
+
+    for (int i = threadIdx.x; i < compute.outputs; i += threads) {
+      int row;
+      const MatvecSegment& segment = compute.segment_of(compute.first + i, row);
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) {
+        if (t >= tokens) break;
+        const auto total_of = [&](const MatvecSegment& of, int at) {
+          float total = 0;
+#pragma unroll 4
+          for (int u = 0; u < units; ++u) total += panel[(t * units + u) * compute.rows + at];
+          return total * inverse_rms[t] + (of.bias ? of.bias[row] : 0);
+        };
+        float value = total_of(segment, i);
+        if (args.swiglu) value = __fdividef(value, 1 + __expf(-value)) * total_of(args.segment[1], compute.outputs + i);
+        segment.out[(first_token + t) * segment.out_stride + row] =
+            value + (i < threads ? addend[t] : residual_of(t, row));
+      }
+    }
+    parity ^= 1;
+  } while (compute.next_panel(warp, warps));
   stamp_latest(args.stamps, 3);
 }
 

@@ -39,7 +39,6 @@ struct MatvecArgs {
   int slots = 1;
   bool x_per_slot = false;
 
-  int early = 100;
   unsigned long long* stamps = nullptr;
 };
 

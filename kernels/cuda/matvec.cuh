@@ -26,15 +26,15 @@ namespace ridge::kernels::cuda {
 // run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A warp takes units of the same columns from row after row, some rows at a time: a chunk. Its activations then stay in
-// registers.
+// A warp takes units of the same columns from group after group of rows, so that its activations stay in registers; the
+// units of a group lie side by side: a chunk.
 //
 // Its ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
 // units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
 template <typename Format>
 struct Chunks {
   static constexpr int kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kRows = kUnitBytes <= 330 ? 8 : kUnitBytes <= 900 ? 4 : 2;
+  static constexpr int kRows = kUnitBytes <= 900 ? 4 : 2;
   static constexpr int kBytes = kRows * kUnitBytes;
 #ifndef RIDGE_RING
 #define RIDGE_RING 3200
@@ -42,8 +42,7 @@ struct Chunks {
   static constexpr int kInFlight = kUnitBytes >= 1024 && RIDGE_RING < 6400 ? 6400 : RIDGE_RING;
   static constexpr int kSlots =
       std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, std::max(3, std::min(8, 11900 / kBytes)));
-  static constexpr int kPieces = kUnitBytes / 16;                         // of 16 bytes
-  static constexpr int kCopies = (kRows * kPieces + kWarp - 1) / kWarp;   // by each lane
+  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
 };
 
 template <typename Format, bool kExact>
@@ -198,70 +197,78 @@ __device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
   return v[0];
 }
 
-// A warp's way through its block's work. A block has outputs first … end - 1 of all segments in sequence, in panels of
-// as many as there is room for sums. In a panel, units come one after the other with all rows each; every warp has an
-// equal part of that sequence, in runs: rows of one matrix, the columns of one unit. With swiglu a panel's rows are those
-// of the gate, then those of up.
+// A warp's way through its block's work. Of the groups of rows of all segments in sequence a block has every
+// `blocks`th, in panels of as many as there is room for sums. In a panel, units come one after the other with all groups
+// each; every warp has an equal part of that sequence, in runs: groups of one matrix, the columns of one unit. With
+// swiglu a panel has the groups of the gate, then those of up.
 template <typename Format>
 struct Walk {
+  static constexpr int kRows = Chunks<Format>::kRows;
   const MatvecArgs& args;
   int64_t expert_offset = 0;
-  int units, panel_rows, end, next_output;
-  // The panel: its first output, how many, how many rows; what is left of the warp's part.
-  int first = 0, outputs = 0, rows = 0, tasks = 0;
-  // The run: where its first row's unit lies; rows left, the first of them counted from the panel's.
+  int units, panel_groups, blocks, next_group, end;
+  // The panel: its first group and how many of results, and of rows; what is left of the warp's part.
+  int first = 0, result_groups = 0, groups = 0, tasks = 0;
+  // The run: where its first chunk lies; groups left, the first of them counted from the panel's.
   const uint8_t* at = nullptr;
-  int unit = 0, row = 0, left = 0;
+  int unit = 0, group = 0, left = 0;
 
-  __device__ __forceinline__ Walk(const MatvecArgs& args, int units, int panel_rows, int first, int end)
-      : args(args), units(units), panel_rows(panel_rows), end(end), next_output(first) {}
+  static __device__ __forceinline__ int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
+
+  __device__ __forceinline__ Walk(const MatvecArgs& args, int units, int panel_groups, int block, int blocks)
+      : args(args), units(units), panel_groups(panel_groups), blocks(blocks), next_group(block),
+        end(groups_of(args.segment[0].rows)) {
+    for (int s = 1; s < args.segments && !args.swiglu; ++s) end += groups_of(args.segment[s].rows);
+  }
 
   __device__ __forceinline__ bool next_panel(int warp, int warps) {
-    if (next_output >= end) return false;
-    first = next_output;
-    outputs = min(args.swiglu ? panel_rows / 2 : panel_rows, end - first);
-    rows = args.swiglu ? 2 * outputs : outputs;
-    next_output += outputs;
-    const int task = rows * units * warp / warps;
-    tasks = rows * units * (warp + 1) / warps - task;
-    unit = task / rows;
-    row = task - unit * rows;
+    if (next_group >= end) return false;
+    first = next_group;
+    result_groups = min(args.swiglu ? panel_groups / 2 : panel_groups, (end - first + blocks - 1) / blocks);
+    groups = args.swiglu ? 2 * result_groups : result_groups;
+    next_group += result_groups * blocks;
+    const int task = groups * units * warp / warps;
+    tasks = groups * units * (warp + 1) / warps - task;
+    unit = task / groups;
+    group = task - unit * groups;
     return true;
   }
 
-  __device__ __forceinline__ const MatvecSegment& segment_of(int output, int& matrix_row) const {
-    matrix_row = output;
+  // The segment of a group of results, and which of its groups that is.
+  __device__ __forceinline__ const MatvecSegment& segment_of(int result_group, int& segment_group) const {
+    segment_group = first + result_group * blocks;
     int s = 0;
-    while (matrix_row >= args.segment[s].rows) matrix_row -= args.segment[s++].rows;
+    while (segment_group >= groups_of(args.segment[s].rows)) segment_group -= groups_of(args.segment[s++].rows);
     return args.segment[s];
   }
 
   // Within the panel; the run before must be at its end.
   __device__ __forceinline__ bool next_run() {
     if (tasks == 0) return false;
-    if (row == rows) row = 0, ++unit;
+    if (group == groups) group = 0, ++unit;
     const MatvecSegment* segment = &args.segment[0];
-    int matrix_row;
+    int segment_group;
     if (args.swiglu) {
-      const bool second = row >= outputs;
+      const bool second = group >= result_groups;
       if (second) segment = &args.segment[1];
-      matrix_row = first + row - (second ? outputs : 0);
-      left = (second ? rows : outputs) - row;
+      segment_group = first + (group - (second ? result_groups : 0)) * blocks;
+      left = (second ? groups : result_groups) - group;
     } else {
-      segment = &segment_of(first + row, matrix_row);
-      left = min(rows - row, segment->rows - matrix_row);
+      segment = &segment_of(group, segment_group);
+      left = min(groups - group, (groups_of(segment->rows) - segment_group + blocks - 1) / blocks);
     }
     left = min(left, tasks);
     tasks -= left;
-    at = segment->weights + expert_offset + matrix_row * args.row_bytes + int64_t{unit} * Units<Format>::kBytes;
+    at = segment->weights + expert_offset + segment_group * kRows * args.row_bytes +
+         int64_t{unit} * Chunks<Format>::kBytes;
     return true;
   }
 
-  __device__ __forceinline__ void step(int count) {
-    count = min(count, left);
-    row += count;
-    left -= count;
-    at += count * args.row_bytes;
+  __device__ __forceinline__ void step() {
+    if (left == 0) return;
+    ++group;
+    --left;
+    at += blocks * kRows * args.row_bytes;
   }
 };
 
@@ -290,15 +297,12 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   let_successor_start();
   stamp(args.stamps, 0);
 
-  int outputs = args.segment[0].rows;
-  for (int s = 1; s < args.segments && !args.swiglu; ++s) outputs += args.segment[s].rows;
   const int units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int panel_rows = kPanelBytes / 4 / (kTokens * units);
-  const auto share = [&](int b) { return outputs / blocks * b + min(b, outputs % blocks); };
+  const int panel_groups = kPanelBytes / 4 / (kTokens * units * C::kRows);
 
   // The fetching side runs kRing - 1 chunks ahead of the computing side.
-  Walk<Format> fetch(args, units, panel_rows, share(block), share(block + 1));
+  Walk<Format> fetch(args, units, panel_groups, block, blocks);
   if (args.ids) {
     wait_for_predecessor();
     fetch.expert_offset = args.ids[first_token] * args.expert_bytes;
@@ -308,22 +312,14 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   Walk<Format> compute = fetch;
   uint8_t* const my_ring = ring + warp * kRing * C::kBytes;
   uint8_t* fetch_to = my_ring;
-  const int tail_pieces = U::rounded(L::unit_payload(tail_items)) / 16;
-  int row_of_copy[C::kCopies], from_of_copy[C::kCopies]; // of the chunk's rows; bytes from its first row's unit
-#pragma unroll
-  for (int k = 0; k < C::kCopies; ++k) {
-    const int i = lane + k * kWarp;
-    row_of_copy[k] = i / C::kPieces;
-    from_of_copy[k] = i / C::kPieces * static_cast<int>(args.row_bytes) + i % C::kPieces * 16;
-  }
+  const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
+  const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
   const auto fetch_chunk = [&] {
-    const int pieces = kWhole || fetch.unit < units - 1 ? C::kPieces : tail_pieces;
+    const int bytes = fetch.left == 0 ? 0 : C::kRows * unit_bytes(fetch.unit);
 #pragma unroll
     for (int k = 0; k < C::kCopies; ++k)
-      if (row_of_copy[k] < fetch.left && ((k + 1) * kWarp <= C::kRows * C::kPieces || row_of_copy[k] < C::kRows) &&
-          (kWhole || (lane + k * kWarp) % C::kPieces < pieces))
-        copy_async_16(fetch_to + 16 * (lane + k * kWarp), fetch.at + from_of_copy[k]);
-    fetch.step(C::kRows);
+      if (const int i = 16 * (lane + k * kWarp); i < bytes) copy_async_16(fetch_to + i, fetch.at + i);
+    fetch.step();
     fetch_to = fetch_to == my_ring + (kRing - 1) * C::kBytes ? my_ring : fetch_to + C::kBytes;
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
@@ -458,15 +454,24 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   int parity = 0;
   do {
     // What is added to the results is fetched now, to be there by then.
-    const auto residual_of = [&](int t, int output) {
-      return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + output] : 0;
+    const auto residual_of = [&](int t, int row) {
+      return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
     };
-    float addend[kTokens];
+    const auto locate = [&](int result, int& row) -> const MatvecSegment& {
+      const MatvecSegment& segment = compute.segment_of(result / C::kRows, row);
+      row = row * C::kRows + result % C::kRows;
+      return segment;
+    };
+    const int results = compute.result_groups * C::kRows;
+    float addend[kTokens] = {};
+    if (threadIdx.x < results) {
+      int row;
+      if (const MatvecSegment& segment = locate(threadIdx.x, row); row < segment.rows)
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t)
-      addend[t] = threadIdx.x < compute.outputs ? residual_of(t, compute.first + threadIdx.x) : 0;
+        for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
+    }
 
-    float* panel = panels + parity * (kPanelBytes / 4); // [tokens][units][rows]
+    float* panel = panels + parity * (kPanelBytes / 4); // [tokens][units][groups][rows]
     while (compute.left > 0 || compute.next_run()) {
       const int unit_items = !kWhole && compute.unit == units - 1 ? tail_items : kUnitItems;
       const bool active = kWhole || lane < unit_items;
@@ -475,14 +480,15 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if constexpr (kHeld)
 #pragma unroll
         for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
-      for (; compute.left > 0; compute.step(C::kRows)) {
+      const int row_bytes = unit_bytes(compute.unit); // of a chunk
+      for (; compute.left > 0; compute.step()) {
         copy_async_wait<kRing - 2>();
         __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
         fetch_next();
         float sum[kTokens][C::kRows];
 #pragma unroll
         for (int j = 0; j < C::kRows; j += 2) {
-          const uint8_t* unit = landed + j * C::kUnitBytes;
+          const uint8_t* unit = landed + j * row_bytes;
           const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
 #pragma unroll
             for (int t = 0; t < kTokens; ++t) {
@@ -499,40 +505,41 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           if constexpr (kFloat) {
             float first[L::kItemWeights], second[L::kItemWeights];
             load_weights<Format>(first, unit, unit_items, active ? lane : 0);
-            load_weights<Format>(second, unit + C::kUnitBytes, unit_items, active ? lane : 0);
+            load_weights<Format>(second, unit + row_bytes, unit_items, active ? lane : 0);
             multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
           } else {
             Item first, second;
             load_item<L>(first, unit, unit_items, active ? lane : 0, book);
-            load_item<L>(second, unit + C::kUnitBytes, unit_items, active ? lane : 0, book);
+            load_item<L>(second, unit + row_bytes, unit_items, active ? lane : 0, book);
             multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
           }
         }
 #pragma unroll
         for (int t = 0; t < kTokens; ++t) {
           const float total = warp_sums(sum[t]);
-          if (lane < min(C::kRows, compute.left))
-            panel[(t * units + compute.unit) * compute.rows + compute.row + lane] = total;
+          if (lane < C::kRows)
+            panel[((t * units + compute.unit) * compute.groups + compute.group) * C::kRows + lane] = total;
         }
         landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
       }
     }
     __syncthreads(); // the next panel's sums go elsewhere
 
-    for (int i = threadIdx.x; i < compute.outputs; i += threads) {
+    for (int i = threadIdx.x; i < results; i += threads) {
       int row;
-      const MatvecSegment& segment = compute.segment_of(compute.first + i, row);
+      const MatvecSegment& segment = locate(i, row);
+      if (row >= segment.rows) continue;
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
         if (t >= tokens) break;
         const auto total_of = [&](const MatvecSegment& of, int at) {
           float total = 0;
 #pragma unroll 4
-          for (int u = 0; u < units; ++u) total += panel[(t * units + u) * compute.rows + at];
+          for (int u = 0; u < units; ++u) total += panel[(t * units + u) * compute.groups * C::kRows + at];
           return total * inverse_rms[t] + (of.bias ? of.bias[row] : 0);
         };
         float value = total_of(segment, i);
-        if (args.swiglu) value = __fdividef(value, 1 + __expf(-value)) * total_of(args.segment[1], compute.outputs + i);
+        if (args.swiglu) value = __fdividef(value, 1 + __expf(-value)) * total_of(args.segment[1], results + i);
         segment.out[(first_token + t) * segment.out_stride + row] =
             value + (i < threads ? addend[t] : residual_of(t, row));
       }

@@ -10,23 +10,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 namespace ridge::kernels::cuda {
 
 inline constexpr int kRowThreads = 256;
 
+// Rows first_row … of matrices of matrix_rows each, one behind the other from `to` on.
 template <typename Format>
 __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t to_row_bytes,
-                              int64_t cols, int64_t rows) {
+                              int64_t cols, int64_t first_row, int64_t rows, int64_t matrix_rows) {
   using L = Layout<Format>;
   using U = Units<Format>;
   const int64_t items = U::items_of(cols);
   for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * rows;
        i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
-    uint8_t* to_unit = to + row * to_row_bytes + unit * U::kBytes;
+    uint8_t* to_unit = to + (first_row + row) / matrix_rows * U::matrix_bytes(matrix_rows, to_row_bytes) +
+                       U::offset((first_row + row) % matrix_rows, static_cast<int>(unit), to_row_bytes);
     const auto unit_items = static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems));
     const auto unit_item = static_cast<int>(item % kUnitItems);
     const auto* weights = reinterpret_cast<const Format*>(from + row * from_row_bytes);
@@ -55,7 +56,7 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
        i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
     float w[L::kItemWeights];
-    load_weights<Format>(w, weights + ids[row] * row_bytes + unit * U::kBytes,
+    load_weights<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
                          static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems)),
                          static_cast<int>(item % kUnitItems));
 #pragma unroll
@@ -76,24 +77,22 @@ struct Launchers {
   }
 
   static void repack(const Launch& launch, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols,
-                     int64_t rows) {
+                     int64_t first_row, int64_t rows, int64_t matrix_rows) {
     launch(repack_kernel<Format>, blocks_for(launch, U::items_of(cols) * rows), kRowThreads, 0, from, from_row_bytes,
-           to, U::row_bytes(cols), cols, rows);
+           to, U::row_bytes(cols), cols, first_row, rows, matrix_rows);
   }
 
-  // How many warps of a block have room for their rings; 0: not even one.
+  // How many warps of a block that has a group or two have room for their rings; 0: not even one.
   template <bool kExact>
   static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
-    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0),
-                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1) - none;
+    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0, 2),
+                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1, 2) - none;
     return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
-  static int pairs_of(const MatvecArgs& args) {
-    if (args.swiglu) return args.segment[0].rows;
-    int rows = 0;
-    for (int s = 0; s < args.segments; ++s) rows += args.segment[s].rows;
-    return (rows + 1) / 2;
+  // Groups of rows of a block, where there are `blocks`.
+  static int groups_of_block(const MatvecArgs& args, int blocks) {
+    return (args.result_groups + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
   }
 
   // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
@@ -103,18 +102,21 @@ struct Launchers {
   }
 
   template <int kTokens, bool kExact, bool kWhole = false>
-  static void matvec_with(const Launch& launch, const MatvecArgs& args) {
+  static void matvec_with(const Launch& launch, MatvecArgs args) {
     const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
-    if (warps < 1)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact>(args.cols, kTokens, 1),
-                     launch.shared_per_block);
-    const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps));
+    const auto needed = [&](int warps, int groups) {
+      return matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps, groups);
+    };
+    if (warps < 1) throw_too_wide(args.cols, needed(1, 2), launch.shared_per_block);
+    // One wave of blocks, or more where their sums would not fit.
+    const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_groups(args);
+    int blocks = std::min(groups, std::max(1, launch.sm_count / tasks));
+    while (needed(warps, groups_of_block(args, blocks)) > launch.shared_per_block)
+      blocks = std::min(groups, blocks + launch.sm_count);
+    const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    static const bool one_wave = getenv("RIDGE_ONE_WAVE");
-    int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
-    if (one_wave) blocks = std::min(blocks, std::max(1, launch.sm_count / args.tokens));
-    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
+    launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
@@ -132,18 +134,28 @@ struct Launchers {
   }
 
   template <typename Other>
-  static bool matvec_pair_with(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other) {
+  static bool matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other) {
     if (args.cols % U::kWeights != 0 || launch.sm_count < 2 ||
         matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps ||
         Launchers<Other>::template matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps)
       return false;
+    Chunks<Format>::count_groups(args);
+    Chunks<Other>::count_groups(other);
     // Blocks in proportion to the bytes.
-    const auto bytes = [](const MatvecArgs& of) { return static_cast<double>(pairs_of(of)) * static_cast<double>(of.row_bytes); };
-    const auto best = std::clamp(
-        static_cast<int>(std::lround(launch.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1, launch.sm_count - 1);
-    const size_t shared =
-        matvec_shared(launch, std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps),
-                                       matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps)));
+    const auto bytes = [](const MatvecArgs& of) {
+      double rows = 0;
+      for (int s = 0; s < of.segments; ++s) rows += of.segment[s].rows;
+      return rows * static_cast<double>(of.row_bytes);
+    };
+    const int best =
+        std::clamp(static_cast<int>(std::lround(launch.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
+                   launch.sm_count - 1);
+    const int64_t needed =
+        std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, groups_of_block(args, best)),
+                 matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps,
+                                                   Launchers<Other>::groups_of_block(other, launch.sm_count - best)));
+    if (needed > launch.shared_per_block) return false;
+    const size_t shared = matvec_shared(launch, needed);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
@@ -226,7 +238,7 @@ struct Launchers {
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::matvec_pair, &L::embed, &L::gemm, &L::batch, &L::expand};
+  return {type, &L::row_bytes, &Units<Format>::matrix_bytes, &L::repack, &L::matvec, &L::matvec_pair, &L::embed, &L::gemm, &L::batch, &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

@@ -135,7 +135,7 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   }
   if (m.ids != kNone) {
     args.ids = ids(m.ids);
-    args.expert_bytes = args.row_bytes * first.rows;
+    args.expert_bytes = weights_.weights[m.parts[0].weight].matrix_bytes;
     args.slots = static_cast<int>(m.used);
   }
   launch_matvec(m.parts[0].weight, args);
@@ -231,7 +231,7 @@ bool Executor::launch_experts(const MatrixStep& m, int64_t rows) {
   args.product = product_args(m, per_slot ? slots : rows, first.cols, false);
   args.product.tokens = static_cast<int>(slots);
   args.used = per_slot ? 1 : static_cast<int>(m.used);
-  args.expert_bytes = args.product.row_bytes * first.rows;
+  args.expert_bytes = weights_.weights[m.parts[0].weight].matrix_bytes;
   args.tiles = expert_tiles_;
   args.tile_count = tile_count_;
   args.order = slot_order_;

@@ -130,17 +130,28 @@ struct Layout<Format> {
   }
 };
 
-// Units of a row, in bytes and items.
+// Units of a row, in bytes and items, and where they lie: rows go in groups, a group's units of the same columns side by
+// side, so that a warp that wants these finds them in one piece. The last group of a matrix may be padded.
 template <typename Format>
 struct Units {
   using L = Layout<Format>;
   static constexpr int kWeights = kUnitItems * L::kItemWeights; // of a full unit
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
   static constexpr int kBytes = rounded(L::unit_payload(kUnitItems)); // of a full unit
+  static constexpr int kGroupRows = kBytes <= 900 ? 4 : 2;
   static constexpr int64_t items_of(int64_t cols) { return (cols + L::kItemWeights - 1) / L::kItemWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
     const int64_t items = items_of(cols);
     return items / kUnitItems * kBytes + rounded(L::unit_payload(static_cast<int>(items % kUnitItems)));
+  }
+  static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
+    return (rows + kGroupRows - 1) / kGroupRows * kGroupRows * row_bytes;
+  }
+  // From a matrix's first byte.
+  static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int unit, int64_t row_bytes) {
+    const int64_t before = int64_t{unit} * kBytes, left = row_bytes - before;
+    return row / kGroupRows * kGroupRows * row_bytes + kGroupRows * before +
+           row % kGroupRows * (left < kBytes ? left : kBytes);
   }
 };
 

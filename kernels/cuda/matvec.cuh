@@ -1,9 +1,13 @@
 // y = W x for one to four rows of activations at a time: the kernel of decoding.
 //
-// Each warp works on whole rows, two at a time. It fetches their units into a ring in shared memory, several ahead,
-// with 16-byte asynchronous copies; so the bytes in flight do not depend on registers or on how soon the arithmetic is
-// done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
-// 32 codes times 32 activations.
+// Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has every
+// nth group; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So a warp meets
+// the same columns again and again and keeps its activations in registers: each lane takes one item, 32 codes times 32
+// activations, of row after row. Sums of a row over the columns of a unit meet in shared memory at the end.
+//
+// Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
+// bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their way
+// before the activations exist.
 //
 // Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
 // that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
@@ -12,6 +16,9 @@
 //
 // The RMS norm in front of a matrix costs nothing: its weight is multiplied in while the activations are brought in,
 // and the scalar 1/rms, known only after that, scales the results.
+//
+// A kernel lives for some 5 to 20 microseconds, so that every instruction of its beginning and end is fetched for a single
+// use, and all kernels of a layer together should fit the instruction cache: loops here are not unrolled without need.
 #pragma once
 
 #include "kernels/cuda/layout.cuh"
@@ -26,15 +33,11 @@ namespace ridge::kernels::cuda {
 // run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A warp takes units of the same columns from group after group of rows, so that its activations stay in registers; the
-// units of a group lie side by side: a chunk.
-//
-// Its ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
+// A warp's ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
 // units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
 template <typename Format>
 struct Chunks {
-  static constexpr int kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kRows = kUnitBytes <= 900 ? 4 : 2;
+  static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
   static constexpr int kBytes = kRows * kUnitBytes;
 #ifndef RIDGE_RING
 #define RIDGE_RING 3200
@@ -43,6 +46,16 @@ struct Chunks {
   static constexpr int kSlots =
       std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, std::max(3, std::min(8, 11900 / kBytes)));
   static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
+
+  // Counts the groups of the segments' rows; returns how many there are of results.
+  static int count_groups(MatvecArgs& args) {
+    int groups = 0;
+    for (int s = 0; s < args.segments; ++s) {
+      args.segment[s].groups = (args.segment[s].rows + kRows - 1) / kRows;
+      if (s == 0 || !args.swiglu) groups += args.segment[s].groups;
+    }
+    return args.result_groups = groups;
+  }
 };
 
 template <typename Format, bool kExact>
@@ -62,20 +75,26 @@ constexpr int64_t activation_bytes(int64_t cols) {
 template <typename Format, bool kExact>
 inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
 
-// Sums of a panel of rows, over the columns of a unit each, for two panels in turn.
-inline constexpr int kPanelBytes = 4096;
-
+// `groups`: of rows, that a block has.
 template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int groups) {
   using C = Chunks<Format>;
+  const int64_t units = (Units<Format>::items_of(cols) + kUnitItems - 1) / kUnitItems;
   return kBookBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 2 * kPanelBytes + 16;
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (groups + 1) / 2 * 16 +
+         int64_t{groups} * C::kRows * units * tokens * 4 + 16;
+}
+
+// a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
+// half of 1 / b.
+__device__ __forceinline__ int quotient(int a, int b) {
+  return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
 }
 
 inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
 
-// Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
-__device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
+// Eight values of a group of 32 that four neighbouring lanes hold -> shared memory, where they are real. By whole warps.
+__device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], bool real) {
   constexpr float kMax = 127 * kHighWorth + 127;
   // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded, and
   // byte 0 the low part plus 128, which is its signed byte with the top bit turned.
@@ -83,8 +102,8 @@ __device__ __forceinline__ void store_integers(uint4* to, int groups, int first,
   float largest = 0;
 #pragma unroll
   for (float value : v) largest = fmaxf(largest, fabsf(value));
-  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
   const float inverse = largest > 1e-30f ? __fdividef(kMax, largest) : 0;
   uint32_t high[2], low[2];
   int total = 0;
@@ -98,8 +117,9 @@ __device__ __forceinline__ void store_integers(uint4* to, int groups, int first,
     total += __dp4a(static_cast<int>(high[i]), 0x01010101, 0) * kHighWorth;
     total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
   }
-  total += __shfl_xor_sync(lanes, total, 1); // of 16
-  const int other_half = __shfl_xor_sync(lanes, total, 2);
+  total += __shfl_xor_sync(~0u, total, 1); // of 16
+  const int other_half = __shfl_xor_sync(~0u, total, 2);
+  if (!real) return;
   const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
   auto* planes = reinterpret_cast<uint2*>(to);
   planes[2 * (half * groups + group) + part] = {high[0], high[1]};
@@ -197,154 +217,88 @@ __device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
   return v[0];
 }
 
-// A warp's way through its block's work. Of the groups of rows of all segments in sequence a block has every
-// `blocks`th, in panels of as many as there is room for sums. In a panel, units come one after the other with all groups
-// each; every warp has an equal part of that sequence, in runs: groups of one matrix, the columns of one unit. With
-// swiglu a panel has the groups of the gate, then those of up.
-template <typename Format>
-struct Walk {
-  static constexpr int kRows = Chunks<Format>::kRows;
-  const MatvecArgs& args;
-  int64_t expert_offset = 0;
-  int units, panel_groups, blocks, next_group, end;
-  // The panel: its first group and how many of results, and of rows; what is left of the warp's part.
-  int first = 0, result_groups = 0, groups = 0, tasks = 0;
-  // The run: where its first chunk lies; groups left, the first of them counted from the panel's.
-  const uint8_t* at = nullptr;
-  int unit = 0, group = 0, left = 0;
-
-  static __device__ __forceinline__ int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
-
-  __device__ __forceinline__ Walk(const MatvecArgs& args, int units, int panel_groups, int block, int blocks)
-      : args(args), units(units), panel_groups(panel_groups), blocks(blocks), next_group(block),
-        end(groups_of(args.segment[0].rows)) {
-    for (int s = 1; s < args.segments && !args.swiglu; ++s) end += groups_of(args.segment[s].rows);
-  }
-
-  __device__ __forceinline__ bool next_panel(int warp, int warps) {
-    if (next_group >= end) return false;
-    first = next_group;
-    result_groups = min(args.swiglu ? panel_groups / 2 : panel_groups, (end - first + blocks - 1) / blocks);
-    groups = args.swiglu ? 2 * result_groups : result_groups;
-    next_group += result_groups * blocks;
-    const int task = groups * units * warp / warps;
-    tasks = groups * units * (warp + 1) / warps - task;
-    unit = task / groups;
-    group = task - unit * groups;
-    return true;
-  }
-
-  // The segment of a group of results, and which of its groups that is.
-  __device__ __forceinline__ const MatvecSegment& segment_of(int result_group, int& segment_group) const {
-    segment_group = first + result_group * blocks;
-    int s = 0;
-    while (segment_group >= groups_of(args.segment[s].rows)) segment_group -= groups_of(args.segment[s++].rows);
-    return args.segment[s];
-  }
-
-  // Within the panel; the run before must be at its end.
-  __device__ __forceinline__ bool next_run() {
-    if (tasks == 0) return false;
-    if (group == groups) group = 0, ++unit;
-    const MatvecSegment* segment = &args.segment[0];
-    int segment_group;
-    if (args.swiglu) {
-      const bool second = group >= result_groups;
-      if (second) segment = &args.segment[1];
-      segment_group = first + (group - (second ? result_groups : 0)) * blocks;
-      left = (second ? groups : result_groups) - group;
-    } else {
-      segment = &segment_of(group, segment_group);
-      left = min(groups - group, (groups_of(segment->rows) - segment_group + blocks - 1) / blocks);
-    }
-    left = min(left, tasks);
-    tasks -= left;
-    at = segment->weights + expert_offset + segment_group * kRows * args.row_bytes +
-         int64_t{unit} * Chunks<Format>::kBytes;
-    return true;
-  }
-
-  __device__ __forceinline__ void step() {
-    if (left == 0) return;
-    ++group;
-    --left;
-    at += blocks * kRows * args.row_bytes;
-  }
-};
-
 // The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
 // compiler.
 template <typename Format, int kTokens, bool kExact, bool kWhole>
 __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
   using L = Layout<Format>;
   using U = Units<Format>;
-  constexpr bool kFloat = kFloatDots<Format, kExact>;
   using C = Chunks<Format>;
+  constexpr bool kFloat = kFloatDots<Format, kExact>;
   constexpr int kRing = C::kSlots;
-  const int threads = blockDim.x, warps = threads / kWarp;
-  extern __shared__ uint4 shared[];
-  auto* book_words = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* ring = book_words + kBookBytes<Format, kExact>;
-  auto* panels = reinterpret_cast<float*>(ring + warps * kRing * C::kBytes);
-  uint8_t* activations = reinterpret_cast<uint8_t*>(panels) + 2 * kPanelBytes;
-  const int items = static_cast<int>(U::items_of(args.cols));
-  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
-  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
-
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int first_token = blockIdx.y * kTokens;
-  const int tokens = min(kTokens, args.tokens - first_token);
   let_successor_start();
   stamp(args.stamps, 0);
-
-  const int units = (items + kUnitItems - 1) / kUnitItems;
+  const int threads = blockDim.x, warps = threads / kWarp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
+  const int items = static_cast<int>(U::items_of(args.cols)), units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int panel_groups = kPanelBytes / 4 / (kTokens * units * C::kRows);
-
-  // The fetching side runs kRing - 1 chunks ahead of the computing side.
-  Walk<Format> fetch(args, units, panel_groups, block, blocks);
-  if (args.ids) {
-    wait_for_predecessor();
-    fetch.expert_offset = args.ids[first_token] * args.expert_bytes;
-  }
-  if (!fetch.next_panel(warp, warps)) return;
-  fetch.next_run();
-  Walk<Format> compute = fetch;
-  uint8_t* const my_ring = ring + warp * kRing * C::kBytes;
-  uint8_t* fetch_to = my_ring;
   const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
   const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
-  const auto fetch_chunk = [&] {
-    const int bytes = fetch.left == 0 ? 0 : C::kRows * unit_bytes(fetch.unit);
-#pragma unroll
-    for (int k = 0; k < C::kCopies; ++k)
-      if (const int i = 16 * (lane + k * kWarp); i < bytes) copy_async_16(fetch_to + i, fetch.at + i);
-    fetch.step();
-    fetch_to = fetch_to == my_ring + (kRing - 1) * C::kBytes ? my_ring : fetch_to + C::kBytes;
-    copy_async_commit(); // also where there is nothing left, so that counts stay in step
+
+  // This block's groups: those of results, or with swiglu those of the gate, then those of up.
+  const int result_groups = quotient(args.result_groups - block + blocks - 1, blocks);
+  const int groups = args.swiglu ? 2 * result_groups : result_groups;
+  const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
+    segment_group = block + group * blocks;
+    int s = 0;
+    while (segment_group >= args.segment[s].groups) segment_group -= args.segment[s++].groups;
+    return args.segment[s];
+  };
+
+  extern __shared__ uint4 shared[];
+  auto* book_words = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* const my_ring = book_words + kBookBytes<Format, kExact> + warp * kRing * C::kBytes;
+  uint8_t* behind_ring = book_words + kBookBytes<Format, kExact> + warps * kRing * C::kBytes;
+  auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
+  uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
+  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
+  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
+  float* sums = scratch + kTokens * warps;                                       // [tokens][units][groups][rows]
+
+  int64_t expert_offset = 0;
+  if (args.ids) {
+    wait_for_predecessor();
+    expert_offset = args.ids[first_token] * args.expert_bytes;
+  }
+  for (int i = threadIdx.x; i < groups; i += threads) {
+    const bool up = i >= result_groups;
+    int segment_group;
+    const MatvecSegment& segment = locate(up ? i - result_groups : i, segment_group);
+    chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
+                int64_t{segment_group} * (C::kRows * args.row_bytes);
+  }
+  __syncthreads();
+
+  // The warp's chunks. The fetching side runs kRing - 1 of them ahead of the computing side.
+  const int share = quotient(groups * units, warps), more = groups * units - share * warps; // warps with one more
+  const int first_chunk = share * warp + min(warp, more);
+  int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
+  int fetch_left = left, fetch_unit = unit, fetch_group = group;
+  uint8_t* fetch_to = my_ring + 16 * lane;
+  const auto next_slot = [&](uint8_t* slot, int first) {
+    return slot == my_ring + first + (kRing - 1) * C::kBytes ? my_ring + first : slot + C::kBytes;
   };
   const auto fetch_next = [&] {
-    while (fetch.left == 0 && (fetch.next_run() || fetch.next_panel(warp, warps))) {}
-    fetch_chunk();
+    if (fetch_left > 0) {
+      --fetch_left;
+      const uint8_t* from = chunks[fetch_group] + int64_t{fetch_unit} * C::kBytes + 16 * lane;
+      const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
+#pragma unroll
+      for (int k = 0; k < C::kCopies; ++k)
+        if (16 * kWarp * k < bytes) copy_async_16(fetch_to + 16 * kWarp * k, from + 16 * kWarp * k);
+      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit;
+    }
+    fetch_to = next_slot(fetch_to, 16 * lane);
+    copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
   using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
-  float first_norm[8]; // the weights of the norm are constant: those of a thread's first activations wait in registers
-  if (!kFloat && args.norm_weight && 8 * threadIdx.x < args.cols) {
-    const auto* w = reinterpret_cast<const float4*>(args.norm_weight + 8 * threadIdx.x);
-    *reinterpret_cast<float4*>(first_norm) = w[0];
-    *reinterpret_cast<float4*>(first_norm + 4) = w[1];
-  }
-  // Of what a block has room for, it fetches one chunk per warp before the activations, which would otherwise wait in the
-  // memory's queues behind the weights, and the others right behind them.
-  constexpr int kEarly = kFloat ? kRing - 1 : 1;
-  fetch_chunk();
+  // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
+  // the memory's queues behind the weights, and the others right behind them.
+  constexpr int kEarly = kFloat ? kRing - 1 : std::clamp(2400 / C::kBytes, 1, kRing - 1);
 #pragma unroll 1
-  for (int s = 1; s < kEarly; ++s) fetch_next();
-  const auto fetch_late = [&] {
-#pragma unroll 1
-    for (int s = kEarly; s < kRing - 1; ++s) fetch_next();
-  };
+  for (int s = 0; s < kEarly; ++s) fetch_next();
   filler.store(book_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
     typename Book::template Filler<kMatvecThreads>(t).store(book_words);
@@ -352,14 +306,21 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 
   // Bring in the activations. The weights of the norm are constant: they can be near by then.
   if (args.norm_weight)
-    for (int i = 8 * (threadIdx.x + (kFloat ? 0 : threads)); i < args.cols; i += 8 * threads)
-      prefetch_l2(args.norm_weight + i);
+    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
+  const auto load = [](float(&v)[8], const float* from) {
+    const float4 first = *reinterpret_cast<const float4*>(from), second = *reinterpret_cast<const float4*>(from + 4);
+    v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
+    v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
+  };
+  float norm[8];
+  if (!kFloat && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
+    load(norm, args.norm_weight + 8 * threadIdx.x);
   wait_for_predecessor();
   stamp(args.stamps, 1);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= tokens) continue;
-    const int64_t token = first_token + t;
+    const int token = first_token + t;
     const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
@@ -367,8 +328,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
-      for (int base = 0; base < quads; base += kBatch * threads) {
-        const int first = base + threadIdx.x;
+      for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
         float4 v[kBatch];
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
@@ -395,41 +355,35 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      const auto load = [&](float(&v)[8], const float* from) {
-        const float4 first = *reinterpret_cast<const float4*>(from),
-                     second = *reinterpret_cast<const float4*>(from + 4);
-        v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
-        v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
-      };
       constexpr int kBatch = 4; // loads under way together
-      const int stride_x = 8 * threads;
-      for (int base = 0; base < args.cols; base += kBatch * stride_x) { // cols is a multiple of 32
-        const int first = base + 8 * threadIdx.x;
-        float v[kBatch][8];
+      for (int base = 0; base < args.cols; base += kBatch * 8 * threads) { // cols is a multiple of 32
+        float v[kBatch][8] = {};
+        int i = base + 8 * threadIdx.x;
 #pragma unroll
         for (int k = 0; k < kBatch; ++k)
-          if (first + k * stride_x < args.cols) load(v[k], x + first + k * stride_x);
-        if (t == 0 && base == 0) fetch_late();
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-          const int i = first + k * stride_x;
-          if (i >= args.cols) break;
-          const unsigned lanes = __activemask();
+          if (i + k * 8 * threads < args.cols) load(v[k], x + i + k * 8 * threads);
+        if (t == 0 && base == 0)
+#pragma unroll 1
+          for (int s = kEarly; s < kRing - 1; ++s) fetch_next();
+#pragma unroll 1
+        for (int k = 0; k < kBatch && i - 8 * lane < args.cols; ++k, i += 8 * threads) {
+          const bool real = i < args.cols;
           if (args.norm_weight) {
-            float w[8];
-            if (i == 8 * threadIdx.x)
-#pragma unroll
-              for (int j = 0; j < 8; ++j) w[j] = first_norm[j];
-            else
-              load(w, args.norm_weight + i);
+            if (i != 8 * static_cast<int>(threadIdx.x) && real) load(norm, args.norm_weight + i);
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
-              squares += v[k][j] * v[k][j];
-              v[k][j] *= w[j];
+              squares += v[0][j] * v[0][j];
+              v[0][j] *= norm[j];
             }
           }
-          store_integers(reinterpret_cast<uint4*>(to), items, i, v[k], lanes);
+          store_integers(reinterpret_cast<uint4*>(to), items, i, v[0], real);
+#pragma unroll
+          for (int m = 0; m + 1 < kBatch; ++m)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) v[m][j] = v[m + 1][j];
         }
+        if (kTokens > 1 && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
+          load(norm, args.norm_weight + 8 * threadIdx.x); // for the next token
       }
     }
     if (args.norm_weight) {
@@ -437,6 +391,17 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (lane == 0) scratch[t * warps + warp] = squares;
     }
   }
+  // What is added to the results is fetched now, to be there by then.
+  const auto residual_of = [&](int t, int row) {
+    return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
+  };
+  constexpr int kAdders = 4; // lanes that add up a row's sums
+  const int results = result_groups * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
+  float addend[kTokens] = {};
+  if (const int row = (block + first_result / C::kRows * blocks) * C::kRows + first_result % C::kRows;
+      row < args.segment[0].rows && first_result < results)
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
   __syncthreads();
   stamp(args.stamps, 2);
   float inverse_rms[kTokens];
@@ -450,103 +415,90 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 
   constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
   using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem>;
-  uint8_t* landed = my_ring;
-  int parity = 0;
-  do {
-    // What is added to the results is fetched now, to be there by then.
-    const auto residual_of = [&](int t, int row) {
-      return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
-    };
-    const auto locate = [&](int result, int& row) -> const MatvecSegment& {
-      const MatvecSegment& segment = compute.segment_of(result / C::kRows, row);
-      row = row * C::kRows + result % C::kRows;
-      return segment;
-    };
-    const int results = compute.result_groups * C::kRows;
-    float addend[kTokens] = {};
-    if (threadIdx.x < results) {
-      int row;
-      if (const MatvecSegment& segment = locate(threadIdx.x, row); row < segment.rows)
+  const uint8_t* landed = my_ring;
+  for (; left > 0; group = 0, ++unit) {
+    const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
+    const bool active = kWhole || lane < unit_items;
+    const int my_item = active ? lane : 0, item = unit * kUnitItems + my_item, row_bytes = unit_bytes(unit);
+    Activations held[kHeld ? kTokens : 1];
+    if constexpr (kHeld)
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
-    }
-
-    float* panel = panels + parity * (kPanelBytes / 4); // [tokens][units][groups][rows]
-    while (compute.left > 0 || compute.next_run()) {
-      const int unit_items = !kWhole && compute.unit == units - 1 ? tail_items : kUnitItems;
-      const bool active = kWhole || lane < unit_items;
-      const int item = compute.unit * kUnitItems + (active ? lane : 0);
-      Activations held[kHeld ? kTokens : 1];
-      if constexpr (kHeld)
+      for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
+    for (; left > 0 && group < groups; --left, ++group) {
+      copy_async_wait<kRing - 2>();
+      __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
+      fetch_next();
+      float sum[kTokens][C::kRows];
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
-      const int row_bytes = unit_bytes(compute.unit); // of a chunk
-      for (; compute.left > 0; compute.step()) {
-        copy_async_wait<kRing - 2>();
-        __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
-        fetch_next();
-        float sum[kTokens][C::kRows];
+      for (int j = 0; j < C::kRows; j += 2) {
+        const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
+        const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
 #pragma unroll
-        for (int j = 0; j < C::kRows; j += 2) {
-          const uint8_t* unit = landed + j * row_bytes;
-          const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
-#pragma unroll
-            for (int t = 0; t < kTokens; ++t) {
-              const auto with = [&](const Activations& x) {
-                sum[t][j] = active ? dot(first, x) : 0;
-                sum[t][j + 1] = active ? dot(second, x) : 0;
-              };
-              if constexpr (kHeld)
-                with(held[t]);
-              else
-                with(Activations(activations + t * token_bytes, items, item));
-            }
-          };
-          if constexpr (kFloat) {
-            float first[L::kItemWeights], second[L::kItemWeights];
-            load_weights<Format>(first, unit, unit_items, active ? lane : 0);
-            load_weights<Format>(second, unit + row_bytes, unit_items, active ? lane : 0);
-            multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
-          } else {
-            Item first, second;
-            load_item<L>(first, unit, unit_items, active ? lane : 0, book);
-            load_item<L>(second, unit + row_bytes, unit_items, active ? lane : 0, book);
-            multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
+          for (int t = 0; t < kTokens; ++t) {
+            const auto with = [&](const Activations& x) {
+              sum[t][j] = active ? dot(first, x) : 0;
+              sum[t][j + 1] = active ? dot(second, x) : 0;
+            };
+            if constexpr (kHeld)
+              with(held[t]);
+            else
+              with(Activations(activations + t * token_bytes, items, item));
           }
+        };
+        if constexpr (kFloat) {
+          float first[L::kItemWeights], second[L::kItemWeights];
+          load_weights<Format>(first, first_unit, unit_items, my_item);
+          load_weights<Format>(second, second_unit, unit_items, my_item);
+          multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
+        } else {
+          Item first, second;
+          load_item<L>(first, first_unit, unit_items, my_item, book);
+          load_item<L>(second, second_unit, unit_items, my_item, book);
+          multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
         }
-#pragma unroll
-        for (int t = 0; t < kTokens; ++t) {
-          const float total = warp_sums(sum[t]);
-          if (lane < C::kRows)
-            panel[((t * units + compute.unit) * compute.groups + compute.group) * C::kRows + lane] = total;
-        }
-        landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
       }
-    }
-    __syncthreads(); // the next panel's sums go elsewhere
-
-    for (int i = threadIdx.x; i < results; i += threads) {
-      int row;
-      const MatvecSegment& segment = locate(i, row);
-      if (row >= segment.rows) continue;
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        if (t >= tokens) break;
-        const auto total_of = [&](const MatvecSegment& of, int at) {
-          float total = 0;
-#pragma unroll 4
-          for (int u = 0; u < units; ++u) total += panel[(t * units + u) * compute.groups * C::kRows + at];
-          return total * inverse_rms[t] + (of.bias ? of.bias[row] : 0);
-        };
-        float value = total_of(segment, i);
-        if (args.swiglu) value = __fdividef(value, 1 + __expf(-value)) * total_of(args.segment[1], results + i);
-        segment.out[(first_token + t) * segment.out_stride + row] =
-            value + (i < threads ? addend[t] : residual_of(t, row));
+        const float total = warp_sums(sum[t]);
+        if (lane < C::kRows) sums[((t * units + unit) * groups + group) * C::kRows + lane] = total;
       }
+      landed = next_slot(const_cast<uint8_t*>(landed), 0);
     }
-    parity ^= 1;
-  } while (compute.next_panel(warp, warps));
-  stamp_latest(args.stamps, 3);
+  }
+  __syncthreads();
+
+#pragma unroll 1
+  for (int i = first_result; i - lane / kAdders < results; i += threads / kAdders) { // by whole warps
+    const bool real = i < results;
+    int row;
+    const MatvecSegment& segment = locate(real ? i / C::kRows : 0, row);
+    row = row * C::kRows + i % C::kRows;
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      float value[2] = {0, 0}; // the second with swiglu
+#pragma unroll 1
+      for (int u = lane % kAdders; u < units; u += kAdders) {
+        const float* of_unit = sums + (t * units + u) * groups * C::kRows + (real ? i : 0);
+        value[0] += of_unit[0];
+        if (args.swiglu) value[1] += of_unit[results];
+      }
+#pragma unroll
+      for (float& v : value) {
+#pragma unroll
+        for (int offset = 1; offset < kAdders; offset *= 2) v += __shfl_xor_sync(~0u, v, offset);
+        v *= inverse_rms[t];
+      }
+      if (!real || row >= segment.rows || t >= tokens || lane % kAdders != 0) continue;
+      if (segment.bias) value[0] += segment.bias[row];
+      if (args.swiglu) {
+        if (args.segment[1].bias) value[1] += args.segment[1].bias[row];
+        value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
+      }
+      segment.out[(first_token + t) * segment.out_stride + row] =
+          value[0] + (i == first_result ? addend[t] : residual_of(t, row));
+    }
+  }
+  stamp(args.stamps, 3);
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>

@@ -13,6 +13,7 @@ struct MatvecSegment {
   float* out;         // [tokens, out_stride]
   int64_t out_stride; // elements
   const float* bias;  // [rows] or null
+  int groups = 0;     // of rows, that lie together; the launcher fills this in
 };
 
 struct MatvecArgs {
@@ -38,6 +39,8 @@ struct MatvecArgs {
   int64_t expert_bytes = 0;
   int slots = 1;
   bool x_per_slot = false;
+
+  int result_groups = 0; // of all segments; the launcher fills this in
 
   unsigned long long* stamps = nullptr;
 };

@@ -346,7 +346,7 @@ void Executor::timeline(const Shape& shape) {
         double sum = 0; for (double t : x) sum += t;
         row.push_back(std::ranges::min(x) - previous); row.push_back(sum / x.size() - previous); row.push_back(std::ranges::max(x) - previous);
       };
-      for (int w = 0; w < 5; ++w) stat(v[w]);
+      for (int w = 0; w < 4; ++w) stat(v[w]);
       if (k > 0) {
         const std::string name = stamp_names_[k] + " after " + stamp_names_[k - 1];
         auto& [count, sum] = sums[name];
@@ -357,11 +357,11 @@ void Executor::timeline(const Shape& shape) {
       previous = end;
     }
   }
-  printf("\n%-44s n   start min mean max | waited min mean max | input min mean max | first warp ends min mean max | last warp ends min mean max  (us after the predecessor's last end)\n", "");
+  printf("\n%-44s n   start min mean max | waited min mean max | input min mean max | ends min mean max  (us after the predecessor's last end)\n", "");
   for (const auto& name : order) {
     const auto& [count, sum] = sums[name];
     printf("%-44s %3d", name.c_str(), count / kRuns);
-    for (int w : {0, 1, 2, 4, 3}) { printf(" |"); for (int i = 0; i < 3; ++i) printf(" %6.2f", sum[3 * w + i] / count); }
+    for (int w : {0, 1, 2, 3}) { printf(" |"); for (int i = 0; i < 3; ++i) printf(" %6.2f", sum[3 * w + i] / count); }
     printf("\n");
   }
 }

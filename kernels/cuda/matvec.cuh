@@ -274,22 +274,19 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const int share = quotient(groups * units, warps), more = groups * units - share * warps; // warps with one more
   const int first_chunk = share * warp + min(warp, more);
   int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
-  int fetch_left = left, fetch_unit = unit, fetch_group = group;
-  uint8_t* fetch_to = my_ring + 16 * lane;
-  const auto next_slot = [&](uint8_t* slot, int first) {
-    return slot == my_ring + first + (kRing - 1) * C::kBytes ? my_ring + first : slot + C::kBytes;
-  };
-  const auto fetch_next = [&] {
-    if (fetch_left > 0) {
-      --fetch_left;
+  int fetch_unit = unit, fetch_group = group;
+  const auto fetch_next = [&](uint8_t* slot, bool any) {
+    if (any) {
       const uint8_t* from = chunks[fetch_group] + int64_t{fetch_unit} * C::kBytes + 16 * lane;
       const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
 #pragma unroll
-      for (int k = 0; k < C::kCopies; ++k)
-        if (16 * kWarp * k < bytes) copy_async_16(fetch_to + 16 * kWarp * k, from + 16 * kWarp * k);
+      for (int k = 0; k < C::kCopies; ++k) {
+        constexpr int kStride = 16 * kWarp;
+        if ((kWhole && (k + 1) * kStride <= C::kBytes) || k * kStride < bytes)
+          copy_async_16(slot + 16 * lane + k * kStride, from + k * kStride);
+      }
       if (++fetch_group == groups) fetch_group = 0, ++fetch_unit;
     }
-    fetch_to = next_slot(fetch_to, 16 * lane);
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
   using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
@@ -298,7 +295,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   // the memory's queues behind the weights, and the others right behind them.
   constexpr int kEarly = kFloat ? kRing - 1 : std::clamp(2400 / C::kBytes, 1, kRing - 1);
 #pragma unroll 1
-  for (int s = 0; s < kEarly; ++s) fetch_next();
+  for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
   filler.store(book_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
     typename Book::template Filler<kMatvecThreads>(t).store(book_words);
@@ -364,7 +361,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           if (i + k * 8 * threads < args.cols) load(v[k], x + i + k * 8 * threads);
         if (t == 0 && base == 0)
 #pragma unroll 1
-          for (int s = kEarly; s < kRing - 1; ++s) fetch_next();
+          for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
 #pragma unroll 1
         for (int k = 0; k < kBatch && i - 8 * lane < args.cols; ++k, i += 8 * threads) {
           const bool real = i < args.cols;
@@ -415,7 +412,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 
   constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
   using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem>;
-  const uint8_t* landed = my_ring;
+  uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
+  float* chunk_sums = sums + first_chunk * C::kRows + lane;
   for (; left > 0; group = 0, ++unit) {
     const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
     const bool active = kWhole || lane < unit_items;
@@ -427,7 +425,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     for (; left > 0 && group < groups; --left, ++group) {
       copy_async_wait<kRing - 2>();
       __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
-      fetch_next();
+      fetch_next(freed, left >= kRing);
       float sum[kTokens][C::kRows];
 #pragma unroll
       for (int j = 0; j < C::kRows; j += 2) {
@@ -460,9 +458,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
         const float total = warp_sums(sum[t]);
-        if (lane < C::kRows) sums[((t * units + unit) * groups + group) * C::kRows + lane] = total;
+        if (lane < C::kRows) chunk_sums[t * units * groups * C::kRows] = total;
       }
-      landed = next_slot(const_cast<uint8_t*>(landed), 0);
+      chunk_sums += C::kRows;
+      freed = landed;
+      landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
     }
   }
   __syncthreads();

@@ -39,6 +39,9 @@ template <typename Format>
 struct Chunks {
   static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
   static constexpr int kBytes = kRows * kUnitBytes;
+#ifndef RIDGE_EARLY
+#define RIDGE_EARLY 2400
+#endif
 #ifndef RIDGE_RING
 #define RIDGE_RING 3200
 #endif
@@ -293,7 +296,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
   // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
   // the memory's queues behind the weights, and the others right behind them.
-  constexpr int kEarly = kFloat ? kRing - 1 : std::clamp(2400 / C::kBytes, 1, kRing - 1);
+  constexpr int kEarly = kFloat ? kRing - 1 : std::clamp(RIDGE_EARLY / C::kBytes, 1, kRing - 1);
 #pragma unroll 1
   for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
   filler.store(book_words);
@@ -352,36 +355,32 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      constexpr int kBatch = 4; // loads under way together
-      for (int base = 0; base < args.cols; base += kBatch * 8 * threads) { // cols is a multiple of 32
-        float v[kBatch][8] = {};
-        int i = base + 8 * threadIdx.x;
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k)
-          if (i + k * 8 * threads < args.cols) load(v[k], x + i + k * 8 * threads);
-        if (t == 0 && base == 0)
+      // Eight values a thread, while the next eight are on their way. cols is a multiple of 32.
+      const int stride = 8 * threads;
+      int i = 8 * static_cast<int>(threadIdx.x);
+      float now[8] = {}, next[8];
+      if (i < args.cols) load(now, x + i);
+      if (i + stride < args.cols) load(next, x + i + stride);
+      if (t == 0)
 #pragma unroll 1
-          for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
+        for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
 #pragma unroll 1
-        for (int k = 0; k < kBatch && i - 8 * lane < args.cols; ++k, i += 8 * threads) {
-          const bool real = i < args.cols;
-          if (args.norm_weight) {
-            if (i != 8 * static_cast<int>(threadIdx.x) && real) load(norm, args.norm_weight + i);
+      for (; i - 8 * lane < args.cols; i += stride) { // by whole warps
+        if (args.norm_weight)
 #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              squares += v[0][j] * v[0][j];
-              v[0][j] *= norm[j];
-            }
+          for (int j = 0; j < 8; ++j) {
+            squares += now[j] * now[j];
+            now[j] *= norm[j];
           }
-          store_integers(reinterpret_cast<uint4*>(to), items, i, v[0], real);
+        store_integers(reinterpret_cast<uint4*>(to), items, i, now, i < args.cols);
+        if (i + stride >= args.cols) continue;
 #pragma unroll
-          for (int m = 0; m + 1 < kBatch; ++m)
-#pragma unroll
-            for (int j = 0; j < 8; ++j) v[m][j] = v[m + 1][j];
-        }
-        if (kTokens > 1 && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
-          load(norm, args.norm_weight + 8 * threadIdx.x); // for the next token
+        for (int j = 0; j < 8; ++j) now[j] = next[j];
+        if (args.norm_weight) load(norm, args.norm_weight + i + stride);
+        if (i + 2 * stride < args.cols) load(next, x + i + 2 * stride);
       }
+      if (kTokens > 1 && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
+        load(norm, args.norm_weight + 8 * threadIdx.x); // for the next token
     }
     if (args.norm_weight) {
       squares = warp_sum(squares);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -112,7 +111,6 @@ struct Launchers {
     // One wave of blocks, or more where their sums would not fit.
     const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_groups(args);
     int blocks = std::min(groups, std::max(1, launch.sm_count / tasks));
-    if (static const int waves = getenv("RIDGE_WAVES") ? atoi(getenv("RIDGE_WAVES")) : 1; waves > 1 && groups > 128 * launch.sm_count) blocks = waves * launch.sm_count;
     while (needed(warps, groups_of_block(args, blocks)) > launch.shared_per_block)
       blocks = std::min(groups, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));

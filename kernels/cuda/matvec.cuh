@@ -315,13 +315,17 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   float norm[8];
   if (!kFloat && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
     load(norm, args.norm_weight + 8 * threadIdx.x);
+  const float* from[kTokens];
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t)
+    from[t] =
+        args.x + (args.ids && !args.x_per_slot ? (first_token + t) / args.slots : first_token + t) * args.x_stride;
   wait_for_predecessor();
   stamp(args.stamps, 1);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= tokens) continue;
-    const int token = first_token + t;
-    const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
+    const float* x = from[t];
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
@@ -361,6 +365,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       float now[8] = {}, next[8];
       if (i < args.cols) load(now, x + i);
       if (i + stride < args.cols) load(next, x + i + stride);
+      __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
       if (t == 0)
 #pragma unroll 1
         for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);

@@ -33,21 +33,15 @@ namespace ridge::kernels::cuda {
 // run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A warp's ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
-// units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
+// A warp's ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor; the formats with large
+// units, whose arithmetic is light, gain from twice that. Of them, kEarly are fetched before the activations.
 template <typename Format>
 struct Chunks {
   static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
   static constexpr int kBytes = kRows * kUnitBytes;
-#ifndef RIDGE_EARLY
-#define RIDGE_EARLY 2400
-#endif
-#ifndef RIDGE_RING
-#define RIDGE_RING 3200
-#endif
-  static constexpr int kInFlight = kUnitBytes >= 1024 && RIDGE_RING < 6400 ? 6400 : RIDGE_RING;
-  static constexpr int kSlots =
-      std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, std::max(3, std::min(8, 11900 / kBytes)));
+  static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
+  static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
+  static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
   static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
 
   // Counts the groups of the segments' rows; returns how many there are of results.
@@ -240,7 +234,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
 
   // This block's groups: those of results, or with swiglu those of the gate, then those of up.
-  const int result_groups = quotient(args.result_groups - block + blocks - 1, blocks);
+  const int result_groups = (args.result_groups - block + blocks - 1) / blocks;
   const int groups = args.swiglu ? 2 * result_groups : result_groups;
   const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
     segment_group = block + group * blocks;
@@ -296,7 +290,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
   // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
   // the memory's queues behind the weights, and the others right behind them.
-  constexpr int kEarly = kFloat ? kRing - 1 : std::clamp(RIDGE_EARLY / C::kBytes, 1, kRing - 1);
+  constexpr int kEarly = kFloat ? kRing - 1 : C::kEarly;
 #pragma unroll 1
   for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
   filler.store(book_words);

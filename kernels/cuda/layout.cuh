@@ -41,7 +41,8 @@ namespace ridge::kernels::cuda {
 template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
+                        kFactors = Scales::kFactors;
   using Book = typename CodePlanes::Book;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
@@ -67,7 +68,7 @@ struct PlaneLayout {
   }
   static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Book& book = {}) {
     CodePlanes::unpack(out.word, raw.code, book);
-    Scales::template unpack<Format>({out.scale, out.offset}, raw.scale, item);
+    Scales::template unpack<Format>(out, raw.scale, item);
   }
 };
 
@@ -88,7 +89,7 @@ template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, 
 template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, E2m1Codes::kBias> {};
 template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, 1> {};
-template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, SignScale> { static constexpr bool kHasOffset = true; };
+template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
 // clang-format on
 
 // Float formats: an item is 32 bytes of consecutive weights, in two planes of 16 bytes.

@@ -1,4 +1,4 @@
-// The formats whose weights are points of a codebook, and TQ1_0, whose eight ternary digits are made one number here.
+// The formats whose weights are points of a codebook, and TQ1_0, whose ternary digits are looked up five at a time.
 //
 // An item holds four indices of eight weights (IQ3: eight of four), its signs, its scale. What costs is not their bytes
 // but the instructions per weight, and the shared memory's time: 32 lanes that read 32 random words keep its banks busy
@@ -52,12 +52,12 @@ constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& boo
   return result;
 }
 
-// All points of eight ternary digits, first digit lowest.
-constexpr Words<6561> ternary_digits() {
-  Words<6561> result{};
-  for (int i = 0; i < 6561; ++i)
-    for (int weight = 0, n = i; weight < 8; ++weight, n /= 3)
-      result.word[i] |= static_cast<uint32_t>(n % 3) << (4 * weight);
+// All points of five ternary digits, first digit lowest: the first four in nibbles, then the last as a code.
+constexpr Words<243> ternary_digits() {
+  Words<243> result{};
+  for (int i = 0; i < 243; ++i)
+    for (int weight = 0, n = i; weight < 5; ++weight, n /= 3)
+      result.word[i] |= weight < 4 ? static_cast<uint32_t>(n % 3) << (4 * weight) : (n - 1 & 255u) << 16;
   return result;
 }
 
@@ -113,7 +113,7 @@ struct Iq3STable : Table<512, 32> {
     return table.word;
   }
 };
-struct TernaryTable : Table<6561, 1, bytes_of(-1, 0, 1)> {
+struct TernaryTable : Table<243, 32, bytes_of(-1, 0, 1)> {
   static __device__ __forceinline__ const uint32_t* words() {
     static constexpr auto table = ternary_digits();
     return table.word;

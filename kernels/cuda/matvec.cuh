@@ -59,13 +59,13 @@ template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
 // Shared memory of the activations of one token.
-//   integers: 80 bytes per group of 32, as five planes of 16 bytes per group (high 0-15, high 16-31, low 0-15, low
-//   16-31; its scale s, and s times the sum of its first half, of its second half, and of all);
+//   integers: 84 bytes per group of 32, as four planes of 16 bytes per group (high 0-15, high 16-31, low 0-15, low
+//   16-31) and five of 4 bytes (its scale s, the sums of its first half, of its second half, of all, s times that);
 //   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
 template <typename Format, bool kExact>
 constexpr int64_t activation_bytes(int64_t cols) {
   const int64_t items = Units<Format>::items_of(cols);
-  return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 80;
+  return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 84;
 }
 
 // The table of codebook points, which the dots of packed weights look up in shared memory.
@@ -121,12 +121,11 @@ __device__ __forceinline__ void store_integers(uint4* to, int groups, int first,
   auto* planes = reinterpret_cast<uint2*>(to);
   planes[2 * (half * groups + group) + part] = {high[0], high[1]};
   planes[2 * ((2 + half) * groups + group) + part] = {low[0], low[1]};
-  if (half == 0 && part == 0) {
-    const float scale = largest * (1 / kMax);
-    reinterpret_cast<float4*>(to)[4 * groups + group] = {scale, scale * static_cast<float>(total),
-                                                         scale * static_cast<float>(other_half),
-                                                         scale * static_cast<float>(total + other_half)};
-  }
+  const float scale = largest * (1 / kMax);
+  auto* rest = reinterpret_cast<float*>(to + 4 * groups) + group;
+  const int all = total + other_half;
+  rest[(2 * half + part) * groups] = half == part ? half == 0 ? scale : __int_as_float(all) : __int_as_float(total);
+  if (half == 0 && part == 0) rest[4 * groups] = scale * static_cast<float>(all);
 }
 
 __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int sum) {
@@ -139,7 +138,8 @@ __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int 
 // Group `group` of one token's activations.
 struct IntegerItem {
   uint4 high[2], low[2];
-  float4 scale_sums;
+  float scale, scaled_sum;
+  int sum[2], all;
 
   IntegerItem() = default;
   __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
@@ -148,31 +148,44 @@ struct IntegerItem {
     high[1] = planes[groups];
     low[0] = planes[2 * groups];
     low[1] = planes[3 * groups];
-    scale_sums = *reinterpret_cast<const float4*>(planes + 4 * groups);
+    const auto* rest = reinterpret_cast<const float*>(activations + 64 * groups) + group;
+    scale = rest[0];
+    sum[0] = __float_as_int(rest[groups]);
+    sum[1] = __float_as_int(rest[2 * groups]);
+    all = __float_as_int(rest[3 * groups]);
+    scaled_sum = rest[4 * groups];
   }
 };
 
-// Σ weight · activation over an item.
+// Σ weight · activation over an item. Integers as long as they fit: codes' bias goes where the sums begin, scales of
+// 16 that are products of small integers are multiplied before anything becomes a float.
 template <typename L>
 __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
-  constexpr bool kSums = L::kHasOffset || L::kBias != 0;
-  const auto shift = [&](int i) { // what stands beside the products of codes
-    if constexpr (L::kBias == 0) return w.offset[i];
-    return (L::kHasOffset ? w.offset[i] : 0) - w.scale[i] * static_cast<float>(L::kBias);
-  };
-  const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
   if constexpr (L::kHalfScales) {
-    const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
-    float result = (w.scale[0] * static_cast<float>(high0 * kHighWorth + low0) +
-                    w.scale[1] * static_cast<float>(high1 * kHighWorth + low1)) *
-                   x.scale_sums.x;
-    if constexpr (kSums)
-      result += shift(0) * x.scale_sums.y + shift(1) * x.scale_sums.z;
-    return result;
+    int dot[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      dot[h] = dot16(w.word + 4 * h, x.high[h], 0) * kHighWorth + dot16(w.word + 4 * h, x.low[h], -L::kBias * x.sum[h]);
+    float result;
+    if constexpr (L::kFactors)
+      result = w.unit * static_cast<float>(dot[0] * w.factor[0] + dot[1] * w.factor[1]);
+    else
+      result = w.scale[0] * static_cast<float>(dot[0]) + w.scale[1] * static_cast<float>(dot[1]);
+    if constexpr (L::kHasOffset && L::kFactors)
+      result += w.offset_unit * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
+    else if constexpr (L::kHasOffset)
+      result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
+    return result * x.scale;
   } else {
-    const int dot = dot16(w.word + 4, x.high[1], high0) * kHighWorth + dot16(w.word + 4, x.low[1], low0);
-    float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
-    if constexpr (kSums) result += shift(0) * x.scale_sums.w;
+    const int high = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], 0)),
+              low = dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], -L::kBias * x.all));
+    const int dot = high * kHighWorth + low;
+    float result;
+    if constexpr (L::kFactors)
+      result = w.unit * (static_cast<float>(dot * w.factor[0]) * x.scale);
+    else
+      result = w.scale[0] * (static_cast<float>(dot) * x.scale);
+    if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
     return result;
   }
 }

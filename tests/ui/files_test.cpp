@@ -14,6 +14,7 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::run_with_user;
 using tests::wait_for;
 using tests::xdotool;
 
@@ -132,13 +133,5 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   options.panel = "quant";
   ui::Window window(options);
   app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-      window.close();
-    }
-  });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
+  run_with_user(window, engine, [&] { use(engine, window); });
 }

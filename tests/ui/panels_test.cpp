@@ -10,6 +10,7 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::run_with_user;
 using tests::wait_for;
 using tests::xdotool;
 
@@ -29,18 +30,12 @@ void with_window(const ui::WindowOptions& options, const app::GuiSetup& setup,
                  const std::function<void(app::GuiEngine&, ui::Window&)>& use) {
   ui::Window window(options);
   app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      REQUIRE(
-          wait_for([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
-      xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-    }
+  run_with_user(window, engine, [&] {
+    REQUIRE(wait_for([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+    xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
+    use(engine, window);
     window.close();
   });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
 }
 
 void click(int x, int y) {

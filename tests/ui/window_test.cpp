@@ -15,6 +15,7 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::run_with_user;
 using tests::wait_for;
 using tests::xdotool;
 
@@ -86,15 +87,7 @@ TEST_CASE("a question is typed, the answer streams, every panel opens, the windo
   setup.sampling.max_tokens = 40;
   ui::Window window({});
   app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-      window.close();
-    }
-  });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
+  run_with_user(window, engine, [&] { use(engine, window); });
 }
 
 TEST_CASE("a model that cannot be opened leaves a window with a message, and another can be opened") {

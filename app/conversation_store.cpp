@@ -4,6 +4,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/utf8.h"
 
 #include <fmt/format.h>
 
@@ -62,7 +63,7 @@ std::string title_of(const std::string& question) {
   size_t characters = 0, end = 0;
   while (end < line.size() && characters < kTitleCharacters) {
     do ++end;
-    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80);
+    while (end < line.size() && core::is_utf8_continuation(line[end]));
     ++characters;
   }
   return end < line.size() ? line.substr(0, end) + "…" : line;

@@ -6,6 +6,7 @@
 #include "app/npy.h"
 #include "app/units.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "gguf/gguf.h"
 #include "models/model.h"
 
@@ -146,7 +147,7 @@ struct InspectCommand {
         text = fmt::format("{} × {}: {}", value.size(), gguf::name_of(value.element_type()), dump(shown["first"]));
       if (!full && text.size() > kShownText) {
         size_t cut = kShownText;
-        while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) --cut; // whole characters
+        while (cut > 0 && core::is_utf8_continuation(text[cut])) --cut; // whole characters
         text = text.substr(0, cut) + "…";
       }
       fmt::print("{:<{}}  {:<6}  {}\n", dump(std::string(key)).substr(1, dump(std::string(key)).size() - 2), key_width,

@@ -51,22 +51,24 @@ struct QuantizeCommand {
 
     const auto start = std::chrono::steady_clock::now();
     std::optional<Report> report;
-    std::optional<Progress> progress;
-    std::string shown;
+    Progress progress;
     QuantizeSteps steps;
-    steps.progress = [&](std::string_view what, int64_t done, int64_t total) {
-      if (what != shown) progress.emplace(shown = what);
-      progress->update(done, total);
-    };
+    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
     steps.planned = [&](const models::Requantization& plan) {
-      progress.reset();
+      progress.clear();
       report.emplace(*this, plan);
       if (dry_run) report->add_plan();
     };
-    steps.done = [&](const models::TensorResult& result) { report->add(result); };
-    steps.note = [](const std::string& line) { note(line); };
+    steps.done = [&](const models::TensorResult& result) {
+      progress.clear();
+      report->add(result);
+    };
+    steps.note = [&](const std::string& line) {
+      progress.clear();
+      note(line);
+    };
     const QuantizeResult result = quantize(request, steps);
-    progress.reset();
+    progress.clear();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report->finish(request.type, result, seconds.count());
   }

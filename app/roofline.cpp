@@ -11,8 +11,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <optional>
-
 namespace ridge::app {
 namespace {
 
@@ -31,13 +29,10 @@ struct RooflineCommand {
       return show_ladder();
     }
 
-    std::optional<Progress> progress;
-    std::string shown;
-    const RooflineReport report = measure_roofline(request, [&](std::string_view what, int64_t done, int64_t total) {
-      if (what != shown) progress.emplace(shown = what);
-      progress->update(done, total);
-    });
-    progress.reset();
+    Progress progress;
+    const RooflineReport report = measure_roofline(
+        request, [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); });
+    progress.clear();
     if (!report.missing.empty()) note(report.missing);
     if (json)
       print_roofline_json(report);

@@ -1,7 +1,6 @@
 #include "app/jobs.h"
 
 #include "app/benching.h"
-#include "app/count_list.h"
 #include "app/measure_roofline.h"
 #include "app/quantizing.h"
 #include "app/units.h"
@@ -27,7 +26,6 @@ namespace {
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // an estimate before that would be a guess
 constexpr size_t kRemembered = 100;                               // jobs that are over
-constexpr int64_t kMostTokens = 1 << 20;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -310,13 +308,7 @@ void JobQueue::quantize(Job& job) {
 void JobQueue::bench(Job& job) {
   const core::JobRequest& r = job.request;
   BenchPlan plan;
-  plan.prompts = parse_counts(r.prompts, "prompt tokens", 0, kMostTokens);
-  plan.generated = parse_counts(r.generated, "generated tokens", 0, kMostTokens);
-  plan.depths = parse_counts(r.depths, "depth", 0, kMostTokens);
-  std::erase(plan.prompts, 0);
-  std::erase(plan.generated, 0);
-  if (plan.prompts.empty() && plan.generated.empty())
-    throw_error("no prompt and no generation leave nothing to measure");
+  plan_tests(plan, {r.prompts, r.generated, r.depths}, {"prompt tokens", "generated tokens", "depth"});
   plan.repetitions = r.repetitions;
   plan.device = device_;
   BenchSetting setting;

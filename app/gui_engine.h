@@ -29,7 +29,9 @@ struct GuiSetup {
   std::string system;
   // How a model gets its executor.
   std::function<Device(LoadedModel&, const core::ExecutorConfig&, const std::string& device, int64_t gpu_layers)>
-      start = start_executor;
+      start = [](auto& model, auto& config, auto& device, auto layers) {
+        return start_executor(model, config, device, layers);
+      };
   std::string conversation_folder; // empty: conversations end with the engine
   bool remember_files = true;      // among the recent ones
 };

@@ -6,6 +6,7 @@
 #include "app/units.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "kernels/cuda/executor.h"
 #include "models/import/import.h"
 #include "models/model.h"
 #include "models/recipes.h"
@@ -211,6 +212,8 @@ void JobQueue::run(Job& job) {
     return;
   } catch (const std::bad_alloc&) {
     job.error = "out of memory";
+  } catch (const kernels::cuda::OutOfMemory& error) {
+    job.error = fmt::format("{}; the model that is open in the window has its share of it", error.what());
   } catch (const Error& error) {
     job.error = error.what();
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include "app/units.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "kernels/cuda/executor.h"
 #include "models/type_search.h"
 
 #include <fmt/format.h>
@@ -67,7 +68,12 @@ struct QuantizeCommand {
       progress.clear();
       note(line);
     };
-    const QuantizeResult result = quantize(request, steps);
+    QuantizeResult result;
+    try {
+      result = quantize(request, steps);
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      throw_error("{}; --device cpu does without the GPU", error.what());
+    }
     progress.clear();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report->finish(request.type, result, seconds.count());

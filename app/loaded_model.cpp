@@ -139,14 +139,13 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
         if (name == "cuda" || gpu_layers > 0)
           throw kernels::cuda::OutOfMemory(fmt::format("{}; {}", error.what(), to_need_less));
         note(fmt::format("running on the CPU: {}", error.what()));
-        model.gpu_share = 0;
       } catch (const Error& error) {
         if (name == "cuda" || gpu_layers > 0) throw;
         note(fmt::format("running on the CPU: {}", error.what()));
-        model.gpu_share = 0;
       }
     }
   }
+  model.gpu_share = 0;
   model.executor = on_cpu(model.program, config);
   return Device::cpu;
 }

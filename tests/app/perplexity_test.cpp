@@ -239,6 +239,15 @@ TEST_CASE("perplexity refuses what makes no sense") {
   check_refused({"-m", tiny_model(), "-f", folder().write("short.txt", "too short")}, 1, "less than one chunk");
 }
 
+TEST_CASE("perplexity puts as many layers on the GPU as it is told to") {
+  const Result result =
+      run_ridge({"perplexity", "-m", tiny_model(), "-f", kText, "-c", "64", "--chunks", "1", "-ngl", "1"});
+  CAPTURE(result.err);
+  CHECK(result.status == 0);
+  const auto said = [&](const char* words) { return result.err.find(words) != std::string::npos; };
+  CHECK((said("1 of 3 layers on the GPU") || said("running on the CPU: ")));
+}
+
 TEST_CASE("fewer bits diverge more: Q8_0 < Q4_K < Q2_K") {
   REQUIRE_REFERENCE();
   std::mt19937 random(5);

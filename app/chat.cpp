@@ -177,6 +177,7 @@ void Chat::read(const std::string& path) {
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
+  check_output(path, {model_.file.path()});
   const std::string text =
       Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   core::AtomicFile file(path, text.size());

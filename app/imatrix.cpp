@@ -31,6 +31,7 @@ struct ImatrixCommand {
   void run() const {
     const auto start = std::chrono::steady_clock::now();
     LoadedModel loaded = open_model(model);
+    check_output(out, {model, text});
     const int64_t tokens_per_chunk = std::min(chunk_tokens, loaded.program.trained_context);
     const auto chunks = models::calibration_chunks(loaded.need_tokenizer(), read_text_file(text), parse_special,
                                                    tokens_per_chunk, max_chunks < 0 ? INT64_MAX : max_chunks);

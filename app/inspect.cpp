@@ -4,6 +4,7 @@
 #include "app/inspect_errors.h"
 #include "app/machine.h"
 #include "app/npy.h"
+#include "app/options.h"
 #include "app/units.h"
 #include "core/error.h"
 #include "core/utf8.h"
@@ -179,6 +180,7 @@ struct InspectCommand {
     if (!out.empty()) {
       std::vector<int64_t> shape(t->dims.begin(), t->dims.begin() + t->n_dims); // NumPy: contiguous dimension last
       std::ranges::reverse(shape);
+      check_output(out, {path});
       npy = std::make_unique<NpyWriter>(out, shape);
     }
     const int64_t cols = t->dims[0], rows = t->weights() / cols;

@@ -68,6 +68,7 @@ struct PerplexityCommand {
 
   void run() {
     check_usage();
+    if (!base.empty() && !divergence) check_output(base, {model.model, file, ids});
     std::optional<LogitsBase> reference_file;
     if (divergence) {
       reference_file.emplace(base);

@@ -2,6 +2,7 @@
 #include "app/cli.h"
 #include "app/machine.h"
 #include "app/measure_roofline.h"
+#include "app/options.h"
 #include "app/terminal.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -29,6 +30,7 @@ struct RooflineCommand {
       return show_ladder();
     }
 
+    if (!svg.empty()) check_output(svg, {request.file});
     Progress progress;
     const RooflineReport report = measure_roofline(
         request, [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); });

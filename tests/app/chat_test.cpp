@@ -167,6 +167,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set temp hot", "'hot' is no number"},
            {"/set warmth 1", "unknown option 'warmth'"},
            {"/set top-p 3", "top-p"},
+           {"/save " + tiny_model(), "is read as well"},
            {"/regen", "no answer yet"},
            {"/undo", "nothing to take back"}}) {
     CAPTURE(typed);

@@ -55,6 +55,7 @@ struct Window::Impl {
   GLFWwindow* window = nullptr;
   std::vector<std::unique_ptr<Panel>> shown;
   std::atomic<size_t> panel = 0;
+  std::atomic<uint64_t> frames = 0;
   bool dark = true, rescale = true, help = false;
   float scale = 1;
   int frames_wanted = kSettlingFrames;
@@ -113,6 +114,8 @@ void Window::close() {
 const FrameTimes& Window::frame_times() const { return impl_->frame_times; }
 
 std::string Window::panel() const { return panels()[impl_->panel].name; }
+
+uint64_t Window::frames() const { return impl_->frames; }
 
 void Window::Impl::open() {
   std::string names;
@@ -211,6 +214,7 @@ void Window::run(const EngineLink& engine) {
       }
     }
     glfwSwapBuffers(w.window);
+    ++w.frames;
     w.frame_times.end(engine.snapshot()->state == EngineState::writing);
   }
   w.remember();

@@ -11,6 +11,7 @@
 #include <backends/imgui_impl_glfw.h>
 #include <backends/imgui_impl_opengl3.h>
 #include <fmt/format.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,7 @@ constexpr Shortcut kShortcuts[] = {
     {"Ctrl O", "open a model or a checkpoint's folder"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
-    {"Esc", "stop the answer"},
+    {"Esc", "leave a field; stop the answer"},
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
     {"Ctrl L", "light or dark"},
@@ -282,7 +283,8 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   }
   if (dialog.is_open()) return; // Escape closes it
   if (pressed(GLFW_KEY_F1)) help = !help;
-  if (pressed(GLFW_KEY_ESCAPE)) {
+  const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // which Escape leaves
+  if (pressed(GLFW_KEY_ESCAPE) && !in_field) {
     if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
       engine->send(core::intent::Stop{});
     help = false;

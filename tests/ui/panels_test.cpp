@@ -120,6 +120,34 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
   CHECK(layout.height == 750);
 }
 
+TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends only that") {
+  app::GuiSetup setup = guide_setup();
+  setup.model.context = 8192; // answers that take seconds
+  setup.sampling.max_tokens = 8000;
+  setup.sampling.ignore_eos = true;
+  with_window({}, setup, [&](User& user, app::GuiEngine& engine, ui::Window&) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto answering = [&] { return now()->state == core::EngineState::writing; };
+    const auto stopped = [&] {
+      return now()->state == core::EngineState::idle && now()->messages.at(1).note == "stopped";
+    };
+    user.type("What is Q4_K?");
+    user.press("Return");
+    REQUIRE(wait_for(answering));
+    user.press("Escape"); // in the composer
+    REQUIRE(wait_for(stopped));
+    user.click(189, 96); // rename
+    engine.send(core::intent::Regenerate{});
+    REQUIRE(wait_for(answering));
+    user.type("x");
+    user.press("Escape"); // in the field
+    CHECK(answering());
+    user.press("Escape");
+    CHECK(wait_for(stopped));
+    CHECK(now()->conversations->at(0).title == "What is Q4_K?");
+  });
+}
+
 TEST_CASE("a frame is drawn within 16 ms while the model writes") {
   app::GuiSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds

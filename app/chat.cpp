@@ -76,8 +76,9 @@ void Chat::run_command(const std::string& line) {
 
 void Chat::say(std::string text) {
   if (!make_room(text)) return;
+  const Json before = conversation_.messages();
   conversation_.add_user(std::move(text));
-  answer();
+  answer(before);
 }
 
 // Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
@@ -106,7 +107,7 @@ bool Chat::make_room(const std::string& text) {
   return true;
 }
 
-void Chat::answer() {
+void Chat::answer(const Json& before) {
   const InterruptFlag interrupt;
   TextPrinter printer;
   Answer answer;
@@ -115,7 +116,7 @@ void Chat::answer() {
         *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt.flag());
   } catch (...) {
     printer.finish();
-    conversation_.undo();
+    conversation_.set_messages(before, "conversation");
     throw;
   }
   printer.finish();
@@ -147,8 +148,9 @@ void Chat::clear(const std::string&) {
 }
 
 void Chat::regenerate(const std::string&) {
+  const Json before = conversation_.messages();
   if (!conversation_.drop_answer()) throw_error("/regen: there is no answer yet");
-  answer();
+  answer(before);
 }
 
 void Chat::undo(const std::string&) {

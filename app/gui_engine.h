@@ -52,8 +52,14 @@ class GuiEngine {
 
   void handle(const core::Intent& intent);
   void load(const std::string& path);
-  void say(std::string text);
-  void answer();
+  // A conversation as it is shown and as the model has it.
+  struct Exchange {
+    std::vector<core::ChatMessage> shown;
+    Json messages;
+  };
+  Exchange exchange() const;
+  void say(std::string text, const Exchange& before);
+  void answer(const Exchange& before); // which it goes back to where it fails
   void edit(size_t message, const std::string& text);
   void study(const core::Intent& intent);
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
@@ -87,7 +93,7 @@ class GuiEngine {
 
   GuiSetup setup_;
   std::function<void()> wake_;
-  std::atomic<bool> cancel_ = false;
+  std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
   std::string path_;                     // of the open model, empty: the guide; the talker's, like the next
   bool told_deleted_ = false;            // that its file is

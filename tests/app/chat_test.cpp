@@ -192,6 +192,10 @@ TEST_CASE("a model that is shortened while the chat is open costs the answer, no
   chat.type("hello again\r");
   CHECK(chat.expect("short.gguf: another program shortened it"));
   REQUIRE(chat.expect("> "));
+  chat.type("/regen\r");
+  CHECK(chat.expect("short.gguf: another program shortened it"));
+  REQUIRE(chat.expect("> "));
+  CHECK(saved(chat, "short.json").size() == 2); // the answer that was to be replaced is still there
   chat.type("/stats\r");
   CHECK(chat.expect("context "));
   chat.type(kEndOfInput);

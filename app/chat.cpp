@@ -162,7 +162,8 @@ void Chat::system(const std::string& text) {
   if (text.empty()) {
     const Json& messages = conversation_.messages();
     const bool has = !messages.empty() && messages[0]["role"] == "system";
-    note(has ? messages[0]["content"].get<std::string>() : "[no system prompt]");
+    const Json content = has ? messages[0]["content"] : Json("[no system prompt]");
+    note(content.is_string() ? content.get<std::string>() : content.dump());
     return;
   }
   conversation_.set_system(text == "none" ? "" : text);

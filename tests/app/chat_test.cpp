@@ -175,6 +175,13 @@ TEST_CASE("mistakes are explained and the chat goes on") {
     CHECK(chat.expect("ridge: error: "));
     CHECK(chat.expect(said));
   }
+  const std::string parts = R"([{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}])";
+  chat.type("/load " + folder().write("parts.json", parts) + "\r");
+  REQUIRE(chat.expect("[loaded 1 messages]"));
+  chat.type("/system\r");
+  CHECK(chat.expect("Be brief."));
+  chat.type("/clear\r/system none\r");
+  CHECK(chat.expect("[system prompt set]"));
   chat.type("still there?\r");
   CHECK(chat.expect("· context "));
 }

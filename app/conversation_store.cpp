@@ -51,7 +51,11 @@ StoredConversation parse(const std::string& text, const std::string& label) {
         !m["content"].is_string() || (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
       throw_error("{}: message {}: expected an object with the strings \"role\" and \"content\"", label, i);
   }
-  c.messages = messages;
+  for (const Json& m : messages) { // where other programs keep the system prompt
+    const bool system = m["role"] == "system";
+    if (system && c.system.empty()) c.system = m["content"];
+    if (!system) c.messages.push_back(m);
+  }
   return c;
 }
 

@@ -127,10 +127,10 @@ void ConversationStore::save(const std::string& id) {
 }
 
 void ConversationStore::remove(std::string id) {
-  std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
   std::error_code error;
   if (!folder_.empty()) fs::remove(path_of(id), error);
   if (error) throw_error("cannot remove {}: {}", path_of(id), error.message());
+  std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
 }
 
 } // namespace ridge::app

@@ -147,6 +147,15 @@ TEST_CASE("a system prompt that another program keeps among the messages stays")
   CHECK(app::ConversationStore(folder / "").list()[0].system == "Be brief.");
 }
 
+TEST_CASE("a conversation whose file cannot be removed stays in the list") {
+  const TemporaryFolder folder;
+  app::ConversationStore store(folder / "");
+  const std::string id = store.create().id;
+  std::filesystem::create_directories(folder / (id + ".json/in the way"));
+  CHECK_THROWS_AS(store.remove(id), Error);
+  CHECK(store.list().size() == 1);
+}
+
 TEST_CASE("a folder that cannot be written to costs a message, not the conversation") {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "no folder";

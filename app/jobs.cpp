@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "kernels/cuda/executor.h"
+#include "models/guide.h"
 #include "models/import/import.h"
 #include "models/model.h"
 #include "models/recipes.h"
@@ -52,8 +53,8 @@ std::string title_of(const core::JobRequest& r) {
 }
 
 std::string duration(double seconds) {
-  return seconds < 60 ? fmt::format("{:.1f} s", seconds)
-                      : fmt::format("{:.0f} min {:02.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+  const int64_t whole = std::llround(seconds);
+  return seconds < 59.95 ? fmt::format("{:.1f} s", seconds) : fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
 std::string value_of(const core::Ceiling& c) {
@@ -333,7 +334,7 @@ void JobQueue::bench(Job& job) {
     best += fmt::format("{}{}: {:.1f} tok/s", best.empty() ? "" : " · ", row.test(), row.rate());
   };
   progress("opening the model", 0);
-  bench_model(open_model(r.input), "", plan, steps);
+  bench_model(open_model(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)), "", plan, steps);
   job.result = best;
 }
 
@@ -344,6 +345,7 @@ void JobQueue::roofline(Job& job) {
   request.threads = threads_;
   const RooflineReport report = measure_roofline(
       request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
+  if (!report.missing.empty()) job.notes.push_back(report.missing);
   core::JobTable ceilings{fmt::format("What {} can do", report.device), {"Ceiling", "Measured", "How"}, {}};
   for (const core::Ceiling& c : report.ceilings) ceilings.rows.push_back({c.name, value_of(c), c.how});
   core::JobTable kernels{fmt::format("What reaches it: {}", report.model),

@@ -72,6 +72,9 @@ struct InspectCommand {
   bool json = false, full = false;
 
   void run() const {
+    if (!compared.empty() && (compared.size() != 2 || !path.empty()))
+      throw Error("inspect: --compare takes two files, A and B", Error::kUsage);
+    if (!imatrix.empty() && as.empty()) throw Error("inspect: --imatrix needs --as TYPES", Error::kUsage);
     if (!compared.empty()) return compare_files(compared[0], compared[1], json);
     if (path.empty()) throw Error("inspect: name a FILE, or two with --compare", Error::kUsage);
     const gguf::File file = gguf::File::open(path);

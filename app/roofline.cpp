@@ -105,10 +105,13 @@ void add_roofline_command(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->add_flag("--ceilings", o->request.ceilings_only, "only the machine, no kernels");
-  command->add_flag("--ladder", o->ladder, "instead: matrix products from the naive kernel to cuBLAS, rung by rung");
+  auto* ladder = command->add_flag("--ladder", o->ladder,
+                                   "instead: matrix products from the naive kernel to cuBLAS, rung by rung");
   auto* json = command->add_flag("--json", o->json, "machine-readable");
-  command->add_flag("--csv", o->csv, "machine-readable, a line per kernel")->excludes(json);
-  command->add_option("--svg", o->svg, "also draw the roofline here")->type_name("FILE");
+  auto* csv = command->add_flag("--csv", o->csv, "machine-readable, a line per kernel")->excludes(json);
+  auto* svg = command->add_option("--svg", o->svg, "also draw the roofline here")->type_name("FILE");
+  for (CLI::Option* other : {csv, svg, file, command->get_option("--shape"), command->get_option("--ceilings")})
+    ladder->excludes(other);
   command->callback([o] { o->run(); });
 }
 

@@ -167,7 +167,7 @@ void Chat::system(const std::string& text) {
     return;
   }
   conversation_.set_system(text == "none" ? "" : text);
-  note("[system prompt set]");
+  note(text == "none" ? "[system prompt removed]" : "[system prompt set]");
 }
 
 void Chat::read(const std::string& path) {

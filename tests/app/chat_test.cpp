@@ -181,7 +181,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
   chat.type("/system\r");
   CHECK(chat.expect("Be brief."));
   chat.type("/clear\r/system none\r");
-  CHECK(chat.expect("[system prompt set]"));
+  CHECK(chat.expect("[system prompt removed]"));
   chat.type("still there?\r");
   CHECK(chat.expect("· context "));
 }

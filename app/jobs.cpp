@@ -89,6 +89,11 @@ core::JobChoices job_choices() {
   return choices;
 }
 
+double remaining_seconds(double spent_s, double share_before, double share) {
+  const double done = share - share_before;
+  return spent_s > kKnownAfterSeconds && done > kKnownAfterShare ? spent_s * (1 - share) / done : -1;
+}
+
 JobQueue::JobQueue(std::function<void(Jobs)> publish, std::string device, int threads)
     : publish_(std::move(publish)), device_(std::move(device)), threads_(threads), worker_([this] { work(); }),
       reporter_([this] { report(); }) {}
@@ -148,10 +153,9 @@ void JobQueue::publish() {
     list.assign(jobs_.rbegin(), jobs_.rend());
     for (Job& job : list) {
       if (job.id != running_) continue;
-      const double now = now_s(), spent = now - activity_began_s_;
+      const double now = now_s();
       job.elapsed_s = now - started_s_;
-      if (spent > kKnownAfterSeconds && job.share > kKnownAfterShare)
-        job.remaining_s = spent * (1 - job.share) / job.share;
+      job.remaining_s = remaining_seconds(now - activity_began_s_, activity_began_at_, job.share);
       if (cancel_) job.activity = "stopping";
     }
   }
@@ -184,6 +188,7 @@ void JobQueue::work() {
       running_ = job.id;
       cancel_ = false;
       started_s_ = activity_began_s_ = now_s();
+      activity_began_at_ = 0;
     }
     changed_.notify_all(); // the reporter
     run(job);
@@ -230,6 +235,7 @@ void JobQueue::progress(std::string_view activity, double share) {
   if (job.activity != activity) {
     job.activity = activity;
     activity_began_s_ = now_s();
+    activity_began_at_ = share;
   }
   job.share = share;
 }

@@ -16,13 +16,11 @@
 namespace ridge::app {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 20;
-
 struct BenchCommand {
   std::vector<std::string> files, shapes;
   std::string save, output = "md";
-  std::string gpu_layers = "-1", prompts = "512", generated = "128", depths = "0", batches = "2048", ubatches = "512",
-              threads = "0", streams = "1";
+  BenchLists tests;
+  std::string gpu_layers = "-1", batches = "2048", ubatches = "512", threads = "0", streams = "1";
   std::string k_types = "f16", v_types = "f16";
   BenchPlan plan;
   bool json = false;
@@ -34,13 +32,7 @@ struct BenchCommand {
     if (!save.empty() && (shapes.size() != 1 || !files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (files.empty() && shapes.empty()) files.emplace_back(); // the guide
-    plan.prompts = parse_counts(prompts, "--n-prompt", 0, kMostTokens);
-    plan.generated = parse_counts(generated, "--n-gen", 0, kMostTokens);
-    plan.depths = parse_counts(depths, "--n-depth", 0, kMostTokens);
-    std::erase(plan.prompts, 0);
-    std::erase(plan.generated, 0);
-    if (plan.prompts.empty() && plan.generated.empty())
-      throw Error("bench: -p 0 and -n 0 leave nothing to measure", Error::kUsage);
+    plan_tests(plan, tests, {"--n-prompt", "--n-gen", "--n-depth"});
     for (const int64_t batch : parse_counts(batches, "--batch-size", 1, 1 << 20))
       for (const int64_t ubatch : parse_counts(ubatches, "--ubatch-size", 1, 1 << 16))
         for (const int64_t thread_count : parse_counts(threads, "--threads", 0, 1024))
@@ -105,9 +97,9 @@ void add_bench_command(CLI::App& app) {
   const auto list = [&](const char* name, std::string& variable, const char* help, const char* type = "N") {
     command->add_option(name, variable, help)->capture_default_str()->type_name(type);
   };
-  list("-p,--n-prompt", o->prompts, "prompt tokens; 0: no prompt test");
-  list("-n,--n-gen", o->generated, "generated tokens; 0: no generation test");
-  list("-d,--n-depth", o->depths, "tokens already in the context");
+  list("-p,--n-prompt", o->tests.prompts, "prompt tokens; 0: no prompt test");
+  list("-n,--n-gen", o->tests.generated, "generated tokens; 0: no generation test");
+  list("-d,--n-depth", o->tests.depths, "tokens already in the context");
   list("--batch", o->streams, "streams that generate together");
   list("-b,--batch-size", o->batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->ubatches, "of these, evaluated at once (-ub)");

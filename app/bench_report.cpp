@@ -1,6 +1,7 @@
 #include "app/bench_report.h"
 
 #include "app/machine.h"
+#include "core/utf8.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -84,11 +85,6 @@ std::string column_bar(const Column& column, size_t width) {
   return column.left ? fmt::format(" {:-<{}} ", "", width) : fmt::format(" {:-<{}}:", "", width);
 }
 
-// Display width: UTF-8 continuation bytes take no column ("±").
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 template <typename Value>
 std::set<Value> distinct(const std::vector<BenchRow>& rows, Value BenchRow::*member) {
   std::set<Value> values;
@@ -159,8 +155,8 @@ void print_bench_markdown(const std::vector<BenchRow>& rows) {
   }
   std::vector<size_t> widths;
   for (const Column* column : shown) {
-    widths.push_back(width_of(column->title));
-    for (const BenchRow& row : rows) widths.back() = std::max(widths.back(), width_of(column->text(row)));
+    widths.push_back(core::utf8_length(column->title));
+    for (const BenchRow& row : rows) widths.back() = std::max(widths.back(), core::utf8_length(column->text(row)));
   }
   const auto line = [&](auto&& cell) {
     std::string text = "|";
@@ -168,7 +164,7 @@ void print_bench_markdown(const std::vector<BenchRow>& rows) {
     fmt::print("{}\n", text);
   };
   const auto padded = [](const Column& column, size_t width, const std::string& text) {
-    const std::string space(width - width_of(text), ' ');
+    const std::string space(width - core::utf8_length(text), ' ');
     return column.left ? " " + text + space + " " : " " + space + text + " ";
   };
   line([&](const Column& column, size_t width) { return padded(column, width, column.title); });

@@ -1,9 +1,13 @@
 #include "app/benching.h"
 
+#include "app/count_list.h"
 #include "app/options.h"
 #include "app/peaks.h"
+#include "core/error.h"
 #include "core/sampler.h"
 #include "models/model.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +15,8 @@
 
 namespace ridge::app {
 namespace {
+
+constexpr int64_t kMostTokens = 1 << 20; // of one test
 
 // Runs tests on one executor.
 class Bench {
@@ -149,6 +155,19 @@ int64_t longest(const BenchPlan& plan, bool with_prompts) {
 }
 
 } // namespace
+
+void plan_tests(BenchPlan& plan, const BenchLists& lists, const BenchLists& names) {
+  const auto parse = [&](std::string BenchLists::*list) {
+    return parse_counts(lists.*list, (names.*list).c_str(), 0, kMostTokens);
+  };
+  plan.prompts = parse(&BenchLists::prompts);
+  plan.generated = parse(&BenchLists::generated);
+  plan.depths = parse(&BenchLists::depths);
+  std::erase(plan.prompts, 0);
+  std::erase(plan.generated, 0);
+  if (plan.prompts.empty() && plan.generated.empty())
+    throw Error(fmt::format("{} 0 and {} 0 leave nothing to measure", names.prompts, names.generated), Error::kUsage);
+}
 
 void bench_model(LoadedModel loaded, const std::string& shape, const BenchPlan& plan, const BenchSteps& steps) {
   for (const BenchSetting& setting : plan.settings) {

@@ -25,6 +25,15 @@ struct BenchPlan {
   bool profile = false;
 };
 
+// Lists of token counts in words (count_list.h).
+struct BenchLists {
+  std::string prompts = "512", generated = "128", depths = "0";
+};
+
+// The plan's tests. `names` are what its lists are called where they were asked for. Throws Error (usage) for a list
+// that is none, and where nothing is left to measure: a prompt or generation of 0 tokens is no test.
+void plan_tests(BenchPlan& plan, const BenchLists& lists, const BenchLists& names);
+
 struct BenchSteps {
   std::function<void(BenchRow)> row; // a test is done
   // The test, and the share of it that is done. What it throws comes out of bench_model: that is how to give up.

@@ -76,8 +76,9 @@ void Chat::run_command(const std::string& line) {
 
 void Chat::say(std::string text) {
   if (!make_room(text)) return;
+  const Json before = conversation_.messages();
   conversation_.add_user(std::move(text));
-  answer();
+  answer(before);
 }
 
 // Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
@@ -106,7 +107,7 @@ bool Chat::make_room(const std::string& text) {
   return true;
 }
 
-void Chat::answer() {
+void Chat::answer(const Json& before) {
   const InterruptFlag interrupt;
   TextPrinter printer;
   Answer answer;
@@ -115,7 +116,7 @@ void Chat::answer() {
         *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt.flag());
   } catch (...) {
     printer.finish();
-    conversation_.undo();
+    conversation_.set_messages(before, "conversation");
     throw;
   }
   printer.finish();
@@ -147,8 +148,9 @@ void Chat::clear(const std::string&) {
 }
 
 void Chat::regenerate(const std::string&) {
+  const Json before = conversation_.messages();
   if (!conversation_.drop_answer()) throw_error("/regen: there is no answer yet");
-  answer();
+  answer(before);
 }
 
 void Chat::undo(const std::string&) {
@@ -160,11 +162,12 @@ void Chat::system(const std::string& text) {
   if (text.empty()) {
     const Json& messages = conversation_.messages();
     const bool has = !messages.empty() && messages[0]["role"] == "system";
-    note(has ? messages[0]["content"].get<std::string>() : "[no system prompt]");
+    const Json content = has ? messages[0]["content"] : Json("[no system prompt]");
+    note(content.is_string() ? content.get<std::string>() : content.dump());
     return;
   }
   conversation_.set_system(text == "none" ? "" : text);
-  note("[system prompt set]");
+  note(text == "none" ? "[system prompt removed]" : "[system prompt set]");
 }
 
 void Chat::read(const std::string& path) {
@@ -177,6 +180,7 @@ void Chat::read(const std::string& path) {
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
+  check_output(path, {model_.file.path()});
   const std::string text =
       Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   core::AtomicFile file(path, text.size());

@@ -24,7 +24,7 @@ class Chat {
   static const std::vector<Command>& commands();
   void run_command(const std::string& line);
   void say(std::string text);
-  void answer();
+  void answer(const Json& before); // messages that it goes back to where it fails
   bool make_room(const std::string& text);
   void show_status(const Answer& answer) const;
 

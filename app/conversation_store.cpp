@@ -4,6 +4,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/utf8.h"
 
 #include <fmt/format.h>
 
@@ -50,7 +51,11 @@ StoredConversation parse(const std::string& text, const std::string& label) {
         !m["content"].is_string() || (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
       throw_error("{}: message {}: expected an object with the strings \"role\" and \"content\"", label, i);
   }
-  c.messages = messages;
+  for (const Json& m : messages) { // where other programs keep the system prompt
+    const bool system = m["role"] == "system";
+    if (system && c.system.empty()) c.system = m["content"];
+    if (!system) c.messages.push_back(m);
+  }
   return c;
 }
 
@@ -62,7 +67,7 @@ std::string title_of(const std::string& question) {
   size_t characters = 0, end = 0;
   while (end < line.size() && characters < kTitleCharacters) {
     do ++end;
-    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80);
+    while (end < line.size() && core::is_utf8_continuation(line[end]));
     ++characters;
   }
   return end < line.size() ? line.substr(0, end) + "…" : line;
@@ -122,10 +127,10 @@ void ConversationStore::save(const std::string& id) {
 }
 
 void ConversationStore::remove(std::string id) {
-  std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
   std::error_code error;
   if (!folder_.empty()) fs::remove(path_of(id), error);
   if (error) throw_error("cannot remove {}: {}", path_of(id), error.message());
+  std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
 }
 
 } // namespace ridge::app

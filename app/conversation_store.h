@@ -30,7 +30,7 @@ class ConversationStore {
   StoredConversation& create(); // not kept before the first save()
   // Writes it, as changed now. Throws Error where that fails; it is kept in memory all the same.
   void save(const std::string& id);
-  // Throws Error where its file cannot be removed.
+  // Throws Error where its file cannot be removed; then it stays in the list.
   void remove(std::string id); // a copy: the caller's may stand in what is removed
 
  private:

@@ -51,7 +51,7 @@ std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int
     }
     if (at != end) refuse("is no count");
     if (first < least || last > most) refuse(fmt::format("is outside {} to {}", least, most).c_str());
-    if (last < first || step < 1 || (multiply && (step < 2 || first < 1))) refuse("is no range");
+    if (last < first || step < 1 || step > most || (multiply && (step < 2 || first < 1))) refuse("is no range");
     for (int64_t value = first; value <= last; value = multiply ? value * step : value + step) {
       counts.push_back(value);
       if (counts.size() > kMost) refuse("makes more than 1000 counts");

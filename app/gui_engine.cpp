@@ -123,6 +123,7 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake)
 
 GuiEngine::~GuiEngine() {
   gpu_watch_.request_stop();
+  closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
   cancel_ = true;
   ++studies_waiting_; // the one that runs gives up
   jobs_.reset();
@@ -206,13 +207,14 @@ void GuiEngine::handle(const core::Intent& wanted) {
         }
         if (!loaded_) return; // why not has been said
         std::visit(Match{
-                       [&](const intent::Send& send) { say(send.text); },
+                       [&](const intent::Send& send) { say(send.text, exchange()); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
                        [&](const intent::Regenerate&) {
+                         const Exchange before = exchange();
                          if (loaded_->conversation.drop_answer())
                            change([](core::Snapshot& s) { s.messages.pop_back(); });
                          if (state_.messages.empty() || !state_.messages.back().user) return;
-                         answer();
+                         answer(before);
                        },
                        [&](const intent::NewConversation&) { open_conversation(""); },
                        [&](const intent::OpenConversation& open) { open_conversation(open.id); },
@@ -290,14 +292,17 @@ void GuiEngine::load(const std::string& path) {
   change([](core::Snapshot& s) { s.recent = recent_files(); });
 }
 
-void GuiEngine::say(std::string text) {
+GuiEngine::Exchange GuiEngine::exchange() const { return {state_.messages, loaded_->conversation.messages()}; }
+
+void GuiEngine::say(std::string text, const Exchange& before) {
   begin_conversation(text);
   change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
   loaded_->conversation.add_user(std::move(text));
-  answer();
+  answer(before);
 }
 
 void GuiEngine::edit(size_t message, const std::string& text) {
+  const Exchange before = exchange();
   Json kept = Json::array();
   size_t number = 0;
   for (const Json& m : loaded_->conversation.messages()) {
@@ -307,12 +312,13 @@ void GuiEngine::edit(size_t message, const std::string& text) {
   }
   loaded_->conversation.set_messages(kept, "conversation");
   change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
-  say(text);
+  say(text, before);
 }
 
-void GuiEngine::answer() {
+void GuiEngine::answer(const Exchange& before) {
   Loaded& m = *loaded_;
   cancel_ = false;
+  if (closing_) return;
   SpeedMeter meter;
   const auto measure = [&](core::Snapshot& s) {
     const Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
@@ -363,8 +369,8 @@ void GuiEngine::answer() {
     });
     seconds_before_ += whole.seconds;
   } catch (...) {
-    m.conversation.undo();
-    change([](core::Snapshot& s) { s.messages.resize(s.messages.size() - 2); });
+    m.conversation.set_messages(before.messages, "conversation");
+    change([&](core::Snapshot& s) { s.messages = before.shown; });
     abandon_conversation();
     throw;
   }

@@ -29,7 +29,9 @@ struct GuiSetup {
   std::string system;
   // How a model gets its executor.
   std::function<Device(LoadedModel&, const core::ExecutorConfig&, const std::string& device, int64_t gpu_layers)>
-      start = start_executor;
+      start = [](auto& model, auto& config, auto& device, auto layers) {
+        return start_executor(model, config, device, layers);
+      };
   std::string conversation_folder; // empty: conversations end with the engine
   bool remember_files = true;      // among the recent ones
 };
@@ -50,8 +52,14 @@ class GuiEngine {
 
   void handle(const core::Intent& intent);
   void load(const std::string& path);
-  void say(std::string text);
-  void answer();
+  // A conversation as it is shown and as the model has it.
+  struct Exchange {
+    std::vector<core::ChatMessage> shown;
+    Json messages;
+  };
+  Exchange exchange() const;
+  void say(std::string text, const Exchange& before);
+  void answer(const Exchange& before); // which it goes back to where it fails
   void edit(size_t message, const std::string& text);
   void study(const core::Intent& intent);
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
@@ -85,7 +93,7 @@ class GuiEngine {
 
   GuiSetup setup_;
   std::function<void()> wake_;
-  std::atomic<bool> cancel_ = false;
+  std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
   std::string path_;                     // of the open model, empty: the guide; the talker's, like the next
   bool told_deleted_ = false;            // that its file is

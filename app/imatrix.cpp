@@ -31,6 +31,7 @@ struct ImatrixCommand {
   void run() const {
     const auto start = std::chrono::steady_clock::now();
     LoadedModel loaded = open_model(model);
+    check_output(out, {model, text});
     const int64_t tokens_per_chunk = std::min(chunk_tokens, loaded.program.trained_context);
     const auto chunks = models::calibration_chunks(loaded.need_tokenizer(), read_text_file(text), parse_special,
                                                    tokens_per_chunk, max_chunks < 0 ? INT64_MAX : max_chunks);
@@ -44,7 +45,8 @@ struct ImatrixCommand {
     const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
     const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
     if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
-    start_executor(loaded, config, room ? device : "cpu", core::layer_count(loaded.program) + 1);
+    start_executor(loaded, config, room ? device : "cpu", core::layer_count(loaded.program) + 1,
+                   "lower -c (tokens per chunk), or use --device cpu");
     core::Executor& executor = *loaded.executor;
 
     Progress progress("collecting");

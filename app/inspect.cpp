@@ -4,8 +4,10 @@
 #include "app/inspect_errors.h"
 #include "app/machine.h"
 #include "app/npy.h"
+#include "app/options.h"
 #include "app/units.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "gguf/gguf.h"
 #include "models/model.h"
 
@@ -70,6 +72,9 @@ struct InspectCommand {
   bool json = false, full = false;
 
   void run() const {
+    if (!compared.empty() && (compared.size() != 2 || !path.empty()))
+      throw Error("inspect: --compare takes two files, A and B", Error::kUsage);
+    if (!imatrix.empty() && as.empty()) throw Error("inspect: --imatrix needs --as TYPES", Error::kUsage);
     if (!compared.empty()) return compare_files(compared[0], compared[1], json);
     if (path.empty()) throw Error("inspect: name a FILE, or two with --compare", Error::kUsage);
     const gguf::File file = gguf::File::open(path);
@@ -146,7 +151,7 @@ struct InspectCommand {
         text = fmt::format("{} × {}: {}", value.size(), gguf::name_of(value.element_type()), dump(shown["first"]));
       if (!full && text.size() > kShownText) {
         size_t cut = kShownText;
-        while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) --cut; // whole characters
+        while (cut > 0 && core::is_utf8_continuation(text[cut])) --cut; // whole characters
         text = text.substr(0, cut) + "…";
       }
       fmt::print("{:<{}}  {:<6}  {}\n", dump(std::string(key)).substr(1, dump(std::string(key)).size() - 2), key_width,
@@ -178,6 +183,7 @@ struct InspectCommand {
     if (!out.empty()) {
       std::vector<int64_t> shape(t->dims.begin(), t->dims.begin() + t->n_dims); // NumPy: contiguous dimension last
       std::ranges::reverse(shape);
+      check_output(out, {path});
       npy = std::make_unique<NpyWriter>(out, shape);
     }
     const int64_t cols = t->dims[0], rows = t->weights() / cols;

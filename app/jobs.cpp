@@ -1,12 +1,13 @@
 #include "app/jobs.h"
 
 #include "app/benching.h"
-#include "app/count_list.h"
 #include "app/measure_roofline.h"
 #include "app/quantizing.h"
 #include "app/units.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "kernels/cuda/executor.h"
+#include "models/guide.h"
 #include "models/import/import.h"
 #include "models/model.h"
 #include "models/recipes.h"
@@ -27,7 +28,6 @@ namespace {
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // an estimate before that would be a guess
 constexpr size_t kRemembered = 100;                               // jobs that are over
-constexpr int64_t kMostTokens = 1 << 20;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -53,8 +53,8 @@ std::string title_of(const core::JobRequest& r) {
 }
 
 std::string duration(double seconds) {
-  return seconds < 60 ? fmt::format("{:.1f} s", seconds)
-                      : fmt::format("{:.0f} min {:02.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+  const int64_t whole = std::llround(seconds);
+  return seconds < 59.95 ? fmt::format("{:.1f} s", seconds) : fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
 std::string value_of(const core::Ceiling& c) {
@@ -87,6 +87,11 @@ core::JobChoices job_choices() {
   for (const models::Recipe& recipe : models::recipes())
     choices.recipes.push_back({std::string(recipe.name), quant::format(recipe.base).bits_per_weight()});
   return choices;
+}
+
+double remaining_seconds(double spent_s, double share_before, double share) {
+  const double done = share - share_before;
+  return spent_s > kKnownAfterSeconds && done > kKnownAfterShare ? spent_s * (1 - share) / done : -1;
 }
 
 JobQueue::JobQueue(std::function<void(Jobs)> publish, std::string device, int threads)
@@ -148,10 +153,9 @@ void JobQueue::publish() {
     list.assign(jobs_.rbegin(), jobs_.rend());
     for (Job& job : list) {
       if (job.id != running_) continue;
-      const double now = now_s(), spent = now - activity_began_s_;
+      const double now = now_s();
       job.elapsed_s = now - started_s_;
-      if (spent > kKnownAfterSeconds && job.share > kKnownAfterShare)
-        job.remaining_s = spent * (1 - job.share) / job.share;
+      job.remaining_s = remaining_seconds(now - activity_began_s_, activity_began_at_, job.share);
       if (cancel_) job.activity = "stopping";
     }
   }
@@ -184,6 +188,7 @@ void JobQueue::work() {
       running_ = job.id;
       cancel_ = false;
       started_s_ = activity_began_s_ = now_s();
+      activity_began_at_ = 0;
     }
     changed_.notify_all(); // the reporter
     run(job);
@@ -213,6 +218,8 @@ void JobQueue::run(Job& job) {
     return;
   } catch (const std::bad_alloc&) {
     job.error = "out of memory";
+  } catch (const kernels::cuda::OutOfMemory& error) {
+    job.error = fmt::format("{}; the model that is open in the window has its share of it", error.what());
   } catch (const Error& error) {
     job.error = error.what();
   } catch (const std::exception& error) {
@@ -228,6 +235,7 @@ void JobQueue::progress(std::string_view activity, double share) {
   if (job.activity != activity) {
     job.activity = activity;
     activity_began_s_ = now_s();
+    activity_began_at_ = share;
   }
   job.share = share;
 }
@@ -310,13 +318,7 @@ void JobQueue::quantize(Job& job) {
 void JobQueue::bench(Job& job) {
   const core::JobRequest& r = job.request;
   BenchPlan plan;
-  plan.prompts = parse_counts(r.prompts, "prompt tokens", 0, kMostTokens);
-  plan.generated = parse_counts(r.generated, "generated tokens", 0, kMostTokens);
-  plan.depths = parse_counts(r.depths, "depth", 0, kMostTokens);
-  std::erase(plan.prompts, 0);
-  std::erase(plan.generated, 0);
-  if (plan.prompts.empty() && plan.generated.empty())
-    throw_error("no prompt and no generation leave nothing to measure");
+  plan_tests(plan, {r.prompts, r.generated, r.depths}, {"prompt tokens", "generated tokens", "depth"});
   plan.repetitions = r.repetitions;
   plan.device = device_;
   BenchSetting setting;
@@ -338,7 +340,7 @@ void JobQueue::bench(Job& job) {
     best += fmt::format("{}{}: {:.1f} tok/s", best.empty() ? "" : " · ", row.test(), row.rate());
   };
   progress("opening the model", 0);
-  bench_model(open_model(r.input), "", plan, steps);
+  bench_model(open_model(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)), "", plan, steps);
   job.result = best;
 }
 
@@ -349,6 +351,7 @@ void JobQueue::roofline(Job& job) {
   request.threads = threads_;
   const RooflineReport report = measure_roofline(
       request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
+  if (!report.missing.empty()) job.notes.push_back(report.missing);
   core::JobTable ceilings{fmt::format("What {} can do", report.device), {"Ceiling", "Measured", "How"}, {}};
   for (const core::Ceiling& c : report.ceilings) ceilings.rows.push_back({c.name, value_of(c), c.how});
   core::JobTable kernels{fmt::format("What reaches it: {}", report.model),

@@ -15,6 +15,9 @@ namespace ridge::app {
 
 core::JobChoices job_choices();
 
+// Seconds until all is done of what went from one share to another in spent_s; below 0: too early to say.
+double remaining_seconds(double spent_s, double share_before, double share);
+
 class JobQueue {
  public:
   using Jobs = std::shared_ptr<const std::vector<core::Job>>; // newest first
@@ -51,8 +54,8 @@ class JobQueue {
   std::vector<core::Job> jobs_;        // oldest first
   uint64_t last_id_ = 0, running_ = 0; // 0: none
   bool cancel_ = false, closing_ = false;
-  double activity_began_s_ = 0; // of the running job
-  double started_s_ = 0;        // on the steady clock
+  double started_s_ = 0;                                // the running job, on the steady clock
+  double activity_began_s_ = 0, activity_began_at_ = 0; // its present activity, the latter a share
 
   std::mutex publishing_; // so that the newest list is published last
   std::thread worker_, reporter_;

@@ -127,7 +127,7 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_
 } // namespace
 
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
-                      int64_t gpu_layers) {
+                      int64_t gpu_layers, const char* to_need_less) {
   if (name != "cpu" && gpu_layers != 0) {
     const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
     if (name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
@@ -135,13 +135,17 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
     if (gpu.usable) {
       try {
         if (start_on_gpu(model, config, gpu_layers)) return Device::cuda;
+      } catch (const kernels::cuda::OutOfMemory& error) {
+        if (name == "cuda" || gpu_layers > 0)
+          throw kernels::cuda::OutOfMemory(fmt::format("{}; {}", error.what(), to_need_less));
+        note(fmt::format("running on the CPU: {}", error.what()));
       } catch (const Error& error) {
         if (name == "cuda" || gpu_layers > 0) throw;
         note(fmt::format("running on the CPU: {}", error.what()));
-        model.gpu_share = 0;
       }
     }
   }
+  model.gpu_share = 0;
   model.executor = on_cpu(model.program, config);
   return Device::cpu;
 }

@@ -34,9 +34,10 @@ enum class Device { cuda, cpu };
 // `name` is auto, cuda or cpu. auto falls back to the CPU, and says so where a GPU is there that cannot be used; cuda
 // is an Error where it cannot. For the GPU the weights are copied to it, with a progress bar.
 // gpu_layers: the last so many layers go there, the output being one; -1: all for which there is room, which is said
-// where it is not all. The rest runs on the CPU.
+// where it is not all. The rest runs on the CPU. to_need_less: advice for where the GPU has too little memory.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
-                      int64_t gpu_layers = -1);
+                      int64_t gpu_layers = -1,
+                      const char* to_need_less = "lower -ngl (layers on the GPU), -c (context) or -ub (batch)");
 
 // Bytes per second: the roof of decoding on that device with so many threads (0: all cores).
 double measure_read_bandwidth(Device device, int threads);

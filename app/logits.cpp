@@ -23,6 +23,7 @@ struct LogitsCommand {
   void run() const {
     const std::vector<int32_t> tokens = parse_ids(ids, "--ids");
     LoadedModel loaded = open_model(model.model);
+    check_output(out, {model.model});
     for (int32_t token : tokens)
       if (token >= loaded.program.vocab)
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);

@@ -1,6 +1,7 @@
 #include "app/options.h"
 
 #include "app/terminal.h"
+#include "core/atomic_file.h"
 #include "core/error.h"
 #include "models/text/json_schema.h"
 
@@ -10,6 +11,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace ridge::app {
@@ -179,6 +181,14 @@ void TextOptions::add_to(CLI::App& command, const char* text_help) {
 }
 
 std::string TextOptions::read() const { return file.empty() ? text : read_text_file(file); }
+
+void check_output(const std::string& path, std::initializer_list<std::string> inputs) {
+  std::error_code none_there;
+  for (const std::string& input : inputs)
+    if (std::filesystem::equivalent(path, input, none_there))
+      throw_error("{}: is read as well; name another file to write", path);
+  const core::AtomicFile trial(path, 0); // of which nothing stays
+}
 
 std::string read_text_file(const std::string& path) {
   const auto close = [](std::FILE* file) {

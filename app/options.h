@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,9 @@ struct TextOptions {
 
 // The bytes of a file, or of standard input for "-". Throws Error.
 std::string read_text_file(const std::string& path);
+
+// Throws Error, before the work that it is for, where a file cannot be written or is one of those that are read.
+void check_output(const std::string& path, std::initializer_list<std::string> inputs = {});
 
 // "1,2,3" or "1 2 3" -> numbers. Throws Error (usage) naming the flag and the word.
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag);

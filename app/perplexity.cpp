@@ -37,7 +37,7 @@ class Reader {
     config.max_outputs = std::min(config.max_batch, kOutputsAtOnce);
     config.exact = exact;
     if (exact) config.k_type = config.v_type = core::KvType::f32;
-    start_executor(model, config, options.device);
+    start_executor(model, config, options.device, options.gpu_layers);
   }
 
   // Evaluates chunk[at, at + count) and wants logits of the positions from `first_wanted` on.
@@ -68,6 +68,7 @@ struct PerplexityCommand {
 
   void run() {
     check_usage();
+    if (!base.empty() && !divergence) check_output(base, {model.model, file, ids});
     std::optional<LogitsBase> reference_file;
     if (divergence) {
       reference_file.emplace(base);

@@ -6,6 +6,7 @@
 #include "app/units.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "kernels/cuda/executor.h"
 #include "models/type_search.h"
 
 #include <fmt/format.h>
@@ -30,15 +31,17 @@ uint64_t peak_memory_bytes() {
 }
 
 struct QuantizeCommand {
-  std::vector<std::string> names; // IN [OUT] [TYPE]
+  std::string first, second, third; // IN [OUT] [TYPE]
   QuantizeRequest request;
   bool dry_run = false, json = false;
 
   void run() {
+    std::vector<std::string> names = {first, second, third};
+    while (!names.empty() && names.back().empty()) names.pop_back();
     const bool searched = !request.target_size.empty() || request.target_bpw > 0;
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
-    if (names.size() < wanted || names.size() > 3)
+    if (names.size() < wanted)
       throw Error(
           "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
           Error::kUsage);
@@ -51,22 +54,29 @@ struct QuantizeCommand {
 
     const auto start = std::chrono::steady_clock::now();
     std::optional<Report> report;
-    std::optional<Progress> progress;
-    std::string shown;
+    Progress progress;
     QuantizeSteps steps;
-    steps.progress = [&](std::string_view what, int64_t done, int64_t total) {
-      if (what != shown) progress.emplace(shown = what);
-      progress->update(done, total);
-    };
+    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
     steps.planned = [&](const models::Requantization& plan) {
-      progress.reset();
+      progress.clear();
       report.emplace(*this, plan);
       if (dry_run) report->add_plan();
     };
-    steps.done = [&](const models::TensorResult& result) { report->add(result); };
-    steps.note = [](const std::string& line) { note(line); };
-    const QuantizeResult result = quantize(request, steps);
-    progress.reset();
+    steps.done = [&](const models::TensorResult& result) {
+      progress.clear();
+      report->add(result);
+    };
+    steps.note = [&](const std::string& line) {
+      progress.clear();
+      note(line);
+    };
+    QuantizeResult result;
+    try {
+      result = quantize(request, steps);
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      throw_error("{}; --device cpu does without the GPU", error.what());
+    }
+    progress.clear();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     report->finish(request.type, result, seconds.count());
   }
@@ -137,7 +147,7 @@ struct QuantizeCommand {
     void finish(const std::string& type, const QuantizeResult& result, double seconds) {
       const double bpw = weights_ ? 8.0 * static_cast<double>(after_) / static_cast<double>(weights_) : 0;
       if (command_.json) {
-        Json summary = {{"file", command_.names[0]},
+        Json summary = {{"file", command_.request.in},
                         {"written", result.paths},
                         {"type", type},
                         {"method", command_.request.method},
@@ -189,10 +199,9 @@ void add_quantize_command(CLI::App& app) {
   std::vector<std::string_view> names;
   for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);
   command->footer(fmt::format("TYPE: {}, or COPY.", fmt::join(names, " ")));
-  command->add_option("names", options->names, "the model (of a split one: any part), the file to write, and its type")
-      ->type_name("IN.gguf OUT.gguf TYPE")
-      ->expected(1, 3)
-      ->required();
+  command->add_option("IN.gguf", options->first, "the model (of a split one: any part)")->type_name("")->required();
+  command->add_option("OUT.gguf", options->second, "the file to write")->type_name("");
+  command->add_option("TYPE", options->third, "its type, one of those below")->type_name("");
   command
       ->add_option("--imatrix", options->request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
       ->type_name("FILE");
@@ -224,9 +233,12 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("NAME");
   command->add_option("--calibration", options->request.calibration, "text for --method awq and gptq")
       ->type_name("FILE");
-  command->add_flag("--parse-special", options->request.parse_special,
-                    "special tokens in the text are tokens (chat transcripts)");
+  command
+      ->add_flag("--parse-special", options->request.parse_special,
+                 "special tokens in the text are tokens (chat transcripts)")
+      ->needs("--calibration");
   command->add_option("--calibration-tokens", options->request.calibration_tokens, "how much of it is used")
+      ->needs("--calibration")
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");

@@ -64,6 +64,7 @@ class Quantizing {
 
     const models::Recipe* recipe = searched || copy ? nullptr : parse_recipe(r_.type);
     const gguf::File file = r_.in.empty() ? models::open_guide() : gguf::File::open(r_.in);
+    if (!r_.out.empty()) check_output(r_.out, {r_.imatrix, r_.calibration});
     std::optional<gguf::Imatrix> importance;
     if (!r_.imatrix.empty()) importance = gguf::Imatrix::read(r_.imatrix);
     const gguf::Imatrix* factors = importance ? &*importance : nullptr;

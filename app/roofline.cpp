@@ -2,6 +2,7 @@
 #include "app/cli.h"
 #include "app/machine.h"
 #include "app/measure_roofline.h"
+#include "app/options.h"
 #include "app/terminal.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -10,8 +11,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <optional>
 
 namespace ridge::app {
 namespace {
@@ -31,13 +30,11 @@ struct RooflineCommand {
       return show_ladder();
     }
 
-    std::optional<Progress> progress;
-    std::string shown;
-    const RooflineReport report = measure_roofline(request, [&](std::string_view what, int64_t done, int64_t total) {
-      if (what != shown) progress.emplace(shown = what);
-      progress->update(done, total);
-    });
-    progress.reset();
+    if (!svg.empty()) check_output(svg, {request.file});
+    Progress progress;
+    const RooflineReport report = measure_roofline(
+        request, [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); });
+    progress.clear();
     if (!report.missing.empty()) note(report.missing);
     if (json)
       print_roofline_json(report);
@@ -108,10 +105,13 @@ void add_roofline_command(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->add_flag("--ceilings", o->request.ceilings_only, "only the machine, no kernels");
-  command->add_flag("--ladder", o->ladder, "instead: matrix products from the naive kernel to cuBLAS, rung by rung");
+  auto* ladder = command->add_flag("--ladder", o->ladder,
+                                   "instead: matrix products from the naive kernel to cuBLAS, rung by rung");
   auto* json = command->add_flag("--json", o->json, "machine-readable");
-  command->add_flag("--csv", o->csv, "machine-readable, a line per kernel")->excludes(json);
-  command->add_option("--svg", o->svg, "also draw the roofline here")->type_name("FILE");
+  auto* csv = command->add_flag("--csv", o->csv, "machine-readable, a line per kernel")->excludes(json);
+  auto* svg = command->add_option("--svg", o->svg, "also draw the roofline here")->type_name("FILE");
+  for (CLI::Option* other : {csv, svg, file, command->get_option("--shape"), command->get_option("--ceilings")})
+    ladder->excludes(other);
   command->callback([o] { o->run(); });
 }
 

@@ -1,6 +1,7 @@
 #include "app/roofline_report.h"
 
 #include "app/machine.h"
+#include "core/utf8.h"
 #include "kernels/cpu/executor.h"
 #include "kernels/cpu/microbench.h"
 #include "kernels/cuda/executor.h"
@@ -158,7 +159,7 @@ void print_roofline_text(const RooflineReport& report) {
   fmt::print("{}\n\n", report.device);
   // Padded by hand, because "µ" is two bytes and one column.
   const auto cell = [](const std::string& text, size_t width) {
-    const auto shown = static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+    const size_t shown = core::utf8_length(text);
     return std::string(width > shown ? width - shown : 0, ' ') + text;
   };
   fmt::print("{:<22} {:>14} {:>14} {:>6}  {}\n", "ceiling", "measured", "datasheet", "%", "how");

@@ -74,8 +74,23 @@ void TextPrinter::finish() {
 
 Progress::Progress(std::string label) : label_(std::move(label)), start_(Clock::now()), shown_(start_) {}
 
-Progress::~Progress() {
-  if (drawn_ && stderr_is_terminal()) fmt::print(stderr, "\r\033[K");
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  if (drawn_ && stderr_is_terminal()) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+  drawn_ = false;
+}
+
+void Progress::update(std::string_view label, int64_t done, int64_t total) {
+  if (label != label_) {
+    clear();
+    label_ = label;
+    start_ = shown_ = Clock::now();
+  }
+  update(done, total);
 }
 
 void Progress::update(int64_t done, int64_t total) {

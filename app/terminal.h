@@ -33,14 +33,16 @@ class TextPrinter {
 };
 
 // A progress bar on a terminal; elsewhere a plain line every few seconds. Work that ends within half a second shows
-// nothing. Gone from the screen when destroyed.
+// nothing. Gone from the screen when cleared or destroyed.
 class Progress {
  public:
-  explicit Progress(std::string label);
+  explicit Progress(std::string label = "");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void update(int64_t done, int64_t total);
+  void update(std::string_view label, int64_t done, int64_t total); // another label is other work
+  void clear(); // makes room for a line; the next update draws it again
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -7,8 +7,6 @@
 
 namespace ridge::core {
 
-bool is_utf8(std::string_view text);
-
 // `text` with everything escaped that could break a line, steer a terminal or hide something: control characters, bytes
 // that are not UTF-8, invisible and direction-changing characters, and the backslash itself. Cut with "…" after about
 // `max_bytes`.

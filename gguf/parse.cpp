@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/utf8.h"
 
 #include <algorithm>
 #include <bit>

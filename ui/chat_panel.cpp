@@ -64,7 +64,8 @@ class ChatPanel : public Panel {
   void keep_unsent(const core::Snapshot& now) {
     if (now.error_number == seen_error_) return;
     seen_error_ = now.error_number;
-    if (draft_.empty() && now.messages.size() <= sent_at_) draft_.set_text(sent_);
+    const bool arrived = sent_at_ < now.messages.size() && now.messages[sent_at_].text == sent_;
+    if (draft_.empty() && !arrived) draft_.set_text(sent_);
   }
 
   void send(const View& view) {

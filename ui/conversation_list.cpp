@@ -27,16 +27,20 @@ std::string when(int64_t seconds) {
 void ConversationList::draw(const View& view, ImVec2 size) {
   begin_card("conversations", size, nullptr, true);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(6), px(2)));
-  ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // an answer belongs to the one that it began in
+  const bool busy = view.now.state != core::EngineState::idle; // an answer belongs to the one that it began in
+  ImGui::BeginDisabled(busy);
   if (ImGui::Button("New conversation", {-1, 0})) view.send(intent::NewConversation{});
   tooltip("Ctrl N");
+  ImGui::EndDisabled();
   ImGui::Dummy({0, px(4)});
   for (const core::ConversationRow& row : *view.now.conversations) {
     ImGui::PushID(row.id.c_str());
-    row.id == renaming_ ? draw_name_field(view, row) : draw_row(view, row);
+    const bool renamed = row.id == renaming_; // goes on, whatever begins meanwhile
+    ImGui::BeginDisabled(busy && !renamed);
+    renamed ? draw_name_field(view, row) : draw_row(view, row);
+    ImGui::EndDisabled();
     ImGui::PopID();
   }
-  ImGui::EndDisabled();
   if (view.now.conversations->empty()) dim_text("They are kept here.");
   ImGui::PopStyleVar();
   end_card();

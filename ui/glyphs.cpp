@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/mapped_file.h"
-#include "ui/utf8.h"
+#include "core/utf8.h"
 
 #include <GLFW/glfw3.h>
 #include <stb_truetype.h>
@@ -179,8 +179,8 @@ std::string_view showable(std::string_view text, ImFont* font) {
   static std::string shown;
   shown.clear();
   while (!text.empty()) {
-    const ImWchar c = showable(take_character(text), font);
-    if (c != 0) append_utf8(shown, c);
+    const ImWchar c = showable(core::take_character(text), font);
+    if (c != 0) core::append_utf8(shown, c);
   }
   return shown;
 }

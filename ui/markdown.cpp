@@ -1,7 +1,7 @@
 #include "ui/markdown.h"
 
+#include "core/utf8.h"
 #include "ui/glyphs.h"
-#include "ui/utf8.h"
 #include "ui/widgets.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Style {
 };
 
 float advance(ImFont* font, std::string_view& text) { // of its first character, which is taken off
-  const ImWchar shown = showable(take_character(text), font);
+  const ImWchar shown = showable(core::take_character(text), font);
   return shown == 0 ? 0 : font->GetCharAdvance(shown);
 }
 

@@ -1,7 +1,7 @@
 #include "ui/text_editor.h"
 
+#include "core/utf8.h"
 #include "ui/glyphs.h"
-#include "ui/utf8.h"
 #include "ui/widgets.h"
 
 #include <imgui_internal.h>
@@ -179,7 +179,7 @@ void TextEditor::draw_text(ImVec2 at, float line, ImFont* font, const std::vecto
                           with_alpha(theme().accent, 0.35f));
     std::string shown;
     for (int c = begin; c < end; ++c)
-      if (text[c] != '\n') append_utf8(shown, text[c] == '\t' ? U' ' : text[c]);
+      if (text[c] != '\n') core::append_utf8(shown, text[c] == '\t' ? U' ' : text[c]);
     text_at({at.x, y + (line - font->FontSize) / 2}, shown, theme().text, font);
     const bool last = i + 1 == rows.size();
     if (caret && text_.cursor() >= begin && (text_.cursor() < end || (last && text_.cursor() == end))) {

@@ -11,6 +11,7 @@
 #include <backends/imgui_impl_glfw.h>
 #include <backends/imgui_impl_opengl3.h>
 #include <fmt/format.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,7 @@ constexpr Shortcut kShortcuts[] = {
     {"Ctrl O", "open a model or a checkpoint's folder"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
-    {"Esc", "stop the answer"},
+    {"Esc", "leave a field; stop the answer"},
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
     {"Ctrl L", "light or dark"},
@@ -55,6 +56,7 @@ struct Window::Impl {
   GLFWwindow* window = nullptr;
   std::vector<std::unique_ptr<Panel>> shown;
   std::atomic<size_t> panel = 0;
+  std::atomic<uint64_t> frames = 0;
   bool dark = true, rescale = true, help = false;
   float scale = 1;
   int frames_wanted = kSettlingFrames;
@@ -113,6 +115,8 @@ void Window::close() {
 const FrameTimes& Window::frame_times() const { return impl_->frame_times; }
 
 std::string Window::panel() const { return panels()[impl_->panel].name; }
+
+uint64_t Window::frames() const { return impl_->frames; }
 
 void Window::Impl::open() {
   std::string names;
@@ -211,6 +215,7 @@ void Window::run(const EngineLink& engine) {
       }
     }
     glfwSwapBuffers(w.window);
+    ++w.frames;
     w.frame_times.end(engine.snapshot()->state == EngineState::writing);
   }
   w.remember();
@@ -278,7 +283,8 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   }
   if (dialog.is_open()) return; // Escape closes it
   if (pressed(GLFW_KEY_F1)) help = !help;
-  if (pressed(GLFW_KEY_ESCAPE)) {
+  const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // which Escape leaves
+  if (pressed(GLFW_KEY_ESCAPE) && !in_field) {
     if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
       engine->send(core::intent::Stop{});
     help = false;

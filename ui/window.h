@@ -4,6 +4,7 @@
 #include "core/snapshot.h"
 #include "ui/frame_times.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,6 +39,7 @@ class Window {
   void wake();                           // from any thread: there is a new snapshot
   void close();                          // from any thread
   std::string panel() const;             // from any thread: the name of the one that is shown
+  uint64_t frames() const;               // from any thread: how many were drawn
   const FrameTimes& frame_times() const; // of run() so far
   void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
 

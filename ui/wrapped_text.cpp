@@ -1,6 +1,6 @@
 #include "ui/wrapped_text.h"
 
-#include "ui/utf8.h"
+#include "core/utf8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -117,14 +117,14 @@ WrappedText::~WrappedText() = default;
 
 void WrappedText::set(std::string_view utf8) {
   state_->layout.text.clear();
-  while (!utf8.empty()) state_->layout.text += take_character(utf8);
+  while (!utf8.empty()) state_->layout.text += core::take_character(utf8);
   stb_textedit_initialize_state(&state_->edit, 0);
   state_->edit.cursor = state_->edit.select_start = state_->edit.select_end = length_of(&state_->layout);
 }
 
 std::string WrappedText::utf8() const {
   std::string text;
-  for (const char32_t c : state_->layout.text) append_utf8(text, c);
+  for (const char32_t c : state_->layout.text) core::append_utf8(text, c);
   return text;
 }
 
@@ -155,7 +155,7 @@ void WrappedText::type(char32_t character) {
 void WrappedText::paste(std::string_view utf8) {
   std::u32string characters;
   while (!utf8.empty())
-    if (const char32_t c = take_character(utf8); c != '\r') characters += c;
+    if (const char32_t c = core::take_character(utf8); c != '\r') characters += c;
   stb_textedit_paste(&state_->layout, &state_->edit, characters.data(), static_cast<int>(characters.size()));
 }
 void WrappedText::click(float x, float y) { stb_textedit_click(&state_->layout, &state_->edit, x, y); }
@@ -179,7 +179,7 @@ void WrappedText::select_word() {
 std::string WrappedText::selected() const {
   const auto [begin, end] = selection();
   std::string text;
-  for (int i = begin; i < end; ++i) append_utf8(text, state_->layout.text[i]);
+  for (int i = begin; i < end; ++i) core::append_utf8(text, state_->layout.text[i]);
   return text;
 }
 void WrappedText::cut() { stb_textedit_cut(&state_->layout, &state_->edit); }

@@ -14,6 +14,8 @@
 
 namespace ridge::kernels::cpu {
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // The batch as the steps see it; filled by forward() before the schedule runs.
 struct BatchState {
   // Consecutive tokens of one stream, few enough for one attention task per KV head.
@@ -60,6 +62,7 @@ class Lowering {
   void add(const core::Op& op);
   void permute(const core::Op& op);
   void gather(const core::Op& op);
+  // lowering_experts.cpp
   void route(const core::Op& op);
   void expert_linear(const core::Op& op);
   void expert_sum(const core::Op& op);

@@ -21,10 +21,8 @@ void throw_out_of_memory(size_t bytes, const char* what) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   const auto gib = [](size_t n) { return static_cast<double>(n) / (1 << 30); };
-  throw OutOfMemory(
-      fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free; lower -ngl "
-                  "(layers on the GPU), -c (context) or -ub (batch)",
-                  what, gib(bytes), gib(free), gib(total)));
+  throw OutOfMemory(fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free", what,
+                                gib(bytes), gib(free), gib(total)));
 }
 
 void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {

@@ -22,7 +22,7 @@ struct DeviceInfo {
 };
 DeviceInfo device_info();
 
-// Thrown where not enough of the GPU's memory is free; the message has what was needed, what is free, what to lower.
+// Thrown where not enough of the GPU's memory is free; the message has what was needed and what is free.
 class OutOfMemory : public core::Error {
  public:
   using Error::Error;

@@ -1,7 +1,7 @@
 #include "models/text/bpe.h"
 
 #include "core/error.h"
-#include "models/text/utf8.h"
+#include "core/utf8.h"
 
 #include <bit>
 
@@ -20,7 +20,7 @@ struct ByteSpelling {
     for (int byte = 0; byte < 256; ++byte) {
       const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
       const char32_t code_point = printable ? static_cast<char32_t>(byte) : next++;
-      append_utf8(of_byte[byte], code_point);
+      core::append_utf8(of_byte[byte], code_point);
       byte_of[code_point] = static_cast<int16_t>(byte);
     }
   }
@@ -117,7 +117,7 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<int32
   Merger& merger = scratch.merger;
   merger.symbols.clear();
   for (uint32_t start = 0; start < word.size();) {
-    const auto bytes = family_.byte_level ? 1 : static_cast<uint32_t>(utf8_step(word.substr(start)));
+    const auto bytes = family_.byte_level ? 1 : static_cast<uint32_t>(core::utf8_step(word.substr(start)));
     const int32_t id = family_.byte_level ? byte_ids_[static_cast<unsigned char>(word[start])]
                                           : vocabulary_.find(word.substr(start, bytes));
     merger.add_symbol(start, bytes, id);
@@ -131,8 +131,8 @@ std::string Bpe::piece(std::string_view token_text) const {
   if (!family_.byte_level) return replaced(token_text, kSpaceMark, " ");
   std::string bytes;
   while (!token_text.empty()) {
-    const std::string_view character = token_text.substr(0, utf8_step(token_text));
-    const char32_t code_point = utf8_code_point(character);
+    const std::string_view character = token_text.substr(0, core::utf8_step(token_text));
+    const char32_t code_point = core::utf8_code_point(character);
     const auto& byte_of = byte_spelling().byte_of;
     if (code_point < byte_of.size() && byte_of[code_point] >= 0)
       bytes.push_back(static_cast<char>(byte_of[code_point]));

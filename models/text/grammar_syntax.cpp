@@ -2,6 +2,7 @@
 #include "models/text/grammar_syntax.h"
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -56,7 +57,7 @@ class SyntaxParser {
       if (text_[i] == '\n') {
         ++line;
         column = 1;
-      } else if ((text_[i] & 0xc0) != 0x80) {
+      } else if (!core::is_utf8_continuation(text_[i])) {
         ++column; // counts characters, not bytes
       }
     }
@@ -73,7 +74,7 @@ class SyntaxParser {
 
   size_t character_size() const {
     size_t size = 1;
-    while (pos_ + size < text_.size() && (text_[pos_ + size] & 0xc0) == 0x80) ++size;
+    while (pos_ + size < text_.size() && core::is_utf8_continuation(text_[pos_ + size])) ++size;
     return size;
   }
 
@@ -275,23 +276,10 @@ class SyntaxParser {
   }
 
   uint32_t parse_utf8() {
-    const auto first = static_cast<unsigned char>(peek());
-    const int size = first < 0x80                    ? 1
-                     : first >= 0xc2 && first < 0xe0 ? 2
-                     : (first & 0xf0) == 0xe0        ? 3
-                     : first >= 0xf0 && first < 0xf5 ? 4
-                                                     : 0;
-    uint32_t value = size == 1 ? first : first & (0x7fu >> size);
-    bool is_valid = size > 0 && pos_ + static_cast<size_t>(size) <= text_.size();
-    for (int i = 1; is_valid && i < size; ++i) {
-      const auto byte = static_cast<unsigned char>(text_[pos_ + static_cast<size_t>(i)]);
-      is_valid = (byte & 0xc0) == 0x80;
-      value = value << 6 | (byte & 0x3f);
-    }
-    is_valid = is_valid && value <= kLastCodePoint && !(size == 3 && value < 0x800) && !(size == 4 && value < 0x10000);
-    if (!is_valid) fail_at(pos_, "the text is not UTF-8");
-    pos_ += static_cast<size_t>(size);
-    return value;
+    const core::Utf8Head head = core::utf8_head(text_.substr(pos_));
+    if (head.status != core::Utf8Status::valid) fail_at(pos_, "the text is not UTF-8");
+    pos_ += head.bytes;
+    return core::utf8_code_point(text_.substr(pos_ - head.bytes, head.bytes));
   }
 
   Node parse_literal() {
@@ -302,7 +290,7 @@ class SyntaxParser {
       const size_t where = pos_;
       const uint32_t c = parse_char();
       if (c >= 0xd800 && c <= 0xdfff) fail_at(where, "a surrogate cannot appear in text; write \\U and the code point");
-      append_utf8(node.bytes, c);
+      core::append_utf8(node.bytes, c);
     }
     ++pos_;
     return node;
@@ -387,23 +375,6 @@ std::vector<CodePointRange> normalize_ranges(std::vector<CodePointRange> ranges,
   }
   if (next <= kLastCodePoint) others.push_back({next, kLastCodePoint});
   return others;
-}
-
-void append_utf8(std::string& text, uint32_t code_point) {
-  const auto put = [&](uint32_t byte) { text += static_cast<char>(byte); };
-  if (code_point < 0x80) return put(code_point);
-  if (code_point < 0x800) {
-    put(0xc0 | code_point >> 6);
-  } else {
-    if (code_point < 0x10000) {
-      put(0xe0 | code_point >> 12);
-    } else {
-      put(0xf0 | code_point >> 18);
-      put(0x80 | (code_point >> 12 & 0x3f));
-    }
-    put(0x80 | (code_point >> 6 & 0x3f));
-  }
-  put(0x80 | (code_point & 0x3f));
 }
 
 } // namespace ridge::models::text

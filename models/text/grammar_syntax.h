@@ -37,6 +37,4 @@ GrammarSyntax parse_grammar_syntax(std::string_view gbnf);
 // Sorts and merges; with `negated`, gives all other code points up to U+10FFFF.
 std::vector<CodePointRange> normalize_ranges(std::vector<CodePointRange> ranges, bool negated);
 
-void append_utf8(std::string& text, uint32_t code_point);
-
 } // namespace ridge::models::text

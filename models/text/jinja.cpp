@@ -1,6 +1,7 @@
 // Puts the parser and the runtime together and turns their problems into errors with a place.
 #include "models/text/jinja.h"
 
+#include "core/utf8.h"
 #include "models/text/jinja_lexer.h"
 #include "models/text/jinja_parser.h"
 #include "models/text/jinja_runtime.h"
@@ -35,7 +36,7 @@ namespace {
 Template Template::parse(std::string_view source, std::string name, const Limits& limits) {
   if (source.size() > limits.max_source_bytes)
     throw_error("{}: the template has {} bytes; at most {} are accepted", name, source.size(), limits.max_source_bytes);
-  if (!is_utf8(source)) throw_error("{}: the template is not UTF-8", name);
+  if (!core::is_utf8(source)) throw_error("{}: the template is not UTF-8", name);
   auto parsed = std::make_shared<Parsed>();
   parsed->name = std::move(name);
   parsed->source = normalize_source(source);

@@ -1,4 +1,5 @@
 // Filters that make text or a number of one value.
+#include "core/utf8.h"
 #include "models/text/jinja_runtime.h"
 #include "models/text/jinja_text.h"
 
@@ -178,7 +179,7 @@ void wrap_line(Runtime& runtime, std::string_view line, size_t width, bool cut_l
     while (!row.empty() && is_space(row.back())) row.pop_back();
     if (row.empty()) continue;
     std::string bytes;
-    for (const char32_t c : row) append_utf8(bytes, c);
+    for (const char32_t c : row) core::append_utf8(bytes, c);
     out.push_back(std::move(bytes));
   }
 }

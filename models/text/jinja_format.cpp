@@ -1,4 +1,5 @@
 // Python's two ways to format text: 'text' % values, and text.format(values). Both come down to one field writer.
+#include "core/utf8.h"
 #include "models/text/jinja_runtime.h"
 #include "models/text/jinja_text.h"
 
@@ -166,8 +167,9 @@ std::string write_field(Runtime& runtime, const Value& value, std::string_view s
       return write_integer(runtime, field, value.integer());
     }
     if (value.is_integral() && field.type == 'c') {
+      if (value.integer() < 0 || value.integer() >= 0x110000) fail("'c' needs a number below 0x110000");
       std::string out;
-      append_utf8(out, static_cast<char32_t>(value.integer()));
+      core::append_utf8(out, static_cast<char32_t>(value.integer()));
       return write_text(runtime, field, out);
     }
     if (field.type != 0 && !is_among(field.type, "eEfFgG%n"))
@@ -355,7 +357,7 @@ std::string format_percent(Runtime& runtime, std::string_view text, const Value&
       if (value.is_string() && code_point_count(value.string()) == 1)
         character = value.string();
       else if (value.is_integral() && value.integer() >= 0 && value.integer() < 0x110000)
-        append_utf8(character, static_cast<char32_t>(value.integer()));
+        core::append_utf8(character, static_cast<char32_t>(value.integer()));
       else
         fail("%c requires int or char");
       out += write_text(runtime, field, character);

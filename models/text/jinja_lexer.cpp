@@ -1,6 +1,7 @@
 // The lexer. White space rules follow Jinja2's regular expressions to the letter, since prompts are compared by byte.
 #include "models/text/jinja_lexer.h"
 
+#include "core/utf8.h"
 #include "models/text/jinja_text.h"
 
 #include <algorithm>
@@ -252,7 +253,7 @@ class Lexer {
       --at_;
       for (int i = 0; i < 3 && at_ < source_.size() && source_[at_] >= '0' && source_[at_] <= '7'; ++i)
         value = value * 8 + static_cast<char32_t>(source_[at_++] - '0');
-      append_utf8(text, value);
+      core::append_utf8(text, value);
     } else if (c == 'x' || c == 'u' || c == 'U') {
       const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       const std::string_view hex = source_.substr(at_, digits);
@@ -261,7 +262,7 @@ class Lexer {
       const auto value = static_cast<char32_t>(std::stoul(std::string(hex), nullptr, 16));
       if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
         fail_at(start, "the escape names no Unicode character");
-      append_utf8(text, value);
+      core::append_utf8(text, value);
       at_ += digits;
     } else if (c == 'N') {
       fail_at(start, "character names (\\N{…}) are not supported: write \\u and the number");

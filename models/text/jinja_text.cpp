@@ -1,6 +1,7 @@
 // Text as Python sees it. Case mapping is utf8proc's simple one, plus the German sharp s, which grows.
 #include "models/text/jinja_text.h"
 
+#include "core/utf8.h"
 #include "models/text/jinja_value.h"
 
 #include <utf8proc.h>
@@ -12,28 +13,10 @@
 namespace ridge::models::text::jinja {
 
 CodePoint decode_at(std::string_view text, size_t offset) {
-  const auto lead = static_cast<unsigned char>(text[offset]);
-  if (lead < 0x80) return {lead, 1};
-  utf8proc_int32_t value = 0;
-  const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + offset,
-                                       static_cast<utf8proc_ssize_t>(text.size() - offset), &value);
-  if (length <= 0) return {0xfffd, 1};
-  return {static_cast<char32_t>(value), static_cast<size_t>(length)};
-}
-
-void append_utf8(std::string& out, char32_t value) {
-  utf8proc_uint8_t bytes[4];
-  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(std::max<utf8proc_ssize_t>(length, 0)));
-}
-
-bool is_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_at(text, at);
-    if (point.value == 0xfffd && point.bytes == 1) return false;
-    at += point.bytes;
-  }
-  return true;
+  const std::string_view rest = text.substr(offset);
+  const core::Utf8Head head = core::utf8_head(rest);
+  if (head.status != core::Utf8Status::valid) return {0xfffd, 1};
+  return {core::utf8_code_point(rest.substr(0, head.bytes)), head.bytes};
 }
 
 std::vector<size_t> code_point_offsets(std::string_view text) {
@@ -66,14 +49,14 @@ void append_upper(std::string& out, char32_t c) {
   if (c == kSharpS)
     out += "SS";
   else
-    append_utf8(out, upper_of(c));
+    core::append_utf8(out, upper_of(c));
 }
 
 void append_title(std::string& out, char32_t c) {
   if (c == kSharpS)
     out += "Ss";
   else
-    append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
+    core::append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
 // Calls `append(out, code point, index)` for each code point; bytes that are not UTF-8 pass through.
@@ -129,21 +112,21 @@ std::string upper(std::string_view text) {
   return map_points(text, [](std::string& out, char32_t c, size_t) { append_upper(out, c); });
 }
 std::string lower(std::string_view text) {
-  return map_points(text, [](std::string& out, char32_t c, size_t) { append_utf8(out, lower_of(c)); });
+  return map_points(text, [](std::string& out, char32_t c, size_t) { core::append_utf8(out, lower_of(c)); });
 }
 std::string capitalize(std::string_view text) {
   return map_points(text, [](std::string& out, char32_t c, size_t index) {
     if (index == 0)
       append_title(out, c);
     else
-      append_utf8(out, lower_of(c));
+      core::append_utf8(out, lower_of(c));
   });
 }
 std::string title(std::string_view text) {
   bool inside = false;
   return map_points(text, [&inside](std::string& out, char32_t c, size_t) {
     if (inside)
-      append_utf8(out, lower_of(c));
+      core::append_utf8(out, lower_of(c));
     else
       append_title(out, c);
     inside = is_alpha(c);
@@ -152,11 +135,11 @@ std::string title(std::string_view text) {
 std::string swap_case(std::string_view text) {
   return map_points(text, [](std::string& out, char32_t c, size_t) {
     if (is_upper(c))
-      append_utf8(out, lower_of(c));
+      core::append_utf8(out, lower_of(c));
     else if (is_lower(c))
       append_upper(out, c);
     else
-      append_utf8(out, c);
+      core::append_utf8(out, c);
   });
 }
 
@@ -172,7 +155,7 @@ std::string_view strip(std::string_view text, bool left, bool right, std::option
   }
   while (right && !text.empty()) {
     size_t start = text.size() - 1;
-    while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
+    while (start > 0 && text.size() - start < 4 && core::is_utf8_continuation(text[start])) --start;
     if (start + decode_at(text, start).bytes != text.size()) start = text.size() - 1; // not UTF-8: one byte
     if (!goes(decode_at(text, start).value)) break;
     text.remove_suffix(text.size() - start);

@@ -16,8 +16,6 @@ struct CodePoint {
   size_t bytes; // it occupies, at least 1
 };
 CodePoint decode_at(std::string_view text, size_t offset); // offset < text.size()
-void append_utf8(std::string& out, char32_t value);
-bool is_utf8(std::string_view text);
 
 // Byte offsets where each code point begins, and the end: code points + 1 entries.
 std::vector<size_t> code_point_offsets(std::string_view text);

@@ -1,6 +1,7 @@
 // Collects rules, names them, and shares those with equal bodies, so that repeated parts of a schema cost once.
 #include "models/text/json_schema_rules.h"
 
+#include "core/utf8.h"
 #include "models/text/json_schema_merge.h"
 #include "models/text/json_schema_primitives.h"
 #include "models/text/json_schema_text.h"
@@ -104,7 +105,7 @@ std::string other_key(GrammarRules& rules, const std::set<std::string>& names, c
     std::vector<std::string> units;
     for (size_t i = 1; i + 1 < quoted.size();) {
       size_t size = quoted[i] == '\\' ? (quoted[i + 1] == 'u' ? 6 : 2) : 1;
-      while (quoted[i] != '\\' && (quoted[i + size] & 0xc0) == 0x80) ++size;
+      while (quoted[i] != '\\' && core::is_utf8_continuation(quoted[i + size])) ++size;
       units.push_back(quoted.substr(i, size));
       i += size;
     }

@@ -1,4 +1,5 @@
 // The rules of values without parts: enums and constants, strings, numbers.
+#include "core/utf8.h"
 #include "models/text/json_schema_merge.h"
 #include "models/text/json_schema_primitives.h"
 #include "models/text/json_schema_rules.h"
@@ -31,8 +32,7 @@ bool keeps_bounds(const Json& value, const Json& schema, const std::string& path
       if (schema.contains(keyword)) fail_schema(path, fmt::format("`{}` beside `enum` is not supported", keyword));
     }
     const auto text = value.get<std::string>();
-    const auto is_lead = [](char c) { return (c & 0xc0) != 0x80; };
-    const auto length = std::count_if(text.begin(), text.end(), is_lead); // in characters
+    const size_t length = core::utf8_length(text);
     return length >= find_count(schema, "minLength", path).value_or(0) &&
            length <= find_count(schema, "maxLength", path).value_or(~0u);
   }

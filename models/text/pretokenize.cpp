@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "models/text/utf8.h"
+#include "core/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -96,7 +96,7 @@ class Pretokenizer::Pattern {
       const size_t start = found[0], end = found[1];
       if (end == start) { // an empty match cuts nothing
         if (start == text.size()) break;
-        from = start + utf8_step(text.substr(start));
+        from = start + core::utf8_step(text.substr(start));
         continue;
       }
       if (start > done) ends.push_back(base + static_cast<uint32_t>(start));
@@ -127,11 +127,11 @@ void Pretokenizer::split(std::string_view text, std::vector<uint32_t>& ends) con
   pcre2_set_match_limit(matcher->context, match_limit_);
   uint32_t base = 0;
   while (base < text.size()) {
-    const size_t valid = utf8_valid_prefix(text.substr(base));
+    const size_t valid = core::utf8_valid_prefix(text.substr(base));
     if (valid > 0) split_valid(text.substr(base, valid), base, *matcher, ends);
     base += static_cast<uint32_t>(valid);
     const uint32_t stray = base;
-    while (base < text.size() && utf8_head(text.substr(base)).status != Utf8Status::valid) ++base;
+    while (base < text.size() && core::utf8_head(text.substr(base)).status != core::Utf8Status::valid) ++base;
     if (base > stray) ends.push_back(base);
   }
 }

@@ -1,6 +1,6 @@
 #include "models/text/spm.h"
 
-#include "models/text/utf8.h"
+#include "core/utf8.h"
 
 #include <bit>
 
@@ -60,7 +60,7 @@ void Spm::encode_word(std::string_view word, Scratch& scratch, std::vector<int32
   Merger& merger = scratch.merger;
   merger.symbols.clear();
   for (uint32_t start = 0; start < word.size();) {
-    const auto bytes = static_cast<uint32_t>(utf8_step(word.substr(start)));
+    const auto bytes = static_cast<uint32_t>(core::utf8_step(word.substr(start)));
     merger.add_symbol(start, bytes, find_piece(word.substr(start, bytes)));
     start += bytes;
   }

@@ -1,10 +1,10 @@
 #include "models/text/tokenizer.h"
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "models/text/bpe.h"
 #include "models/text/spm.h"
 #include "models/text/unigram.h"
-#include "models/text/utf8.h"
 
 #include <cmath>
 

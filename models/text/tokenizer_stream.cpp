@@ -1,5 +1,5 @@
+#include "core/utf8.h"
 #include "models/text/tokenizer.h"
-#include "models/text/utf8.h"
 
 namespace ridge::models::text {
 
@@ -19,9 +19,9 @@ std::string StreamDecoder::take(bool at_end) {
   std::string text;
   std::string_view rest = pending_;
   while (!rest.empty()) {
-    const Utf8Head head = utf8_head(rest);
-    if (head.status == Utf8Status::incomplete && !at_end) break;
-    text += head.status == Utf8Status::valid ? rest.substr(0, head.bytes) : kReplacementCharacter;
+    const core::Utf8Head head = core::utf8_head(rest);
+    if (head.status == core::Utf8Status::incomplete && !at_end) break;
+    text += head.status == core::Utf8Status::valid ? rest.substr(0, head.bytes) : core::kReplacementCharacter;
     rest.remove_prefix(head.bytes);
   }
   pending_.erase(0, pending_.size() - rest.size());

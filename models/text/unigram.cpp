@@ -1,6 +1,6 @@
 #include "models/text/unigram.h"
 
-#include "models/text/utf8.h"
+#include "core/utf8.h"
 
 #include <algorithm>
 #include <limits>
@@ -41,8 +41,8 @@ std::string Unigram::normalized(std::string_view text) const {
       text.remove_prefix(rule.bytes);
       continue;
     }
-    const Utf8Head head = utf8_head(text);
-    plain += head.status == Utf8Status::valid ? text.substr(0, head.bytes) : kReplacementCharacter;
+    const core::Utf8Head head = core::utf8_head(text);
+    plain += head.status == core::Utf8Status::valid ? text.substr(0, head.bytes) : core::kReplacementCharacter;
     text.remove_prefix(head.bytes);
   }
   if (remove_extra_whitespaces_) {
@@ -68,7 +68,7 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
     if (total > arrivals[end].score) arrivals[end] = {total, static_cast<uint32_t>(start), id};
   };
   for (size_t start = 0; start < text.size();) {
-    const size_t character = utf8_step(text.substr(start));
+    const size_t character = core::utf8_step(text.substr(start));
     bool has_token = false; // of exactly this character
     int32_t node = 0;
     for (size_t end = start; end < text.size();) {

@@ -37,6 +37,26 @@ RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   }
 }
 
+// What Q4_K and Q5_K have in common beside that: a group's scale and offset, and all but the fifth bits packed.
+template <class Block>
+RIDGE_HD void unpack_k_scale(const Block& block, int g, Group& out) {
+  int scale, min;
+  k_scale_min(block.scales, g, scale, min);
+  out.scale[0] = out.scale[1] = block.d * static_cast<float>(scale);
+  out.offset[0] = out.offset[1] = -(block.dmin * static_cast<float>(min));
+}
+
+template <class Block>
+RIDGE_HD void pack_k_nibbles(const Parts& in, Block& block) {
+  block.d.bits = core::f16_from_f32(in.d);
+  block.dmin.bits = core::f16_from_f32(in.m);
+  pack_k_scales(in, block.scales);
+  for (int i = 0; i < 128; ++i) {
+    const int8_t* code = in.code + 64 * (i / 32) + i % 32;
+    block.qs[i] = static_cast<uint8_t>((code[0] & 15) | (code[32] & 15) << 4);
+  }
+}
+
 struct Q4_K {
   static constexpr int kWeights = 256;
   static constexpr int kScaleWeights = 32;
@@ -51,21 +71,10 @@ struct Q4_K {
     const uint8_t* q = qs + 32 * (g / 2);
     const int shift = 4 * (g & 1);
     for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>((q[i] >> shift) & 15);
-    int scale, min;
-    k_scale_min(scales, g, scale, min);
-    out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
-    out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
+    unpack_k_scale(*this, g, out);
   }
 
-  RIDGE_HD void pack(const Parts& in) {
-    d.bits = core::f16_from_f32(in.d);
-    dmin.bits = core::f16_from_f32(in.m);
-    pack_k_scales(in, scales);
-    for (int i = 0; i < 128; ++i) {
-      const int8_t* code = in.code + 64 * (i / 32) + i % 32;
-      qs[i] = static_cast<uint8_t>(code[0] | code[32] << 4);
-    }
-  }
+  RIDGE_HD void pack(const Parts& in) { pack_k_nibbles(in, *this); }
 };
 static_assert(sizeof(Q4_K) == 144);
 

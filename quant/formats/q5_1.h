@@ -8,8 +8,7 @@
 // w = d * q + m
 #pragma once
 
-#include "quant/bits.h"
-#include "quant/group.h"
+#include "quant/formats/q5_0.h"
 
 namespace ridge::quant {
 
@@ -24,13 +23,7 @@ struct Q5_1 {
   uint8_t qs[16];
 
   RIDGE_HD void unpack(int, Group& out) const {
-    int8_t high[32];
-    for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);
-    RIDGE_VECTOR_LOOP
-    for (int i = 0; i < 16; ++i) {
-      out.code[i] = static_cast<int8_t>(high[i] | (qs[i] & 15));
-      out.code[i + 16] = static_cast<int8_t>(high[i + 16] | (qs[i] >> 4));
-    }
+    unpack_5_bits(qh, qs, 0, out.code);
     out.scale[0] = out.scale[1] = d;
     out.offset[0] = out.offset[1] = m;
   }
@@ -38,9 +31,7 @@ struct Q5_1 {
   RIDGE_HD void pack(const Parts& in) {
     d.bits = core::f16_from_f32(in.d);
     m.bits = core::f16_from_f32(in.m);
-    for (int i = 0; i < 4; ++i) qh[i] = 0;
-    for (int i = 0; i < 32; ++i) qh[i / 8] = static_cast<uint8_t>(qh[i / 8] | (in.code[i] >> 4) << i % 8);
-    for (int i = 0; i < 16; ++i) qs[i] = static_cast<uint8_t>((in.code[i] & 15) | (in.code[i + 16] & 15) << 4);
+    pack_5_bits(in.code, 0, qh, qs);
   }
 };
 static_assert(sizeof(Q5_1) == 24);

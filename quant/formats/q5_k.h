@@ -28,20 +28,11 @@ struct Q5_K {
     const uint8_t* q = qs + 32 * (g / 2);
     const int shift = 4 * (g & 1);
     for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(((q[i] >> shift) & 15) | (((qh[i] >> g) & 1) << 4));
-    int scale, min;
-    k_scale_min(scales, g, scale, min);
-    out.scale[0] = out.scale[1] = d * static_cast<float>(scale);
-    out.offset[0] = out.offset[1] = -(dmin * static_cast<float>(min));
+    unpack_k_scale(*this, g, out);
   }
 
   RIDGE_HD void pack(const Parts& in) {
-    d.bits = core::f16_from_f32(in.d);
-    dmin.bits = core::f16_from_f32(in.m);
-    pack_k_scales(in, scales);
-    for (int i = 0; i < 128; ++i) {
-      const int8_t* code = in.code + 64 * (i / 32) + i % 32;
-      qs[i] = static_cast<uint8_t>((code[0] & 15) | (code[32] & 15) << 4);
-    }
+    pack_k_nibbles(in, *this);
     for (int i = 0; i < 32; ++i) {
       int bits = 0;
       for (int g = 0; g < 8; ++g) bits |= (in.code[32 * g + i] >> 4) << g;

@@ -167,6 +167,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set temp hot", "'hot' is no number"},
            {"/set warmth 1", "unknown option 'warmth'"},
            {"/set top-p 3", "top-p"},
+           {"/save " + tiny_model(), "is read as well"},
            {"/regen", "no answer yet"},
            {"/undo", "nothing to take back"}}) {
     CAPTURE(typed);
@@ -174,6 +175,13 @@ TEST_CASE("mistakes are explained and the chat goes on") {
     CHECK(chat.expect("ridge: error: "));
     CHECK(chat.expect(said));
   }
+  const std::string parts = R"([{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}])";
+  chat.type("/load " + folder().write("parts.json", parts) + "\r");
+  REQUIRE(chat.expect("[loaded 1 messages]"));
+  chat.type("/system\r");
+  CHECK(chat.expect("Be brief."));
+  chat.type("/clear\r/system none\r");
+  CHECK(chat.expect("[system prompt removed]"));
   chat.type("still there?\r");
   CHECK(chat.expect("· context "));
 }
@@ -191,6 +199,10 @@ TEST_CASE("a model that is shortened while the chat is open costs the answer, no
   chat.type("hello again\r");
   CHECK(chat.expect("short.gguf: another program shortened it"));
   REQUIRE(chat.expect("> "));
+  chat.type("/regen\r");
+  CHECK(chat.expect("short.gguf: another program shortened it"));
+  REQUIRE(chat.expect("> "));
+  CHECK(saved(chat, "short.json").size() == 2); // the answer that was to be replaced is still there
   chat.type("/stats\r");
   CHECK(chat.expect("context "));
   chat.type(kEndOfInput);

@@ -47,7 +47,8 @@ class Engine {
     const uint64_t errors = now()->error_number;
     engine.send(intent::Send{text});
     REQUIRE(wait_for([&] {
-      return (now()->messages.size() > messages || now()->error_number > errors) && now()->state == EngineState::idle;
+      const auto s = now();
+      return (s->messages.size() == messages + 2 || s->error_number > errors) && s->state == EngineState::idle;
     }));
   }
 
@@ -76,6 +77,18 @@ class Vanishing : public core::Executor {
   std::unique_ptr<core::Executor> inner_;
   std::atomic<bool>& gone_;
 };
+
+app::GuiSetup on_vanishing_gpu(std::atomic<bool>& gone) {
+  app::GuiSetup s = setup();
+  s.model.device = "auto";
+  s.start = [&](app::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
+                int64_t layers) {
+    app::start_executor(model, config, "cpu", layers);
+    if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
+    return app::Device::cpu;
+  };
+  return s;
+}
 
 } // namespace
 
@@ -115,14 +128,7 @@ TEST_CASE("a model that is deleted while open is said to be, and still answers")
 
 TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the CPU") {
   std::atomic<bool> gone = false;
-  app::GuiSetup s = setup();
-  s.model.device = "auto";
-  s.start = [&](app::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
-                int64_t layers) {
-    app::start_executor(model, config, "cpu", layers);
-    if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
-    return app::Device::cpu;
-  };
+  const app::GuiSetup s = on_vanishing_gpu(gone);
   Engine e(s);
   e.say("hello");
   CHECK_FALSE(e.now()->gpu_failed);
@@ -137,6 +143,29 @@ TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the
   CHECK(e.now()->messages.size() == 2); // what was said before
   e.say("and now?");
   CHECK(e.now()->messages.size() == 4);
+}
+
+TEST_CASE("a question that fails, be it new, edited or asked again, leaves the conversation as it was") {
+  std::atomic<bool> gone = false;
+  Engine e(on_vanishing_gpu(gone));
+  e.say("hello");
+  e.say("and then?");
+  const std::vector<core::ChatMessage> before = e.now()->messages;
+  REQUIRE(before.size() == 4);
+  gone = true;
+  for (const core::Intent& failing :
+       {core::Intent(intent::Send{"more"}), core::Intent(intent::EditAndResend{0, "good bye"}),
+        core::Intent(intent::Regenerate{})}) {
+    CAPTURE(failing.index());
+    const uint64_t errors = e.now()->error_number;
+    e.engine.send(failing);
+    REQUIRE(wait_for([&] { return e.now()->error_number > errors && e.now()->state == EngineState::idle; }));
+    REQUIRE(e.now()->messages.size() == 4);
+    for (size_t i = 0; i < 4; ++i) CHECK(e.now()->messages[i].text == before[i].text);
+  }
+  gone = false;
+  e.say("and now?");
+  CHECK(e.now()->messages.size() == 6);
 }
 
 TEST_CASE("the lab compares formats with histograms of their errors, and pieces weight by weight") {

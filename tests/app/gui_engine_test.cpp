@@ -135,6 +135,27 @@ TEST_CASE("a conversation that is removed by its own name takes no other one wit
   CHECK(std::filesystem::exists(folder / (kept + ".json")));
 }
 
+TEST_CASE("a system prompt that another program keeps among the messages stays") {
+  const TemporaryFolder folder;
+  folder.write("1.json", R"({"messages": [{"role": "system", "content": "Be brief."},
+                                          {"role": "user", "content": "hello"}]})");
+  app::ConversationStore store(folder / "");
+  REQUIRE(store.list().size() == 1);
+  CHECK(store.list()[0].system == "Be brief.");
+  CHECK(store.list()[0].messages.size() == 1);
+  store.save("1");
+  CHECK(app::ConversationStore(folder / "").list()[0].system == "Be brief.");
+}
+
+TEST_CASE("a conversation whose file cannot be removed stays in the list") {
+  const TemporaryFolder folder;
+  app::ConversationStore store(folder / "");
+  const std::string id = store.create().id;
+  std::filesystem::create_directories(folder / (id + ".json/in the way"));
+  CHECK_THROWS_AS(store.remove(id), Error);
+  CHECK(store.list().size() == 1);
+}
+
 TEST_CASE("a folder that cannot be written to costs a message, not the conversation") {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "no folder";

@@ -174,6 +174,13 @@ TEST_CASE("a bench fills a table with units") {
   CHECK(job.tables[0].rows[1][2].ends_with(" GB/s"));
 }
 
+TEST_CASE("the time left is that of the pace at which the present activity goes, wherever it began") {
+  CHECK(app::remaining_seconds(10, 0, 0.25) == doctest::Approx(30));
+  CHECK(app::remaining_seconds(10, 0.5, 0.75) == doctest::Approx(10)); // the second of two tests
+  CHECK(app::remaining_seconds(10, 0.99, 0.99) < 0);
+  CHECK(app::remaining_seconds(0.5, 0, 0.5) < 0);
+}
+
 TEST_CASE("a model that is shortened while a job reads it fails the job, and nothing is written") {
   const tests::TemporaryFolder folder;
   const std::string in = larger_model(folder / "in.gguf");

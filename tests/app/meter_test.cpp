@@ -2,6 +2,7 @@
 #include "app/count_list.h"
 #include "app/datasheet.h"
 #include "app/gguf_check.h"
+#include "app/loaded_model.h"
 #include "app/roofline_report.h"
 #include "app/support.h"
 #include "core/error.h"
@@ -57,8 +58,18 @@ TEST_CASE("lists of counts are single numbers, commas, steps and factors") {
   CHECK(counts("1-4") == std::vector<int64_t>{1, 2, 3, 4});
   CHECK(counts("128-512+128") == std::vector<int64_t>{128, 256, 384, 512});
   CHECK(counts("128-1024*2,5") == std::vector<int64_t>{128, 256, 512, 1024, 5});
-  for (const char* wrong : {"", "x", "1,", "5-1", "1-8*1", "0-8*2", "1-8+0", "5000", "-1", "1-4096", "1 2", "1-2+3*4"})
+  for (const char* wrong : {"", "x", "1,", "5-1", "1-8*1", "0-8*2", "1-8+0", "5000", "-1", "1-4096", "1 2", "1-2+3*4",
+                            "1-4+9223372036854775807", "2-4*9223372036854775807"}) // steps that overflow
     CHECK_THROWS_AS(counts(wrong), Error);
+}
+
+TEST_CASE("a model that goes back to the CPU, as from one -ngl to the next, has no share on the GPU") {
+  app::LoadedModel model = app::open_model(gguf::File::open(tiny_model()));
+  model.gpu_share = 1;
+  core::ExecutorConfig config;
+  config.context = 16;
+  CHECK(app::start_executor(model, config, "auto", 0) == app::Device::cpu);
+  CHECK(model.gpu_share == 0);
 }
 
 TEST_CASE("bench measures every combination of its lists, once") {

@@ -239,6 +239,28 @@ TEST_CASE("perplexity refuses what makes no sense") {
   check_refused({"-m", tiny_model(), "-f", folder().write("short.txt", "too short")}, 1, "less than one chunk");
 }
 
+TEST_CASE("perplexity writes nothing over what it reads, and nothing where two references are asked for") {
+  const std::string text = folder().write("text.txt", read_file(kText));
+  check_refused({"-m", tiny_model(), "-f", text, "--kl-divergence-base", text}, 1, "is read as well");
+  CHECK(read_file(text) == read_file(kText));
+  const std::string model = folder().write("copy.gguf", read_file(tiny_model()));
+  check_refused({"-m", model, "-f", text, "--kl-divergence-base", model}, 1, "is read as well");
+  CHECK(read_file(model) == read_file(tiny_model()));
+  const std::string base = folder() / "never.kld";
+  for (const std::string& against : {other_model(), folder() / "missing.gguf"})
+    check_refused({"-m", tiny_model(), "-f", text, "--against", against, "--kl-divergence-base", base}, 2, "--against");
+  CHECK(!std::filesystem::exists(base));
+}
+
+TEST_CASE("perplexity puts as many layers on the GPU as it is told to") {
+  const Result result =
+      run_ridge({"perplexity", "-m", tiny_model(), "-f", kText, "-c", "64", "--chunks", "1", "-ngl", "1"});
+  CAPTURE(result.err);
+  CHECK(result.status == 0);
+  const auto said = [&](const char* words) { return result.err.find(words) != std::string::npos; };
+  CHECK((said("1 of 3 layers on the GPU") || said("running on the CPU: ")));
+}
+
 TEST_CASE("fewer bits diverge more: Q8_0 < Q4_K < Q2_K") {
   REQUIRE_REFERENCE();
   std::mt19937 random(5);

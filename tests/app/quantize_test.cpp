@@ -102,6 +102,7 @@ TEST_CASE("wrong use of quantize is refused in one line") {
   check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "large"}), 2, "4.2GiB");
   check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "1K"}), 1, "too small");
   check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--method", "gptq"}), 2, "--calibration");
+  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--parse-special"}), 2, "--calibration");
   check_refusal(run_ridge({"quantize", folder() / "missing.gguf", out, "Q4_0"}), 1, "missing.gguf");
   CHECK(!std::filesystem::exists(out));
 }
@@ -164,6 +165,9 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
   const json same = json::parse(run_ridge({"inspect", "--compare", out, out, "--json"}).out);
   CHECK(same["all"]["rmse"] == 0);
   check_refusal(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
+  check_refusal(run_ridge({"inspect", "--compare", out}), 2, "two files");
+  check_refusal(run_ridge({"inspect", out, "--compare", out, out}), 2, "two files");
+  check_refusal(run_ridge({"inspect", out, "--imatrix", out}), 2, "--as");
 
   const std::vector<std::string> as = {"inspect", wide_model(),    "--tensor", "blk.0.ffn_up.weight",
                                        "--as",    "Q2_K,Q4_K,Q8_0"};

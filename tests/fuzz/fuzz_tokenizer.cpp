@@ -11,10 +11,10 @@
 #include <cstdlib>
 
 using namespace ridge;
+using core::utf8_valid_prefix;
 using models::text::StreamDecoder;
 using models::text::Tokenizer;
 using models::text::TokenKind;
-using models::text::utf8_valid_prefix;
 
 namespace {
 

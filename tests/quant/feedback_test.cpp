@@ -15,19 +15,8 @@ using namespace ridge;
 using quant::Type;
 
 using tests::correlated_inputs;
+using tests::loss;
 using tests::random_weights;
-
-namespace {
-
-double loss(const quant::Hessian& hessian, Type type, const std::vector<float>& weights,
-            const std::vector<std::byte>& packed) {
-  std::vector<float> decoded(weights.size());
-  quant::format(type).decode(packed.data(), std::ssize(weights), decoded.data());
-  for (size_t i = 0; i < decoded.size(); ++i) decoded[i] -= weights[i];
-  return hessian.output_error(decoded);
-}
-
-} // namespace
 
 TEST_CASE("the formats that keep a code for each weight have a map of them, and codebooks have none") {
   for (const Type type :

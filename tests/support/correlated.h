@@ -1,6 +1,9 @@
 // Weights and the inputs they meet, for tests of calibration.
 #pragma once
 
+#include "quant/gptq.h"
+#include "quant/registry.h"
+
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -32,6 +35,15 @@ inline std::vector<float> random_weights(std::mt19937_64& random, int64_t count)
   std::vector<float> w(static_cast<size_t>(count));
   for (float& v : w) v = normal(random);
   return w;
+}
+
+// Of the output, by what `packed` differs from `weights`.
+inline double loss(const quant::Hessian& hessian, quant::Type type, const std::vector<float>& weights,
+                   const std::vector<std::byte>& packed) {
+  std::vector<float> decoded(weights.size());
+  quant::format(type).decode(packed.data(), std::ssize(weights), decoded.data());
+  for (size_t i = 0; i < decoded.size(); ++i) decoded[i] -= weights[i];
+  return hessian.output_error(decoded);
 }
 
 } // namespace ridge::tests

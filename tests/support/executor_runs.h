@@ -2,11 +2,16 @@
 // from the meaning of a Program (naive.h).
 #pragma once
 
+#include "core/error.h"
 #include "core/executor.h"
-#include "kernels/cpu/naive.h"
-#include "kernels/cpu/random_program.h"
+#include "support/naive.h"
 #include "support/numerics.h"
+#include "support/random_program.h"
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -137,6 +142,24 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     });
 }
 
+// Whole transformers of several types, dense and with experts: check(type, experts, model).
+inline void for_each_transformer(uint64_t seed,
+                                 const std::function<void(quant::Type, int64_t, RandomProgram&)>& check) {
+  for (const quant::Type type : {quant::Type::F32, quant::Type::F16, quant::Type::Q8_0, quant::Type::Q4_K})
+    for (const int64_t experts : {0, 5}) {
+      CAPTURE(type);
+      CAPTURE(experts);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape;
+      shape.experts = experts;
+      shape.used = 2;
+      shape.style = experts ? core::RopeStyle::split : core::RopeStyle::adjacent;
+      shape.bias = shape.head_norms = experts != 0;
+      model.transformer(shape, type, quant::Type::Q6_K);
+      check(type, experts, model);
+    }
+}
+
 // Several streams in one batch, their tokens in any order.
 inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomProgram& model,
                                      core::ExecutorConfig config) {
@@ -171,6 +194,40 @@ inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, Rando
   const auto fresh = make_executor(model.program, exact_config());
   run(*fresh, prefix);
   return after == run(*fresh, second);
+}
+
+// A model whose weights are random bits, NaN and infinity frequent among them, gives as many logits as any other.
+inline void check_broken_weights(const MakeExecutor& make_executor, uint64_t seed, quant::Type type, int64_t experts) {
+  RandomProgram model(seed);
+  RandomProgram::Shape shape; // small: drawing sane weights first is what takes the time
+  shape.layers = 1;
+  shape.kv_heads = 1;
+  shape.hidden = shape.width;
+  shape.vocab = 16;
+  shape.experts = experts;
+  shape.used = 2;
+  model.transformer(shape, type, type);
+  for (auto& data : model.storage)
+    for (size_t at = 0; at < data.size(); at += 8) {
+      const uint64_t bits = model.random() | (model.random() & 0x7c7c7c7c7c7c7c7c);
+      std::memcpy(data.data() + at, &bits, std::min<size_t>(8, data.size() - at));
+    }
+  for (const core::ExecutorConfig& config : {exact_config(), fast_config()}) {
+    const auto executor = make_executor(model.program, config);
+    run(*executor, consecutive(model, 0, 6));
+    CHECK(run(*executor, consecutive(model, 6, 1)).size() == static_cast<size_t>(model.program.vocab));
+  }
+}
+
+inline void check_refusals(const MakeExecutor& make_executor) {
+  RandomProgram model(1);
+  model.transformer({}, quant::Type::F32, quant::Type::F32); // 64 tokens, a context of 64
+  const auto executor = make_executor(model.program, exact_config());
+  CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{-1}, {0}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{1}, {64}, {0}, {0}}.batch()), Error);
+  executor->forward(Steps{{1}, {63}, {0}, {0}}.batch());
+  CHECK_THROWS_AS(executor->logits(1), std::logic_error);
 }
 
 } // namespace ridge::tests

@@ -14,8 +14,9 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::run_with_user;
+using tests::User;
 using tests::wait_for;
-using tests::xdotool;
 
 namespace {
 
@@ -25,21 +26,13 @@ const tests::TemporaryFolder& workplace() {
   return folder;
 }
 
-void click(int x, int y) { xdotool(fmt::format("mousemove {} {} click 1", x, y)); }
-
 // In the lab, in its view of formats: Q4_K for the whole model, as a job.
-void make_mix(const app::GuiEngine& engine) {
+void make_mix(User& user, const app::GuiEngine& engine) {
   const auto now = [&] { return engine.snapshot(); };
-  // On a busy machine a frame may take long: what was clicked too early is clicked again, which changes nothing.
-  for (int tries = 0; tries < 10 && now()->jobs->empty(); ++tries) {
-    click(1230, 27); // Formats
-    std::this_thread::sleep_for(300ms);
-    click(867, 495); // Q4_K for all matrices
-    std::this_thread::sleep_for(300ms);
-    click(1022, 719); // Requantize the model
-    wait_for([&] { return !now()->jobs->empty(); }, 3s);
-  }
-  REQUIRE(!now()->jobs->empty());
+  user.click(1230, 27);  // Formats
+  user.click(867, 495);  // Q4_K for all matrices
+  user.click(1022, 719); // Requantize the model
+  REQUIRE(wait_for([&] { return !now()->jobs->empty(); }));
   REQUIRE(wait_for([&] { return now()->jobs->front().over(); }, 120s));
   const core::Job job = now()->jobs->front();
   CHECK(job.error == "");
@@ -48,9 +41,9 @@ void make_mix(const app::GuiEngine& engine) {
 }
 
 // A bench that would take hours, and its Cancel button.
-void cancel_a_job(app::GuiEngine& engine, const ui::Window& window) {
+void cancel_a_job(User& user, app::GuiEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
-  xdotool("key ctrl+6");
+  user.press("ctrl+6");
   CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
   core::JobRequest bench;
   bench.kind = core::JobKind::bench;
@@ -61,25 +54,20 @@ void cancel_a_job(app::GuiEngine& engine, const ui::Window& window) {
   REQUIRE(wait_for(
       [&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
   const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
-  for (int tries = 0; tries < 5 && !cancelled(); ++tries) {
-    click(560, 268); // Cancel
-    wait_for(cancelled, 10s);
-  }
-  CHECK(cancelled());
+  user.click(560, 268); // Cancel
+  CHECK(wait_for(cancelled));
 }
 
 // By typing a path with completion, and by dropping files on the window.
-void open_files(app::GuiEngine& engine, const ui::Window& window) {
+void open_files(User& user, app::GuiEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
     return wait_for([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
   };
-  xdotool("key ctrl+o");
-  std::this_thread::sleep_for(1s);
-  xdotool(fmt::format("type --delay 20 '{}/gui'", workplace().path()));
-  xdotool("key Tab");
-  std::this_thread::sleep_for(1s);
-  xdotool("key Return");
+  user.press("ctrl+o");
+  user.type(workplace() / "gui");
+  user.press("Tab");
+  user.press("Return");
   CHECK(is_open(workplace() / "guide-Q4_K.gguf"));
   CHECK(now()->recent.at(0) == workplace() / "guide-Q4_K.gguf");
 #ifdef RIDGE_DROP_FILE
@@ -87,7 +75,7 @@ void open_files(app::GuiEngine& engine, const ui::Window& window) {
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "a copy.gguf").c_str()) == 0);
   CHECK(is_open(workplace() / "a copy.gguf"));
   std::filesystem::create_directory(workplace() / "checkpoint");
-  xdotool("key ctrl+1");
+  user.press("ctrl+1");
   CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "checkpoint").c_str()) == 0);
   CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s)); // ready to convert it
@@ -106,17 +94,14 @@ void open_files(app::GuiEngine& engine, const ui::Window& window) {
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(app::GuiEngine& engine, const ui::Window& window) {
+void use(User& user, app::GuiEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
-  REQUIRE(wait_for([&] { return now()->model && now()->state == core::EngineState::idle; }));
-  xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
   REQUIRE(wait_for([&] {
     return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
   }));
-  make_mix(engine);
-  cancel_a_job(engine, window);
-  open_files(engine, window);
-  xdotool("key ctrl+q");
+  make_mix(user, engine);
+  cancel_a_job(user, engine, window);
+  open_files(user, engine, window);
 }
 
 } // namespace
@@ -125,20 +110,9 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   std::filesystem::current_path(workplace().path());
   for (const char* variable : {"XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"})
     ::setenv(variable, workplace().path().c_str(), 1);
-  app::GuiSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
   ui::WindowOptions options;
   options.panel = "quant";
   ui::Window window(options);
-  app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-      window.close();
-    }
-  });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
+  app::GuiEngine engine(tests::guide_setup(), [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }

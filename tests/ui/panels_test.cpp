@@ -10,47 +10,19 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::guide_setup;
+using tests::run_with_user;
+using tests::User;
 using tests::wait_for;
-using tests::xdotool;
 
 namespace {
 
-app::GuiSetup guide_setup() {
-  app::GuiSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
-  setup.sampling.params.seed = 1;
-  setup.sampling.max_tokens = 30;
-  return setup;
-}
-
-// Runs the window, and `use` beside it, until the latter is done.
 void with_window(const ui::WindowOptions& options, const app::GuiSetup& setup,
-                 const std::function<void(app::GuiEngine&, ui::Window&)>& use) {
+                 const std::function<void(User&, app::GuiEngine&, ui::Window&)>& use) {
   ui::Window window(options);
   app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      REQUIRE(
-          wait_for([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
-      xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-    }
-    window.close();
-  });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
+  run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
-
-void click(int x, int y) {
-  xdotool(fmt::format("mousemove {} {}", x, y));
-  std::this_thread::sleep_for(150ms); // a person does not click where nothing was drawn yet
-  xdotool("click 1");
-  std::this_thread::sleep_for(150ms);
-}
-
-void type(const std::string& text) { xdotool(fmt::format("type --delay 30 '{}'", text)); }
 
 // A GPU at work, as the driver of one might describe it.
 core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
@@ -70,73 +42,72 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
           "its sliders; the layout is remembered") {
   const tests::TemporaryFolder folder;
   app::GuiSetup setup = guide_setup();
+  setup.sampling.max_tokens = 30;
   setup.conversation_folder = folder / "conversations";
   ui::WindowOptions options;
   options.layout_file = folder / "window.ini";
-  with_window(options, setup, [&](app::GuiEngine& engine, ui::Window& window) {
+  with_window(options, setup, [&](User& user, app::GuiEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answered = [&](size_t messages) {
       return wait_for([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
     };
-    type("What is Q4_K?");
-    xdotool("key Return");
+    user.type("What is Q4_K?");
+    user.press("Return");
     REQUIRE(answered(2));
     const std::string first = now()->messages[1].text;
     CHECK(now()->messages[1].choices);
-    xdotool("mousemove 480 123"); // what the model thought of, drawn beside the answer
-    std::this_thread::sleep_for(200ms);
+    user.point(480, 123); // what the model thought of, drawn beside the answer
 
-    xdotool("key ctrl+n");
+    user.press("ctrl+n");
     REQUIRE(wait_for([&] { return now()->messages.empty(); }));
-    type("How do I convert?");
-    xdotool("key shift+Return"); // a line of its own
-    type("please");
-    xdotool("key ctrl+a");
-    xdotool("key ctrl+c");
-    xdotool("key Right");
-    xdotool("key Return");
+    user.type("How do I convert?");
+    user.press("shift+Return"); // a line of its own
+    user.type("please");
+    user.press("ctrl+a");
+    user.press("ctrl+c");
+    user.press("Right");
+    user.press("Return");
     REQUIRE(answered(2));
     CHECK(now()->messages[0].text == "How do I convert?\nplease");
     REQUIRE(now()->conversations->size() == 2);
 
-    click(948, 110); // edit
-    xdotool("key ctrl+a");
-    type("What is a GGUF file?");
-    xdotool("key Return");
+    user.click(948, 110); // edit
+    user.press("ctrl+a");
+    user.type("What is a GGUF file?");
+    user.press("Return");
     CHECK(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
     REQUIRE(answered(2));
 
-    click(240, 134); // the older one in the list
+    user.click(240, 134); // the older one in the list
     REQUIRE(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
     CHECK(now()->messages[1].text == first);
-    click(189, 142); // rename
-    xdotool("key ctrl+a");
-    type("K-quants");
-    xdotool("key Return");
+    user.click(189, 142); // rename
+    user.press("ctrl+a");
+    user.type("K-quants");
+    user.press("Return");
     CHECK(wait_for([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
-    click(243, 96);                                                                   // delete
-    click(243, 96);                                                                   // really
+    user.click(243, 96);                                                              // delete
+    user.click(243, 96);                                                              // really
     CHECK(wait_for([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
 
-    xdotool("key ctrl+3");
+    user.press("ctrl+3");
     CHECK(wait_for([&] { return window.panel() == "roofline"; }));
     REQUIRE(wait_for([&] { return now()->roofs && now()->predicted && now()->measured; }, 60s));
     REQUIRE(wait_for([&] { return now()->state == core::EngineState::idle; }));
     CHECK(now()->predicted->streams == 1);
-    xdotool("mousemove 997 105 mousedown 1");
-    for (int x = 1000; x <= 1200; x += 50) xdotool(fmt::format("mousemove {} 105 sleep 0.05", x));
-    xdotool("mouseup 1");
+    user.act("mousemove 997 105 mousedown 1");
+    for (int x = 1000; x <= 1200; x += 50) user.point(x, 105);
+    user.act("mouseup 1");
     CHECK(wait_for([&] { return now()->predicted->streams > 8; }));
-    xdotool("mousemove 520 300"); // a point of the plot
+    user.point(520, 300); // a point of the plot
 
-    xdotool("key ctrl+2");
+    user.press("ctrl+2");
     CHECK(wait_for([&] { return window.panel() == "gauges"; }));
-    xdotool("key ctrl+1");
-    click(383, 26); // hide the list
-    xdotool("key ctrl+l");
-    xdotool("search --name '^ridge$' windowsize 1100 750");
-    std::this_thread::sleep_for(500ms);
-    xdotool("key ctrl+2");
+    user.press("ctrl+1");
+    user.click(383, 26); // hide the list
+    user.press("ctrl+l");
+    user.act("search --name '^ridge$' windowsize --sync 1100 750");
+    user.press("ctrl+2");
     CHECK(wait_for([&] { return window.panel() == "gauges"; }));
     CHECK(now()->error == "");
   });
@@ -149,6 +120,34 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
   CHECK(layout.height == 750);
 }
 
+TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends only that") {
+  app::GuiSetup setup = guide_setup();
+  setup.model.context = 8192; // answers that take seconds
+  setup.sampling.max_tokens = 8000;
+  setup.sampling.ignore_eos = true;
+  with_window({}, setup, [&](User& user, app::GuiEngine& engine, ui::Window&) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto answering = [&] { return now()->state == core::EngineState::writing; };
+    const auto stopped = [&] {
+      return now()->state == core::EngineState::idle && now()->messages.at(1).note == "stopped";
+    };
+    user.type("What is Q4_K?");
+    user.press("Return");
+    REQUIRE(wait_for(answering));
+    user.press("Escape"); // in the composer
+    REQUIRE(wait_for(stopped));
+    user.click(189, 96); // rename
+    engine.send(core::intent::Regenerate{});
+    REQUIRE(wait_for(answering));
+    user.type("x");
+    user.press("Escape"); // in the field
+    CHECK(answering());
+    user.press("Escape");
+    CHECK(wait_for(stopped));
+    CHECK(now()->conversations->at(0).title == "What is Q4_K?");
+  });
+}
+
 TEST_CASE("a frame is drawn within 16 ms while the model writes") {
   app::GuiSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
@@ -158,7 +157,7 @@ TEST_CASE("a frame is drawn within 16 ms while the model writes") {
     ui::WindowOptions options;
     options.panel = panel;
     ui::FrameTimes times;
-    with_window(options, setup, [&](app::GuiEngine& engine, ui::Window& window) {
+    with_window(options, setup, [&](User&, app::GuiEngine& engine, ui::Window& window) {
       engine.send(core::intent::Send{"What is Q4_K?"});
       const auto now = [&] { return engine.snapshot(); };
       CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));

@@ -1,7 +1,7 @@
-// What lies below the window's fields and texts: wrapping, editing, UTF-8, the layout that is remembered.
+// What lies below the window's fields and texts: wrapping, editing, the layout that is remembered.
+#include "core/utf8.h"
 #include "support/temporary_folder.h"
 #include "ui/layout.h"
-#include "ui/utf8.h"
 #include "ui/wrapped_text.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ std::vector<std::string> lines(const WrappedText& text) {
   std::vector<std::string> result;
   for (const auto& [begin, end] : text.rows()) {
     std::string line;
-    for (int i = begin; i < end; ++i) append_utf8(line, text.characters()[i]);
+    for (int i = begin; i < end; ++i) ridge::core::append_utf8(line, text.characters()[i]);
     result.push_back(line);
   }
   return result;
@@ -108,19 +108,6 @@ TEST_CASE("editing at random never loses its place and undoes what it did") {
       FAIL("step " << step);
     for (size_t i = 1; i < rows.size(); ++i)
       if (rows[i].begin != rows[i - 1].end) FAIL("step " << step);
-  }
-}
-
-TEST_CASE("UTF-8 is taken apart and put together; bytes that are none become one replacement each") {
-  for (const char32_t c : {U'a', U'é', U'你', U'😀', char32_t{0x10ffff}}) {
-    std::string text;
-    append_utf8(text, c);
-    std::string_view rest = text;
-    CHECK(take_character(rest) == c);
-    CHECK(rest.empty());
-  }
-  for (std::string_view bad : {"\xff", "\xc0", "\xe4\xbd", "\xf0\x9f\x98", "\x80"}) {
-    CHECK(take_character(bad) == 0xfffd);
   }
 }
 

@@ -15,8 +15,10 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
+using tests::guide_setup;
+using tests::run_with_user;
+using tests::User;
 using tests::wait_for;
-using tests::xdotool;
 
 namespace {
 
@@ -27,15 +29,13 @@ double cpu_seconds() {
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(const app::GuiEngine& engine, const ui::Window& window) {
+void use(User& user, const app::GuiEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto idle = [&] { return now()->state == core::EngineState::idle; };
-  REQUIRE(wait_for([&] { return now()->model && idle(); }));
-  xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
-  xdotool("mousemove 500 720 click 1"); // into the composer
+  user.click(500, 720); // into the composer
 
-  xdotool("type --delay 40 'What is Q4_K?'");
-  xdotool("key Return");
+  user.type("What is Q4_K?");
+  tests::xdotool("key Return"); // and looks at once
   size_t parts = 0, length = 0; // how often the answer was seen to grow
   REQUIRE(wait_for([&] {
     const auto s = now();
@@ -52,55 +52,42 @@ void use(const app::GuiEngine& engine, const ui::Window& window) {
   CHECK(now()->kv.tokens > 0);
 
   const auto first = now()->speed.prompt_tokens;
-  xdotool("key ctrl+r"); // answer again: the prompt is in the cache but for its last token
+  user.press("ctrl+r"); // answer again: the prompt is in the cache but for its last token
   CHECK(wait_for([&] { return now()->speed.prompt_tokens < first && idle() && now()->messages.size() == 2; }));
 
   for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "roofline"}, {"4", "model"}, {"5", "quant"}}) {
-    xdotool(fmt::format("key ctrl+{}", key));
+    user.press(fmt::format("ctrl+{}", key));
     CHECK(wait_for([&] { return window.panel() == name; }, 5s));
   }
   CHECK(wait_for([&] { return now()->tensor && now()->block; })); // the lab begins with a tensor
   const auto tensor = now()->tensor->tensor;
-  xdotool("mousemove 240 160 click 1"); // another one in the list
+  user.click(240, 160); // another one in the list
   CHECK(wait_for([&] { return now()->tensor->tensor != tensor; }));
   CHECK(wait_for([&] { return static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try; }));
 
-  xdotool("search --name '^ridge$' windowsize 1024 700");
-  xdotool("key ctrl+l"); // the light theme
-  xdotool("key ctrl+1");
+  user.act("search --name '^ridge$' windowsize --sync 1024 700");
+  user.press("ctrl+l"); // the light theme
+  user.press("ctrl+1");
   CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
   CHECK(wait_for(idle)); // the roofline, once opened, measures for some seconds
-  xdotool("key ctrl+n");
+  user.press("ctrl+n");
   CHECK(wait_for([&] { return now()->messages.empty(); }, 5s));
   CHECK(now()->error == "");
-  xdotool("key ctrl+q");
+  tests::xdotool("key ctrl+q"); // after which nothing is drawn
 }
 
 } // namespace
 
 TEST_CASE("a question is typed, the answer streams, every panel opens, the window is resized and closed") {
-  app::GuiSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
-  setup.sampling.params.seed = 1;
+  app::GuiSetup setup = guide_setup();
   setup.sampling.max_tokens = 40;
   ui::Window window({});
   app::GuiEngine engine(setup, [&] { window.wake(); });
-  std::thread user([&] {
-    try {
-      use(engine, window);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
-      window.close();
-    }
-  });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
-  user.join();
+  run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
 
 TEST_CASE("a model that cannot be opened leaves a window with a message, and another can be opened") {
-  app::GuiSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
+  app::GuiSetup setup = guide_setup();
   setup.model.model = "no-such-file.gguf";
   app::GuiEngine engine(setup, [] {});
   CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::failed; }));
@@ -111,13 +98,10 @@ TEST_CASE("a model that cannot be opened leaves a window with a message, and ano
 }
 
 TEST_CASE("a window at rest costs next to nothing") {
-  app::GuiSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
   ui::WindowOptions options;
   options.panel = "gauges";
   ui::Window window(options);
-  app::GuiEngine engine(setup, [&] { window.wake(); });
+  app::GuiEngine engine(guide_setup(), [&] { window.wake(); });
   double used = -1;
   std::thread user([&] {
     CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; }));

@@ -98,20 +98,11 @@ TEST_CASE("every format gives the decoded weights' result, with f32 activations 
 TEST_CASE("whole transformers match, dense and with experts") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K})
-    for (const int64_t experts : {0, 5}) {
-      CAPTURE(experts);
-      RandomProgram model(seed);
-      RandomProgram::Shape shape;
-      shape.experts = experts;
-      shape.used = 2;
-      shape.style = experts ? core::RopeStyle::split : core::RopeStyle::adjacent;
-      shape.bias = shape.head_norms = experts != 0;
-      model.transformer(shape, type, Type::Q6_K);
-      CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
-      // With experts a tiny difference may choose another one.
-      if (!experts) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}) < kFastModel);
-    }
+  tests::for_each_transformer(seed, [](Type, int64_t experts, RandomProgram& model) {
+    CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
+    // With experts a tiny difference may choose another one.
+    if (!experts) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}) < kFastModel);
+  });
 }
 
 TEST_CASE("a prompt in one batch gives what it gives token by token") {
@@ -255,36 +246,11 @@ TEST_CASE("broken weights give broken logits, not a crash") {
   CAPTURE(seed);
   for (const quant::FormatInfo& format : quant::formats()) {
     CAPTURE(format.name);
-    for (const int experts : {0, 3}) {
-      RandomProgram model(seed);
-      RandomProgram::Shape shape;
-      shape.layers = 1;
-      shape.hidden = 256;
-      shape.vocab = 16;
-      shape.experts = experts;
-      shape.used = 2;
-      model.transformer(shape, format.type, format.type);
-      for (auto& data : model.storage)
-        for (size_t at = 0; at + 8 <= data.size(); at += 8) {
-          const uint64_t bits = model.random() | (model.random() & 0x7c7c7c7c7c7c7c7c); // NaN is frequent
-          std::memcpy(data.data() + at, &bits, 8);
-        }
-      for (const core::ExecutorConfig& config : {exact_config(), fast_config()}) {
-        const auto executor = kernels::cpu::make_cpu_executor(model.program, config);
-        run(*executor, consecutive(model, 0, 6));
-        CHECK(run(*executor, consecutive(model, 6, 1)).size() == static_cast<size_t>(model.program.vocab));
-      }
-    }
+    for (const int experts : {0, 3})
+      tests::check_broken_weights(kernels::cpu::make_cpu_executor, seed, format.type, experts);
   }
 }
 
 TEST_CASE("requests outside the model or the context are refused with a reason") {
-  RandomProgram model(1);
-  model.transformer({}, Type::F32, Type::F32);
-  const auto executor = kernels::cpu::make_cpu_executor(model.program, exact_config());
-  CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);
-  CHECK_THROWS_AS(executor->forward(Steps{{-1}, {0}, {0}, {0}}.batch()), Error);
-  CHECK_THROWS_AS(executor->forward(Steps{{1}, {64}, {0}, {0}}.batch()), Error);
-  executor->forward(Steps{{1}, {63}, {0}, {0}}.batch());
-  CHECK_THROWS_AS(executor->logits(1), std::logic_error);
+  tests::check_refusals(kernels::cpu::make_cpu_executor);
 }

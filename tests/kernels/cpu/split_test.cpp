@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/executor.h"
 #include "models/model.h"
-#include "random_program.h"
 #include "support/numerics.h"
+#include "support/random_program.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 

@@ -7,7 +7,7 @@
 #include "kernels/cuda/executor.h"
 #include "quant/registry.h"
 
-#include "kernels/cpu/random_program.h"
+#include "support/random_program.h"
 
 #include <fmt/format.h>
 

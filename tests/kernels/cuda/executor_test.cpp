@@ -125,23 +125,13 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K})
-    for (const int64_t experts : {0, 5}) {
-      CAPTURE(type);
-      CAPTURE(experts);
-      RandomProgram model(seed);
-      RandomProgram::Shape shape;
-      shape.experts = experts;
-      shape.used = 2;
-      shape.style = experts ? core::RopeStyle::split : core::RopeStyle::adjacent;
-      shape.bias = shape.head_norms = experts != 0;
-      model.transformer(shape, type, Type::Q6_K);
-      for (const auto& [twin, options] : twins()) {
-        CAPTURE(twin);
-        CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
-        if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
-      }
+  tests::for_each_transformer(seed, [](Type type, int64_t experts, RandomProgram& model) {
+    for (const auto& [twin, options] : twins()) {
+      CAPTURE(twin);
+      CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
+      if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
     }
+  });
 }
 
 TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that rounding cannot choose another") {
@@ -386,39 +376,14 @@ TEST_CASE("CUDA: broken weights give broken logits, not a crash") {
   CAPTURE(seed);
   for (const quant::FormatInfo& format : quant::formats()) {
     CAPTURE(format.name);
-    for (const int experts : {0, 2}) {
-      if (experts && format.type != Type::Q4_K) continue;
-      RandomProgram model(seed);
-      RandomProgram::Shape shape; // small: drawing sane weights first is what takes the time
-      shape.layers = 1;
-      shape.kv_heads = 1;
-      shape.hidden = shape.width;
-      shape.vocab = 16;
-      shape.experts = experts;
-      shape.used = 2;
-      model.transformer(shape, format.type, format.type);
-      for (auto& data : model.storage)
-        for (std::byte& b : data)
-          b = static_cast<std::byte>(model.random() | (model.random() & 0x7c)); // NaN is frequent
-      for (const core::ExecutorConfig& config : {exact_config(), fast_config()}) {
-        const auto executor = make_cuda_executor(model.program, config);
-        run(*executor, consecutive(model, 0, 6));
-        CHECK(run(*executor, consecutive(model, 6, 1)).size() == static_cast<size_t>(model.program.vocab));
-      }
-    }
+    for (const int experts : {0, 2})
+      if (!experts || format.type == Type::Q4_K) tests::check_broken_weights(with({}), seed, format.type, experts);
   }
 }
 
 TEST_CASE("CUDA: requests outside the model or the context are refused with a reason") {
   REQUIRE_DEVICE();
-  RandomProgram model(1);
-  model.transformer({}, Type::F32, Type::F32);
-  const auto executor = make_cuda_executor(model.program, exact_config());
-  CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);
-  CHECK_THROWS_AS(executor->forward(Steps{{-1}, {0}, {0}, {0}}.batch()), Error);
-  CHECK_THROWS_AS(executor->forward(Steps{{1}, {64}, {0}, {0}}.batch()), Error);
-  executor->forward(Steps{{1}, {63}, {0}, {0}}.batch());
-  CHECK_THROWS_AS(executor->logits(1), std::logic_error);
+  tests::check_refusals(with({}));
 }
 
 TEST_CASE("CUDA: without a device, asking for one is an error that says so") {

@@ -13,6 +13,7 @@
 using namespace ridge;
 using quant::Type;
 using tests::correlated_inputs;
+using tests::loss;
 using tests::random_weights;
 
 namespace {
@@ -23,14 +24,6 @@ quant::MakeHessian maker() {
   INFO(problem);
   REQUIRE(make);
   return make;
-}
-
-double loss(const quant::Hessian& hessian, Type type, const std::vector<float>& weights,
-            const std::vector<std::byte>& packed) {
-  std::vector<float> decoded(weights.size());
-  quant::format(type).decode(packed.data(), std::ssize(weights), decoded.data());
-  for (size_t i = 0; i < decoded.size(); ++i) decoded[i] -= weights[i];
-  return hessian.output_error(decoded);
 }
 
 } // namespace

@@ -3,9 +3,9 @@
 #include "kernels/cuda/executor.h"
 
 #include "device.h"
-#include "kernels/cpu/naive.h"
-#include "kernels/cpu/random_program.h"
+#include "support/naive.h"
 #include "support/numerics.h"
+#include "support/random_program.h"
 
 using namespace ridge;
 using kernels::cuda::CudaOptions;

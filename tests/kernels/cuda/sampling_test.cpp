@@ -2,9 +2,9 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "device.h"
-#include "kernels/cpu/random_program.h"
 #include "kernels/cuda/executor.h"
 #include "support/numerics.h"
+#include "support/random_program.h"
 
 #include <vector>
 

@@ -91,6 +91,13 @@ TEST_CASE("a value grows only so large, whatever makes it") {
   CHECK(refuses_with("{{ '%.9999999f' % 1.5 }}", "precision too big"));
 }
 
+TEST_CASE("a number beyond the last character is no character") {
+  CHECK(refuses_with("{{ '{:c}'.format(1114112) }}", "below 0x110000"));
+  CHECK(refuses_with("{{ '{:c}'.format(-1) }}", "below 0x110000"));
+  CHECK(refuses_with("{{ '%c' % 1114112 }}", "%c requires"));
+  CHECK(refusal("{{ '{:c}'.format(1114111) }}") == "rendered 4 bytes");
+}
+
 TEST_CASE("shared values cannot make a comparison endless") {
   CHECK(refuses_with("{% set a = namespace(l=[1]) %}{% set b = namespace(l=[1]) %}{% for i in range(60) %}"
                      "{% set a.l = [a.l, a.l] %}{% set b.l = [b.l, b.l] %}{% endfor %}{{ a.l == b.l }}",

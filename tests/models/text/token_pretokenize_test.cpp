@@ -7,7 +7,6 @@
 
 using namespace ridge;
 using models::text::Pretokenizer;
-using models::text::Utf8Status;
 
 namespace {
 
@@ -100,35 +99,5 @@ TEST_CASE("no family gives up on a long run") {
       pretokenizer.split(text, ends);
       REQUIRE(ends.back() == text.size());
     }
-  }
-}
-
-TEST_CASE("UTF-8: well-formed, broken and broken-off characters are told apart") {
-  const auto head = [](std::string_view text) { return models::text::utf8_head(text); };
-  const auto is = [&](std::string_view text, Utf8Status status, int bytes) {
-    CAPTURE(text);
-    CHECK(head(text).status == status);
-    CHECK(head(text).bytes == bytes);
-  };
-  is("a", Utf8Status::valid, 1);
-  is("\u00e9x", Utf8Status::valid, 2);
-  is("\u65e5", Utf8Status::valid, 3);
-  is("\U0010FFFF", Utf8Status::valid, 4);
-  is("\xF0\x9F\x98", Utf8Status::incomplete, 3);
-  is("\xE6\x97x", Utf8Status::invalid, 2);
-  is("\x80", Utf8Status::invalid, 1);
-  is("\xC0\x80", Utf8Status::invalid, 1);     // overlong
-  is("\xE0\x80\x80", Utf8Status::invalid, 1); // overlong
-  is("\xED\xA0\x80", Utf8Status::invalid, 1); // surrogate
-  is("\xF4\x90\x80\x80", Utf8Status::invalid, 1);
-  is("\xFF", Utf8Status::invalid, 1);
-  CHECK(models::text::utf8_valid_prefix("0123456789\u00e9\xC3") == 12);
-  for (char32_t code_point = 0; code_point < 0x110000; code_point += 7) {
-    if (code_point >= 0xD800 && code_point < 0xE000) continue;
-    std::string character;
-    models::text::append_utf8(character, code_point);
-    REQUIRE(head(character).status == Utf8Status::valid);
-    REQUIRE(head(character).bytes == character.size());
-    REQUIRE(models::text::utf8_code_point(character) == code_point);
   }
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "models/text/tokenizer.h"
-#include "models/text/utf8.h"
 
 #include <deque>
 #include <random>
@@ -47,7 +47,7 @@ inline TokenSample byte_level_sample(std::string_view pre = "llama-bpe") {
     for (int byte = 0, next = 0x100; byte < 256; ++byte) {
       const bool printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
       std::string spelled;
-      models::text::append_utf8(spelled, static_cast<char32_t>(printable ? byte : next++));
+      core::append_utf8(spelled, static_cast<char32_t>(printable ? byte : next++));
       if (printable == (pass == 0)) sample.add(spelled);
     }
   const std::pair<const char*, const char*> merges[] = {
@@ -107,7 +107,7 @@ inline std::string random_text(std::mt19937_64& random, size_t characters) {
   for (size_t i = 0; i < characters;) {
     const auto& range = ranges[random() % std::size(ranges)];
     for (size_t run = 1 + random() % 4; run > 0 && i < characters; --run, ++i)
-      models::text::append_utf8(text, range[0] + static_cast<char32_t>(random() % (range[1] - range[0] + 1)));
+      core::append_utf8(text, range[0] + static_cast<char32_t>(random() % (range[1] - range[0] + 1)));
   }
   return text;
 }

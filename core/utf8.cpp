@@ -1,8 +1,9 @@
-#include "models/text/utf8.h"
+#include "core/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
-namespace ridge::models::text {
+namespace ridge::core {
 
 Utf8Head utf8_head(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -15,7 +16,7 @@ Utf8Head utf8_head(std::string_view text) {
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < length; ++i) {
     if (i == text.size()) return {Utf8Status::incomplete, static_cast<uint8_t>(i)};
-    const bool fits = i == 1 ? byte(1) >= low && byte(1) <= high : (byte(i) & 0xC0) == 0x80;
+    const bool fits = i == 1 ? byte(1) >= low && byte(1) <= high : is_utf8_continuation(text[i]);
     if (!fits) return {Utf8Status::invalid, static_cast<uint8_t>(i)};
   }
   return {Utf8Status::valid, static_cast<uint8_t>(length)};
@@ -49,6 +50,17 @@ char32_t utf8_code_point(std::string_view character) {
   }
 }
 
+char32_t take_character(std::string_view& text) {
+  const Utf8Head head = utf8_head(text);
+  const std::string_view character = text.substr(0, head.bytes);
+  text.remove_prefix(head.bytes);
+  return utf8_code_point(head.status == Utf8Status::valid ? character : kReplacementCharacter);
+}
+
+size_t utf8_length(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char byte) { return !is_utf8_continuation(byte); }));
+}
+
 void append_utf8(std::string& out, char32_t code_point) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (code_point < 0x80) {
@@ -68,4 +80,4 @@ void append_utf8(std::string& out, char32_t code_point) {
   }
 }
 
-} // namespace ridge::models::text
+} // namespace ridge::core

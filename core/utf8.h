@@ -1,4 +1,4 @@
-// UTF-8, as the tokenizers need it: what starts here, how far is it well-formed, write one character.
+// UTF-8: what starts here, how far it is well-formed, one character read or written.
 // Well-formed is what the Unicode standard, table 3-7, allows: no overlong forms, no surrogates, nothing above
 // U+10FFFF.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace ridge::models::text {
+namespace ridge::core {
 
 enum class Utf8Status : uint8_t {
   valid,      // a whole character
@@ -26,6 +26,7 @@ Utf8Head utf8_head(std::string_view text);
 
 // Length of the longest prefix that is well-formed.
 size_t utf8_valid_prefix(std::string_view text);
+inline bool is_utf8(std::string_view text) { return utf8_valid_prefix(text) == text.size(); }
 
 // Bytes up to the next character: 1 for a byte that starts none. `text` is not empty.
 inline size_t utf8_step(std::string_view text) {
@@ -37,8 +38,15 @@ inline size_t utf8_step(std::string_view text) {
 // The code point of a well-formed character.
 char32_t utf8_code_point(std::string_view character);
 
-void append_utf8(std::string& out, char32_t code_point);
+// The character at the start of `text` (not empty), which is taken off; U+FFFD for each part that is none.
+char32_t take_character(std::string_view& text);
+
+void append_utf8(std::string& out, char32_t code_point); // below 0x110000
+
+// Whether a byte is inside a character rather than at its start; of well-formed text.
+inline bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+size_t utf8_length(std::string_view text); // in characters
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD"; // U+FFFD
 
-} // namespace ridge::models::text
+} // namespace ridge::core

@@ -356,7 +356,7 @@ struct Tq1Parts {
   // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
   // last two digits, in bits 0-1 and 4-5 those of an even item, in bits 2-3 and 6-7 those of an odd one. Then d.
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    quant::Group unpacked;
+    quant::Group unpacked{};
     const auto digit = [&](int i) { return static_cast<uint32_t>(unpacked.code[i] + 1); };
     if (group % 2 == 0) {
       uint32_t last = 0;

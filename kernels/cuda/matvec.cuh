@@ -378,7 +378,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
 #pragma unroll 1
       for (; i - 8 * lane < args.cols; i += stride) { // by whole warps
-        if (args.norm_weight)
+        if (args.norm_weight && i < args.cols)
 #pragma unroll
           for (int j = 0; j < 8; ++j) {
             squares += now[j] * now[j];

@@ -138,9 +138,22 @@ __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* sha
                : "r"(address));
 }
 
+// An 8x8 tile of f16, transposed: lane l holds columns 2 (l % 4) and + 1 of row l / 4 before and after.
+__device__ __forceinline__ uint32_t transposed_8x8(uint32_t pair) {
+  uint32_t result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
 __device__ __forceinline__ uint32_t pack_half2(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; below 2^-126 it gives 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 template <typename T, typename Combine>

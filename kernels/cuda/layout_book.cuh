@@ -10,7 +10,8 @@
 //   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
 //   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
 //   the codes.)
-// - bits are ordered so that no more than a rotation and a mask come between them and an address or a selector.
+// - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
+//   or a selector.
 //
 // Nothing is added to the file's bits. `Book` is the table as `unpack` sees it; without one, it reads a single copy in
 // device memory (through L1), which suits kernels that decode a weight for many tokens.
@@ -133,6 +134,11 @@ class SharedBook {
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return word_at(words_ + ((bits & T::kMask) | copy_));
   }
+  // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    static_assert(T::kCopies == 32 && T::kEntries <= 256);
+    return word_at(words_ + __dp4a(indices, 128u << (8 * k), copy_));
+  }
 
   // One thread's share of putting the table there, its loads apart from its stores.
   template <int kThreads>
@@ -178,6 +184,9 @@ struct GlobalBook {
   static constexpr uint32_t constant = T::kConstant;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];
+  }
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    return T::words()[indices >> (8 * k) & 255];
   }
 };
 

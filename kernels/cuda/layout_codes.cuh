@@ -180,7 +180,8 @@ struct Iq4Codes : Nibbles {
 };
 
 // Codes + 12, which are bytes below 128: so a selector whose highest bit is set, and asks for a byte's sign, finds 0.
-// Positive and negative levels are looked up with and without that bit, and one of the two is 0.
+// Positive and negative levels are looked up with and without that bit, and one of the two is 0. (Added, not combined
+// by logic, which would have to share the permutes' units.)
 struct E2m1Codes : Nibbles { // doubled
   struct Book : NoBook {
     uint32_t positive, negative; // of magnitudes 0 1 2 3
@@ -200,8 +201,8 @@ struct E2m1Codes : Nibbles { // doubled
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint32_t flipped = raw[k] ^ 0x88888888;
-      word[2 * k] = permute(low, kHigh, raw[k]) | permute(low_negative, kHighNegative, flipped);
-      word[2 * k + 1] = permute_upper(low, kHigh, raw[k]) | permute_upper(low_negative, kHighNegative, flipped);
+      word[2 * k] = permute(low, kHigh, raw[k]) + permute(low_negative, kHighNegative, flipped);
+      word[2 * k + 1] = permute_upper(low, kHigh, raw[k]) + permute_upper(low_negative, kHighNegative, flipped);
     }
   }
 };

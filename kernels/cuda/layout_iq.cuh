@@ -69,7 +69,7 @@ struct Iq2XxsParts : HalvesScale {
     const uint32_t bits = q[2] | static_cast<uint32_t>(q[3]) << 16;
     uint8_t signs[4];
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
-    store2(unit + 8 * item, rotated(q[0] | static_cast<uint32_t>(q[1]) << 16, 0, Table::kAt),
+    store2(unit + 8 * item, q[0] | static_cast<uint32_t>(q[1]) << 16,
            even_signs_with(signs_by_nibble(signs), bits >> 28));
     if (group == 0) store_half(unit + 8 * items + 2 * (item / 8), block.d);
   }
@@ -82,8 +82,7 @@ struct Iq2XxsParts : HalvesScale {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
-                   book(rotated(raw[0], 8 * j, 0)) | sign_selectors(signs, j));
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative, book.of_byte(raw[0], j) | sign_selectors(signs, j));
     const uint32_t factor = twice_and_one<4>(raw[1], 28);
     scale(out, half_of(raw[2]) * 0.125f, factor, factor);
   }
@@ -174,7 +173,7 @@ struct Iq3XxsParts : HalvesScale {
     uint32_t indices[2] = {0, 0};
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
     for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * group + k]) << (8 * (k % 4));
-    store2(unit + 8 * item, rotated(indices[0], 0, Table::kAt), rotated(indices[1], 0, Table::kAt));
+    store2(unit + 8 * item, indices[0], indices[1]);
     store1(unit + 8 * items + 4 * item, even_signs_with(signs_by_nibble(signs), bits >> 28));
     if (group == 0) store_half(unit + 12 * items + 2 * (item / 8), block.d);
   }
@@ -189,8 +188,7 @@ struct Iq3XxsParts : HalvesScale {
 #pragma unroll
     for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
       const uint32_t selectors = sign_selectors(signs, j) | book.constant;
-      const uint32_t first = book(rotated(raw[j / 2], 16 * (j % 2), 0)),
-                     second = book(rotated(raw[j / 2], 16 * (j % 2) + 8, 0));
+      const uint32_t first = book.of_byte(raw[j / 2], j % 2 * 2), second = book.of_byte(raw[j / 2], j % 2 * 2 + 1);
       out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
       out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
     }
@@ -356,7 +354,7 @@ struct Tq1Parts {
   // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
   // last two digits, in bits 0-1 and 4-5 those of an even item, in bits 2-3 and 6-7 those of an odd one. Then d.
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    quant::Group unpacked;
+    quant::Group unpacked{};
     const auto digit = [&](int i) { return static_cast<uint32_t>(unpacked.code[i] + 1); };
     if (group % 2 == 0) {
       uint32_t last = 0;
@@ -372,7 +370,7 @@ struct Tq1Parts {
       five[k] = digit(24 + k);
       for (int i = 3; i >= 0; --i) five[k] = 3 * five[k] + digit(4 * k + i);
     }
-    store1(unit + 4 * item, rotated(five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24, 0, Table::kAt));
+    store1(unit + 4 * item, five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24);
     store_short(unit + 4 * items + 2 * item, five[4] | five[5] << 8);
     if (group == 0) store_half(unit + 6 * items + items / 2 + 2 * (item / 8), block.d);
   }
@@ -387,7 +385,7 @@ struct Tq1Parts {
     uint32_t point[6];
 #pragma unroll
     for (int k = 0; k < 6; ++k) {
-      point[k] = book(k < 4 ? rotated(raw[0], 8 * k, 0) : moved(raw[1], 8 * (k - 4), Table::kAt));
+      point[k] = book.of_byte(raw[k / 4], k % 4);
       out.word[k] = permute(book.constant, 0, point[k]);
     }
     const auto fifths = [&](int k) { return permute(point[k], point[k + 1], 0x0062); };

@@ -61,8 +61,9 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   };
   __shared__ std::conditional_t<kTurn, Newest, char> newest;
   let_successor_start();
-  stamp(args.stamps, 0);
+  stamp(args.stamps, kStarts);
   if constexpr (!kTurn) wait_for_predecessor();
+  if constexpr (!kTurn) stamp(args.stamps, kMayGoOn);
 
   const int64_t stream = args.streams[first_token];
   const int length = args.positions[first_token + tokens - 1] + 1;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   if constexpr (kTurn) {
     asm volatile("" ::"l"(first_vector)); // known before the wait
     wait_for_predecessor();
-    stamp(args.stamps, 1);
+    stamp(args.stamps, kMayGoOn);
   }
   float4 ahead = quad.load(first_vector);
 #pragma unroll 1
@@ -186,6 +187,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
     if (v < rows) quad.store(query[v], {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
   }
   __syncthreads();
+  stamp(args.stamps, kHasInput);
 
   // Rows 8 n + 2 t + k, k < 2, of this lane.
   int visible[kTiles][2]; // keys that a row sees
@@ -278,7 +280,6 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
     if (next < end) fetch_values(next);
   }
 
-  stamp(args.stamps, 2);
   // Merge the warps: the second half of those that had keys hands over what it has, until one has it all.
 #pragma unroll
   for (int n = 0; n < kTiles; ++n)
@@ -353,7 +354,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
         }
       }
   if (used_splits == 1) {
-    stamp_latest(args.stamps, 3);
+    stamp_latest(args.stamps, kEnds);
     return;
   }
 
@@ -374,7 +375,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   }
   __syncthreads();
   if (!last) {
-    stamp_latest(args.stamps, 3);
+    stamp_latest(args.stamps, kEnds);
     return;
   }
   // Where there are more threads than outputs, some take every second, third … split.
@@ -440,7 +441,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
       *reinterpret_cast<float4*>(result_of(i / kLanes) + i % kLanes * 4) = four;
     }
   }
-  stamp_latest(args.stamps, 3);
+  stamp_latest(args.stamps, kEnds);
 }
 
 template <int kDim, int kTiles, bool kTurn>

@@ -72,9 +72,11 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   __syncthreads();
+  stamp(args.stamps, kStarts);
   if (!args.sibling_follows) let_successor_start();
   if (!args.follows_sibling && (experts || !fetches)) wait_for_predecessor(); // the weights are nobody's output
   if (args.sibling_follows && !fetches) let_successor_start();                // which then finds the activations there
+  stamp(args.stamps, kMayGoOn);
 
   const int token_tiles = experts ? *args.tile_count : args.token_tiles;
   const int passes = args.in_turn ? args.ranges : 1;
@@ -269,6 +271,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both
+  stamp_latest(args.stamps, kEnds);
 }
 
 // Cuts up `args` for a device. Returns the bytes of shared memory, or 0 where there is too little of it for tiles of so

@@ -5,9 +5,6 @@
 #include "kernels/cuda/profile.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstdio>
-#include <map>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -306,86 +303,30 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   for (int i = 0; i < repetitions; ++i) RIDGE_CUDA(cudaEventElapsedTime(&milliseconds[i], events[i], events[i + 1]));
   for (cudaEvent_t event : events) cudaEventDestroy(event);
   std::ranges::nth_element(milliseconds, milliseconds.begin() + repetitions / 2);
-  if (getenv("RIDGE_TIMELINE")) timeline(shape);
   return milliseconds[repetitions / 2] * 1e-3;
-}
-
-void Executor::timeline(const Shape& shape) {
-  constexpr int kB = 512;
-  stamps_ = DeviceMemory(1000ull * kB * 8 * 8, "stamps");
-  stamping_ = true;
-  stamp_names_.clear();
-  Graph graph;
-  cudaGraph_t captured = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
-  launch_all(shape);
-  RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
-  check(cudaGraphInstantiate(&graph.handle, captured, 0), "cudaGraphInstantiate");
-  stamping_ = false;
-  const size_t n = stamp_names_.size();
-  std::vector<unsigned long long> host(n * kB * 8), blank(n * kB * 8, 0);
-  for (size_t i = 0; i < n * kB; ++i) blank[8 * i + 4] = ~0ull;
-  std::map<std::string, std::pair<int, std::vector<double>>> sums;
-  std::vector<std::string> order;
-  constexpr int kRuns = 10;
-  for (int run = 0; run < kRuns; ++run) {
-    RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
-    RIDGE_CUDA(cudaMemcpyAsync(stamps_.as(), blank.data(), blank.size() * 8, cudaMemcpyHostToDevice, stream_.handle));
-    RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
-    RIDGE_CUDA(cudaMemcpyAsync(host.data(), stamps_.as(), host.size() * 8, cudaMemcpyDeviceToHost, stream_.handle));
-    RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
-    double previous = 0;
-    for (size_t k = 0; k < n; ++k) {
-      std::vector<double> v[5];
-      for (int b = 0; b < kB; ++b)
-        for (int w = 0; w < 5; ++w)
-          if (const auto t = host[(k * kB + b) * 8 + w]; t != 0 && t != ~0ull && host[(k * kB + b) * 8 + 3]) v[w].push_back(static_cast<double>(t % 1000000000000ull) * 1e-3);
-      double end = std::ranges::max(v[3]);
-      std::vector<double> row;
-      const auto stat = [&](std::vector<double>& x) {
-        double sum = 0; for (double t : x) sum += t;
-        row.push_back(std::ranges::min(x) - previous); row.push_back(sum / x.size() - previous); row.push_back(std::ranges::max(x) - previous);
-      };
-      for (int w = 0; w < 4; ++w) stat(v[w]);
-      if (k > 0) {
-        const std::string name = stamp_names_[k] + " after " + stamp_names_[k - 1];
-        auto& [count, sum] = sums[name];
-        if (count == 0) { sum.assign(row.size(), 0); order.push_back(name); }
-        ++count;
-        for (size_t i = 0; i < row.size(); ++i) sum[i] += row[i];
-      }
-      previous = end;
-    }
-  }
-  printf("\n%-44s n   start min mean max | waited min mean max | input min mean max | ends min mean max  (us after the predecessor's last end)\n", "");
-  for (const auto& name : order) {
-    const auto& [count, sum] = sums[name];
-    printf("%-44s %3d", name.c_str(), count / kRuns);
-    for (int w : {0, 1, 2, 3}) { printf(" |"); for (int i = 0; i < 3; ++i) printf(" %6.2f", sum[3 * w + i] / count); }
-    printf("\n");
-  }
 }
 
 void Executor::run(const Shape& shape) {
   if (!options_.graphs || shape.tokens > kGraphTokens) return launch_all(shape);
   Graph& graph = graphs_[shape];
-  if (!graph.handle) {
-    cudaGraph_t captured = nullptr;
-    RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
-    try {
-      launch_all(shape);
-    } catch (...) {
-      cudaStreamEndCapture(stream_.handle, &captured);
-      if (captured) cudaGraphDestroy(captured);
-      graphs_.erase(shape);
-      throw;
-    }
-    RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
-    const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-    cudaGraphDestroy(captured);
-    check(status, "cudaGraphInstantiate");
-  }
+  if (!graph.handle) capture(shape, graph);
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
+}
+
+void Executor::capture(const Shape& shape, Graph& graph) {
+  cudaGraph_t captured = nullptr;
+  RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
+  try {
+    launch_all(shape);
+  } catch (...) {
+    cudaStreamEndCapture(stream_.handle, &captured);
+    if (captured) cudaGraphDestroy(captured);
+    throw;
+  }
+  RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
+  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
+  cudaGraphDestroy(captured);
+  check(status, "cudaGraphInstantiate");
 }
 
 bool fits(const core::Program& program, const core::ExecutorConfig& config) {

@@ -46,11 +46,10 @@ __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8
 // One item per thread.
 template <typename Format>
 __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t cols, const int32_t* ids, int64_t n,
-                             float* out) {
+                             float* out, Stamp* stamps) {
   using L = Layout<Format>;
   using U = Units<Format>;
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   const int64_t items = U::items_of(cols);
   for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n;
        i += gridDim.x * int64_t{kRowThreads}) {
@@ -116,6 +115,7 @@ struct Launchers {
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
+    args.stamps = launch.stamps();
     launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
   }
 
@@ -158,6 +158,7 @@ struct Launchers {
     const size_t shared = matvec_shared(launch, needed);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
+    args.stamps = other.stamps = launch.stamps();
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
     return true;
   }
@@ -180,7 +181,7 @@ struct Launchers {
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
     launch(embed_kernel<Format>, blocks_for(launch, U::items_of(cols) * n), kRowThreads, 0, weights, U::row_bytes(cols),
-           cols, ids, n, out);
+           cols, ids, n, out, launch.stamps());
   }
 
   template <typename Shape>
@@ -215,6 +216,7 @@ struct Launchers {
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+    args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
            args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
     if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);

@@ -3,9 +3,6 @@
 #include "kernels/cuda/profile.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string>
-#include "quant/registry.h"
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -39,6 +36,8 @@ void Executor::launch_all(const Shape& shape) {
     const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
+    step_ = i;
+    log_step(i);
     parts += step.matrix.parts.size();
     sibling_follows_ = i + 1 < plan_.steps.size() && are_siblings(step, plan_.steps[i + 1]) &&
                        parts + plan_.steps[i + 1].matrix.parts.size() <= kMostPromptMatrices;
@@ -47,7 +46,6 @@ void Executor::launch_all(const Shape& shape) {
     for (const core::ValueId id : written)
       if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
         converted_.reset();
-    if (after_step_) after_step_(i);
   }
   launch_.overlap = overlap;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
@@ -142,26 +140,18 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
 }
 
 // Two siblings go together where there is a kernel for both.
-unsigned long long* Executor::next_stamps(std::string name) {
-  if (!stamping_) return nullptr;
-  stamp_names_.push_back(std::move(name));
-  return stamps_.as<unsigned long long>() + (stamp_names_.size() - 1) * 512 * 8;
-}
-
-void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args_) {
-  MatvecArgs args = args_;
-  if (std::optional<Held> held = std::exchange(held_, std::nullopt)) {
-    held->args.stamps = args.stamps = next_stamps("pair");
+void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args) {
+  if (const std::optional<Held> held = std::exchange(held_, std::nullopt)) {
     const FormatKernels& kernels = format_of(held->weight);
     if (kernels.matvec_pair(launch_, held->args, args, format_of(weight).type)) return;
+    log_step(held->step);
     kernels.matvec(launch_, held->args, config_.exact);
+    log_step(step_);
   }
   if (sibling_follows_ && args.tokens == 1 && !config_.exact)
-    held_ = {weight, args};
-  else {
-    args.stamps = next_stamps(std::string(quant::format(static_cast<quant::Type>(program_.weights[weight].type)).name) + " " + std::to_string(args.segment[0].rows) + "x" + std::to_string(args.cols));
+    held_ = {weight, args, step_};
+  else
     format_of(weight).matvec(launch_, args, config_.exact);
-  }
 }
 
 // `rows` rows of `cols` columns of the step's input as halves, and where the results go.
@@ -259,7 +249,7 @@ AttentionArgs Executor::attention_args(const core::Op& op, const Shape& shape) c
                                  static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = partial_.as<float>();
   args.tickets = tickets_.as<unsigned>();
-  args.stamps = const_cast<Executor*>(this)->next_stamps("attention");
+  args.stamps = launch_.stamps();
   return args;
 }
 

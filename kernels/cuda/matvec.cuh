@@ -237,7 +237,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   constexpr bool kFloat = kFloatDots<Format, kExact>;
   constexpr int kRing = C::kSlots;
   let_successor_start();
-  stamp(args.stamps, 0);
+  stamp(args.stamps, kStarts);
   const int threads = blockDim.x, warps = threads / kWarp;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
@@ -328,7 +328,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     from[t] =
         args.x + (args.ids && !args.x_per_slot ? (first_token + t) / args.slots : first_token + t) * args.x_stride;
   wait_for_predecessor();
-  stamp(args.stamps, 1);
+  stamp(args.stamps, kMayGoOn);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= tokens) continue;
@@ -411,7 +411,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
   __syncthreads();
-  stamp(args.stamps, 2);
+  stamp(args.stamps, kHasInput);
   float inverse_rms[kTokens];
 #pragma unroll
   for (int t = 0; t < kTokens; ++t)
@@ -509,7 +509,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           value[0] + (i == first_result ? addend[t] : residual_of(t, row));
     }
   }
-  stamp(args.stamps, 3);
+  stamp(args.stamps, kEnds);
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>

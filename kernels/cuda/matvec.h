@@ -1,6 +1,8 @@
 // The arguments of a matvec launch: y = W x for a few rows of activations, with what fuses into it.
 #pragma once
 
+#include "kernels/cuda/timeline.h"
+
 #include <cstdint>
 
 namespace ridge::kernels::cuda {
@@ -41,8 +43,7 @@ struct MatvecArgs {
   bool x_per_slot = false;
 
   int result_groups = 0; // of all segments; the launcher fills this in
-
-  unsigned long long* stamps = nullptr;
+  Stamp* stamps = nullptr; // the launcher fills this in
 };
 
 } // namespace ridge::kernels::cuda

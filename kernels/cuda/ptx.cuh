@@ -1,6 +1,8 @@
 // The machine instructions that CUDA C++ has no words for, each with its fallback for older chips.
 #pragma once
 
+#include "kernels/cuda/timeline.h"
+
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -90,22 +92,37 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-__device__ __forceinline__ unsigned long long global_time() {
-  unsigned long long t;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-  return t;
+// Stamps of a profile (timeline.h): of a block's first thread, or the latest of its warps'.
+__device__ __forceinline__ Stamp global_time() {
+  Stamp ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
 }
-__device__ __forceinline__ int flat_block() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
-__device__ __forceinline__ void stamp(unsigned long long* stamps, int which) {
-  if (stamps && threadIdx.x == 0) stamps[8 * flat_block() + which] = global_time();
+__device__ __forceinline__ Stamp* stamp_at(Stamp* stamps, int place) {
+  return stamps + kStampPlaces * (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) + place;
 }
-__device__ __forceinline__ void stamp_latest(unsigned long long* stamps, int which) {
-  if (stamps && threadIdx.x % 32 == 0) {
-    const unsigned long long t = global_time();
-    atomicMax(stamps + 8 * flat_block() + which, t);
-    atomicMin(stamps + 8 * flat_block() + which + 1, t);
+__device__ __forceinline__ void stamp(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x == 0) *stamp_at(stamps, place) = global_time();
+}
+__device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
+}
+
+// What a kernel does that has nothing to do before its predecessor is done.
+class DependentWork {
+ public:
+  __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : stamps_(stamps) {
+    let_successor_start();
+    stamp(stamps, kStarts);
+    wait_for_predecessor();
+    stamp(stamps, kMayGoOn);
   }
-}
+  __device__ __forceinline__ ~DependentWork() { stamp_latest(stamps_, kEnds); }
+  DependentWork(const DependentWork&) = delete;
+
+ private:
+  Stamp* stamps_;
+};
 
 __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));

@@ -240,7 +240,10 @@ struct Launchers {
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &Units<Format>::matrix_bytes, &L::repack, &L::matvec, &L::matvec_pair, &L::embed, &L::gemm, &L::batch, &L::expand};
+  return {type,       &L::row_bytes, &Units<Format>::matrix_bytes,
+          &L::repack, &L::matvec,    &L::matvec_pair,
+          &L::embed,  &L::gemm,      &L::batch,
+          &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

@@ -42,7 +42,7 @@ struct MatvecArgs {
   int slots = 1;
   bool x_per_slot = false;
 
-  int result_groups = 0; // of all segments; the launcher fills this in
+  int result_groups = 0;   // of all segments; the launcher fills this in
   Stamp* stamps = nullptr; // the launcher fills this in
 };
 

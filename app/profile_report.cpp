@@ -9,6 +9,57 @@
 namespace ridge::app {
 namespace {
 
+bool tells_waiting(const StepProfile& profile) {
+  return std::ranges::any_of(profile.ops, [](const OpProfile& op) { return op.waiting > 0; });
+}
+
+std::string shortened(const std::string& name, size_t columns) {
+  return name.size() > columns ? name.substr(0, columns - 3) + "..." : name;
+}
+
+// The layer in the middle of those that the step has; -1: it has none.
+int32_t middle_layer(const StepProfile& profile) {
+  std::vector<int32_t> layers;
+  for (const OpProfile& op : profile.ops)
+    if (op.layer >= 0) layers.push_back(op.layer);
+  std::ranges::sort(layers);
+  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  return layers.empty() ? -1 : layers[layers.size() / 2];
+}
+
+// The ops of one layer as bars along a line of time, in 100 columns.
+std::string layer_timeline(const StepProfile& profile) {
+  constexpr int kColumns = 40; // of the bars
+  const int32_t layer = middle_layer(profile);
+  double length = 0;
+  for (const OpProfile& op : profile.ops)
+    if (op.layer == layer) length += op.seconds;
+  std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
+                                 length * 1e6, "ops", "starts", "waits", "works", "apart");
+  double turn = 0; // when what was before ended, from the layer's beginning
+  for (const OpProfile& op : profile.ops) {
+    if (op.layer != layer) continue;
+    const double end = turn + op.seconds;
+    std::string bar;
+    for (int i = 0; i < kColumns; ++i) {
+      const double at = length * (i + 0.5) / kColumns;
+      if (at < end)
+        bar += at < std::min(turn + op.starts, turn) ? ' '
+               : at < turn                           ? '.'
+               : at < turn + op.waiting              ? '-'
+               : at < end - op.ends_apart            ? '='
+                                                     : '+';
+    }
+    text += fmt::format("{:<30} {:>6.2f} {:>6.2f} {:>6.2f} {:>6.2f}  {}\n", shortened(op.name, 30),
+                        (turn + op.starts) * 1e6, op.waiting * 1e6, (op.seconds - op.waiting) * 1e6,
+                        op.ends_apart * 1e6, bar);
+    turn = end;
+  }
+  text += "starts: its first block, from the layer's beginning; apart: between its blocks' first and last end\n"
+          ". started before its turn, - waiting for its input, = working, + some of its blocks have ended\n";
+  return text;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 } // namespace
@@ -29,7 +80,15 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
 
   StepProfile profile{position, 0, read_bytes_per_second, {}};
   for (const core::OpTime& time : executor.profile(batch, repetitions)) {
-    OpProfile op{"", program.ops[time.ops.at(0)].layer, time.seconds, 0, 0, time.ops};
+    OpProfile op{"",
+                 program.ops[time.ops.at(0)].layer,
+                 time.seconds,
+                 0,
+                 0,
+                 time.ops,
+                 time.waiting,
+                 time.starts,
+                 time.ends_apart};
     for (const int32_t i : time.ops) {
       const core::Cost cost = core::op_cost(program, program.ops[i], step);
       op.bytes += cost.bytes();
@@ -54,7 +113,7 @@ std::string profile_table(const StepProfile& profile) {
   struct Line {
     std::string name;
     int64_t count = 0;
-    double seconds = 0, bytes = 0;
+    double seconds = 0, waiting = 0, bytes = 0;
   };
   std::vector<Line> lines;
   Line total{"together"};
@@ -64,43 +123,61 @@ std::string profile_table(const StepProfile& profile) {
     for (Line* l : {&*line, &total}) {
       ++l->count;
       l->seconds += op.seconds;
+      l->waiting += op.waiting;
       l->bytes += op.bytes;
     }
   }
   std::ranges::stable_sort(lines, std::greater(), &Line::seconds);
   lines.push_back(total);
 
-  const auto cell = [](double microseconds) { return fmt::format("{:>10.2f}", microseconds); };
-  std::string text = fmt::format("one decoding step at position {}, µs\n{:<44} {:>5} {:>10} {:>10} {:>10} {:>9} {:>7} "
-                                 "{:>10}\n",
-                                 profile.position, "ops", "count", "each", "all", "MB", "GB/s", "% roof", "gap");
+  const bool waiting = tells_waiting(profile);
+  const auto cell = [](double seconds) { return fmt::format(" {:>10.2f}", seconds * 1e6); };
+  const auto waiting_cell = [&](const Line& l) {
+    return waiting ? cell(l.waiting / static_cast<double>(l.count)) : std::string();
+  };
+  std::string text = fmt::format(
+      "one decoding step at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} "
+      "{:>10}\n",
+      profile.position, "ops", "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
   for (const Line& l : lines) {
     const double floor = l.bytes / profile.read_bytes_per_second;
-    const std::string name = l.name.size() > 44 ? l.name.substr(0, 41) + "..." : l.name;
-    text += fmt::format("{:<44} {:>5} {} {} {:>10.3f} {:>9.1f} {:>7.1f} {}\n", name, l.count,
-                        cell(l.seconds * 1e6 / static_cast<double>(l.count)), cell(l.seconds * 1e6), l.bytes / 1e6,
-                        l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell((l.seconds - floor) * 1e6));
+    text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}\n", shortened(l.name, 44), l.count,
+                        cell(l.seconds / static_cast<double>(l.count)), waiting_cell(l), cell(l.seconds), l.bytes / 1e6,
+                        l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell(l.seconds - floor));
   }
-  text += fmt::format("{:<44} {:>5} {:>10} {}\n", "the step undivided, on the host's clock", "", "",
-                      cell(profile.step_seconds * 1e6));
+  text += fmt::format("{:<44} {:>5} {:>10}{}{}\n", "the step undivided, on the host's clock", "", "",
+                      waiting ? "           " : "", cell(profile.step_seconds));
+  text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there. ",
+                      profile.read_bytes_per_second / 1e9);
+  if (!waiting) return text + "Each op is timed by itself, with all of its start, which the step hides in part\n";
   text +=
-      fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there. Each op is timed by itself, "
-                  "with all of its launch, which the step hides in part\n",
-                  profile.read_bytes_per_second / 1e9);
-  return text;
+      "Each op counts from the end of the one\nbefore it, in the step as it always runs; waiting: of that, until its "
+      "blocks had their input, on average\n";
+  return middle_layer(profile) < 0 ? text : text + layer_timeline(profile);
 }
 
 nlohmann::ordered_json profile_json(const StepProfile& profile) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
-  for (const OpProfile& op : profile.ops)
-    ops.push_back({{"ops", op.name},
-                   {"layer", op.layer},
-                   {"seconds", op.seconds},
-                   {"bytes", op.bytes},
-                   {"flops", op.flops},
-                   {"bytes_per_second", op.bytes / op.seconds},
-                   {"share_of_roof", op.bytes / profile.read_bytes_per_second / op.seconds},
-                   {"gap_seconds", op.seconds - op.bytes / profile.read_bytes_per_second}});
+  const bool waiting = tells_waiting(profile);
+  double turn = 0; // when what was before ended, from the step's beginning
+  for (const OpProfile& op : profile.ops) {
+    nlohmann::ordered_json json = {{"ops", op.name},
+                                   {"layer", op.layer},
+                                   {"seconds", op.seconds},
+                                   {"bytes", op.bytes},
+                                   {"flops", op.flops},
+                                   {"bytes_per_second", op.bytes / op.seconds},
+                                   {"share_of_roof", op.bytes / profile.read_bytes_per_second / op.seconds},
+                                   {"gap_seconds", op.seconds - op.bytes / profile.read_bytes_per_second}};
+    if (waiting) {
+      json["waiting_seconds"] = op.waiting;
+      json["first_start_seconds"] = turn + op.starts;
+      json["last_end_seconds"] = turn + op.seconds;
+      json["ends_apart_seconds"] = op.ends_apart;
+    }
+    turn += op.seconds;
+    ops.push_back(std::move(json));
+  }
   return {{"position", profile.position},
           {"step_seconds", profile.step_seconds},
           {"read_bytes_per_second_measured", profile.read_bytes_per_second},

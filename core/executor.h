@@ -60,7 +60,11 @@ class Sampler;
 // How long one part of a step took that is not divided further, such as a fused kernel.
 struct OpTime {
   std::vector<int32_t> ops; // what it computes: indices into Program::ops
-  double seconds;
+  double seconds = 0;       // from the end of the part before to its own
+  // Where an executor can tell, else 0; a part is worked on in blocks, which start while the part before ends.
+  double waiting = 0;    // of `seconds`, until a block had its input, on average
+  double starts = 0;     // when the first block started, after the end of the part before: mostly negative
+  double ends_apart = 0; // from the first block's end to the last one's
 };
 
 class Executor {
@@ -85,8 +89,9 @@ class Executor {
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"
   virtual double memory_bytes() const = 0;          // KV cache and scratch
 
-  // Runs the batch `repetitions` times and says how long each part takes on average, in order. The parts are held
-  // apart, so together they take longer than forward(). Empty where an executor cannot tell.
+  // Runs the batch `repetitions` times and says how long each part takes on average, in order. With waiting times the
+  // parts are those of the batch as it always runs, and add up to it; without, they are held apart, so that together
+  // they take longer than forward(). Empty where an executor cannot tell.
   virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
 };
 

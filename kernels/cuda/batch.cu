@@ -12,11 +12,10 @@ constexpr int kThreads = 1024;
 // One block. Slots are sorted by expert (in any order within one), and each expert's are cut into tiles.
 __global__ void __launch_bounds__(kThreads)
     group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, ExpertTile* tiles,
-                       int* tile_count) {
+                       int* tile_count, Stamp* stamps) {
   extern __shared__ int count[]; // [experts], then the next free place of each
   int* next = count + experts;
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < slots; i += kThreads) atomicAdd(&count[ids[i]], 1);
@@ -37,9 +36,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
 }
 
-__global__ void __launch_bounds__(256) batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens) {
-  let_successor_start();
-  wait_for_predecessor();
+__global__ void __launch_bounds__(256)
+    batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens, Stamp* stamps) {
+  const DependentWork work(stamps);
   const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows, part = tile_tokens * kBatchRows;
   const int total = args.product.tokens * args.row_tiles * rows;
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
@@ -62,13 +61,13 @@ __global__ void __launch_bounds__(256) batch_finish_kernel(const __grid_constant
 void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_tokens) {
   const int64_t threads = int64_t{args.product.tokens} * args.row_tiles * (args.swiglu ? kBatchRows / 2 : kBatchRows);
   launch(batch_finish_kernel, static_cast<unsigned>(std::min<int64_t>((threads + 255) / 256, 8 * launch.sm_count)), 256,
-         0, args, tile_tokens);
+         0, args, tile_tokens, launch.stamps());
 }
 
 void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         ExpertTile* tiles, int* tile_count) {
   launch(group_slots_kernel, 1, kThreads, 2 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, tiles,
-         tile_count);
+         tile_count, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

@@ -72,9 +72,11 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   __syncthreads();
+  stamp(args.stamps, kStarts);
   if (!args.sibling_follows) let_successor_start();
   if (!args.follows_sibling && (experts || !fetches)) wait_for_predecessor(); // the weights are nobody's output
   if (args.sibling_follows && !fetches) let_successor_start();                // which then finds the activations there
+  stamp(args.stamps, kMayGoOn);
 
   const int token_tiles = experts ? *args.tile_count : args.token_tiles;
   const int passes = args.in_turn ? args.ranges : 1;
@@ -106,25 +108,31 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         const int first_unit = range_of(task, pass) * args.range_units;
         const int end_unit = min(units, first_unit + args.range_units);
         for (int row_tile = work.first_tile + group; row_tile < work.end_tile; row_tile += args.groups) {
-          const uint8_t* from[kBatchRows / kRows];
+          const uint8_t* from[kBatchRows / kRows]; // of full units
+          int in_group[kBatchRows / kRows];
 #pragma unroll
           for (int i = 0; i < kBatchRows / kRows; ++i) {
             int row;
             const GemmSegment& segment = batch_row(args, row_tile, i * kRows + lane / 8, row);
+            row = min(row, segment.rows - 1);
+            in_group[i] = row % U::kGroupRows;
             from[i] = segment.weights + work.tokens.expert * args.expert_bytes +
-                      min(row, segment.rows - 1) * product.row_bytes + int64_t{first_unit} * U::kBytes + lane % 8 * 16;
+                      (row - in_group[i]) * product.row_bytes + int64_t{first_unit} * (U::kGroupRows * U::kBytes) +
+                      lane % 8 * 16;
           }
           for (int unit = first_unit; unit < end_unit; ++unit) {
             const int unit_items = min(kUnitItems, items - unit * kUnitItems);
-            const int bytes = U::rounded(Layout<Format>::unit_payload(unit_items)) - lane % 8 * 16;
+            const int unit_bytes = U::rounded(Layout<Format>::unit_payload(unit_items));
+            const int bytes = unit_bytes - lane % 8 * 16;
             uint8_t* to = ring + slot * B::kSlotBytes + lane / 8 * B::kRowPitch + lane % 8 * 16;
             empty[group][slot].wait(parity ^ 1);
 #pragma unroll
             for (int i = 0; i < kBatchRows / kRows; ++i) {
 #pragma unroll
               for (int at = 0; at < U::kBytes; at += 128)
-                if (at < bytes) copy_async_16(to + i * kRows * B::kRowPitch + at, from[i] + at);
-              from[i] += U::kBytes;
+                if (at < bytes)
+                  copy_async_16(to + i * kRows * B::kRowPitch + at, from[i] + in_group[i] * unit_bytes + at);
+              from[i] += U::kGroupRows * U::kBytes;
             }
             full[group][slot].arrive_after_copies();
             next_slot();
@@ -263,6 +271,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
     }
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that what comes behind this kernel comes behind both
+  stamp_latest(args.stamps, kEnds);
 }
 
 // Cuts up `args` for a device. Returns the bytes of shared memory, or 0 where there is too little of it for tiles of so

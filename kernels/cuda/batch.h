@@ -38,6 +38,8 @@ struct BatchArgs {
   const int* order;
   int64_t expert_bytes;
   int used; // slots per row of x; 1 where x has a row per slot
+
+  Stamp* stamps; // the launcher fills this in
 };
 
 // Sorts `slots` choices of experts: `order` [slots], `tiles` [slots / tile_tokens + experts] and their number.

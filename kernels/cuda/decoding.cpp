@@ -80,7 +80,7 @@ void Executor::allocate_sampling(int32_t ring_size) {
     const int64_t list_bytes = aligned(program_.vocab * 8), counts_bytes = aligned(program_.vocab * 4),
                   best_bytes = kSampleChunks * 4, words = 256;
     d.memory = memory(kStateBytes + list_bytes + counts_bytes + best_bytes + words, "sampling");
-    RIDGE_CUDA(cudaMemset(d.memory.as(), 0, d.memory.bytes()));
+    RIDGE_CUDA(cudaMemsetAsync(d.memory.as(), 0, d.memory.bytes(), stream_.handle));
     d.host = PinnedMemory(kStateBytes + 2 * sizeof(int32_t));
     uint8_t* at = d.memory.as();
     const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };

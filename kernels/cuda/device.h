@@ -2,6 +2,8 @@
 // failure into an Error that names the call.
 #pragma once
 
+#include "kernels/cuda/timeline.h"
+
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -112,6 +114,10 @@ struct Launch {
   int sm_count = 1;
   int shared_per_block = 48 << 10; // bytes a block may ask for
   bool overlap = false;            // programmatic dependent launch
+  LaunchLog* log = nullptr;        // while a profile is taken
+
+  // Where the blocks of the next kernel put their stamps, or null.
+  Stamp* stamps() const { return log && log->stamps ? log->stamps + log->blocks * kStampPlaces : nullptr; }
 
   template <typename... Params, typename... Args>
   void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, Args&&... args) const {
@@ -126,6 +132,7 @@ struct Launch {
     config.attrs = &attribute;
     config.numAttrs = overlap ? 1 : 0;
     check(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...), "kernel launch");
+    if (log) log->add(size_t{grid.x} * grid.y * grid.z);
   }
 };
 

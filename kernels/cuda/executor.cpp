@@ -60,6 +60,7 @@ void Executor::check_config() const {
   positive(config_.max_outputs, "the number of outputs");
 }
 
+// What is set here is set in the stream of the kernels: it does not wait for the default one.
 void Executor::allocate() {
   for (const auto& slot : plan_.buffers.slots) {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
@@ -68,7 +69,8 @@ void Executor::allocate() {
   for (const core::RopeTable& table : program_.rope_tables) {
     const size_t bytes = table.inverse_frequency.size() * 4;
     rope_tables_.push_back(memory(bytes, "a rotation table"));
-    RIDGE_CUDA(cudaMemcpy(rope_tables_.back().as(), table.inverse_frequency.data(), bytes, cudaMemcpyHostToDevice));
+    RIDGE_CUDA(cudaMemcpyAsync(rope_tables_.back().as(), table.inverse_frequency.data(), bytes, cudaMemcpyHostToDevice,
+                               stream_.handle));
   }
 
   const int64_t positions = config_.streams * config_.context;
@@ -78,7 +80,7 @@ void Executor::allocate() {
     bytes += aligned(positions * kv.heads * core::head_bytes(config_.k_type, kv.k_dim)) +
              aligned(positions * kv.heads * core::head_bytes(config_.v_type, kv.v_dim));
   cache_ = DeviceMemory(bytes, "the KV cache");
-  RIDGE_CUDA(cudaMemset(cache_.as(), 0, bytes));
+  RIDGE_CUDA(cudaMemsetAsync(cache_.as(), 0, bytes, stream_.handle));
   uint8_t* at = cache_.as();
   int64_t most_kv_heads = 1, largest_v_dim = 1;
   for (const core::KvLayer& kv : program_.kv_layers) {
@@ -111,7 +113,7 @@ void Executor::allocate() {
                         4,
                     "attention");
   tickets_ = memory(tickets * sizeof(unsigned), "attention");
-  RIDGE_CUDA(cudaMemset(tickets_.as(), 0, tickets_.bytes()));
+  RIDGE_CUDA(cudaMemsetAsync(tickets_.as(), 0, tickets_.bytes(), stream_.handle));
 
   const int64_t n = config_.max_batch;
   batch_memory_ = memory(4 * n * sizeof(int32_t), "the batch");
@@ -124,7 +126,7 @@ void Executor::allocate() {
 
   const int64_t most = std::min(config_.max_outputs, config_.max_batch);
   greedy_ = memory((most * (2 + 2 * kGreedyBlocks) + most * kHistory) * 4, "sampling");
-  RIDGE_CUDA(cudaMemset(greedy_.as(), 0, greedy_.bytes()));
+  RIDGE_CUDA(cudaMemsetAsync(greedy_.as(), 0, greedy_.bytes(), stream_.handle));
   auto* words = greedy_.as<int32_t>();
   greedy_args_.vocab = program_.vocab;
   greedy_args_.step = words;
@@ -159,7 +161,7 @@ void Executor::allocate_products() {
     }
   }
   half_x_ = memory(x * 2, "the activations");
-  RIDGE_CUDA(cudaMemset(half_x_.as(), 0, half_x_.bytes()));
+  RIDGE_CUDA(cudaMemsetAsync(half_x_.as(), 0, half_x_.bytes(), stream_.handle));
   exponents_ = memory(x_rows, "the activations");
   if (config_.max_batch > kBatchTokens && can_multiply_prompts(launch_)) {
     decoded_ = std::make_unique<PromptScratch>(widest);
@@ -309,23 +311,24 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
 void Executor::run(const Shape& shape) {
   if (!options_.graphs || shape.tokens > kGraphTokens) return launch_all(shape);
   Graph& graph = graphs_[shape];
-  if (!graph.handle) {
-    cudaGraph_t captured = nullptr;
-    RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
-    try {
-      launch_all(shape);
-    } catch (...) {
-      cudaStreamEndCapture(stream_.handle, &captured);
-      if (captured) cudaGraphDestroy(captured);
-      graphs_.erase(shape);
-      throw;
-    }
-    RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
-    const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-    cudaGraphDestroy(captured);
-    check(status, "cudaGraphInstantiate");
-  }
+  if (!graph.handle) capture(shape, graph);
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
+}
+
+void Executor::capture(const Shape& shape, Graph& graph) {
+  cudaGraph_t captured = nullptr;
+  RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
+  try {
+    launch_all(shape);
+  } catch (...) {
+    cudaStreamEndCapture(stream_.handle, &captured);
+    if (captured) cudaGraphDestroy(captured);
+    throw;
+  }
+  RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
+  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
+  cudaGraphDestroy(captured);
+  check(status, "cudaGraphInstantiate");
 }
 
 bool fits(const core::Program& program, const core::ExecutorConfig& config) {

@@ -71,8 +71,12 @@ class Executor final : public CudaExecutor {
     if (!whole()) throw std::logic_error("CUDA: a part of a Program cannot decode on its own");
   }
   void run(const Shape& shape);
+  void capture(const Shape& shape, Graph& graph);
   void allocate_sampling(int32_t ring_size);
   void launch_all(const Shape& shape);
+  void log_step(size_t step) {
+    if (launch_.log) launch_.log->step = step;
+  }
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
   void launch_matvec(core::WeightId weight, const MatvecArgs& args);
@@ -138,12 +142,13 @@ class Executor final : public CudaExecutor {
   struct Held {                            // the product of a single token with a matrix that a sibling's may join
     core::WeightId weight;
     MatvecArgs args;
+    size_t step; // of the plan
   };
   std::optional<Held> held_;
+  size_t step_ = 0; // that is being launched
   bool sibling_follows_ = false, sibling_under_way_ = false;
-  std::function<void(size_t step)> after_step_; // while a profile is taken
-  DeviceMemory parts_;                          // of small batches
-  DeviceMemory slots_;                          // sorted by expert: order, tiles, number of tiles
+  DeviceMemory parts_; // of small batches
+  DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles
   int32_t *slot_order_ = nullptr, *tile_count_ = nullptr;
   ExpertTile* expert_tiles_ = nullptr;
   DeviceMemory partial_, tickets_; // of attention

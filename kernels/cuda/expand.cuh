@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_con
   const ExpandSegment& segment = args.segment[s];
   const int items = static_cast<int>(U::items_of(args.cols));
   const int row = lane / 2, half = lane % 2;
-  const uint8_t* weights = segment.weights + min(first_row + row, segment.rows - 1) * args.row_bytes;
+  const int my_row = min(first_row + row, segment.rows - 1);
   const auto fetch = [&](TileWeights<Format>& to, int tile) {
     const int column = tile * kTileColumns + half * 32, unit = column / kUnitColumns;
-    to.fetch(weights + int64_t{unit} * U::kBytes, min(kUnitItems, items - unit * kUnitItems),
+    to.fetch(segment.weights + U::offset(my_row, unit, args.row_bytes), min(kUnitItems, items - unit * kUnitItems),
              column % kUnitColumns / 32);
   };
   const int begin = task % column_tasks * kExpandTiles, end = min(begin + kExpandTiles, tiles);

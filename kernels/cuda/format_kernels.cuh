@@ -16,16 +16,18 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kRowThreads = 256;
 
+// Rows first_row … of matrices of matrix_rows each, one behind the other from `to` on.
 template <typename Format>
 __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t to_row_bytes,
-                              int64_t cols, int64_t rows) {
+                              int64_t cols, int64_t first_row, int64_t rows, int64_t matrix_rows) {
   using L = Layout<Format>;
   using U = Units<Format>;
   const int64_t items = U::items_of(cols);
   for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * rows;
        i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
-    uint8_t* to_unit = to + row * to_row_bytes + unit * U::kBytes;
+    uint8_t* to_unit = to + (first_row + row) / matrix_rows * U::matrix_bytes(matrix_rows, to_row_bytes) +
+                       U::offset((first_row + row) % matrix_rows, static_cast<int>(unit), to_row_bytes);
     const auto unit_items = static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems));
     const auto unit_item = static_cast<int>(item % kUnitItems);
     const auto* weights = reinterpret_cast<const Format*>(from + row * from_row_bytes);
@@ -44,17 +46,16 @@ __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8
 // One item per thread.
 template <typename Format>
 __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t cols, const int32_t* ids, int64_t n,
-                             float* out) {
+                             float* out, Stamp* stamps) {
   using L = Layout<Format>;
   using U = Units<Format>;
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   const int64_t items = U::items_of(cols);
   for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n;
        i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
     float w[L::kItemWeights];
-    load_weights<Format>(w, weights + ids[row] * row_bytes + unit * U::kBytes,
+    load_weights<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
                          static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems)),
                          static_cast<int>(item % kUnitItems));
 #pragma unroll
@@ -75,24 +76,22 @@ struct Launchers {
   }
 
   static void repack(const Launch& launch, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols,
-                     int64_t rows) {
+                     int64_t first_row, int64_t rows, int64_t matrix_rows) {
     launch(repack_kernel<Format>, blocks_for(launch, U::items_of(cols) * rows), kRowThreads, 0, from, from_row_bytes,
-           to, U::row_bytes(cols), cols, rows);
+           to, U::row_bytes(cols), cols, first_row, rows, matrix_rows);
   }
 
-  // How many warps of a block have room for their rings; 0: not even one.
-  template <bool kExact, bool kWhole>
+  // How many warps of a block that has a group or two have room for their rings; 0: not even one.
+  template <bool kExact>
   static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
-    const int64_t none = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 0),
-                  each = matvec_shared_bytes<Format, kExact, kWhole>(cols, tokens, 1) - none;
+    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0, 2),
+                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1, 2) - none;
     return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
-  static int pairs_of(const MatvecArgs& args) {
-    if (args.swiglu) return args.segment[0].rows;
-    int rows = 0;
-    for (int s = 0; s < args.segments; ++s) rows += args.segment[s].rows;
-    return (rows + 1) / 2;
+  // Groups of rows of a block, where there are `blocks`.
+  static int groups_of_block(const MatvecArgs& args, int blocks) {
+    return (args.result_groups + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
   }
 
   // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
@@ -102,59 +101,64 @@ struct Launchers {
   }
 
   template <int kTokens, bool kExact, bool kWhole = false>
-  static void matvec_with(const Launch& launch, const MatvecArgs& args) {
-    const int warps = matvec_warps<kExact, kWhole>(launch, args.cols, kTokens);
-    if (warps < 1)
-      throw_too_wide(args.cols, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, 1),
-                     launch.shared_per_block);
-    const size_t shared = matvec_shared(launch, matvec_shared_bytes<Format, kExact, kWhole>(args.cols, kTokens, warps));
+  static void matvec_with(const Launch& launch, MatvecArgs args) {
+    const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
+    const auto needed = [&](int warps, int groups) {
+      return matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps, groups);
+    };
+    if (warps < 1) throw_too_wide(args.cols, needed(1, 2), launch.shared_per_block);
+    // One wave of blocks, or more where their sums would not fit.
+    const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_groups(args);
+    int blocks = std::min(groups, std::max(1, launch.sm_count / tasks));
+    while (needed(warps, groups_of_block(args, blocks)) > launch.shared_per_block)
+      blocks = std::min(groups, blocks + launch.sm_count);
+    const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    const int blocks = std::min((pairs_of(args) + warps - 1) / warps, launch.sm_count);
-    launch(kernel, dim3(blocks, (args.tokens + kTokens - 1) / kTokens), warps * kWarp, shared, args);
+    args.stamps = launch.stamps();
+    launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     if constexpr (!quant::FloatFormat<Format>)
       if (exact) return matvec_with<1, true>(launch, args);
-    // Neither more tokens nor longer steps must take the room of many warps.
-    const int most = matvec_warps<false, false>(launch, args.cols, 1);
+    // More tokens must not take the room of many warps.
+    const int most = matvec_warps<false>(launch, args.cols, 1);
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
-    if (!single && args.tokens > 2 && spares(matvec_warps<false, false>(launch, args.cols, 4)))
+    if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))
       return matvec_with<4, false>(launch, args);
-    if (!single && spares(matvec_warps<false, false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
-    if (args.cols % U::kWeights == 0 && spares(matvec_warps<false, true>(launch, args.cols, 1)))
-      return matvec_with<1, false, true>(launch, args);
+    if (!single && spares(matvec_warps<false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
+    if (args.cols % U::kWeights == 0) return matvec_with<1, false, true>(launch, args);
     matvec_with<1, false>(launch, args);
   }
 
   template <typename Other>
-  static bool matvec_pair_with(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other) {
+  static bool matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other) {
     if (args.cols % U::kWeights != 0 || launch.sm_count < 2 ||
-        matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps ||
-        Launchers<Other>::template matvec_warps<false, true>(launch, args.cols, 1) < kMatvecWarps)
+        matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps ||
+        Launchers<Other>::template matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps)
       return false;
-    // Blocks in proportion to the bytes, but rather so that both need few rounds of their warps.
-    const int pairs = pairs_of(args), other_pairs = pairs_of(other);
-    const auto longest = [&](int blocks, bool whole_rounds) {
-      const auto time = [&](int pairs, int blocks, int64_t row_bytes) {
-        const double rounds = static_cast<double>(pairs) / (blocks * kMatvecWarps);
-        return (whole_rounds ? std::ceil(rounds) : rounds) * static_cast<double>(row_bytes);
-      };
-      return std::max(time(pairs, blocks, args.row_bytes),
-                      time(other_pairs, launch.sm_count - blocks, other.row_bytes));
+    Chunks<Format>::count_groups(args);
+    Chunks<Other>::count_groups(other);
+    // Blocks in proportion to the bytes.
+    const auto bytes = [](const MatvecArgs& of) {
+      double rows = 0;
+      for (int s = 0; s < of.segments; ++s) rows += of.segment[s].rows;
+      return rows * static_cast<double>(of.row_bytes);
     };
-    int best = 1;
-    for (int blocks = 2; blocks < launch.sm_count; ++blocks)
-      if (std::pair(longest(blocks, true), longest(blocks, false)) <
-          std::pair(longest(best, true), longest(best, false)))
-        best = blocks;
-    const size_t shared =
-        matvec_shared(launch, std::max(matvec_shared_bytes<Format, false, true>(args.cols, 1, kMatvecWarps),
-                                       matvec_shared_bytes<Other, false, true>(args.cols, 1, kMatvecWarps)));
+    const int best =
+        std::clamp(static_cast<int>(std::lround(launch.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
+                   launch.sm_count - 1);
+    const int64_t needed =
+        std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, groups_of_block(args, best)),
+                 matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps,
+                                                   Launchers<Other>::groups_of_block(other, launch.sm_count - best)));
+    if (needed > launch.shared_per_block) return false;
+    const size_t shared = matvec_shared(launch, needed);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
+    args.stamps = other.stamps = launch.stamps();
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
     return true;
   }
@@ -177,7 +181,7 @@ struct Launchers {
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
     launch(embed_kernel<Format>, blocks_for(launch, U::items_of(cols) * n), kRowThreads, 0, weights, U::row_bytes(cols),
-           cols, ids, n, out);
+           cols, ids, n, out, launch.stamps());
   }
 
   template <typename Shape>
@@ -212,6 +216,7 @@ struct Launchers {
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+    args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
            args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
     if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);
@@ -235,7 +240,10 @@ struct Launchers {
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type, &L::row_bytes, &L::repack, &L::matvec, &L::matvec_pair, &L::embed, &L::gemm, &L::batch, &L::expand};
+  return {type,       &L::row_bytes, &Units<Format>::matrix_bytes,
+          &L::repack, &L::matvec,    &L::matvec_pair,
+          &L::embed,  &L::gemm,      &L::batch,
+          &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

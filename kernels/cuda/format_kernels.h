@@ -17,9 +17,12 @@ struct FormatKernels {
 
   // Bytes of a row in device memory: what the file has, rounded up to 16 per 1024 weights.
   int64_t (*row_bytes)(int64_t cols);
+  int64_t (*matrix_bytes)(int64_t rows, int64_t row_bytes); // rows are padded to whole groups (layout.cuh)
 
-  // Rows as in the file -> rows as kernels want them, both in device memory.
-  void (*repack)(const Launch&, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols, int64_t rows);
+  // Rows as in the file, from row first_row of all on -> as kernels want them, both in device memory. `to` is where the
+  // first of matrices of matrix_rows each goes.
+  void (*repack)(const Launch&, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols,
+                 int64_t first_row, int64_t rows, int64_t matrix_rows);
 
   // y = W x; `exact` without rounding the activations. Any number of tokens; the weights are read once per
   // kMaxMatvecTokens (fewer where the activations do not fit into shared memory).

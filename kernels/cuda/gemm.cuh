@@ -49,11 +49,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN 
 
   // This thread's part of a step's weights: 32 of row my_row.
   const int my_row = threadIdx.x / kThreadsPerRow, my_column = threadIdx.x % kThreadsPerRow * 32;
-  const uint8_t* weights = segment.weights + min(first_row + my_row, segment.rows - 1) * args.row_bytes;
+  const int weight_row = min(first_row + my_row, segment.rows - 1);
   using Fetched = TileWeights<Format>;
   const auto fetch_weights = [&](Fetched& to, int step) {
     const int column = step * Shape::kK + my_column, unit = column / U::kWeights;
-    to.fetch(weights + int64_t{unit} * U::kBytes, min(kUnitItems, items - unit * kUnitItems),
+    to.fetch(segment.weights + U::offset(weight_row, unit, args.row_bytes), min(kUnitItems, items - unit * kUnitItems),
              column % U::kWeights / 32);
   };
   const auto store_weights = [&](const Fetched& from, int step) {

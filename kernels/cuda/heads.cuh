@@ -42,4 +42,75 @@ __device__ __forceinline__ float2 turn_of(const RopeArgs& rope, int pair, int po
   return {cosine * rope.magnitude, sine * rope.magnitude};
 }
 
+__device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
+  const float x = a, y = b;
+  a = x * angle.x - y * angle.y;
+  b = x * angle.y + y * angle.x;
+}
+
+// How kDim / 4 lanes share a vector: two neighbouring elements from `low` and two from `high`, such that each lane has
+// the two pairs 2 n and 2 n + 1 of a rotation.
+template <int kDim>
+struct Quad {
+  int number, low, high;
+  bool split;
+  __device__ __forceinline__ explicit Quad(bool split_pairs) : split(split_pairs) {
+    number = threadIdx.x % (kDim / 4);
+    low = split ? 2 * number : 4 * number;
+    high = split ? kDim / 2 + 2 * number : 4 * number + 2;
+  }
+  __device__ __forceinline__ float4 load(const float* x) const {
+    const float2 a = *reinterpret_cast<const float2*>(x + low), b = *reinterpret_cast<const float2*>(x + high);
+    return {a.x, a.y, b.x, b.y};
+  }
+  __device__ __forceinline__ void store(__half* to, float4 x) const {
+    *reinterpret_cast<uint32_t*>(to + low) = pack_half2(x.x, x.y);
+    *reinterpret_cast<uint32_t*>(to + high) = pack_half2(x.z, x.w);
+  }
+  __device__ __forceinline__ void turn_by(float4& x, float2 first, float2 second) const {
+    if (split) {
+      turn(x.x, x.z, first);
+      turn(x.y, x.w, second);
+    } else {
+      turn(x.x, x.y, first);
+      turn(x.z, x.w, second);
+    }
+  }
+};
+
+// A quad as a q8_0 cache has it; all lanes of a warp take part. As store_codes.
+struct QuadCodes {
+  char2 low, high;
+  uint16_t low_scale, high_scale;
+
+  __device__ __forceinline__ QuadCodes(float4 x, bool split) {
+    const auto larger = [](float a, float b) {
+      return fmaxf(a == a ? fabsf(a) : INFINITY, b == b ? fabsf(b) : INFINITY);
+    };
+    float low_most = larger(x.x, x.y), high_most = larger(x.z, x.w);
+    if (!split) low_most = high_most = fmaxf(low_most, high_most);
+    for (int lanes = 1; lanes <= (split ? 8 : 4); lanes *= 2) { // that share 32 elements
+      low_most = fmaxf(low_most, __shfl_xor_sync(~0u, low_most, lanes));
+      high_most = fmaxf(high_most, __shfl_xor_sync(~0u, high_most, lanes));
+    }
+    const auto codes = [](float a, float b, float most) {
+      const float inverse = most > 1e-30f && most < INFINITY ? 127 / most : 0;
+      return inverse > 0
+                 ? char2{static_cast<signed char>(rintf(a * inverse)), static_cast<signed char>(rintf(b * inverse))}
+                 : char2{0, 0};
+    };
+    low = codes(x.x, x.y, low_most);
+    high = codes(x.z, x.w, high_most);
+    low_scale = __half_as_ushort(__float2half_rn(low_most / 127));
+    high_scale = __half_as_ushort(__float2half_rn(high_most / 127));
+  }
+  template <int kDim>
+  __device__ __forceinline__ void store(const Quad<kDim>& quad, int8_t* to, uint16_t* scales) const {
+    *reinterpret_cast<char2*>(to + quad.low) = low;
+    *reinterpret_cast<char2*>(to + quad.high) = high;
+    if (quad.low % 32 == 0) scales[quad.low / 32] = low_scale;
+    if (quad.high % 32 == 0) scales[quad.high / 32] = high_scale;
+  }
+};
+
 } // namespace ridge::kernels::cuda

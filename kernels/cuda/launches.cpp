@@ -36,6 +36,8 @@ void Executor::launch_all(const Shape& shape) {
     const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
+    step_ = i;
+    log_step(i);
     parts += step.matrix.parts.size();
     sibling_follows_ = i + 1 < plan_.steps.size() && are_siblings(step, plan_.steps[i + 1]) &&
                        parts + plan_.steps[i + 1].matrix.parts.size() <= kMostPromptMatrices;
@@ -44,7 +46,6 @@ void Executor::launch_all(const Shape& shape) {
     for (const core::ValueId id : written)
       if (converted_ && plan_.buffers.slot_of_value[id] == plan_.buffers.slot_of_value[converted_->x])
         converted_.reset();
-    if (after_step_) after_step_(i);
   }
   launch_.overlap = overlap;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
@@ -132,7 +133,7 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
   }
   if (m.ids != kNone) {
     args.ids = ids(m.ids);
-    args.expert_bytes = args.row_bytes * first.rows;
+    args.expert_bytes = weights_.weights[m.parts[0].weight].matrix_bytes;
     args.slots = static_cast<int>(m.used);
   }
   launch_matvec(m.parts[0].weight, args);
@@ -143,10 +144,12 @@ void Executor::launch_matvec(core::WeightId weight, const MatvecArgs& args) {
   if (const std::optional<Held> held = std::exchange(held_, std::nullopt)) {
     const FormatKernels& kernels = format_of(held->weight);
     if (kernels.matvec_pair(launch_, held->args, args, format_of(weight).type)) return;
+    log_step(held->step);
     kernels.matvec(launch_, held->args, config_.exact);
+    log_step(step_);
   }
   if (sibling_follows_ && args.tokens == 1 && !config_.exact)
-    held_ = {weight, args};
+    held_ = {weight, args, step_};
   else
     format_of(weight).matvec(launch_, args, config_.exact);
 }
@@ -218,7 +221,7 @@ bool Executor::launch_experts(const MatrixStep& m, int64_t rows) {
   args.product = product_args(m, per_slot ? slots : rows, first.cols, false);
   args.product.tokens = static_cast<int>(slots);
   args.used = per_slot ? 1 : static_cast<int>(m.used);
-  args.expert_bytes = args.product.row_bytes * first.rows;
+  args.expert_bytes = weights_.weights[m.parts[0].weight].matrix_bytes;
   args.tiles = expert_tiles_;
   args.tile_count = tile_count_;
   args.order = slot_order_;
@@ -246,6 +249,7 @@ AttentionArgs Executor::attention_args(const core::Op& op, const Shape& shape) c
                                  static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = partial_.as<float>();
   args.tickets = tickets_.as<unsigned>();
+  args.stamps = launch_.stamps();
   return args;
 }
 

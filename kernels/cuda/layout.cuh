@@ -41,7 +41,8 @@ namespace ridge::kernels::cuda {
 template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
+                        kFactors = Scales::kFactors;
   using Book = typename CodePlanes::Book;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
@@ -67,7 +68,7 @@ struct PlaneLayout {
   }
   static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Book& book = {}) {
     CodePlanes::unpack(out.word, raw.code, book);
-    Scales::template unpack<Format>({out.scale, out.offset}, raw.scale, item);
+    Scales::template unpack<Format>(out, raw.scale, item);
   }
 };
 
@@ -88,7 +89,7 @@ template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, 
 template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, E2m1Codes::kBias> {};
 template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, 1> {};
-template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, SignScale> { static constexpr bool kHasOffset = true; };
+template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
 // clang-format on
 
 // Float formats: an item is 32 bytes of consecutive weights, in two planes of 16 bytes.
@@ -130,17 +131,28 @@ struct Layout<Format> {
   }
 };
 
-// Units of a row, in bytes and items.
+// Units of a row, in bytes and items, and where they lie: rows go in groups, a group's units of the same columns side
+// by side, so that a warp that wants these finds them in one piece. The last group of a matrix may be padded.
 template <typename Format>
 struct Units {
   using L = Layout<Format>;
   static constexpr int kWeights = kUnitItems * L::kItemWeights; // of a full unit
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
   static constexpr int kBytes = rounded(L::unit_payload(kUnitItems)); // of a full unit
+  static constexpr int kGroupRows = kBytes <= 900 ? 4 : 2;
   static constexpr int64_t items_of(int64_t cols) { return (cols + L::kItemWeights - 1) / L::kItemWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
     const int64_t items = items_of(cols);
     return items / kUnitItems * kBytes + rounded(L::unit_payload(static_cast<int>(items % kUnitItems)));
+  }
+  static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
+    return (rows + kGroupRows - 1) / kGroupRows * kGroupRows * row_bytes;
+  }
+  // From a matrix's first byte.
+  static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int unit, int64_t row_bytes) {
+    const int64_t before = int64_t{unit} * kBytes, left = row_bytes - before;
+    return row / kGroupRows * kGroupRows * row_bytes + kGroupRows * before +
+           row % kGroupRows * (left < kBytes ? left : kBytes);
   }
 };
 

@@ -12,10 +12,18 @@ namespace ridge::kernels::cuda {
 inline constexpr int kUnitItems = 32;
 
 // An item of a packed format: weight i is scale[i / 16] * (code i - bias) + offset[i / 16], code i being byte i % 4 of
-// word[i / 4], signed.
+// word[i / 4], signed. Where Layout::kFactors, scales are also products, scale[h] = unit * factor[h] and offset[h] =
+// offset_unit * offset_factor[h], of integers so small that times a dot they stay below 2^31.
 struct Item {
   uint32_t word[8];
   float scale[2], offset[2];
+  float unit, offset_unit;
+  int factor[2], offset_factor[2];
+
+  __device__ __forceinline__ void scale_by(float s, float o = 0) {
+    scale[0] = scale[1] = s;
+    offset[0] = offset[1] = o;
+  }
 };
 
 __device__ __forceinline__ uint32_t word_at(const uint8_t* p) { return *reinterpret_cast<const uint32_t*>(p); }
@@ -38,12 +46,17 @@ __device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
   return result;
 }
-// The same with the upper half of the selector. The shift is hidden from the compiler, which would rather repeat all
-// that made the selector, shifted.
-__device__ __forceinline__ uint32_t permute_upper(uint32_t low, uint32_t high, uint32_t selector) {
+// The upper half of a word. A product with 0 and 1 instead of a shift, because shifts, permutes and logic share the
+// units that unpacking waits for; and hidden from the compiler, which would rather repeat all that made the word,
+// shifted.
+__device__ __forceinline__ uint32_t upper_half(uint32_t word) {
   uint32_t upper;
-  asm("shr.u32 %0, %1, 16;" : "=r"(upper) : "r"(selector));
-  return permute(low, high, upper);
+  asm("dp2a.lo.u32.u32 %0, %1, %2, %3;" : "=r"(upper) : "r"(word), "r"(0x100), "r"(0));
+  return upper;
+}
+// The same with the upper half of the selector.
+__device__ __forceinline__ uint32_t permute_upper(uint32_t low, uint32_t high, uint32_t selector) {
+  return permute(low, high, upper_half(selector));
 }
 
 // A constant in a register. The assembler would rather load it, or make it again, for each use; what comes out of a
@@ -57,15 +70,6 @@ template <typename Format>
 inline constexpr int kBlockItems = Format::kWeights / 32;
 
 using RawScale = uint32_t[3];
-
-struct ScaleOut {
-  float (&scale)[2];
-  float (&offset)[2];
-  __device__ __forceinline__ void both(float s, float o = 0) const {
-    scale[0] = scale[1] = s;
-    offset[0] = offset[1] = o;
-  }
-};
 
 // An L::Book is what the unpacking of items looks up: tables in kBytes of shared memory at a multiple of 16, which
 // every thread of a block fills a part of (`Book::template Filler<kThreads>(thread).store(words)`, then
@@ -88,7 +92,7 @@ template <typename Format>
 struct Layout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false;
   using Book = NoBook;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));

@@ -1,4 +1,4 @@
-// The formats whose weights are points of a codebook, and TQ1_0, whose eight ternary digits are made one number here.
+// The formats whose weights are points of a codebook, and TQ1_0, whose ternary digits are looked up five at a time.
 //
 // An item holds four indices of eight weights (IQ3: eight of four), its signs, its scale. What costs is not their bytes
 // but the instructions per weight, and the shared memory's time: 32 lanes that read 32 random words keep its banks busy
@@ -10,7 +10,8 @@
 //   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
 //   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
 //   the codes.)
-// - bits are ordered so that no more than a rotation and a mask come between them and an address or a selector.
+// - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
+//   or a selector.
 //
 // Nothing is added to the file's bits. `Book` is the table as `unpack` sees it; without one, it reads a single copy in
 // device memory (through L1), which suits kernels that decode a weight for many tokens.
@@ -52,12 +53,12 @@ constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& boo
   return result;
 }
 
-// All points of eight ternary digits, first digit lowest.
-constexpr Words<6561> ternary_digits() {
-  Words<6561> result{};
-  for (int i = 0; i < 6561; ++i)
-    for (int weight = 0, n = i; weight < 8; ++weight, n /= 3)
-      result.word[i] |= static_cast<uint32_t>(n % 3) << (4 * weight);
+// All points of five ternary digits, first digit lowest: the first four in nibbles, then the last as a code.
+constexpr Words<243> ternary_digits() {
+  Words<243> result{};
+  for (int i = 0; i < 243; ++i)
+    for (int weight = 0, n = i; weight < 5; ++weight, n /= 3)
+      result.word[i] |= weight < 4 ? static_cast<uint32_t>(n % 3) << (4 * weight) : (n - 1 & 255u) << 16;
   return result;
 }
 
@@ -113,7 +114,7 @@ struct Iq3STable : Table<512, 32> {
     return table.word;
   }
 };
-struct TernaryTable : Table<6561, 1, bytes_of(-1, 0, 1)> {
+struct TernaryTable : Table<243, 32, bytes_of(-1, 0, 1)> {
   static __device__ __forceinline__ const uint32_t* words() {
     static constexpr auto table = ternary_digits();
     return table.word;
@@ -132,6 +133,11 @@ class SharedBook {
       : constant(kept(T::kConstant)), words_(words), copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return word_at(words_ + ((bits & T::kMask) | copy_));
+  }
+  // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    static_assert(T::kCopies == 32 && T::kEntries <= 256);
+    return word_at(words_ + __dp4a(indices, 128u << (8 * k), copy_));
   }
 
   // One thread's share of putting the table there, its loads apart from its stores.
@@ -178,6 +184,9 @@ struct GlobalBook {
   static constexpr uint32_t constant = T::kConstant;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];
+  }
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    return T::words()[indices >> (8 * k) & 255];
   }
 };
 

@@ -19,7 +19,8 @@ struct BookLayout {
   using Format = typename Parts::Format;
   using Book = SharedBook<typename Parts::Table>;
   static constexpr int kItemWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset,
+                        kFactors = Parts::kFactors;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
   }
@@ -39,16 +40,25 @@ struct BookLayout {
   }
 };
 
-struct NoOffset {
-  static constexpr bool kHasOffset = false;
-  static __device__ __forceinline__ void scale(Item& out, float first, float second) {
-    out.scale[0] = first;
-    out.scale[1] = second;
+// Scales n + 1/2, times a number for all.
+struct HalvesScale {
+  static constexpr bool kHasOffset = false, kFactors = true;
+  // `first` and `second` as 2n + 1.
+  static __device__ __forceinline__ void scale(Item& out, float unit, uint32_t first, uint32_t second) {
+    out.unit = unit;
+    out.factor[0] = static_cast<int>(first);
+    out.factor[1] = static_cast<int>(second);
+    for (int s = 0; s < 2; ++s) out.scale[s] = unit * static_cast<float>(out.factor[s]);
     out.offset[0] = out.offset[1] = 0;
   }
 };
+// 2n + 1 for the kBits bits n of a word from bit `from` on.
+template <int kBits>
+__device__ __forceinline__ uint32_t twice_and_one(uint32_t word, int from) {
+  return (moved(word, from, 1) & ((2u << kBits) - 2)) | 1;
+}
 
-struct Iq2XxsParts : NoOffset {
+struct Iq2XxsParts : HalvesScale {
   using Format = quant::IQ2_XXS;
   using Table = Iq2XxsTable;
   static constexpr int kWords = 3;
@@ -59,7 +69,7 @@ struct Iq2XxsParts : NoOffset {
     const uint32_t bits = q[2] | static_cast<uint32_t>(q[3]) << 16;
     uint8_t signs[4];
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
-    store2(unit + 8 * item, rotated(q[0] | static_cast<uint32_t>(q[1]) << 16, 0, Table::kAt),
+    store2(unit + 8 * item, q[0] | static_cast<uint32_t>(q[1]) << 16,
            even_signs_with(signs_by_nibble(signs), bits >> 28));
     if (group == 0) store_half(unit + 8 * items + 2 * (item / 8), block.d);
   }
@@ -72,21 +82,18 @@ struct Iq2XxsParts : NoOffset {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
-                   book(rotated(raw[0], 8 * j, 0)) | sign_selectors(signs, j));
-    const float s = half_of(raw[2]) * (0.125f + 0.25f * static_cast<float>(raw[1] >> 28));
-    scale(out, s, s);
+      select_codes(out.word + 2 * j, book.constant, kIq2Negative, book.of_byte(raw[0], j) | sign_selectors(signs, j));
+    const uint32_t factor = twice_and_one<4>(raw[1], 28);
+    scale(out, half_of(raw[2]) * 0.125f, factor, factor);
   }
 };
 
 // 4-bit scales of 16 weights each in a byte, which IQ2_XS and IQ2_S have.
 __device__ __forceinline__ void scale_nibbles(Item& out, uint32_t half, uint32_t byte) {
-  const float d = half_of(half);
-  NoOffset::scale(out, d * (0.125f + 0.25f * static_cast<float>(byte & 15)),
-                  d * (0.125f + 0.25f * static_cast<float>(byte >> 4 & 15)));
+  HalvesScale::scale(out, half_of(half) * 0.125f, twice_and_one<4>(byte, 0), twice_and_one<4>(byte, 4));
 }
 
-struct Iq2XsParts : NoOffset {
+struct Iq2XsParts : HalvesScale {
   using Format = quant::IQ2_XS;
   using Table = Iq2XsTable;
   static constexpr int kWords = 4;
@@ -121,7 +128,7 @@ struct Iq2XsParts : NoOffset {
   }
 };
 
-struct Iq2SParts : NoOffset {
+struct Iq2SParts : HalvesScale {
   using Format = quant::IQ2_S;
   using Table = Iq2STable;
   static constexpr int kWords = 4;
@@ -154,7 +161,7 @@ struct Iq2SParts : NoOffset {
   }
 };
 
-struct Iq3XxsParts : NoOffset {
+struct Iq3XxsParts : HalvesScale {
   using Format = quant::IQ3_XXS;
   using Table = Iq3XxsTable;
   static constexpr int kWords = 4;
@@ -166,7 +173,7 @@ struct Iq3XxsParts : NoOffset {
     uint32_t indices[2] = {0, 0};
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
     for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * group + k]) << (8 * (k % 4));
-    store2(unit + 8 * item, rotated(indices[0], 0, Table::kAt), rotated(indices[1], 0, Table::kAt));
+    store2(unit + 8 * item, indices[0], indices[1]);
     store1(unit + 8 * items + 4 * item, even_signs_with(signs_by_nibble(signs), bits >> 28));
     if (group == 0) store_half(unit + 12 * items + 2 * (item / 8), block.d);
   }
@@ -181,13 +188,12 @@ struct Iq3XxsParts : NoOffset {
 #pragma unroll
     for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
       const uint32_t selectors = sign_selectors(signs, j) | book.constant;
-      const uint32_t first = book(rotated(raw[j / 2], 16 * (j % 2), 0)),
-                     second = book(rotated(raw[j / 2], 16 * (j % 2) + 8, 0));
+      const uint32_t first = book.of_byte(raw[j / 2], j % 2 * 2), second = book.of_byte(raw[j / 2], j % 2 * 2 + 1);
       out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
       out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
     }
-    const float s = half_of(raw[3]) * (0.25f + 0.5f * static_cast<float>(raw[2] >> 28));
-    scale(out, s, s);
+    const uint32_t factor = twice_and_one<4>(raw[2], 28);
+    scale(out, half_of(raw[3]) * 0.25f, factor, factor);
   }
 };
 
@@ -196,7 +202,7 @@ struct Iq3SParts {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
-  static constexpr bool kHasOffset = true;
+  static constexpr bool kHasOffset = true, kFactors = false;
 
   // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
   // 1 byte: the upper four bits of those two; half a byte: scale; then d
@@ -240,7 +246,7 @@ struct Iq3SParts {
   }
 };
 
-// What IQ1_S, IQ1_M and TQ1_0 share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
+// What IQ1_S and IQ1_M share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
 // and bits 32 and up at the bottom of the next.
 template <typename Table>
 __device__ __forceinline__ uint32_t four_indices(uint32_t low, uint32_t high, int j) {
@@ -256,7 +262,7 @@ __device__ inline uint64_t join_indices(const uint32_t (&index)[4]) {
   return bits;
 }
 
-struct Iq1SParts : NoOffset {
+struct Iq1SParts : HalvesScale {
   using Format = quant::IQ1_S;
   using Table = Iq1Table;
   static constexpr int kWords = 3;
@@ -280,12 +286,12 @@ struct Iq1SParts : NoOffset {
     const uint32_t levels = raw[1] & 0x8000 ? kIq1ShiftedDown : kIq1ShiftedUp;
 #pragma unroll
     for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, book(four_indices<Table>(raw[0], raw[1], j)));
-    const float s = half_of(raw[2]) * (0.125f + 0.25f * static_cast<float>(raw[1] >> 12 & 7));
-    scale(out, s, s);
+    const uint32_t factor = twice_and_one<3>(raw[1], 12);
+    scale(out, half_of(raw[2]) * 0.125f, factor, factor);
   }
 };
 
-struct Iq1MParts : NoOffset {
+struct Iq1MParts : HalvesScale {
   using Format = quant::IQ1_M;
   using Table = Iq1Table;
   static constexpr int kWords = 5;
@@ -335,31 +341,37 @@ struct Iq1MParts : NoOffset {
       select_codes(out.word + 2 * j, raw[1] & (0x1000u << j) ? kIq1ShiftedDown : kIq1ShiftedUp, 0,
                    book(four_indices<Table>(raw[0], raw[1], j)));
     const uint32_t scales = (raw[2] >> (4 * (item & 1)) & 15) | (raw[3] >> (2 * (item & 3)) & 3) << 4;
-    const float d = half_of(raw[4]);
-    scale(out, d * (0.125f + 0.25f * static_cast<float>(scales & 7)),
-          d * (0.125f + 0.25f * static_cast<float>(scales >> 3)));
+    scale(out, half_of(raw[4]) * 0.125f, twice_and_one<3>(scales, 0), twice_and_one<3>(scales, 3));
   }
 };
 
-struct Tq1Parts : NoOffset {
+struct Tq1Parts {
+  static constexpr bool kHasOffset = false, kFactors = false;
   using Format = quant::TQ1_0;
   using Table = TernaryTable;
   static constexpr int kWords = 4;
 
-  static __device__ uint64_t indices(const Format& block, int group) {
-    quant::Group unpacked;
-    block.unpack(group, unpacked);
-    uint32_t index[4] = {0, 0, 0, 0};
-    for (int i = 31; i >= 0; --i) index[i / 8] = 3 * index[i / 8] + static_cast<uint32_t>(unpacked.code[i] + 1);
-    return join_indices<Table>(index);
-  }
-  // 4, 2 and half a byte: indices of 13 bits; then d
+  // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
+  // last two digits, in bits 0-1 and 4-5 those of an even item, in bits 2-3 and 6-7 those of an odd one. Then d.
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    const uint64_t bits = indices(block, group);
-    store1(unit + 4 * item, static_cast<uint32_t>(bits));
-    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32));
-    if (group % 2 == 0)
-      unit[6 * items + item / 2] = static_cast<uint8_t>(bits >> 48 | (indices(block, group + 1) >> 48) << 4);
+    quant::Group unpacked{};
+    const auto digit = [&](int i) { return static_cast<uint32_t>(unpacked.code[i] + 1); };
+    if (group % 2 == 0) {
+      uint32_t last = 0;
+      for (int g = 0; g < 2; ++g) {
+        block.unpack(group + g, unpacked);
+        last |= (digit(30) | digit(31) << 4) << (2 * g);
+      }
+      unit[6 * items + item / 2] = static_cast<uint8_t>(last);
+    }
+    block.unpack(group, unpacked);
+    uint32_t five[6];
+    for (int k = 0; k < 6; ++k) {
+      five[k] = digit(24 + k);
+      for (int i = 3; i >= 0; --i) five[k] = 3 * five[k] + digit(4 * k + i);
+    }
+    store1(unit + 4 * item, five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24);
+    store_short(unit + 4 * items + 2 * item, five[4] | five[5] << 8);
     if (group == 0) store_half(unit + 6 * items + items / 2 + 2 * (item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
@@ -370,12 +382,16 @@ struct Tq1Parts : NoOffset {
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
-    const uint32_t high = raw[1] | raw[2] >> (4 * (item & 1)) << 16; // the next item's bits above are masked out
+    uint32_t point[6];
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, 0, book(four_indices<Table>(raw[0], high, j)));
-    const float d = half_of(raw[3]);
-    scale(out, d, d);
+    for (int k = 0; k < 6; ++k) {
+      point[k] = book.of_byte(raw[k / 4], k % 4);
+      out.word[k] = permute(book.constant, 0, point[k]);
+    }
+    const auto fifths = [&](int k) { return permute(point[k], point[k + 1], 0x0062); };
+    out.word[6] = permute(fifths(0), fifths(2), 0x5410);
+    out.word[7] = permute(book.constant, fifths(4), (raw[2] << (8 - 2 * (item & 1)) & 0x3300) | 0x0054);
+    out.scale_by(half_of(raw[3]));
   }
 };
 

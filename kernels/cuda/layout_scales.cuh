@@ -9,6 +9,7 @@ namespace ridge::kernels::cuda {
 
 struct HalfScale { // one binary16 per block
   static constexpr int kBytes = 2;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
     if (group == 0) store_half(base + 2 * (item / kBlockItems<Format>), block.d);
@@ -18,21 +19,14 @@ struct HalfScale { // one binary16 per block
     raw[0] = short_at(base + 2 * (item / kBlockItems<Format>));
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
-    out.both(half_of(raw[0]));
-  }
-};
-
-struct SignScale : HalfScale { // of bits that stand for 1 and -1
-  template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int) {
-    const float d = half_of(raw[0]);
-    out.both(2 * d, -d);
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
+    out.scale_by(half_of(raw[0]));
   }
 };
 
 struct HalfScaleOffset { // binary16 scale and offset per 32
   static constexpr int kBytes = 4;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     store_half(base + 4 * item, block.d);
@@ -43,14 +37,15 @@ struct HalfScaleOffset { // binary16 scale and offset per 32
     raw[0] = word_at(base + 4 * item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const float2 pair = halves_of(raw[0]);
-    out.both(pair.x, pair.y);
+    out.scale_by(pair.x, pair.y);
   }
 };
 
 struct PowerScale { // MXFP4: E8M0 per 32
   static constexpr int kBytes = 1;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     base[item] = block.e;
@@ -60,13 +55,17 @@ struct PowerScale { // MXFP4: E8M0 per 32
     raw[0] = base[item];
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
-    out.both(__uint_as_float(raw[0] < 2 ? 0x00200000u << raw[0] : (raw[0] - 1) << 23));
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
+    // 2^(e - 128), codes being doubled: for e of 0 and 1 it is no normal number, and there the second of these is
+    // larger.
+    const auto e = static_cast<int>(raw[0]);
+    out.scale_by(__int_as_float(max((e - 1) * (1 << 23), (e + 1) * (1 << 21))));
   }
 };
 
 struct E4m3Scales { // NVFP4: UE4M3 per 16
   static constexpr int kBytes = 4;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
     base[2 * item] = block.d[2 * group];
@@ -77,7 +76,7 @@ struct E4m3Scales { // NVFP4: UE4M3 per 16
     raw[0] = short_at(base + 2 * item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     for (int s = 0; s < 2; ++s) {
       out.scale[s] = Format::half_ue4m3(static_cast<uint8_t>(raw[0] >> (8 * s)));
       out.offset[s] = 0;
@@ -109,6 +108,7 @@ struct SixBitPairs {
 
 struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   static constexpr int kBytes = 16;
+  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0) {
@@ -126,16 +126,19 @@ struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
     SixBitPairs::fetch(raw[1], raw[2], base + items / 2, items, item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const float2 d = halves_of(raw[0]);
     int scale, min;
     SixBitPairs::unpack(scale, min, raw[1], raw[2], item);
-    out.both(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
+    out.unit = d.x;
+    out.factor[0] = out.factor[1] = scale;
+    out.scale_by(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
   }
 };
 
 struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
   static constexpr int kBytes = 14;
+  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0) store_half(base + items + items / 2 + 2 * (item / 8), block.d);
@@ -149,18 +152,21 @@ struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
     SixBitPairs::fetch(raw[1], raw[2], base, items, item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const float d = half_of(raw[0]);
     int first, second;
     SixBitPairs::unpack(first, second, raw[1], raw[2], item);
-    out.scale[0] = d * static_cast<float>(first - 32);
-    out.scale[1] = d * static_cast<float>(second - 32);
+    out.unit = d;
+    out.factor[0] = first - 32;
+    out.factor[1] = second - 32;
+    for (int s = 0; s < 2; ++s) out.scale[s] = d * static_cast<float>(out.factor[s]);
     out.offset[0] = out.offset[1] = 0;
   }
 };
 
 struct Q6Scales { // Q6_K: 8-bit scales per 16
   static constexpr int kBytes = 18;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = static_cast<uint8_t>(block.scales[2 * group]);
@@ -173,7 +179,7 @@ struct Q6Scales { // Q6_K: 8-bit scales per 16
     raw[1] = short_at(base + 2 * item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const float d = half_of(raw[0]);
     out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw[1]));
     out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw[1] >> 8));
@@ -183,6 +189,7 @@ struct Q6Scales { // Q6_K: 8-bit scales per 16
 
 struct Q2Scales { // Q2_K: 4-bit scale and min per 16
   static constexpr int kBytes = 20;
+  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = block.scales[2 * group];
@@ -198,17 +205,22 @@ struct Q2Scales { // Q2_K: 4-bit scale and min per 16
     raw[1] = short_at(base + 2 * item);
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const float2 d = halves_of(raw[0]);
+    out.unit = d.x;
+    out.offset_unit = -d.y;
     for (int s = 0; s < 2; ++s) {
-      out.scale[s] = d.x * static_cast<float>(raw[1] >> (8 * s) & 15);
-      out.offset[s] = -__fmul_rn(d.y, static_cast<float>(raw[1] >> (8 * s + 4) & 15));
+      out.factor[s] = static_cast<int>(raw[1] >> (8 * s) & 15);
+      out.offset_factor[s] = static_cast<int>(raw[1] >> (8 * s + 4) & 15);
+      out.scale[s] = d.x * static_cast<float>(out.factor[s]);
+      out.offset[s] = -__fmul_rn(d.y, static_cast<float>(out.offset_factor[s]));
     }
   }
 };
 
 struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
   static constexpr int kBytes = 8;
+  static constexpr bool kFactors = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group != 0) return;
@@ -223,10 +235,10 @@ struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
     raw[2] = base[items / 2 + item / 4];
   }
   template <typename Format>
-  static __device__ __forceinline__ void unpack(ScaleOut out, const RawScale& raw, int item) {
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const auto low = static_cast<int>(raw[1] >> (4 * (item & 1)) & 15),
                high = static_cast<int>(raw[2] >> (2 * (item & 3)) & 3);
-    out.both(half_of(raw[0]) * static_cast<float>((low | high << 4) - 32));
+    out.scale_by(half_of(raw[0]) * static_cast<float>((low | high << 4) - 32));
   }
 };
 

@@ -1,21 +1,25 @@
 // y = W x for one to four rows of activations at a time: the kernel of decoding.
 //
-// Each warp works on whole rows, two at a time. It fetches their units into a ring in shared memory, several ahead,
-// with 16-byte asynchronous copies; so the bytes in flight do not depend on registers or on how soon the arithmetic is
-// done, and the first units are on their way before the activations exist. Each lane then takes one item of either row:
-// 32 codes times 32 activations.
+// Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has
+// every nth group; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So a
+// warp meets the same columns again and again and keeps its activations in registers: each lane takes one item, 32
+// codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row over the columns of a unit meet in
+// shared memory at the end.
 //
-// Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
-// that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
-// 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
-// and activations are f32 instead.
+// Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
+// bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their
+// way before the activations exist.
 //
 // The RMS norm in front of a matrix costs nothing: its weight is multiplied in while the activations are brought in,
 // and the scalar 1/rms, known only after that, scales the results.
+//
+// A kernel lives for some 5 to 20 microseconds, so that every instruction of its beginning and end is fetched for a
+// single use, and all kernels of a layer together should fit the instruction cache: loops here are not unrolled without
+// need.
 #pragma once
 
-#include "kernels/cuda/layout.cuh"
 #include "kernels/cuda/matvec.h"
+#include "kernels/cuda/matvec_items.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 #include <algorithm>
@@ -26,127 +30,59 @@ namespace ridge::kernels::cuda {
 // run fewer.
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A warp takes its rows in steps: a unit of either row, or two where rows are whole units so small that the loop around
-// them would cost half as many instructions as they do (H200, 2026-11-20: 4 % for Q4_K, 8 % for TQ2_0).
-//
-// Its ring has slots of a step each, enough for 3 KB on their way, 48 KB per multiprocessor. The formats with large
-// units, whose arithmetic is light, gain from twice that (Q8_0 4 %, F16 1 %; Q4_K loses 4 %).
-template <typename Format, bool kWhole>
-struct Steps {
-  static constexpr int kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kUnits = kWhole && kUnitBytes <= 900 ? 2 : 1;
-  static constexpr int kRowBytes = kUnits * kUnitBytes, kSlotBytes = 2 * kRowBytes;
+// A warp's ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor; the formats with
+// large units, whose arithmetic is light, gain from twice that. Of them, kEarly are fetched before the activations.
+template <typename Format>
+struct Chunks {
+  static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
+  static constexpr int kBytes = kRows * kUnitBytes;
   static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
-  static constexpr int kSlots = std::clamp((kInFlight + kSlotBytes - 1) / kSlotBytes + 1, 3, 8);
-};
+  static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
+  static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
+  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
 
-template <typename Format, bool kExact>
-inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
-
-// Shared memory of the activations of one token.
-//   integers: 80 bytes per group of 32, as five planes of 16 bytes per group (high 0-15, high 16-31, low 0-15, low
-//   16-31; its scale s, and s times the sum of its first half, of its second half, and of all);
-//   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
-template <typename Format, bool kExact>
-constexpr int64_t activation_bytes(int64_t cols) {
-  const int64_t items = Units<Format>::items_of(cols);
-  return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 80;
-}
-
-// The table of codebook points, which the dots of packed weights look up in shared memory.
-template <typename Format, bool kExact>
-inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
-
-template <typename Format, bool kExact, bool kWhole>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps) {
-  using S = Steps<Format, kWhole>;
-  return kBookBytes<Format, kExact> + int64_t{warps} * (S::kSlots * S::kSlotBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + 16;
-}
-
-inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
-
-// Eight values of a group of 32 that four neighbouring lanes hold -> shared memory.
-__device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], unsigned lanes) {
-  constexpr float kMax = 127 * kHighWorth + 127;
-  // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded, and
-  // byte 0 the low part plus 128, which is its signed byte with the top bit turned.
-  constexpr float kMagic = 12582912.0f + 128;
-  float largest = 0;
-#pragma unroll
-  for (float value : v) largest = fmaxf(largest, fabsf(value));
-  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(lanes, largest, 2));
-  const float inverse = largest > 1e-30f ? __fdividef(kMax, largest) : 0;
-  uint32_t high[2], low[2];
-  int total = 0;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    uint32_t q[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
-    high[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0051), __byte_perm(q[2], q[3], 0x0051), 0x5410);
-    low[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410) ^ 0x80808080;
-    total += __dp4a(static_cast<int>(high[i]), 0x01010101, 0) * kHighWorth;
-    total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
-  }
-  total += __shfl_xor_sync(lanes, total, 1); // of 16
-  const int other_half = __shfl_xor_sync(lanes, total, 2);
-  const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
-  auto* planes = reinterpret_cast<uint2*>(to);
-  planes[2 * (half * groups + group) + part] = {high[0], high[1]};
-  planes[2 * ((2 + half) * groups + group) + part] = {low[0], low[1]};
-  if (half == 0 && part == 0) {
-    const float scale = largest / kMax;
-    reinterpret_cast<float4*>(to)[4 * groups + group] = {scale, scale * static_cast<float>(total),
-                                                         scale * static_cast<float>(other_half),
-                                                         scale * static_cast<float>(total + other_half)};
-  }
-}
-
-__device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int sum) {
-  sum = __dp4a(static_cast<int>(codes[0]), static_cast<int>(x.x), sum);
-  sum = __dp4a(static_cast<int>(codes[1]), static_cast<int>(x.y), sum);
-  sum = __dp4a(static_cast<int>(codes[2]), static_cast<int>(x.z), sum);
-  return __dp4a(static_cast<int>(codes[3]), static_cast<int>(x.w), sum);
-}
-
-// Group `group` of one token's activations.
-struct IntegerItem {
-  uint4 high[2], low[2];
-  float4 scale_sums;
-
-  __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
-    const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
-    high[0] = planes[0];
-    high[1] = planes[groups];
-    low[0] = planes[2 * groups];
-    low[1] = planes[3 * groups];
-    scale_sums = *reinterpret_cast<const float4*>(planes + 4 * groups);
+  // Counts the groups of the segments' rows; returns how many there are of results.
+  static int count_groups(MatvecArgs& args) {
+    int groups = 0;
+    for (int s = 0; s < args.segments; ++s) {
+      args.segment[s].groups = (args.segment[s].rows + kRows - 1) / kRows;
+      if (s == 0 || !args.swiglu) groups += args.segment[s].groups;
+    }
+    return args.result_groups = groups;
   }
 };
 
-// Σ weight · activation over an item.
-template <typename L>
-__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
-  constexpr bool kSums = L::kHasOffset || L::kBias != 0;
-  constexpr auto kBias = static_cast<float>(L::kBias);
-  const int high0 = dot16(w.word, x.high[0], 0), low0 = dot16(w.word, x.low[0], 0);
-  if constexpr (L::kHalfScales) {
-    const int high1 = dot16(w.word + 4, x.high[1], 0), low1 = dot16(w.word + 4, x.low[1], 0);
-    float result = (w.scale[0] * static_cast<float>(high0 * kHighWorth + low0) +
-                    w.scale[1] * static_cast<float>(high1 * kHighWorth + low1)) *
-                   x.scale_sums.x;
-    if constexpr (kSums)
-      result +=
-          (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.y + (w.offset[1] - w.scale[1] * kBias) * x.scale_sums.z;
-    return result;
-  } else {
-    const int dot = dot16(w.word + 4, x.high[1], high0) * kHighWorth + dot16(w.word + 4, x.low[1], low0);
-    float result = w.scale[0] * (static_cast<float>(dot) * x.scale_sums.x);
-    if constexpr (kSums) result += (w.offset[0] - w.scale[0] * kBias) * x.scale_sums.w;
-    return result;
+// `groups`: of rows, that a block has.
+template <typename Format, bool kExact>
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int groups) {
+  using C = Chunks<Format>;
+  const int64_t units = (Units<Format>::items_of(cols) + kUnitItems - 1) / kUnitItems;
+  return kBookBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (groups + 1) / 2 * 16 +
+         int64_t{groups} * C::kRows * units * tokens * 4 + 16;
+}
+
+// a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
+// half of 1 / b.
+__device__ __forceinline__ int quotient(int a, int b) {
+  return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
+}
+
+// Lane l gets the sum over the warp of v[l % kCount].
+template <int kCount>
+__device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
+#pragma unroll
+  for (int half = kCount / 2; half > 0; half /= 2) {
+    const bool upper = threadIdx.x & half;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float mine = upper ? v[i + half] : v[i], others = upper ? v[i] : v[i + half];
+      v[i] = mine + __shfl_xor_sync(~0u, others, half);
+    }
   }
+#pragma unroll
+  for (int offset = kCount; offset < kWarp; offset *= 2) v[0] += __shfl_xor_sync(~0u, v[0], offset);
+  return v[0];
 }
 
 // The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
@@ -155,85 +91,79 @@ template <typename Format, int kTokens, bool kExact, bool kWhole>
 __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
   using L = Layout<Format>;
   using U = Units<Format>;
+  using C = Chunks<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
-  using S = Steps<Format, kWhole>;
-  constexpr int kRing = S::kSlots;
-  const int threads = blockDim.x, warps = threads / kWarp;
-  extern __shared__ uint4 shared[];
-  auto* book_words = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* ring = book_words + kBookBytes<Format, kExact>;
-  uint8_t* activations = ring + warps * kRing * S::kSlotBytes;
-  const int items = static_cast<int>(U::items_of(args.cols));
-  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
-  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
-
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int first_token = blockIdx.y * kTokens;
-  const int tokens = min(kTokens, args.tokens - first_token);
+  constexpr int kRing = C::kSlots;
   let_successor_start();
-
-  // This warp's pairs of rows: pair `first_pair`, + stride, … A pair is rows 2p and 2p + 1 of all segments in sequence,
-  // or with swiglu row p of the gate and row p of up.
-  const int stride = blocks * warps, first_pair = warp * blocks + block;
-  int total_rows = args.segment[0].rows;
-  for (int s = 1; s < args.segments && !args.swiglu; ++s) total_rows += args.segment[s].rows;
-  const int pairs = args.swiglu ? total_rows : (total_rows + 1) / 2;
-  const int my_pairs = first_pair < pairs ? (pairs - first_pair - 1) / stride + 1 : 0;
-  const int units = (items + kUnitItems - 1) / kUnitItems;
+  stamp(args.stamps, kStarts);
+  const int threads = blockDim.x, warps = threads / kWarp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
+  const int items = static_cast<int>(U::items_of(args.cols)), units = (items + kUnitItems - 1) / kUnitItems;
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int steps = (units + S::kUnits - 1) / S::kUnits;
-  // Segment and row in it of a pair's first or second row; where there is no second, the first again.
-  const auto locate = [&](int pair, int second, int& row) -> const MatvecSegment& {
-    if (args.swiglu) {
-      row = pair;
-      return args.segment[second];
-    }
-    row = min(2 * pair + second, total_rows - 1);
+  const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
+  const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
+
+  // This block's groups: those of results, or with swiglu those of the gate, then those of up.
+  const int result_groups = (args.result_groups - block + blocks - 1) / blocks;
+  const int groups = args.swiglu ? 2 * result_groups : result_groups;
+  const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
+    segment_group = block + group * blocks;
     int s = 0;
-    while (row >= args.segment[s].rows) row -= args.segment[s++].rows;
+    while (segment_group >= args.segment[s].groups) segment_group -= args.segment[s++].groups;
     return args.segment[s];
   };
+
+  extern __shared__ uint4 shared[];
+  auto* book_words = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* const my_ring = book_words + kBookBytes<Format, kExact> + warp * kRing * C::kBytes;
+  uint8_t* behind_ring = book_words + kBookBytes<Format, kExact> + warps * kRing * C::kBytes;
+  auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
+  uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
+  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
+  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
+  float* sums = scratch + kTokens * warps;                                       // [tokens][units][groups][rows]
 
   int64_t expert_offset = 0;
   if (args.ids) {
     wait_for_predecessor();
     expert_offset = args.ids[first_token] * args.expert_bytes;
   }
+  for (int i = threadIdx.x; i < groups; i += threads) {
+    const bool up = i >= result_groups;
+    int segment_group;
+    const MatvecSegment& segment = locate(up ? i - result_groups : i, segment_group);
+    chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
+                int64_t{segment_group} * (C::kRows * args.row_bytes);
+  }
+  __syncthreads();
 
-  // The fetching side runs kRing - 1 steps ahead of the computing side.
-  int fetch_pair = first_pair, fetch_step = 0, fetch_left = my_pairs * steps;
-  const uint8_t *fetch_first = nullptr, *fetch_second = nullptr;
-  uint8_t* const my_ring = ring + warp * kRing * S::kSlotBytes;
-  uint8_t* fetch_to = my_ring;
-  const int tail_bytes = (units - 1) % S::kUnits * U::kBytes + U::rounded(L::unit_payload(tail_items));
-  const auto fetch_next = [&] {
-    if (fetch_left > 0) {
-      --fetch_left;
-      if (fetch_step == 0) {
-        int row;
-        const MatvecSegment& first = locate(fetch_pair, 0, row);
-        fetch_first = first.weights + expert_offset + row * args.row_bytes + 16 * lane;
-        const MatvecSegment& second = locate(fetch_pair, 1, row);
-        fetch_second = second.weights + expert_offset + row * args.row_bytes + 16 * lane;
-      }
-      const int bytes = (!kWhole || S::kUnits > 1) && fetch_step == steps - 1 ? tail_bytes : S::kRowBytes;
+  // The warp's chunks. The fetching side runs kRing - 1 of them ahead of the computing side.
+  const int share = quotient(groups * units, warps), more = groups * units - share * warps; // warps with one more
+  const int first_chunk = share * warp + min(warp, more);
+  int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
+  int fetch_unit = unit, fetch_group = group;
+  const auto fetch_next = [&](uint8_t* slot, bool any) {
+    if (any) {
+      const uint8_t* from = chunks[fetch_group] + int64_t{fetch_unit} * C::kBytes + 16 * lane;
+      const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
 #pragma unroll
-      for (int at = 0; at < S::kRowBytes; at += 16 * kWarp)
-        if (at + 16 * lane < bytes) {
-          copy_async_16(fetch_to + at + 16 * lane, fetch_first + at);
-          copy_async_16(fetch_to + S::kRowBytes + at + 16 * lane, fetch_second + at);
-        }
-      fetch_first += S::kRowBytes;
-      fetch_second += S::kRowBytes;
-      fetch_to = fetch_to == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : fetch_to + S::kSlotBytes;
-      if (++fetch_step == steps) fetch_step = 0, fetch_pair += stride;
+      for (int k = 0; k < C::kCopies; ++k) {
+        constexpr int kStride = 16 * kWarp;
+        if ((kWhole && (k + 1) * kStride <= C::kBytes) || k * kStride < bytes)
+          copy_async_16(slot + 16 * lane + k * kStride, from + k * kStride);
+      }
+      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit;
     }
-    copy_async_commit(); // also when there is nothing left, so that counts stay in step
+    copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
   using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
+  // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
+  // the memory's queues behind the weights, and the others right behind them.
+  constexpr int kEarly = kFloat ? kRing - 1 : C::kEarly;
 #pragma unroll 1
-  for (int s = 0; s < kRing - 1; ++s) fetch_next();
+  for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
   filler.store(book_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
     typename Book::template Filler<kMatvecThreads>(t).store(book_words);
@@ -242,14 +172,25 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   // Bring in the activations. The weights of the norm are constant: they can be near by then.
   if (args.norm_weight)
     for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
+  const auto load = [](float(&v)[8], const float* from) {
+    const float4 first = *reinterpret_cast<const float4*>(from), second = *reinterpret_cast<const float4*>(from + 4);
+    v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
+    v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
+  };
+  float norm[8];
+  if (!kFloat && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
+    load(norm, args.norm_weight + 8 * threadIdx.x);
+  const float* from[kTokens];
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t)
+    from[t] =
+        args.x + (args.ids && !args.x_per_slot ? (first_token + t) / args.slots : first_token + t) * args.x_stride;
   wait_for_predecessor();
-  float inverse_rms[kTokens];
+  stamp(args.stamps, kMayGoOn);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
-    inverse_rms[t] = 1;
     if (t >= tokens) continue;
-    const int64_t token = first_token + t;
-    const float* x = args.x + (args.ids && !args.x_per_slot ? token / args.slots : token) * args.x_stride;
+    const float* x = from[t];
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
@@ -283,121 +224,150 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      const auto load = [&](float(&v)[8], const float* from) {
-        const float4 first = *reinterpret_cast<const float4*>(from),
-                     second = *reinterpret_cast<const float4*>(from + 4);
-        v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
-        v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
-      };
-      constexpr int kBatch = 4; // loads under way together
-      const int stride_x = 8 * threads;
-      for (int first = 8 * threadIdx.x; first < args.cols; first += kBatch * stride_x) { // cols is a multiple of 32
-        float v[kBatch][8];
+      // Eight values a thread, while the next eight are on their way. cols is a multiple of 32.
+      const int stride = 8 * threads;
+      int i = 8 * static_cast<int>(threadIdx.x);
+      float now[8] = {}, next[8];
+      if (i < args.cols) load(now, x + i);
+      if (i + stride < args.cols) load(next, x + i + stride);
+      __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
+      if (t == 0)
+#pragma unroll 1
+        for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
+#pragma unroll 1
+      for (; i - 8 * lane < args.cols; i += stride) { // by whole warps
+        if (args.norm_weight && i < args.cols)
 #pragma unroll
-        for (int k = 0; k < kBatch; ++k)
-          if (first + k * stride_x < args.cols) load(v[k], x + first + k * stride_x);
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-          const int i = first + k * stride_x;
-          if (i >= args.cols) break;
-          const unsigned lanes = __activemask();
-          if (args.norm_weight) {
-            float w[8];
-            load(w, args.norm_weight + i);
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              squares += v[k][j] * v[k][j];
-              v[k][j] *= w[j];
-            }
+          for (int j = 0; j < 8; ++j) {
+            squares += now[j] * now[j];
+            now[j] *= norm[j];
           }
-          store_integers(reinterpret_cast<uint4*>(to), items, i, v[k], lanes);
-        }
+        store_integers(reinterpret_cast<uint4*>(to), items, i, now, i < args.cols);
+        if (i + stride >= args.cols) continue;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) now[j] = next[j];
+        if (args.norm_weight) load(norm, args.norm_weight + i + stride);
+        if (i + 2 * stride < args.cols) load(next, x + i + 2 * stride);
       }
+      if (kTokens > 1 && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
+        load(norm, args.norm_weight + 8 * threadIdx.x); // for the next token
     }
     if (args.norm_weight) {
       squares = warp_sum(squares);
       if (lane == 0) scratch[t * warps + warp] = squares;
     }
   }
+  // What is added to the results is fetched now, to be there by then.
+  const auto residual_of = [&](int t, int row) {
+    return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
+  };
+  constexpr int kAdders = 4; // lanes that add up a row's sums
+  const int results = result_groups * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
+  float addend[kTokens] = {};
+  if (const int row = (block + first_result / C::kRows * blocks) * C::kRows + first_result % C::kRows;
+      row < args.segment[0].rows && first_result < results)
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
   __syncthreads();
+  stamp(args.stamps, kHasInput);
+  float inverse_rms[kTokens];
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) {
-    if (!args.norm_weight || t >= tokens) continue;
-    float squares = 0;
-    for (int w = 0; w < warps; ++w) squares += scratch[t * warps + w];
-    inverse_rms[t] = rsqrtf(squares / static_cast<float>(args.cols) + args.norm_epsilon);
-  }
+  for (int t = 0; t < kTokens; ++t)
+    inverse_rms[t] =
+        args.norm_weight && t < tokens
+            ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0), static_cast<float>(args.cols)) +
+                     args.norm_epsilon)
+            : 1;
 
-  const uint8_t* landed = my_ring;
-  for (int pair = first_pair; pair < pairs; pair += stride) {
-    float sum[2][kTokens];
+  constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
+  using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem>;
+  uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
+  float* chunk_sums = sums + first_chunk * C::kRows + lane;
+  for (; left > 0; group = 0, ++unit) {
+    const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
+    const bool active = kWhole || lane < unit_items;
+    const int my_item = active ? lane : 0, item = unit * kUnitItems + my_item, row_bytes = unit_bytes(unit);
+    Activations held[kHeld ? kTokens : 1];
+    if constexpr (kHeld)
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) sum[0][t] = sum[1][t] = 0;
-    // Lane r finishes row r of the pair; what it adds to the result is fetched now, to be there by then.
-    int row;
-    const MatvecSegment& segment = locate(pair, lane & 1, row);
-    const bool finishes = lane < (args.swiglu || 2 * pair + 1 == total_rows ? 1 : 2);
-    float addend[kTokens];
-    const float bias = lane < 2 && segment.bias ? segment.bias[row] : 0;
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t)
-      addend[t] =
-          finishes && args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
-
-    for (int step = 0; step < steps; ++step) {
+      for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
+    for (; left > 0 && group < groups; --left, ++group) {
       copy_async_wait<kRing - 2>();
-      __syncwarp(); // the step has landed for all lanes, and the one before has been used by all
-      fetch_next();
+      __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
+      fetch_next(freed, left >= kRing);
+      float sum[kTokens][C::kRows];
 #pragma unroll
-      for (int u = 0; u < S::kUnits; ++u) {
-        const int unit = step * S::kUnits + u;
-        const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-        if ((u > 0 && unit >= units) || (!kWhole && lane >= unit_items)) break;
-        const int item = unit * kUnitItems + lane;
-        const uint8_t *first_unit = landed + u * U::kBytes, *second_unit = first_unit + S::kRowBytes;
+      for (int j = 0; j < C::kRows; j += 2) {
+        const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
+        const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
+#pragma unroll
+          for (int t = 0; t < kTokens; ++t) {
+            const auto with = [&](const Activations& x) {
+              sum[t][j] = active ? dot(first, x) : 0;
+              sum[t][j + 1] = active ? dot(second, x) : 0;
+            };
+            if constexpr (kHeld)
+              with(held[t]);
+            else
+              with(Activations(activations + t * token_bytes, items, item));
+          }
+        };
         if constexpr (kFloat) {
           float first[L::kItemWeights], second[L::kItemWeights];
-          load_weights<Format>(first, first_unit, unit_items, lane);
-          load_weights<Format>(second, second_unit, unit_items, lane);
-#pragma unroll
-          for (int t = 0; t < kTokens; ++t) {
-            const auto* x = reinterpret_cast<const float4*>(activations + t * token_bytes) + item;
-#pragma unroll
-            for (int k = 0; k < L::kItemWeights; k += 4) {
-              const float4 v = x[k / 4 * items];
-              sum[0][t] += first[k] * v.x + first[k + 1] * v.y + first[k + 2] * v.z + first[k + 3] * v.w;
-              sum[1][t] += second[k] * v.x + second[k + 1] * v.y + second[k + 2] * v.z + second[k + 3] * v.w;
-            }
-          }
+          load_weights<Format>(first, first_unit, unit_items, my_item);
+          load_weights<Format>(second, second_unit, unit_items, my_item);
+          multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
         } else {
           Item first, second;
-          load_item<L>(first, first_unit, unit_items, lane, book);
-          load_item<L>(second, second_unit, unit_items, lane, book);
-#pragma unroll
-          for (int t = 0; t < kTokens; ++t) {
-            const IntegerItem x(activations + t * token_bytes, items, item);
-            sum[0][t] += item_dot<L>(first, x);
-            sum[1][t] += item_dot<L>(second, x);
-          }
+          load_item<L>(first, first_unit, unit_items, my_item, book);
+          load_item<L>(second, second_unit, unit_items, my_item, book);
+          multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
         }
       }
-      landed = landed == my_ring + (kRing - 1) * S::kSlotBytes ? my_ring : landed + S::kSlotBytes;
-    }
-
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      // Even lanes sum the first row, odd lanes the second.
-      const float mine = lane & 1 ? sum[1][t] : sum[0][t], others = lane & 1 ? sum[0][t] : sum[1][t];
-      float total = mine + __shfl_xor_sync(~0u, others, 1);
-      for (int offset = 2; offset < kWarp; offset *= 2) total += __shfl_xor_sync(~0u, total, offset);
-      float value = total * inverse_rms[t] + bias;
-      if (args.swiglu) {
-        const float up = __shfl_sync(~0u, value, 1);
-        value = value / (1 + __expf(-value)) * up;
+      for (int t = 0; t < kTokens; ++t) {
+        const float total = warp_sums(sum[t]);
+        if (lane < C::kRows) chunk_sums[t * units * groups * C::kRows] = total;
       }
-      if (finishes && t < tokens) segment.out[(first_token + t) * segment.out_stride + row] = value + addend[t];
+      chunk_sums += C::kRows;
+      freed = landed;
+      landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
     }
   }
+  __syncthreads();
+
+#pragma unroll 1
+  for (int i = first_result; i - lane / kAdders < results; i += threads / kAdders) { // by whole warps
+    const bool real = i < results;
+    int row;
+    const MatvecSegment& segment = locate(real ? i / C::kRows : 0, row);
+    row = row * C::kRows + i % C::kRows;
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      float value[2] = {0, 0}; // the second with swiglu
+#pragma unroll 1
+      for (int u = lane % kAdders; u < units; u += kAdders) {
+        const float* of_unit = sums + (t * units + u) * groups * C::kRows + (real ? i : 0);
+        value[0] += of_unit[0];
+        if (args.swiglu) value[1] += of_unit[results];
+      }
+#pragma unroll
+      for (float& v : value) {
+#pragma unroll
+        for (int offset = 1; offset < kAdders; offset *= 2) v += __shfl_xor_sync(~0u, v, offset);
+        v *= inverse_rms[t];
+      }
+      if (!real || row >= segment.rows || t >= tokens || lane % kAdders != 0) continue;
+      if (segment.bias) value[0] += segment.bias[row];
+      if (args.swiglu) {
+        if (args.segment[1].bias) value[1] += args.segment[1].bias[row];
+        value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
+      }
+      segment.out[(first_token + t) * segment.out_stride + row] =
+          value[0] + (i == first_result ? addend[t] : residual_of(t, row));
+    }
+  }
+  stamp(args.stamps, kEnds);
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>

@@ -1,6 +1,8 @@
 // The arguments of a matvec launch: y = W x for a few rows of activations, with what fuses into it.
 #pragma once
 
+#include "kernels/cuda/timeline.h"
+
 #include <cstdint>
 
 namespace ridge::kernels::cuda {
@@ -13,6 +15,7 @@ struct MatvecSegment {
   float* out;         // [tokens, out_stride]
   int64_t out_stride; // elements
   const float* bias;  // [rows] or null
+  int groups = 0;     // of rows, that lie together; the launcher fills this in
 };
 
 struct MatvecArgs {
@@ -38,6 +41,9 @@ struct MatvecArgs {
   int64_t expert_bytes = 0;
   int slots = 1;
   bool x_per_slot = false;
+
+  int result_groups = 0;   // of all segments; the launcher fills this in
+  Stamp* stamps = nullptr; // the launcher fills this in
 };
 
 } // namespace ridge::kernels::cuda

@@ -23,7 +23,8 @@ std::vector<core::Ceiling> measure(Parts... parts) {
 
 std::vector<core::Ceiling> measure_ceilings() {
   const auto measure_reads = [](Bench& bench) {
-    bench.add("dram_read", core::Ceiling::Unit::bytes_per_second, measure_read_bandwidth(), "2 GiB (or half of what is free) in 16-byte loads");
+    bench.add("dram_read", core::Ceiling::Unit::bytes_per_second, measure_read_bandwidth(),
+              "2 GiB (or half of what is free) in 16-byte loads");
   };
   return measure(measure_reads, measure_memory, measure_rates, measure_latencies);
 }

@@ -17,10 +17,10 @@ int blocks_for(const Launch& launch, int64_t n) {
 __device__ __forceinline__ int64_t first_index() { return blockIdx.x * int64_t{kThreads} + threadIdx.x; }
 __device__ __forceinline__ int64_t index_step() { return gridDim.x * int64_t{kThreads}; }
 
-__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, float epsilon) {
+__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, float epsilon,
+                                Stamp* stamps) {
   __shared__ float scratch[kThreads / kWarp];
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   x += blockIdx.x * group;
   out += blockIdx.x * group;
   float squares = 0;
@@ -29,36 +29,32 @@ __global__ void rms_norm_kernel(const float* x, const float* weight, float* out,
   for (int64_t i = threadIdx.x; i < group; i += kThreads) out[i] = x[i] * inverse * weight[i];
 }
 
-__global__ void add_kernel(const float* a, const float* b, float* out, int64_t n) {
-  let_successor_start();
-  wait_for_predecessor();
+__global__ void add_kernel(const float* a, const float* b, float* out, int64_t n, Stamp* stamps) {
+  const DependentWork work(stamps);
   for (int64_t i = first_index(); i < n; i += index_step()) out[i] = a[i] + b[i];
 }
 
-__global__ void swiglu_kernel(const float* gate, const float* up, float* out, int64_t n) {
-  let_successor_start();
-  wait_for_predecessor();
+__global__ void swiglu_kernel(const float* gate, const float* up, float* out, int64_t n, Stamp* stamps) {
+  const DependentWork work(stamps);
   for (int64_t i = first_index(); i < n; i += index_step()) out[i] = gate[i] / (1 + __expf(-gate[i])) * up[i];
 }
 
-__global__ void gather_kernel(const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
-  let_successor_start();
-  wait_for_predecessor();
+__global__ void gather_kernel(const float* x, const int32_t* rows, float* out, int64_t n, int64_t width,
+                              Stamp* stamps) {
+  const DependentWork work(stamps);
   for (int64_t i = first_index(); i < n * width; i += index_step()) out[i] = x[rows[i / width] * width + i % width];
 }
 
 __global__ void permute_kernel(const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
-                               int64_t n) {
-  let_successor_start();
-  wait_for_predecessor();
+                               int64_t n, Stamp* stamps) {
+  const DependentWork work(stamps);
   for (int64_t i = first_index(); i < n * columns; i += index_step())
     out[i] = x[i / columns * group + order[i % columns]];
 }
 
 __global__ void expert_sum_kernel(const float* x, const float* shares, float* out, int64_t tokens, int used,
-                                  int64_t width) {
-  let_successor_start();
-  wait_for_predecessor();
+                                  int64_t width, Stamp* stamps) {
+  const DependentWork work(stamps);
   for (int64_t i = first_index(); i < tokens * width; i += index_step()) {
     const int64_t token = i / width, col = i % width;
     float sum = 0;
@@ -92,10 +88,9 @@ __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, u
 
 // One warp per token: softmax over the experts, then `used` times the largest that is left (the first of equals).
 __global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
-                             bool normalize) {
+                             bool normalize, Stamp* stamps) {
   extern __shared__ float probabilities[]; // [experts]
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   const int64_t token = blockIdx.x;
   const int lane = threadIdx.x;
   const auto larger = [](float a, float b) { return fmaxf(a, b); };
@@ -127,11 +122,10 @@ __global__ void route_kernel(const float* x, int32_t* ids, float* shares, int64_
 }
 
 // One block per head of q and k and per head of v, and token.
-__global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args) {
+__global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, Stamp* stamps) {
   __shared__ float scratch[kWarp];
   extern __shared__ float head[]; // [head_dim]
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(stamps);
   const int token = blockIdx.y, position = args.positions[token];
   const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const Cache& cache = args.cache;
@@ -241,29 +235,31 @@ __global__ void greedy_kernel(const __grid_constant__ GreedyArgs args) {
 
 void launch_rms_norm(const Launch& launch, const float* x, const float* weight, float* out, int64_t groups,
                      int64_t group, float epsilon) {
-  launch(rms_norm_kernel, static_cast<unsigned>(groups), kThreads, 0, x, weight, out, group, epsilon);
+  launch(rms_norm_kernel, static_cast<unsigned>(groups), kThreads, 0, x, weight, out, group, epsilon, launch.stamps());
 }
 void launch_add(const Launch& launch, const float* a, const float* b, float* out, int64_t n) {
-  launch(add_kernel, blocks_for(launch, n), kThreads, 0, a, b, out, n);
+  launch(add_kernel, blocks_for(launch, n), kThreads, 0, a, b, out, n, launch.stamps());
 }
 void launch_swiglu(const Launch& launch, const float* gate, const float* up, float* out, int64_t n) {
-  launch(swiglu_kernel, blocks_for(launch, n), kThreads, 0, gate, up, out, n);
+  launch(swiglu_kernel, blocks_for(launch, n), kThreads, 0, gate, up, out, n, launch.stamps());
 }
 void launch_permute(const Launch& launch, const float* x, int64_t group, const int32_t* order, int64_t columns,
                     float* out, int64_t n) {
-  launch(permute_kernel, blocks_for(launch, n * columns), kThreads, 0, x, group, order, columns, out, n);
+  launch(permute_kernel, blocks_for(launch, n * columns), kThreads, 0, x, group, order, columns, out, n,
+         launch.stamps());
 }
 void launch_gather(const Launch& launch, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width) {
-  launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width);
+  launch(gather_kernel, blocks_for(launch, n * width), kThreads, 0, x, rows, out, n, width, launch.stamps());
 }
 void launch_route(const Launch& launch, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts,
                   int used, bool normalize) {
   launch(route_kernel, static_cast<unsigned>(tokens), kWarp, experts * sizeof(float), x, ids, shares, tokens, experts,
-         used, normalize);
+         used, normalize, launch.stamps());
 }
 void launch_expert_sum(const Launch& launch, const float* x, const float* shares, float* out, int64_t tokens, int used,
                        int64_t width) {
-  launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width);
+  launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width,
+         launch.stamps());
 }
 bool compiled_for_overlap() {
   cudaFuncAttributes attributes = {};
@@ -278,7 +274,7 @@ void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
   const int blocks =
       (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
   const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kThreads);
-  launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args);
+  launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args, launch.stamps());
 }
 void launch_greedy(const Launch& launch, const GreedyArgs& args) {
   launch(greedy_kernel, dim3(kGreedyBlocks, args.n), 1024, 0, args);

@@ -83,6 +83,7 @@ struct AttentionArgs {
   int splits;        // blocks that share a tile's context
   float* partial;    // scratch, attention_scratch_floats
   unsigned* tickets; // one per tile and KV head, zero before and after
+  Stamp* stamps = nullptr;
 };
 inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
 inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context

@@ -13,8 +13,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   __shared__ float warp_max[kWarps], warp_weight[kWarps];
   const Cache& cache = args.cache;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
-  let_successor_start();
-  wait_for_predecessor();
+  const DependentWork work(args.stamps);
   float* query = shared;
   float* out = shared + cache.k_dim + warp * cache.v_dim;
   for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)

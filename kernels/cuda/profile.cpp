@@ -1,4 +1,4 @@
-// Where a step's time goes: the steps' kernels in one graph as always, with an event between each and the next.
+// Where a step's time goes: its graph as always, whose kernels now write when their blocks start, wait and end.
 #include "kernels/cuda/profile.h"
 
 #include "kernels/cuda/executor_impl.h"
@@ -49,39 +49,42 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), 1, false,
                     apart(batch.streams, std::ssize(batch.tokens))};
   if (shape.outputs == 0) throw std::logic_error("CUDA: a profile needs an output");
-  launch_all(shape); // once outside the graph, where Nsight sees its ranges
-
-  std::vector<cudaEvent_t> events(plan_.steps.size() + 1);
-  for (cudaEvent_t& event : events) RIDGE_CUDA(cudaEventCreate(&event));
+  struct Logging { // of all launches, as long as it lives
+    Launch& launch;
+    LaunchLog log;
+    explicit Logging(Launch& launch) : launch(launch) { launch.log = &log; }
+    ~Logging() { launch.log = nullptr; }
+    Logging(const Logging&) = delete;
+  } logging(launch_);
+  LaunchLog& log = logging.log;
+  launch_all(shape); // once outside the graph, where Nsight sees its ranges: this counts the blocks
+  std::vector<Stamp> stamps(log.blocks * kStampPlaces);
+  const DeviceMemory written(stamps.size() * sizeof(Stamp), "a profile");
+  log = {};
+  log.stamps = written.as<Stamp>();
   Graph graph;
-  cudaGraph_t captured = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
-  const auto mark = [&](size_t i) {
-    RIDGE_CUDA(cudaEventRecordWithFlags(events[i], stream_.handle, cudaEventRecordExternal));
-  };
-  const bool overlap = std::exchange(launch_.overlap, false); // an event between two kernels holds them apart anyway
-  mark(0);
-  after_step_ = [&](size_t i) { mark(i + 1); };
-  launch_all(shape);
-  after_step_ = nullptr;
-  launch_.overlap = overlap;
-  RIDGE_CUDA(cudaStreamEndCapture(stream_.handle, &captured));
-  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-  cudaGraphDestroy(captured);
-  check(status, "cudaGraphInstantiate");
+  capture(shape, graph);
 
+  const std::vector<std::vector<int32_t>> ops = ops_of_steps(program_, plan_);
   std::vector<core::OpTime> times;
-  for (std::vector<int32_t>& ops : ops_of_steps(program_, plan_)) times.push_back({std::move(ops), 0});
   for (int run = -1; run < repetitions; ++run) { // the first one warms up
+    RIDGE_CUDA(cudaMemsetAsync(written.as(), 0, written.bytes(), stream_.handle));
     RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream_.handle));
+    RIDGE_CUDA(cudaMemcpyAsync(stamps.data(), written.as(), written.bytes(), cudaMemcpyDeviceToHost, stream_.handle));
     RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
-    for (size_t i = 0; i < times.size() && run >= 0; ++i) {
-      float milliseconds = 0;
-      RIDGE_CUDA(cudaEventElapsedTime(&milliseconds, events[i], events[i + 1]));
-      times[i].seconds += milliseconds * 1e-3 / repetitions;
+    if (run < 0) continue;
+    size_t step = 0, part = 0;
+    for (const StepsTime& of : times_of_steps(log, stamps, plan_.steps.size())) {
+      if (run == 0) times.emplace_back();
+      core::OpTime& time = times[part++];
+      for (; run == 0 && step < of.end_step; ++step)
+        time.ops.insert(time.ops.end(), ops[step].begin(), ops[step].end());
+      time.seconds += of.seconds / repetitions;
+      time.waiting += of.waiting / repetitions;
+      time.starts += of.starts / repetitions;
+      time.ends_apart += of.ends_apart / repetitions;
     }
   }
-  for (cudaEvent_t event : events) cudaEventDestroy(event);
   return times;
 }
 

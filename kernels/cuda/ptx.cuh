@@ -1,6 +1,8 @@
 // The machine instructions that CUDA C++ has no words for, each with its fallback for older chips.
 #pragma once
 
+#include "kernels/cuda/timeline.h"
+
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -90,6 +92,38 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
+// Stamps of a profile (timeline.h): of a block's first thread, or the latest of its warps'.
+__device__ __forceinline__ Stamp global_time() {
+  Stamp ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}
+__device__ __forceinline__ Stamp* stamp_at(Stamp* stamps, int place) {
+  return stamps + kStampPlaces * (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) + place;
+}
+__device__ __forceinline__ void stamp(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x == 0) *stamp_at(stamps, place) = global_time();
+}
+__device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
+}
+
+// What a kernel does that has nothing to do before its predecessor is done.
+class DependentWork {
+ public:
+  __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : stamps_(stamps) {
+    let_successor_start();
+    stamp(stamps, kStarts);
+    wait_for_predecessor();
+    stamp(stamps, kMayGoOn);
+  }
+  __device__ __forceinline__ ~DependentWork() { stamp_latest(stamps_, kEnds); }
+  DependentWork(const DependentWork&) = delete;
+
+ private:
+  Stamp* stamps_;
+};
+
 __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
@@ -121,9 +155,22 @@ __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* sha
                : "r"(address));
 }
 
+// An 8x8 tile of f16, transposed: lane l holds columns 2 (l % 4) and + 1 of row l / 4 before and after.
+__device__ __forceinline__ uint32_t transposed_8x8(uint32_t pair) {
+  uint32_t result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
 __device__ __forceinline__ uint32_t pack_half2(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; below 2^-126 it gives 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 template <typename T, typename Combine>

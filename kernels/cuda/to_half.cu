@@ -10,9 +10,10 @@ constexpr int kThreads = 512, kKept = 4; // pieces of 8 columns per thread that 
 // One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
 __global__ void __launch_bounds__(kThreads)
     to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, uint4* out, int64_t stride,
-                   int64_t tiled_rows, int8_t* exponents) {
+                   int64_t tiled_rows, int8_t* exponents, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
   let_successor_start();
+  stamp(stamps, kStarts);
   const int64_t row = blockIdx.x;
   x += row * cols;
   // Eight columns, and what they are multiplied by; zeros behind the last one.
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   float kept[kKept][8], weight[8] = {};
   if (norm_weight) load(weight, norm_weight, mine); // constant
   wait_for_predecessor();
+  stamp(stamps, kMayGoOn);
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) load(kept[k], x, mine + k * kStep);
@@ -96,6 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float zeros[8] = {};
   for (int64_t first = (cols + 7) / 8 * 8 + mine; first < stride; first += kStep) store(first, zeros);
+  stamp_latest(stamps, kEnds);
 }
 
 } // namespace
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
 void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
                     int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents) {
   launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
-         reinterpret_cast<uint4*>(out), stride, tiled_rows, exponents);
+         reinterpret_cast<uint4*>(out), stride, tiled_rows, exponents, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

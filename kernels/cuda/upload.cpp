@@ -56,9 +56,13 @@ UploadedWeights allocate_weights(const core::Program& program) {
     if (uses[i] == Use::none) continue;
     const core::Weight& w = program.weights[i];
     DeviceWeight& to = result.weights[i];
-    if (uses[i] == Use::matrix) to.row_bytes = format_kernels(w.type).row_bytes(w.cols);
     offsets[i] = total;
-    total += aligned(uses[i] == Use::matrix ? to.row_bytes * w.rows * w.count : w.total_bytes());
+    if (uses[i] == Use::matrix) {
+      const FormatKernels& format = format_kernels(w.type);
+      to.row_bytes = format.row_bytes(w.cols);
+      to.matrix_bytes = format.matrix_bytes(w.rows, to.row_bytes);
+    }
+    total += aligned(uses[i] == Use::matrix ? to.matrix_bytes * w.count : w.total_bytes());
   }
   result.memory = DeviceMemory(total, "the weights");
   for (size_t i = 0; i < program.weights.size(); ++i)
@@ -97,7 +101,7 @@ void upload_weights(const core::Program& program, const UploadedWeights& result,
             cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
       } else {
         RIDGE_CUDA(cudaMemcpyAsync(piece.device.as(), piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
-        format_kernels(w.type).repack(launch, piece.device.as(), w.row_bytes, data + row * to.row_bytes, w.cols, count);
+        format_kernels(w.type).repack(launch, piece.device.as(), w.row_bytes, data, w.cols, row, count, w.rows);
       }
       RIDGE_CUDA(cudaEventRecord(piece.done, launch.stream));
       done_bytes += static_cast<double>(bytes);

@@ -12,6 +12,7 @@ namespace ridge::kernels::cuda {
 struct DeviceWeight {
   const uint8_t* data = nullptr; // matrices in the device layout of their format; vectors as f32
   int64_t row_bytes = 0;         // 0: a vector
+  int64_t matrix_bytes = 0;      // of each of an expert weight's matrices
 };
 
 struct UploadedWeights {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -127,6 +128,7 @@ struct RandomProgram {
     bool normalize_shares = true, bias = false, head_norms = false;
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
+    std::optional<quant::Type> value_type = {}; // of attention's values, where it is not that of all matrices
   };
 
   // A whole transformer of the llama kind, all matrices of one type.
@@ -141,7 +143,7 @@ struct RandomProgram {
       program.kv_layers.push_back({s.kv_heads, s.k_dim, s.v_dim});
       core::ValueId h = norm(x, s.width);
       core::ValueId q = linear(h, type, s.heads * s.k_dim, s.bias), k = linear(h, type, s.kv_heads * s.k_dim, s.bias);
-      const core::ValueId v = linear(h, type, s.kv_heads * s.v_dim, s.bias);
+      const core::ValueId v = linear(h, s.value_type.value_or(type), s.kv_heads * s.v_dim, s.bias);
       if (s.head_norms) q = norm(q, s.k_dim), k = norm(k, s.k_dim);
       q = op(core::OpKind::rope, {q}, {}, s.heads * s.k_dim, core::RopeParams{0, s.heads, s.k_dim});
       k = op(core::OpKind::rope, {k}, {}, s.kv_heads * s.k_dim, core::RopeParams{0, s.kv_heads, s.k_dim});

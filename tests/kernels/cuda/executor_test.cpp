@@ -292,6 +292,39 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
   }
 }
 
+TEST_CASE("CUDA: attention over more keys than a block takes at once is that of all of them, twice the same") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum core::KvType;
+  for (const int64_t dim : {64, 128})
+    for (const int64_t group : {1, 4, 12})
+      for (const core::KvType type : {f16, q8_0}) {
+        CAPTURE(dim);
+        CAPTURE(group);
+        CAPTURE(type);
+        RandomProgram model(seed);
+        RandomProgram::Shape shape;
+        shape.layers = 1;
+        shape.width = shape.hidden = 32;
+        shape.heads = group;
+        shape.kv_heads = 1;
+        shape.k_dim = shape.v_dim = shape.rotated = dim;
+        model.transformer(shape, Type::F32, Type::F32);
+        core::ExecutorConfig config = exact_config();
+        config.context = 1100;
+        config.max_batch = config.max_outputs = 600;
+        config.k_type = config.v_type = type;
+        CHECK(worst_error(model, config, {500, 1, 1, 530, 1, 1}) < 3e-5);
+        const auto executor = make_cuda_executor(model.program, config);
+        run(*executor, consecutive(model, 0, 600));
+        run(*executor, consecutive(model, 600, 430));
+        const Steps last = consecutive(model, 1030, 1);
+        const std::vector<float> once = run(*executor, last);
+        CHECK(once == run(*executor, last));
+      }
+}
+
 TEST_CASE("CUDA: a q8_0 cache loses little against one in f32") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

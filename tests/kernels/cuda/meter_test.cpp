@@ -6,6 +6,7 @@
 #include "support/executor_runs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 using namespace ridge;
@@ -55,11 +56,54 @@ TEST_CASE("CUDA: a profile holds every op of a step once, with or without fusion
       std::vector<int32_t> ops;
       for (const core::OpTime& time : executor->profile(steps.batch(), 3)) {
         CHECK(time.seconds > 0);
+        CHECK(time.waiting >= 0);
+        CHECK(time.waiting <= time.seconds);
+        CHECK(time.ends_apart >= 0);
         CHECK(!time.ops.empty());
         ops.insert(ops.end(), time.ops.begin(), time.ops.end());
       }
       std::ranges::sort(ops);
       CHECK(std::ssize(ops) == std::ssize(model.program.ops));
       for (int32_t i = 0; i < static_cast<int32_t>(ops.size()); ++i) CHECK(ops[i] == i);
+    }
+}
+
+// A step of the profile begins with its first block and has no choice of the next token; the replay begins with the
+// launch of its graph and has one: 10 µs and a tenth are for that.
+TEST_CASE("CUDA: a profile's times add up to a step as it runs") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const bool siblings : {false, true})
+    for (const int64_t experts : {0, 9}) {
+      CAPTURE(siblings);
+      CAPTURE(experts);
+      tests::RandomProgram model(seed);
+      tests::RandomProgram::Shape shape;
+      shape.layers = 12;
+      shape.width = shape.hidden = 1024;
+      shape.experts = experts;
+      shape.used = experts ? 2 : 0;
+      if (siblings) shape.value_type = Type::Q6_K;
+      model.transformer(shape, Type::Q4_K, Type::Q6_K);
+      const auto executor =
+          kernels::cuda::make_cuda_executor(model.program, tests::fast_config(), kernels::cuda::CudaOptions{});
+      const tests::Steps steps = tests::consecutive(model, 20, 1);
+      double seconds = 0, waiting = 0;
+      size_t ops = 0;
+      for (const core::OpTime& time : executor->profile(steps.batch(), 20)) {
+        ops += time.ops.size();
+        CHECK(time.seconds > 0);
+        CHECK(time.waiting <= time.seconds);
+        seconds += time.seconds;
+        waiting += time.waiting;
+      }
+      const double replay = executor->time_decode(20, 1, 31);
+      CAPTURE(seconds);
+      CAPTURE(waiting);
+      CAPTURE(replay);
+      CHECK(ops == model.program.ops.size());
+      CHECK(waiting > 0);
+      CHECK(std::abs(seconds - replay) < 10e-6 + replay / 10);
     }
 }

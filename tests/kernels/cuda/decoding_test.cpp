@@ -1,0 +1,54 @@
+// The kernel of single tokens at odd sizes, and for very long.
+#include "device.h"
+#include "support/executor_runs.h"
+
+using namespace ridge;
+using kernels::cuda::CudaOptions;
+using quant::Type;
+
+TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused, gives what its ops give") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Type type : {Type::Q8_0, Type::Q4_0, Type::MXFP4, Type::Q4_K, Type::Q6_K, Type::IQ2_XXS, Type::F16}) {
+    tests::RandomProgram m(seed);
+    const int64_t block = quant::format(type).block_weights == 256 ? 256 : 32, most = 5000 / block;
+    const int64_t width = block * m.integer(1, most), hidden = block * m.integer(1, most);
+    CAPTURE(quant::format(type).name);
+    CAPTURE(width);
+    CAPTURE(hidden);
+    core::ValueId x = m.embed(Type::F32, width, 20);
+    const core::ValueId h = m.norm(x, width);
+    const core::ValueId gate = m.linear(h, type, hidden), up = m.linear(h, type, hidden);
+    const core::ValueId act = m.op(core::OpKind::swiglu, {gate, up}, {}, hidden);
+    x = m.op(core::OpKind::add, {x, m.linear(act, type, width)}, {}, width);
+    m.finish(m.norm(x, width));
+    const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+      return kernels::cuda::make_cuda_executor(program, config);
+    };
+    CHECK(tests::worst_error(make, m, tests::fast_config(), {1, 1, 2}) < 1e-5);
+  }
+}
+
+// The graph whose kernels overlap must choose what the same kernels choose one by one: a race between a kernel and the
+// next would show here before it shows in anyone's text.
+TEST_CASE("CUDA: 10,000 tokens are the same with overlapping kernels in a graph as launched one by one") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::RandomProgram model(seed);
+  tests::RandomProgram::Shape shape;
+  shape.vocab = 3000;
+  model.transformer(shape, Type::Q4_K, Type::Q6_K);
+  core::ExecutorConfig config = tests::fast_config();
+  config.context = 10240;
+  CudaOptions one_by_one;
+  one_by_one.graphs = one_by_one.overlap = false;
+  const std::vector<int32_t> start = {5}, zero = {0};
+  const auto tokens_of = [&](const CudaOptions& options) {
+    return kernels::cuda::make_cuda_executor(model.program, config, options)->generate_greedy(start, zero, zero, 10000);
+  };
+  const std::vector<int32_t> graph = tokens_of({});
+  CHECK(graph.size() == 10000);
+  CHECK(graph == tokens_of(one_by_one));
+}

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
         }
       }
       if (v <= rows) quad.turn_by(x, angles[0], angles[1]);
-      if (first + kPerWarp > rows) { // a key or value in this warp
+      if (vectors > rows && first + kPerWarp > rows) { // a key or value in this warp
         const int64_t at = head_at + length - 1;
         const auto put = [&]<bool kCodes>(uint8_t* here, uint16_t* scales_here, void* cached, uint16_t* cached_scales) {
           if constexpr (kCodes) {

@@ -21,7 +21,7 @@ endif()
 
 if(NOT have_cuda)
   message(STATUS "ridge: no CUDA (no nvcc, RIDGE_CUDA=OFF or a sanitizer build): models run on the CPU")
-  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp ${cuda_dir}/timeline.cpp)
+  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp ${cuda_dir}/plan.cpp ${cuda_dir}/timeline.cpp)
   target_link_libraries(ridge_cuda PUBLIC ridge_quant)
   return()
 endif()

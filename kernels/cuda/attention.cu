@@ -65,8 +65,13 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   if constexpr (!kTurn) wait_for_predecessor();
   if constexpr (!kTurn) stamp(args.stamps, kMayGoOn);
 
+  // All that the first loads need, in one go: one after the other these would take longer than what they wait for.
   const int64_t stream = args.streams[first_token];
   const int length = args.positions[first_token + tokens - 1] + 1;
+  const int pair = threadIdx.x;
+  const bool turned = kTurn && pair < heads.rope.pairs;
+  const float frequency = turned ? heads.rope.inverse_frequency[pair] : 0;
+  __syncwarp(); // or the assembler moves them behind one another
   const int64_t head_at = (stream * cache.heads + kv_head) * cache.context;
   const Rows<kDim, kKeyCodes> keys(cache.k, cache.k_scales, head_at);
   const Rows<kDim, kValueCodes> values(cache.v, cache.v_scales, head_at);
@@ -123,8 +128,8 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   if constexpr (kTurn) {
     if (heads.q_norm) q_norm = quad.load(heads.q_norm);
     if (heads.k_norm) k_norm = quad.load(heads.k_norm);
-    if (const int pair = threadIdx.x; pair < kDim / 2)
-      newest.angles[pair] = pair < heads.rope.pairs ? turn_of(heads.rope, pair, length - 1) : float2{1, 0};
+    if (pair < kDim / 2)
+      newest.angles[pair] = turned ? turn_of(frequency, length - 1, heads.rope.magnitude) : float2{1, 0};
     __syncthreads();
     angles[0] = newest.angles[2 * quad.number], angles[1] = newest.angles[2 * quad.number + 1];
   }
@@ -143,16 +148,21 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
   const float* first_vector = vector(warp * kPerWarp + lane / kLanes);
   if constexpr (kTurn) {
     asm volatile("" ::"l"(first_vector)); // known before the wait
-    wait_for_predecessor();
+    if (!heads.handed_over) wait_for_predecessor();
     stamp(args.stamps, kMayGoOn);
   }
-  float4 ahead = quad.load(first_vector);
+  const auto load = [&](const float* from) {
+    if constexpr (kTurn) return quad.load_latest(from);
+    return quad.load(from);
+  };
+  float4 ahead = load(first_vector);
 #pragma unroll 1
   for (int first = warp * kPerWarp; first < vectors; first += kWarps * kPerWarp) {
     const int v = first + lane / kLanes;
     float4 x = ahead;
-    if (first + kWarps * kPerWarp < vectors) ahead = quad.load(vector(v + kWarps * kPerWarp));
+    if (first + kWarps * kPerWarp < vectors) ahead = load(vector(v + kWarps * kPerWarp));
     if constexpr (kTurn) {
+      while (heads.handed_over && __any_sync(~0u, is_absent(x))) x = load(vector(v));
       if (heads.q_norm || heads.k_norm) {
         const float squares = warp_reduce(
             x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w, [](float a, float b) { return a + b; }, kLanes);
@@ -346,8 +356,8 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
         float* to = (used_splits == 1 ? result_of(row) : part + 2 * kRows + row * kDim) + kColumns * g;
 #pragma unroll
         for (int j = 0; j < kColumns / 2; j += 2)
-          *reinterpret_cast<float4*>(to + 2 * j) = {out[n][j][k] * factor, out[n][j][2 + k] * factor,
-                                                    out[n][j + 1][k] * factor, out[n][j + 1][2 + k] * factor};
+          store_latest(to + 2 * j, {out[n][j][k] * factor, out[n][j][2 + k] * factor, out[n][j + 1][k] * factor,
+                                    out[n][j + 1][2 + k] * factor});
         if (used_splits > 1 && g == 0) {
           part[row] = row_max[n][k];
           part[kRows + row] = row_sum[n][k];
@@ -355,6 +365,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
       }
   if (used_splits == 1) {
     stamp_latest(args.stamps, kEnds);
+    if (kTurn && heads.handed_over) wait_for_predecessor(); // who waits for this kernel waits for those before it
     return;
   }
 
@@ -429,7 +440,7 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
         if (const int s = first + k * groups; s < used_splits) add(four, batch[k], share[s][i / kLanes]);
     }
     if (groups == 1)
-      *reinterpret_cast<float4*>(result_of(i / kLanes) + i % kLanes * 4) = four;
+      store_latest(result_of(i / kLanes) + i % kLanes * 4, four);
     else
       sums[threadIdx.x] = four;
   }
@@ -438,10 +449,11 @@ __global__ void __launch_bounds__(warps_of(kTiles) * kWarp, 2)
     if (const int i = threadIdx.x; i < columns) {
       float4 four = sums[i];
       for (int k = 1; k < groups; ++k) add(four, sums[i + k * columns], 1);
-      *reinterpret_cast<float4*>(result_of(i / kLanes) + i % kLanes * 4) = four;
+      store_latest(result_of(i / kLanes) + i % kLanes * 4, four);
     }
   }
   stamp_latest(args.stamps, kEnds);
+  if (kTurn && heads.handed_over) wait_for_predecessor();
 }
 
 template <int kDim, int kTiles, bool kTurn>

@@ -37,6 +37,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   launch_.sm_count = properties.multiProcessorCount;
   if (options.as_compute > 0) limit_to(options.as_compute, properties);
   launch_.shared_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
+  has_batch_kernels_ = properties.major >= 8 && compiled_for() >= 80;
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   weights_ = allocate_weights(program);
   allocate();
@@ -45,7 +46,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
   if (!options.upload) return;
   upload_weights(program, weights_, launch_, options.upload_progress);
-  launch_.overlap = options.overlap && properties.major >= 9 && compiled_for_overlap();
+  launch_.overlap = options.overlap && properties.major >= 9 && compiled_for() >= 90;
 }
 
 void Executor::check_config() const {
@@ -66,6 +67,12 @@ void Executor::allocate() {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
     values_.push_back(memory(rows * slot.width * 4, "the activations"));
   }
+  int64_t handed_over = 0;
+  for (size_t id = 0; id < program_.values.size(); ++id) {
+    handed_over_at_.push_back(handed_over);
+    if (plan_.handed_over[id]) handed_over += (program_.values[id].width * kMatvecTokens + 3) / 4 * 4;
+  }
+  handed_over_ = memory(handed_over * 4, "the activations");
   for (const core::RopeTable& table : program_.rope_tables) {
     const size_t bytes = table.inverse_frequency.size() * 4;
     rope_tables_.push_back(memory(bytes, "a rotation table"));

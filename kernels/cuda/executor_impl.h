@@ -91,7 +91,10 @@ class Executor final : public CudaExecutor {
   AttentionArgs attention_args(const core::Op& op, const Shape& shape) const;
   void launch_attention_op(const core::Op& op, const Shape& shape);
 
-  float* value(core::ValueId id) const { return values_[plan_.buffers.slot_of_value[id]].as<float>(); }
+  float* value(core::ValueId id) const {
+    if (handing_over_ && plan_.handed_over[id]) return handed_over_.as<float>() + handed_over_at_[id];
+    return values_[plan_.buffers.slot_of_value[id]].as<float>();
+  }
   int32_t* ids(core::ValueId id) const { return reinterpret_cast<int32_t*>(value(id)); }
   int64_t width(core::ValueId id) const { return program_.values[id].width; }
   int64_t rows_of(core::ValueId id, const Shape& shape) const {
@@ -107,7 +110,9 @@ class Executor final : public CudaExecutor {
   }
   bool tensor_cores() const { return !config_.exact && launch_.shared_per_block >= kGemmSharedBytes; }
   // Whether `slots` choices among `experts` are sorted by expert, because some are likely to be of the same one.
-  bool groups_experts(int64_t slots, int64_t experts) const { return tensor_cores() && 2 * slots > experts; }
+  bool groups_experts(int64_t slots, int64_t experts) const {
+    return tensor_cores() && has_batch_kernels_ && 2 * slots > experts;
+  }
   static int expert_tile_tokens(int64_t slots, int64_t experts) { // experts differ in how often they are chosen
     return slots > 12 * experts ? 32 : slots > 5 * experts ? 16 : 8;
   }
@@ -119,11 +124,17 @@ class Executor final : public CudaExecutor {
   std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
   Stream stream_{-1};                   // before the blocks that decode weights for later (prompt_product.h)
   Launch launch_;
+  bool has_batch_kernels_ = false; // the product for small batches needs barriers that copies arrive at
   std::string description_;
   UploadedWeights weights_;
   size_t scratch_bytes_ = 0;
 
   std::vector<DeviceMemory> values_; // by slot
+  // Values that are handed over in batches of up to kMatvecTokens: memory of their own, which a step begins by making
+  // absent.
+  DeviceMemory handed_over_;
+  std::vector<int64_t> handed_over_at_; // by value: floats
+  bool handing_over_ = false;           // in the batch that is being launched
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
   std::vector<Cache> cache_layers_; // views into cache_

@@ -113,8 +113,10 @@ struct Launchers {
     while (needed(warps, groups_of_block(args, blocks)) > launch.shared_per_block)
       blocks = std::min(groups, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
+    Chunks<Format>::share_out(args, blocks);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
+    args.alone = !launch.overlap;
     args.stamps = launch.stamps();
     launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
   }
@@ -156,8 +158,11 @@ struct Launchers {
                                                    Launchers<Other>::groups_of_block(other, launch.sm_count - best)));
     if (needed > launch.shared_per_block) return false;
     const size_t shared = matvec_shared(launch, needed);
+    Chunks<Format>::share_out(args, best);
+    Chunks<Other>::share_out(other, launch.sm_count - best);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
+    args.alone = other.alone = !launch.overlap;
     args.stamps = other.stamps = launch.stamps();
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
     return true;

@@ -36,10 +36,13 @@ __device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, 
 }
 
 // Cosine and sine of a pair's angle, times the magnitude.
-__device__ __forceinline__ float2 turn_of(const RopeArgs& rope, int pair, int position) {
+__device__ __forceinline__ float2 turn_of(float inverse_frequency, int position, float magnitude) {
   float sine, cosine; // the accurate ones: angles reach 100,000 radians
-  sincosf(static_cast<float>(position) * rope.inverse_frequency[pair], &sine, &cosine);
-  return {cosine * rope.magnitude, sine * rope.magnitude};
+  sincosf(static_cast<float>(position) * inverse_frequency, &sine, &cosine);
+  return {cosine * magnitude, sine * magnitude};
+}
+__device__ __forceinline__ float2 turn_of(const RopeArgs& rope, int pair, int position) {
+  return turn_of(rope.inverse_frequency[pair], position, rope.magnitude);
 }
 
 __device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
@@ -61,6 +64,10 @@ struct Quad {
   }
   __device__ __forceinline__ float4 load(const float* x) const {
     const float2 a = *reinterpret_cast<const float2*>(x + low), b = *reinterpret_cast<const float2*>(x + high);
+    return {a.x, a.y, b.x, b.y};
+  }
+  __device__ __forceinline__ float4 load_latest(const float* x) const {
+    const float2 a = load_latest_2(x + low), b = load_latest_2(x + high);
     return {a.x, a.y, b.x, b.y};
   }
   __device__ __forceinline__ void store(__half* to, float4 x) const {

@@ -29,6 +29,8 @@ void Executor::launch_all(const Shape& shape) {
   sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
   const bool overlap = launch_.overlap;
+  handing_over_ = overlap && options_.hand_over && shape.tokens <= kMatvecTokens && handed_over_.bytes() > 0;
+  if (handing_over_) RIDGE_CUDA(cudaMemsetAsync(handed_over_.as(), 0xff, handed_over_.bytes(), launch_.stream));
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
     // No kernel of a batch starts before the batch in front of it is done: attention reads positions and caches early.
@@ -48,6 +50,7 @@ void Executor::launch_all(const Shape& shape) {
         converted_.reset();
   }
   launch_.overlap = overlap;
+  handing_over_ = false;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
@@ -89,6 +92,7 @@ RopeStoreArgs Executor::rope_store_args(const HeadsStep& h, const Shape& shape) 
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
+  args.handed_over = handing_over_ && plan_.steps[step_].handed_over;
   return args;
 }
 
@@ -127,6 +131,7 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
                        vector(part.bias)};
   }
   args.swiglu = m.swiglu;
+  args.handed_over = handing_over_ && plan_.steps[step_].handed_over;
   if (m.residual != kNone) {
     args.residual = value(m.residual);
     args.residual_stride = width(m.residual);
@@ -188,7 +193,7 @@ bool Executor::launch_batch(const MatrixStep& m, BatchArgs& args, int tile_token
 
 void Executor::launch_product(const MatrixStep& m, int64_t rows) {
   const FormatKernels& format = format_of(m.parts[0].weight);
-  const bool small = rows <= kBatchTokens, tiled = decoded_ && !small;
+  const bool small = has_batch_kernels_ && rows <= kBatchTokens, tiled = decoded_ && !small;
   BatchArgs batch = {};
   batch.product = product_args(m, rows, width(m.x), tiled);
   batch.used = 1;

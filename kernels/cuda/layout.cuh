@@ -42,7 +42,8 @@ template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
-                        kFactors = Scales::kFactors;
+                        kFactors = Scales::kFactors, kOddFactors = false;
+  static constexpr float kUnit = 1;
   using Book = typename CodePlanes::Book;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
@@ -96,6 +97,7 @@ template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, H
 template <quant::FloatFormat Format>
 struct Layout<Format> {
   static constexpr int kItemWeights = 32 / static_cast<int>(sizeof(Format));
+  static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) { return 32 * items; }
 
@@ -139,7 +141,7 @@ struct Units {
   static constexpr int kWeights = kUnitItems * L::kItemWeights; // of a full unit
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
   static constexpr int kBytes = rounded(L::unit_payload(kUnitItems)); // of a full unit
-  static constexpr int kGroupRows = kBytes <= 900 ? 4 : 2;
+  static constexpr int kGroupRows = kBytes <= 340 ? 8 : kBytes <= 900 ? 4 : 2;
   static constexpr int64_t items_of(int64_t cols) { return (cols + L::kItemWeights - 1) / L::kItemWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
     const int64_t items = items_of(cols);

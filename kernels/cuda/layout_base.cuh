@@ -12,8 +12,9 @@ namespace ridge::kernels::cuda {
 inline constexpr int kUnitItems = 32;
 
 // An item of a packed format: weight i is scale[i / 16] * (code i - bias) + offset[i / 16], code i being byte i % 4 of
-// word[i / 4], signed. Where Layout::kFactors, scales are also products, scale[h] = unit * factor[h] and offset[h] =
-// offset_unit * offset_factor[h], of integers so small that times a dot they stay below 2^31.
+// word[i / 4], signed. Where Layout::kFactors, scales are also products, scale[h] = Layout::kUnit * unit * factor[h]
+// and offset[h] = offset_unit * offset_factor[h], of integers so small that times a dot they stay below 2^31. Where
+// Layout::kOddFactors, factor[h] is one less than that, which the product with a dot adds for nothing.
 struct Item {
   uint32_t word[8];
   float scale[2], offset[2];
@@ -92,7 +93,9 @@ template <typename Format>
 struct Layout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
+                        kOddFactors = false;
+  static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));

@@ -134,6 +134,20 @@ class SharedBook {
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return word_at(words_ + ((bits & T::kMask) | copy_));
   }
+  // The word whose index is at bit `from` of `bits`: cut out, shifted left and added to the table's address in two
+  // instructions.
+  __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
+    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(words_)) + copy_;
+    uint32_t address, word;
+    if (from > T::kAt)
+      address = table + (bits >> (from - T::kAt) & T::kMask);
+    else
+      asm("mad.lo.u32 %0, %1, %2, %3;"
+          : "=r"(address)
+          : "r"(bits & T::kMask >> (T::kAt - from)), "r"(1u << (T::kAt - from)), "r"(table));
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+    return word;
+  }
   // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     static_assert(T::kCopies == 32 && T::kEntries <= 256);
@@ -184,6 +198,9 @@ struct GlobalBook {
   static constexpr uint32_t constant = T::kConstant;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];
+  }
+  __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
+    return T::words()[bits >> from & ((1u << T::kBits) - 1)];
   }
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     return T::words()[indices >> (8 * k) & 255];

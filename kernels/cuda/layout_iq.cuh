@@ -20,7 +20,8 @@ struct BookLayout {
   using Book = SharedBook<typename Parts::Table>;
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset,
-                        kFactors = Parts::kFactors;
+                        kFactors = Parts::kFactors, kOddFactors = kFactors;
+  static constexpr float kUnit = Parts::kUnit;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
   }
@@ -40,25 +41,28 @@ struct BookLayout {
   }
 };
 
-// Scales n + 1/2, times a number for all.
+// Scales n + 1/2, times the block's d; 2 kParts_ n + kParts_ of them are d.
+template <int kParts_>
 struct HalvesScale {
   static constexpr bool kHasOffset = false, kFactors = true;
-  // `first` and `second` as 2n + 1.
-  static __device__ __forceinline__ void scale(Item& out, float unit, uint32_t first, uint32_t second) {
-    out.unit = unit;
+  static constexpr float kUnit = 1.0f / kParts_;
+  // `first` and `second` as 2n.
+  static __device__ __forceinline__ void scale(Item& out, float d, uint32_t first, uint32_t second) {
+    const float unit = d * kUnit;
+    out.unit = d;
     out.factor[0] = static_cast<int>(first);
     out.factor[1] = static_cast<int>(second);
-    for (int s = 0; s < 2; ++s) out.scale[s] = unit * static_cast<float>(out.factor[s]);
+    for (int s = 0; s < 2; ++s) out.scale[s] = unit * static_cast<float>(out.factor[s] + 1);
     out.offset[0] = out.offset[1] = 0;
   }
 };
-// 2n + 1 for the kBits bits n of a word from bit `from` on.
+// 2n for the kBits bits n of a word from bit `from` on.
 template <int kBits>
-__device__ __forceinline__ uint32_t twice_and_one(uint32_t word, int from) {
-  return (moved(word, from, 1) & ((2u << kBits) - 2)) | 1;
+__device__ __forceinline__ uint32_t twice(uint32_t word, int from) {
+  return moved(word, from, 1) & ((2u << kBits) - 2);
 }
 
-struct Iq2XxsParts : HalvesScale {
+struct Iq2XxsParts : HalvesScale<8> {
   using Format = quant::IQ2_XXS;
   using Table = Iq2XxsTable;
   static constexpr int kWords = 3;
@@ -83,17 +87,17 @@ struct Iq2XxsParts : HalvesScale {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       select_codes(out.word + 2 * j, book.constant, kIq2Negative, book.of_byte(raw[0], j) | sign_selectors(signs, j));
-    const uint32_t factor = twice_and_one<4>(raw[1], 28);
-    scale(out, half_of(raw[2]) * 0.125f, factor, factor);
+    const uint32_t factor = twice<4>(raw[1], 28);
+    scale(out, half_of(raw[2]), factor, factor);
   }
 };
 
 // 4-bit scales of 16 weights each in a byte, which IQ2_XS and IQ2_S have.
 __device__ __forceinline__ void scale_nibbles(Item& out, uint32_t half, uint32_t byte) {
-  HalvesScale::scale(out, half_of(half) * 0.125f, twice_and_one<4>(byte, 0), twice_and_one<4>(byte, 4));
+  HalvesScale<8>::scale(out, half_of(half), twice<4>(byte, 0), twice<4>(byte, 4));
 }
 
-struct Iq2XsParts : HalvesScale {
+struct Iq2XsParts : HalvesScale<8> {
   using Format = quant::IQ2_XS;
   using Table = Iq2XsTable;
   static constexpr int kWords = 4;
@@ -128,7 +132,7 @@ struct Iq2XsParts : HalvesScale {
   }
 };
 
-struct Iq2SParts : HalvesScale {
+struct Iq2SParts : HalvesScale<8> {
   using Format = quant::IQ2_S;
   using Table = Iq2STable;
   static constexpr int kWords = 4;
@@ -161,7 +165,7 @@ struct Iq2SParts : HalvesScale {
   }
 };
 
-struct Iq3XxsParts : HalvesScale {
+struct Iq3XxsParts : HalvesScale<4> {
   using Format = quant::IQ3_XXS;
   using Table = Iq3XxsTable;
   static constexpr int kWords = 4;
@@ -192,8 +196,8 @@ struct Iq3XxsParts : HalvesScale {
       out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
       out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
     }
-    const uint32_t factor = twice_and_one<4>(raw[2], 28);
-    scale(out, half_of(raw[3]) * 0.25f, factor, factor);
+    const uint32_t factor = twice<4>(raw[2], 28);
+    scale(out, half_of(raw[3]), factor, factor);
   }
 };
 
@@ -203,6 +207,7 @@ struct Iq3SParts {
   using Table = Iq3STable;
   static constexpr int kWords = 6;
   static constexpr bool kHasOffset = true, kFactors = false;
+  static constexpr float kUnit = 1;
 
   // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
   // 1 byte: the upper four bits of those two; half a byte: scale; then d
@@ -248,12 +253,12 @@ struct Iq3SParts {
 
 // What IQ1_S and IQ1_M share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
 // and bits 32 and up at the bottom of the next.
-template <typename Table>
-__device__ __forceinline__ uint32_t four_indices(uint32_t low, uint32_t high, int j) {
+template <typename Table, typename Book>
+__device__ __forceinline__ uint32_t one_of_four(const Book& book, uint32_t low, uint32_t high, int j) {
   const int from = Table::kBits * j;
-  if (from >= 32) return moved(high, from - 32, Table::kAt);
-  if (from + Table::kBits <= 32) return moved(low, from, Table::kAt);
-  return aligned(low, high, from, Table::kAt);
+  if (from >= 32) return book.at(high, from - 32);
+  if (from + Table::kBits <= 32) return book.at(low, from);
+  return book(aligned(low, high, from, Table::kAt));
 }
 template <typename Table>
 __device__ inline uint64_t join_indices(const uint32_t (&index)[4]) {
@@ -262,7 +267,7 @@ __device__ inline uint64_t join_indices(const uint32_t (&index)[4]) {
   return bits;
 }
 
-struct Iq1SParts : HalvesScale {
+struct Iq1SParts : HalvesScale<8> {
   using Format = quant::IQ1_S;
   using Table = Iq1Table;
   static constexpr int kWords = 3;
@@ -278,29 +283,26 @@ struct Iq1SParts : HalvesScale {
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
-    raw[1] = short_at(unit + 4 * items + 2 * item);
+    raw[1] = static_cast<uint32_t>(int{*reinterpret_cast<const int16_t*>(unit + 4 * items + 2 * item)});
     raw[2] = short_at(unit + 6 * items + 2 * (item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
-    const uint32_t levels = raw[1] & 0x8000 ? kIq1ShiftedDown : kIq1ShiftedUp;
+    const uint32_t levels = static_cast<int>(raw[1]) < 0 ? kIq1ShiftedDown : kIq1ShiftedUp;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, book(four_indices<Table>(raw[0], raw[1], j)));
-    const uint32_t factor = twice_and_one<3>(raw[1], 12);
-    scale(out, half_of(raw[2]) * 0.125f, factor, factor);
+    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j));
+    const uint32_t factor = twice<3>(raw[1], 12);
+    scale(out, half_of(raw[2]), factor, factor);
   }
 };
 
-struct Iq1MParts : HalvesScale {
+struct Iq1MParts : HalvesScale<8> {
   using Format = quant::IQ1_M;
   using Table = Iq1Table;
-  static constexpr int kWords = 5;
+  static constexpr int kWords = 4;
 
-  // 4 bytes: indices; 2 bytes: their upper twelve bits, four shifts; half and quarter of a byte: the lower four and
-  // upper two bits of two scales; then d
-  static __device__ __forceinline__ uint32_t two_scales(const Format& block, int group) {
-    return block.scales[group / 2] >> (6 * (group & 1)) & 63u;
-  }
+  // 4 bytes: indices; 2 bytes: their upper twelve bits, four shifts; 8 bytes per block: d, then two scales of three
+  // bits for each item
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     uint32_t index[4], shifts = 0;
     for (int j = 0; j < 4; ++j) {
@@ -311,42 +313,35 @@ struct Iq1MParts : HalvesScale {
     const uint64_t bits = join_indices<Table>(index);
     store1(unit + 4 * item, static_cast<uint32_t>(bits));
     store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | shifts);
-    uint8_t* rest = unit + 6 * items;
-    if (group % 2 == 0)
-      rest[item / 2] = static_cast<uint8_t>((two_scales(block, group) & 15) | (two_scales(block, group + 1) & 15) << 4);
-    rest += items / 2;
-    if (group % 4 == 0) {
-      uint32_t upper = 0;
-      for (int i = 0; i < 4; ++i) upper |= (two_scales(block, group + i) >> 4) << (2 * i);
-      rest[item / 4] = static_cast<uint8_t>(upper);
+    if (group != 0) return;
+    uint64_t d_and_scales = 0;
+    for (int i = 0; i < 4; ++i) {
+      d_and_scales |= static_cast<uint64_t>(block.scales[i] >> 12) << (4 * i);
+      d_and_scales |= static_cast<uint64_t>(block.scales[i] & 0xfff) << (16 + 12 * i);
     }
-    rest += items / 4;
-    if (group == 0) {
-      uint32_t d = 0;
-      for (int i = 0; i < 4; ++i) d |= static_cast<uint32_t>(block.scales[i] >> 12) << (4 * i);
-      store_short(rest + 2 * (item / 8), d);
-    }
+    store2(unit + 6 * items + item, static_cast<uint32_t>(d_and_scales), static_cast<uint32_t>(d_and_scales >> 32));
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
     raw[1] = short_at(unit + 4 * items + 2 * item);
-    raw[2] = unit[6 * items + item / 2];
-    raw[3] = unit[6 * items + items / 2 + item / 4];
-    raw[4] = short_at(unit + 6 * items + items / 2 + items / 4 + 2 * (item / 8));
+    put2(raw + 2, unit + 6 * items + item / 8 * 8);
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       select_codes(out.word + 2 * j, raw[1] & (0x1000u << j) ? kIq1ShiftedDown : kIq1ShiftedUp, 0,
-                   book(four_indices<Table>(raw[0], raw[1], j)));
-    const uint32_t scales = (raw[2] >> (4 * (item & 1)) & 15) | (raw[3] >> (2 * (item & 3)) & 3) << 4;
-    scale(out, half_of(raw[4]) * 0.125f, twice_and_one<3>(scales, 0), twice_and_one<3>(scales, 3));
+                   one_of_four<Table>(book, raw[0], raw[1], j));
+    const int group = item % 8; // its scales come to bits 1 to 6
+    const uint32_t scales =
+        __funnelshift_r(group < 3 ? raw[2] : raw[3], raw[3], group < 3 ? 15 + 6 * group : 6 * group - 17);
+    scale(out, half_of(raw[2]), scales & 14, scales >> 3 & 14);
   }
 };
 
 struct Tq1Parts {
   static constexpr bool kHasOffset = false, kFactors = false;
+  static constexpr float kUnit = 1;
   using Format = quant::TQ1_0;
   using Table = TernaryTable;
   static constexpr int kWords = 4;

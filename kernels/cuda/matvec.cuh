@@ -8,7 +8,7 @@
 //
 // Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
 // bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their
-// way before the activations exist.
+// way before the activations exist. These may be handed over by a kernel that still runs (ptx.cuh).
 //
 // The RMS norm in front of a matrix costs nothing: its weight is multiplied in while the activations are brought in,
 // and the scalar 1/rms, known only after that, scales the results.
@@ -49,6 +49,11 @@ struct Chunks {
       if (s == 0 || !args.swiglu) groups += args.segment[s].groups;
     }
     return args.result_groups = groups;
+  }
+  // ... and shares them out.
+  static void share_out(MatvecArgs& args, int blocks) {
+    args.block_groups = args.result_groups / blocks;
+    args.fuller_blocks = args.result_groups % blocks;
   }
 };
 
@@ -94,21 +99,70 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using C = Chunks<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>;
   constexpr int kRing = C::kSlots;
+  // Who has a large table to fill has the time to wait; so have float formats, whose weights come before all else.
+  const bool polls = !kFloat && kBookBytes<Format, kExact> < 48 << 10 && args.handed_over;
   let_successor_start();
   stamp(args.stamps, kStarts);
   const int threads = blockDim.x, warps = threads / kWarp;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
-  const int items = static_cast<int>(U::items_of(args.cols)), units = (items + kUnitItems - 1) / kUnitItems;
+  const auto cols = static_cast<unsigned>(args.cols);
+  const int items = static_cast<int>((cols + L::kItemWeights - 1) / L::kItemWeights),
+            units = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);
   const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
   const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
   const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
 
-  // This block's groups: those of results, or with swiglu those of the gate, then those of up.
-  const int result_groups = (args.result_groups - block + blocks - 1) / blocks;
+  // The weights of the norm are constant: they are fetched first, or would wait behind the others.
+  const auto load_norm = [&](float(&v)[8], int i) {
+    if (!args.norm_weight || i >= args.cols) return;
+    put(v, *reinterpret_cast<const float4*>(args.norm_weight + i));
+    put(v + 4, *reinterpret_cast<const float4*>(args.norm_weight + i + 4));
+  };
+  float norm[8];
+  const int my_first = 8 * static_cast<int>(threadIdx.x);
+  if constexpr (!kFloat) load_norm(norm, my_first);
+  if (args.norm_weight)
+    for (int i = my_first + (kFloat ? 0 : 8 * threads); i < args.cols; i += 8 * threads)
+      prefetch_l2(args.norm_weight + i);
+
+  // Eight values a thread, while the next ones are on their way. Those of a kernel that is done are asked for before
+  // the weights. So are those that are handed over, which may be there already, and again after them where they are
+  // not.
+  constexpr int kAhead = kTokens == 1 ? 3 : 1;
+  const int stride = 8 * threads;
+  float now[8], next[kAhead][8];
+  if constexpr (!kWhole) { // else whole warps have values or none
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      now[j] = 0;
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) next[k][j] = 0;
+    }
+  }
+  const float* from = args.x + first_token * args.x_stride + my_first;
+  asm volatile("" : "+l"(from)); // or it is made again for every load
+  int column = my_first;
+  const auto load = [&](float(&v)[8], int strides) {
+    if (column + strides * stride >= args.cols) return;
+    put(v, load_latest_4(from + strides * stride));
+    put(v + 4, load_latest_4(from + strides * stride + 4));
+  };
+  const auto load_all = [&] {
+    load(now, 0);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) load(next[k], k + 1);
+  };
+  const bool asks_first = polls || (args.alone && !args.ids);
+  if (!kFloat && asks_first) load_all();
+
+  // This block's groups: those of results, or with swiglu those of the gate, then those of up. They are neighbours, so
+  // that the next kernel's warps each wait for a few blocks.
+  const int first_group = args.block_groups * block + min(block, args.fuller_blocks),
+            result_groups = args.block_groups + (block < args.fuller_blocks);
   const int groups = args.swiglu ? 2 * result_groups : result_groups;
   const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
-    segment_group = block + group * blocks;
+    segment_group = first_group + group;
     int s = 0;
     while (segment_group >= args.segment[s].groups) segment_group -= args.segment[s++].groups;
     return args.segment[s];
@@ -120,7 +174,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   uint8_t* behind_ring = book_words + kBookBytes<Format, kExact> + warps * kRing * C::kBytes;
   auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
   uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
-  const int token_bytes = static_cast<int>((activation_bytes<Format, kExact>(args.cols) + 15) / 16 * 16);
+  const int token_bytes = (items * kItemBytes<Format, kExact> + 15) / 16 * 16;
   auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
   float* sums = scratch + kTokens * warps;                                       // [tokens][units][groups][rows]
 
@@ -128,6 +182,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   if (args.ids) {
     wait_for_predecessor();
     expert_offset = args.ids[first_token] * args.expert_bytes;
+    if (!args.x_per_slot) from = args.x + first_token / args.slots * args.x_stride + my_first;
   }
   for (int i = threadIdx.x; i < groups; i += threads) {
     const bool up = i >= result_groups;
@@ -169,28 +224,14 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     typename Book::template Filler<kMatvecThreads>(t).store(book_words);
   const Book book(book_words);
 
-  // Bring in the activations. The weights of the norm are constant: they can be near by then.
-  if (args.norm_weight)
-    for (int i = 8 * threadIdx.x; i < args.cols; i += 8 * threads) prefetch_l2(args.norm_weight + i);
-  const auto load = [](float(&v)[8], const float* from) {
-    const float4 first = *reinterpret_cast<const float4*>(from), second = *reinterpret_cast<const float4*>(from + 4);
-    v[0] = first.x, v[1] = first.y, v[2] = first.z, v[3] = first.w;
-    v[4] = second.x, v[5] = second.y, v[6] = second.z, v[7] = second.w;
-  };
-  float norm[8];
-  if (!kFloat && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
-    load(norm, args.norm_weight + 8 * threadIdx.x);
-  const float* from[kTokens];
-#pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-    from[t] =
-        args.x + (args.ids && !args.x_per_slot ? (first_token + t) / args.slots : first_token + t) * args.x_stride;
-  wait_for_predecessor();
+  // Bring in the activations.
+  if (!polls) wait_for_predecessor();
   stamp(args.stamps, kMayGoOn);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= tokens) continue;
-    const float* x = from[t];
+    if (t > 0) from += args.x_stride - (column - my_first), column = my_first;
+    const float* x = from - my_first;
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
@@ -224,33 +265,45 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
       }
     } else {
-      // Eight values a thread, while the next eight are on their way. cols is a multiple of 32.
-      const int stride = 8 * threads;
-      int i = 8 * static_cast<int>(threadIdx.x);
-      float now[8] = {}, next[8];
-      if (i < args.cols) load(now, x + i);
-      if (i + stride < args.cols) load(next, x + i + stride);
+      // cols is a multiple of 32.
+      if (t > 0 || !asks_first) load_all();
+      const auto arrive = [&] {
+        if (polls && column - 8 * lane < args.cols)
+          while (__any_sync(~0u, is_absent(now))) load(now, 0);
+      };
+      arrive();
+      if (t == 0 && polls) stamp(args.stamps, kMayGoOn);
       __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
       if (t == 0)
 #pragma unroll 1
         for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
+      IntegerStore<L, kLowParts<Format>> store(to, items, my_first);
 #pragma unroll 1
-      for (; i - 8 * lane < args.cols; i += stride) { // by whole warps
-        if (args.norm_weight && i < args.cols)
+      while (column - 8 * lane < args.cols) { // by whole warps
+        if (args.norm_weight)
 #pragma unroll
           for (int j = 0; j < 8; ++j) {
             squares += now[j] * now[j];
             now[j] *= norm[j];
           }
-        store_integers(reinterpret_cast<uint4*>(to), items, i, now, i < args.cols);
-        if (i + stride >= args.cols) continue;
+        store(now, kWhole || column < args.cols);
+        column += stride, from += stride;
+        if (column - 8 * lane >= args.cols) break;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) now[j] = next[j];
-        if (args.norm_weight) load(norm, args.norm_weight + i + stride);
-        if (i + 2 * stride < args.cols) load(next, x + i + 2 * stride);
+        for (int j = 0; j < 8; ++j) {
+          now[j] = next[0][j];
+#pragma unroll
+          for (int k = 1; k < kAhead; ++k) next[k - 1][j] = next[k][j];
+        }
+        if (!kWhole && column >= args.cols)
+#pragma unroll
+          for (float& v : now) v = 0;
+        load_norm(norm, column);
+        load(next[kAhead - 1], kAhead);
+        store.advance(threads / 4);
+        arrive();
       }
-      if (kTokens > 1 && args.norm_weight && 8 * static_cast<int>(threadIdx.x) < args.cols)
-        load(norm, args.norm_weight + 8 * threadIdx.x); // for the next token
+      if (kTokens > 1) load_norm(norm, my_first); // for the next token
     }
     if (args.norm_weight) {
       squares = warp_sum(squares);
@@ -258,29 +311,30 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     }
   }
   // What is added to the results is fetched now, to be there by then.
-  const auto residual_of = [&](int t, int row) {
-    return args.residual && t < tokens ? args.residual[(first_token + t) * args.residual_stride + row] : 0;
+  const auto residual_at = [&](int t, int row) {
+    return args.residual + (first_token + t) * args.residual_stride + row;
   };
   constexpr int kAdders = 4; // lanes that add up a row's sums
   const int results = result_groups * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
   float addend[kTokens] = {};
-  if (const int row = (block + first_result / C::kRows * blocks) * C::kRows + first_result % C::kRows;
-      row < args.segment[0].rows && first_result < results)
+  if (const int row = first_group * C::kRows + first_result; row < args.segment[0].rows && first_result < results)
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) addend[t] = residual_of(t, row);
+    for (int t = 0; t < kTokens; ++t)
+      if (args.residual && t < tokens) addend[t] = load_latest(residual_at(t, row));
   __syncthreads();
   stamp(args.stamps, kHasInput);
-  float inverse_rms[kTokens];
+  float result_scale[kTokens];
 #pragma unroll
   for (int t = 0; t < kTokens; ++t)
-    inverse_rms[t] =
-        args.norm_weight && t < tokens
-            ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0), static_cast<float>(args.cols)) +
-                     args.norm_epsilon)
-            : 1;
+    result_scale[t] =
+        (kExact ? 1 : L::kUnit) * (args.norm_weight && t < tokens
+                                       ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0),
+                                                           static_cast<float>(args.cols)) +
+                                                args.norm_epsilon)
+                                       : 1);
 
   constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
-  using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem>;
+  using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<kLowParts<Format>>>;
   uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
   float* chunk_sums = sums + first_chunk * C::kRows + lane;
   for (; left > 0; group = 0, ++unit) {
@@ -355,7 +409,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       for (float& v : value) {
 #pragma unroll
         for (int offset = 1; offset < kAdders; offset *= 2) v += __shfl_xor_sync(~0u, v, offset);
-        v *= inverse_rms[t];
+        v *= result_scale[t];
       }
       if (!real || row >= segment.rows || t >= tokens || lane % kAdders != 0) continue;
       if (segment.bias) value[0] += segment.bias[row];
@@ -363,11 +417,16 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         if (args.segment[1].bias) value[1] += args.segment[1].bias[row];
         value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
       }
-      segment.out[(first_token + t) * segment.out_stride + row] =
-          value[0] + (i == first_result ? addend[t] : residual_of(t, row));
+      if (args.residual) {
+        if (i != first_result) addend[t] = load_latest(residual_at(t, row));
+        while (polls && is_absent(addend[t])) addend[t] = load_latest(residual_at(t, row));
+        value[0] += addend[t];
+      }
+      store_latest(segment.out + (first_token + t) * segment.out_stride + row, value[0]);
     }
   }
   stamp(args.stamps, kEnds);
+  if (polls) wait_for_predecessor(); // who waits for this kernel waits for those before it
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>

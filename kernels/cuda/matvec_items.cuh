@@ -2,25 +2,36 @@
 //
 // Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
 // that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
-// 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. In exact mode, and for float formats, both weights
-// and activations are f32 instead.
+// 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. It is not with formats of less than two bits a
+// weight: they get 8 bits, x ≈ s · high, as all do on the CPU; a matrix is then exact to about 5e-5. In exact mode, and
+// for float formats, both weights and activations are f32 instead.
 #pragma once
 
 #include "kernels/cuda/layout.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 namespace ridge::kernels::cuda {
 
 template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
+template <typename Format>
+inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
+
 // Shared memory of the activations of one token.
-//   integers: 84 bytes per group of 32, as four planes of 16 bytes per group (high 0-15, high 16-31, low 0-15, low
-//   16-31) and five of 4 bytes (its scale s, the sums of its first half, of its second half, of all, s times that);
+//   integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, low 0-15, low 16-31, the latter two only with
+//   low parts) and five of 4 bytes (its scale s, the sums of its first half, of its second half, of all, s times that);
 //   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
+template <bool kLow>
+inline constexpr int kPlaneBytes = kLow ? 64 : 32;
+template <typename Format, bool kExact>
+inline constexpr int kItemBytes = kPlaneBytes<kLowParts<Format>> + 20;
+template <typename Format, bool kExact>
+requires kFloatDots<Format, kExact>
+inline constexpr int kItemBytes<Format, kExact> = Layout<Format>::kItemWeights * 4;
 template <typename Format, bool kExact>
 constexpr int64_t activation_bytes(int64_t cols) {
-  const int64_t items = Units<Format>::items_of(cols);
-  return kFloatDots<Format, kExact> ? items * Layout<Format>::kItemWeights * 4 : items * 84;
+  return Units<Format>::items_of(cols) * kItemBytes<Format, kExact>;
 }
 
 // The table of codebook points, which the dots of packed weights look up in shared memory.
@@ -31,42 +42,70 @@ inline constexpr int kHighWorth = 256; // what a high part of an activation coun
 
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory, where they are real. By whole
 // warps.
-__device__ __forceinline__ void store_integers(uint4* to, int groups, int first, const float (&v)[8], bool real) {
-  constexpr float kMax = 127 * kHighWorth + 127;
-  // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded, and
-  // byte 0 the low part plus 128, which is its signed byte with the top bit turned.
-  constexpr float kMagic = 12582912.0f + 128;
-  float largest = 0;
-#pragma unroll
-  for (float value : v) largest = fmaxf(largest, fabsf(value));
-  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-  const float inverse = largest > 1e-30f ? __fdividef(kMax, largest) : 0;
-  uint32_t high[2], low[2];
-  int total = 0;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    uint32_t q[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
-    high[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0051), __byte_perm(q[2], q[3], 0x0051), 0x5410);
-    low[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410) ^ 0x80808080;
-    total += __dp4a(static_cast<int>(high[i]), 0x01010101, 0) * kHighWorth;
-    total = __dp4a(static_cast<int>(low[i]), 0x01010101, total);
+template <typename L, bool kLow>
+class IntegerStore {
+  static constexpr bool kSums = L::kBias != 0 || L::kHasOffset; // else nobody asks for them
+
+ public:
+  // `first`: of the eight values' columns. From `to` on lie the activations of `groups` groups.
+  __device__ __forceinline__ IntegerStore(uint8_t* to, int groups, int first) : groups_(groups) {
+    const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
+    planes_ = reinterpret_cast<uint2*>(to) + 2 * (half * groups + group) + part;
+    place_ = 2 * half + part;
+    rest_ = reinterpret_cast<float*>(to + kPlaneBytes<kLow> * groups) + place_ * groups + group;
   }
-  total += __shfl_xor_sync(~0u, total, 1); // of 16
-  const int other_half = __shfl_xor_sync(~0u, total, 2);
-  if (!real) return;
-  const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
-  auto* planes = reinterpret_cast<uint2*>(to);
-  planes[2 * (half * groups + group) + part] = {high[0], high[1]};
-  planes[2 * ((2 + half) * groups + group) + part] = {low[0], low[1]};
-  const float scale = largest * (1 / kMax);
-  auto* rest = reinterpret_cast<float*>(to + 4 * groups) + group;
-  const int all = total + other_half;
-  rest[(2 * half + part) * groups] = half == part ? half == 0 ? scale : __int_as_float(all) : __int_as_float(total);
-  if (half == 0 && part == 0) rest[4 * groups] = scale * static_cast<float>(all);
-}
+  __device__ __forceinline__ void advance(int groups) {
+    planes_ += 2 * groups;
+    rest_ += groups;
+  }
+
+  __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
+    constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
+    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
+    // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+    constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
+    float largest = 1e-30f; // of zeros
+#pragma unroll
+    for (float value : v) largest = fmaxf(largest, fabsf(value));
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+    const float inverse = kMax * reciprocal(largest);
+    uint32_t high[2], low[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      uint32_t q[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+      const uint32_t first = __byte_perm(q[0], q[1], 0x5410), second = __byte_perm(q[2], q[3], 0x5410);
+      high[i] = __byte_perm(first, second, kLow ? 0x7531 : 0x6420);
+      if constexpr (kLow) low[i] = __byte_perm(first, second, 0x6420) ^ 0x80808080;
+    }
+    const float scale = largest * (1 / kMax);
+    float mine = scale, scaled_sum = 0;
+    if constexpr (kSums) {
+      constexpr int kOnes = 0x01010101;
+      int total = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
+      if constexpr (kLow) {
+        total *= kHighWorth;
+        total = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, total));
+      }
+      total += __shfl_xor_sync(~0u, total, 1); // of 16
+      const int all = total + __shfl_xor_sync(~0u, total, 2);
+      if (place_ > 0) mine = __int_as_float(place_ == 3 ? all : total);
+      scaled_sum = scale * static_cast<float>(all);
+    }
+    if (!real) return;
+    planes_[0] = {high[0], high[1]};
+    if constexpr (kLow) planes_[4 * groups_] = {low[0], low[1]};
+    if (kSums || place_ == 0) *rest_ = mine;
+    if (kSums && place_ == 0) rest_[4 * groups_] = scaled_sum;
+  }
+
+ private:
+  uint2* planes_;
+  float* rest_;
+  int groups_, place_;
+};
 
 __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int sum) {
   sum = __dp4a(static_cast<int>(codes[0]), static_cast<int>(x.x), sum);
@@ -76,8 +115,9 @@ __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int 
 }
 
 // Group `group` of one token's activations.
+template <bool kLow>
 struct IntegerItem {
-  uint4 high[2], low[2];
+  uint4 high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum;
   int sum[2], all;
 
@@ -86,9 +126,11 @@ struct IntegerItem {
     const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
     high[0] = planes[0];
     high[1] = planes[groups];
-    low[0] = planes[2 * groups];
-    low[1] = planes[3 * groups];
-    const auto* rest = reinterpret_cast<const float*>(activations + 64 * groups) + group;
+    if constexpr (kLow) {
+      low[0] = planes[2 * groups];
+      low[1] = planes[3 * groups];
+    }
+    const auto* rest = reinterpret_cast<const float*>(activations + kPlaneBytes<kLow> * groups) + group;
     scale = rest[0];
     sum[0] = __float_as_int(rest[groups]);
     sum[1] = __float_as_int(rest[2 * groups]);
@@ -97,18 +139,26 @@ struct IntegerItem {
   }
 };
 
+template <typename L>
+__device__ __forceinline__ int times_factor(int dot, int factor) {
+  return dot * factor + (L::kOddFactors ? dot : 0);
+}
+
 // Σ weight · activation over an item. Integers as long as they fit: codes' bias goes where the sums begin, scales of
 // 16 that are products of small integers are multiplied before anything becomes a float.
-template <typename L>
-__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
+template <typename L, bool kLow>
+__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>& x) {
   if constexpr (L::kHalfScales) {
     int dot[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h)
-      dot[h] = dot16(w.word + 4 * h, x.high[h], 0) * kHighWorth + dot16(w.word + 4 * h, x.low[h], -L::kBias * x.sum[h]);
+    for (int h = 0; h < 2; ++h) {
+      const int bias = -L::kBias * x.sum[h];
+      dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
+      if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
+    }
     float result;
     if constexpr (L::kFactors)
-      result = w.unit * static_cast<float>(dot[0] * w.factor[0] + dot[1] * w.factor[1]);
+      result = w.unit * static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
     else
       result = w.scale[0] * static_cast<float>(dot[0]) + w.scale[1] * static_cast<float>(dot[1]);
     if constexpr (L::kHasOffset && L::kFactors)
@@ -117,12 +167,12 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem& x) {
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
   } else {
-    const int high = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], 0)),
-              low = dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], -L::kBias * x.all));
-    const int dot = high * kHighWorth + low;
+    const int bias = -L::kBias * x.all;
+    int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
+    if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;
     if constexpr (L::kFactors)
-      result = w.unit * (static_cast<float>(dot * w.factor[0]) * x.scale);
+      result = w.unit * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
     else
       result = w.scale[0] * (static_cast<float>(dot) * x.scale);
     if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;

@@ -261,10 +261,10 @@ void launch_expert_sum(const Launch& launch, const float* x, const float* shares
   launch(expert_sum_kernel, blocks_for(launch, tokens * width), kThreads, 0, x, shares, out, tokens, used, width,
          launch.stamps());
 }
-bool compiled_for_overlap() {
+int compiled_for() {
   cudaFuncAttributes attributes = {};
   RIDGE_CUDA(cudaFuncGetAttributes(&attributes, add_kernel));
-  return attributes.ptxVersion >= 90;
+  return attributes.ptxVersion;
 }
 void launch_read(const Launch& launch, const uint8_t* data, size_t bytes, uint32_t* sink) {
   const auto blocks = static_cast<unsigned>(bytes / kReadBytes);

@@ -25,8 +25,9 @@ void launch_expert_sum(const Launch&, const float* x, const float* shares, float
 void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
                     int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
 
-// Whether the kernels in this program were compiled so that they wait for their predecessor themselves.
-bool compiled_for_overlap();
+// The compute capability that the kernels at hand were compiled for, times ten: an older one than the chip's where the
+// driver translated them. From 90 on they wait for their predecessor themselves, from 80 on copies arrive at barriers.
+int compiled_for();
 
 // Reads `bytes` (a multiple of kReadBytes) and keeps nothing; `sink` is one word.
 inline constexpr int kReadBytes = 32 << 10;
@@ -66,6 +67,7 @@ struct RopeStoreArgs {
   RopeArgs rope;
   bool store;
   Cache cache;
+  bool handed_over = false; // q, k and v arrive while the kernel runs (ptx.cuh); for launch_turning_attention
 };
 void launch_rope_store(const Launch&, const RopeStoreArgs&);
 bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches

@@ -92,6 +92,48 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
+// Values that are handed over from one running kernel to the next: their memory holds kAbsent, a NaN that no arithmetic
+// gives, until they are there, and the reader asks again until they are. No launch is waited for, and no fence needed:
+// each value tells of itself only. Loads and stores that other multiprocessors see at once, in L2.
+inline constexpr uint32_t kAbsent = 0xffffffff;
+
+__device__ __forceinline__ float load_latest(const float* from) {
+  float v;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(from));
+  return v;
+}
+__device__ __forceinline__ float2 load_latest_2(const float* from) {
+  float2 v;
+  asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(from));
+  return v;
+}
+__device__ __forceinline__ float4 load_latest_4(const float* from) {
+  float4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from));
+  return v;
+}
+__device__ __forceinline__ void store_latest(float* to, float value) {
+  asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_latest(float* to, float4 v) {
+  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ bool is_absent(float v) { return __float_as_uint(v) == kAbsent; }
+__device__ __forceinline__ bool is_absent(float4 v) {
+  return is_absent(v.x) || is_absent(v.y) || is_absent(v.z) || is_absent(v.w);
+}
+template <int kCount>
+__device__ __forceinline__ bool is_absent(const float (&v)[kCount]) {
+  bool any = false;
+#pragma unroll
+  for (float value : v) any |= is_absent(value);
+  return any;
+}
+__device__ __forceinline__ void put(float* to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
 // Stamps of a profile (timeline.h): of a block's first thread, or the latest of its warps'.
 __device__ __forceinline__ Stamp global_time() {
   Stamp ns;
@@ -170,6 +212,12 @@ __device__ __forceinline__ uint32_t pack_half2(float low, float high) {
 __device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; below 2^-126 it gives 0
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float reciprocal(float x) { // 1 ulp; of x below 2^-126 it is infinite
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

@@ -166,6 +166,8 @@ int main(int argc, char** argv) {
       options.overlap = false;
     else if (arg == "--no-fuse")
       options.fuse = false;
+    else if (arg == "--no-hand-over")
+      options.hand_over = false;
     else if (arg == "--no-graphs")
       options.graphs = false;
     else if (arg == "--as")

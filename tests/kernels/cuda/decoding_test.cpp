@@ -2,6 +2,8 @@
 #include "device.h"
 #include "support/executor_runs.h"
 
+#include <algorithm>
+
 using namespace ridge;
 using kernels::cuda::CudaOptions;
 using quant::Type;
@@ -10,9 +12,10 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Type type : {Type::Q8_0, Type::Q4_0, Type::MXFP4, Type::Q4_K, Type::Q6_K, Type::IQ2_XXS, Type::F16}) {
+  for (const Type type : {Type::Q8_0, Type::Q4_0, Type::MXFP4, Type::Q4_K, Type::Q6_K, Type::IQ2_XXS, Type::IQ1_M,
+                          Type::Q1_0, Type::F16}) {
     tests::RandomProgram m(seed);
-    const int64_t block = quant::format(type).block_weights == 256 ? 256 : 32, most = 5000 / block;
+    const int64_t block = std::max<int64_t>(quant::format(type).block_weights, 32), most = 5000 / block;
     const int64_t width = block * m.integer(1, most), hidden = block * m.integer(1, most);
     CAPTURE(quant::format(type).name);
     CAPTURE(width);
@@ -26,7 +29,8 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
     const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
       return kernels::cuda::make_cuda_executor(program, config);
     };
-    CHECK(tests::worst_error(make, m, tests::fast_config(), {1, 1, 2}) < 1e-5);
+    const double of_one = tests::single_token_bound(quant::format(type)); // here are three, one behind the other
+    CHECK(tests::worst_error(make, m, tests::fast_config(), {1, 1, 2}) < (of_one > 1e-5 ? 10 * of_one : of_one));
   }
 }
 

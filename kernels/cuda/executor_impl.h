@@ -95,6 +95,8 @@ class Executor final : public CudaExecutor {
     if (handing_over_ && plan_.handed_over[id]) return handed_over_.as<float>() + handed_over_at_[id];
     return values_[plan_.buffers.slot_of_value[id]].as<float>();
   }
+  // Of the step that is being launched.
+  bool input_is_handed_over() const { return handing_over_ && plan_.steps[step_].handed_over; }
   int32_t* ids(core::ValueId id) const { return reinterpret_cast<int32_t*>(value(id)); }
   int64_t width(core::ValueId id) const { return program_.values[id].width; }
   int64_t rows_of(core::ValueId id, const Shape& shape) const {

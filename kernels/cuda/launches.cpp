@@ -92,7 +92,7 @@ RopeStoreArgs Executor::rope_store_args(const HeadsStep& h, const Shape& shape) 
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
-  args.handed_over = handing_over_ && plan_.steps[step_].handed_over;
+  args.handed_over = input_is_handed_over();
   return args;
 }
 
@@ -131,7 +131,7 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
                        vector(part.bias)};
   }
   args.swiglu = m.swiglu;
-  args.handed_over = handing_over_ && plan_.steps[step_].handed_over;
+  args.handed_over = input_is_handed_over();
   if (m.residual != kNone) {
     args.residual = value(m.residual);
     args.residual_stride = width(m.residual);

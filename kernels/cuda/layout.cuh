@@ -134,7 +134,7 @@ struct Layout<Format> {
 };
 
 // Units of a row, in bytes and items, and where they lie: rows go in groups, a group's units of the same columns side
-// by side, so that a warp that wants these finds them in one piece. The last group of a matrix may be padded.
+// by side: one piece of 1 to 4 KB for the warp that wants them. The last group of a matrix may be padded.
 template <typename Format>
 struct Units {
   using L = Layout<Format>;

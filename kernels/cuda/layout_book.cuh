@@ -134,8 +134,8 @@ class SharedBook {
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return word_at(words_ + ((bits & T::kMask) | copy_));
   }
-  // The word whose index is at bit `from` of `bits`: cut out, shifted left and added to the table's address in two
-  // instructions.
+  // The word whose index is at bit `from` of `bits`. Where that is to go left, in two instructions, mask and
+  // multiply-add; hidden from the compiler, which would shift, mask and add.
   __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
     const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(words_)) + copy_;
     uint32_t address, word;

@@ -41,7 +41,7 @@ struct BookLayout {
   }
 };
 
-// Scales n + 1/2, times the block's d; 2 kParts_ n + kParts_ of them are d.
+// Scales (2n + 1) / kParts_ of the block's d.
 template <int kParts_>
 struct HalvesScale {
   static constexpr bool kHasOffset = false, kFactors = true;

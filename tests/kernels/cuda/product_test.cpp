@@ -81,7 +81,8 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       for (const auto& [way, options] : ways()) {
         CAPTURE(way);
         const auto executor = make_cuda_executor(model.program, config_for(300), options);
-        CHECK(tests::nmse(run(*executor, tokens, 0), expected) < tests::single_token_bound(format));
+        const double bound = count == 2 ? tests::single_token_bound(format) : 1e-5;
+        CHECK(tests::nmse(run(*executor, tokens, 0), expected) < bound);
       }
     }
   }

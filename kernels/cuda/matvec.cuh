@@ -120,6 +120,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     put(v + 4, *reinterpret_cast<const float4*>(args.norm_weight + i + 4));
   };
   float norm[8];
+  if constexpr (!kWhole) // what multiplies the zeros of lanes without columns
+#pragma unroll
+    for (float& v : norm) v = 0;
   const int my_first = 8 * static_cast<int>(threadIdx.x);
   if constexpr (!kFloat) load_norm(norm, my_first);
   if (args.norm_weight)

@@ -12,11 +12,14 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Type type : {Type::Q8_0, Type::Q4_0, Type::MXFP4, Type::Q4_K, Type::Q6_K, Type::IQ2_XXS, Type::IQ1_M,
-                          Type::Q1_0, Type::F16}) {
-    tests::RandomProgram m(seed);
+  const Type types[] = {Type::Q8_0,  Type::Q4_0,    Type::MXFP4, Type::Q4_K, Type::Q6_K,
+                        Type::IQ1_M, Type::IQ2_XXS, Type::Q1_0,  Type::F16};
+  for (size_t i = 0; i < 4 * std::size(types); ++i) {
+    const Type type = types[i % std::size(types)];
+    tests::RandomProgram m(seed + i);
     const int64_t block = std::max<int64_t>(quant::format(type).block_weights, 32), most = 5000 / block;
     const int64_t width = block * m.integer(1, most), hidden = block * m.integer(1, most);
+    CAPTURE(i);
     CAPTURE(quant::format(type).name);
     CAPTURE(width);
     CAPTURE(hidden);

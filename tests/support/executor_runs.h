@@ -142,10 +142,11 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     });
 }
 
-// Whole transformers of several types, dense and with experts: check(type, experts, model).
+// Whole transformers of several types, dense and with experts: check(type, experts, model). Of the types with an offset
+// none: random blocks of them lean to one side, which makes attention scores so large that f16 queries and keys show.
 inline void for_each_transformer(uint64_t seed,
                                  const std::function<void(quant::Type, int64_t, RandomProgram&)>& check) {
-  for (const quant::Type type : {quant::Type::F32, quant::Type::F16, quant::Type::Q8_0, quant::Type::Q4_K})
+  for (const quant::Type type : {quant::Type::F32, quant::Type::F16, quant::Type::Q8_0, quant::Type::Q3_K})
     for (const int64_t experts : {0, 5}) {
       CAPTURE(type);
       CAPTURE(experts);

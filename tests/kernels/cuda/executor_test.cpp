@@ -25,10 +25,7 @@ namespace {
 // Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 16-bit activations and f16
 // tiles.
 constexpr double kExact = 1e-9, kFast = 1e-5;
-
-// The same for a whole transformer. Random Q4_K weights lean to one side (scale and min are both positive), which makes
-// attention scores so large that f16 queries and keys show.
-double fast_bound(Type type) { return type == Type::Q4_K ? 5e-3 : 1e-4; }
+constexpr double kFastTransformer = 1e-4;
 
 tests::MakeExecutor with(const CudaOptions& options) {
   return [options](const core::Program& program, const core::ExecutorConfig& config) {
@@ -73,11 +70,11 @@ TEST_CASE(
   for (const quant::FormatInfo& format : quant::formats()) {
     CAPTURE(format.name);
     RandomProgram model(seed);
-    // An odd number of rows; columns that are no whole unit of 1024.
+    // An odd number of rows, so many that they do not all cancel; columns that are no whole unit of 1024.
     const int64_t cols =
         format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
     core::ValueId x = model.embed(Type::F32, cols, 21);
-    x = model.linear(x, format.type, model.integer(1, 175));
+    x = model.linear(x, format.type, 2 * model.integer(8, 87) + 1);
     model.finish(x);
     const double exact = worst_error(model, exact_config(), {1, 2, 9});
     const double matvec = worst_error(model, fast_config(), {1, 2, 3, 4}),
@@ -126,11 +123,11 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::for_each_transformer(seed, [](Type type, int64_t experts, RandomProgram& model) {
+  tests::for_each_transformer(seed, [](Type, int64_t experts, RandomProgram& model) {
     for (const auto& [twin, options] : twins()) {
       CAPTURE(twin);
       CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
-      if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
+      if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
     }
   });
 }
@@ -139,14 +136,14 @@ TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS}) {
+  for (const Type type : {Type::F16, Type::Q8_0, Type::Q3_K, Type::IQ4_XS}) {
     RandomProgram model(seed);
     RandomProgram::Shape shape;
     shape.experts = shape.used = 3;
     model.transformer(shape, type, Type::Q6_K);
     for (const auto& [twin, options] : twins()) {
       CAPTURE(twin);
-      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < fast_bound(type));
+      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
     }
   }
 }

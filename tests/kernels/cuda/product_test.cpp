@@ -7,6 +7,8 @@
 #include "support/numerics.h"
 #include "support/random_program.h"
 
+#include <set>
+
 using namespace ridge;
 using kernels::cuda::CudaOptions;
 using kernels::cuda::make_cuda_executor;
@@ -145,15 +147,15 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
       CAPTURE(count);
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
-      // Where two experts' scores are nearly equal, rounding may choose the other one.
-      int64_t others = 0;
+      // Where two experts' scores are nearly equal, rounding may choose the other one: with few of the 50 tokens.
+      std::set<int32_t> others;
       for (int64_t i = 0; i < count; ++i) {
         const auto row = [&](const std::vector<float>& all) {
           return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
         };
-        if (!(tests::nmse(row(logits), row(expected)) < 1e-5)) ++others;
+        if (!(tests::nmse(row(logits), row(expected)) < 1e-5)) others.insert(tokens[i]);
       }
-      CHECK(others <= (shape.used < shape.experts ? 1 + count / 50 : 0));
+      CHECK(others.size() <= (shape.used < shape.experts ? 3u : 0u));
     }
   }
 }

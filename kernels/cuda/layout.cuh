@@ -44,6 +44,7 @@ struct PlaneLayout {
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
                         kFactors = Scales::kFactors, kOddFactors = false;
   static constexpr float kUnit = 1;
+  using Codes = CodePlanes;
   using Book = typename CodePlanes::Book;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));

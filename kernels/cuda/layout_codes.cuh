@@ -73,12 +73,17 @@ struct Codes {
   }
 };
 
-// Codes 0 and 2 as the bits 0 and 1.
+// Codes 0 and 2 as the bits 0 and 1. An item's word lies beside those of the items four before and four behind it: so
+// lane % 4 has what it needs for a row's binary products (matvec_bits.cuh) side by side.
 struct SignCodes : Codes<1> {
+  static __device__ __forceinline__ int place(int items, int item) { return item % 4 * (items / 4) + item / 4; }
   static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
     uint8_t bit[32];
     for (int i = 0; i < 32; ++i) bit[i] = code[i] / 2;
-    Codes<1>::store(bit, unit, items, item);
+    Codes<1>::store(bit, unit, items, place(items, item));
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    Codes<1>::fetch(raw, unit, items, place(items, item));
   }
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
 #pragma unroll

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "kernels/cuda/matvec.h"
+#include "kernels/cuda/matvec_bits.cuh"
 #include "kernels/cuda/matvec_items.cuh"
 #include "kernels/cuda/ptx.cuh"
 
@@ -97,7 +98,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using L = Layout<Format>;
   using U = Units<Format>;
   using C = Chunks<Format>;
-  constexpr bool kFloat = kFloatDots<Format, kExact>;
+  constexpr bool kFloat = kFloatDots<Format, kExact>, kBits = !kExact && BitFormat<Format>;
   constexpr int kRing = C::kSlots;
   // Who has a large table to fill has the time to wait; so have float formats, whose weights come before all else.
   const bool polls = !kFloat && kBookBytes<Format, kExact> < 48 << 10 && args.handed_over;
@@ -280,7 +281,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (t == 0)
 #pragma unroll 1
         for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
-      IntegerStore<L, kLowParts<Format>> store(to, items, my_first);
+      std::conditional_t<kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, items, my_first);
 #pragma unroll 1
       while (column - 8 * lane < args.cols) { // by whole warps
         if (args.norm_weight)
@@ -337,55 +338,77 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
                                        : 1);
 
   constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
-  using Activations = std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<kLowParts<Format>>>;
+  using Activations =
+      std::conditional_t<kBits, BitUnit,
+                         std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<kLowParts<Format>>>>;
+  constexpr int kSumLanes = kBits ? 4 : 1; // that get the sum of the same row
   uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
-  float* chunk_sums = sums + first_chunk * C::kRows + lane;
+  float* chunk_sums = sums + first_chunk * C::kRows + lane / kSumLanes;
   for (; left > 0; group = 0, ++unit) {
     const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
     const bool active = kWhole || lane < unit_items;
     const int my_item = active ? lane : 0, item = unit * kUnitItems + my_item, row_bytes = unit_bytes(unit);
+    const auto activations_of = [&](int t) {
+      if constexpr (kBits)
+        return BitUnit(activations + t * token_bytes, items, unit * kUnitItems, unit_items);
+      else
+        return Activations(activations + t * token_bytes, items, item);
+    };
     Activations held[kHeld ? kTokens : 1];
     if constexpr (kHeld)
 #pragma unroll
-      for (int t = 0; t < kTokens; ++t) held[t] = Activations(activations + t * token_bytes, items, item);
+      for (int t = 0; t < kTokens; ++t) held[t] = activations_of(t);
+    const auto with = [&](int t, const auto& use) {
+      if constexpr (kHeld)
+        use(held[t]);
+      else
+        use(activations_of(t));
+    };
     for (; left > 0 && group < groups; --left, ++group) {
       copy_async_wait<kRing - 2>();
       __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
       fetch_next(freed, left >= kRing);
-      float sum[kTokens][C::kRows];
+      float total[kTokens]; // lane l's: of row l / kSumLanes
+      if constexpr (kBits) {
+        static_assert(C::kRows == kWarp / kSumLanes);
 #pragma unroll
-      for (int j = 0; j < C::kRows; j += 2) {
-        const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
-        const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
+        for (int t = 0; t < kTokens; ++t)
+          with(t, [&](const Activations& x) { total[t] = x.template dot<kWhole>(landed, row_bytes); });
 #pragma unroll
-          for (int t = 0; t < kTokens; ++t) {
-            const auto with = [&](const Activations& x) {
-              sum[t][j] = active ? dot(first, x) : 0;
-              sum[t][j + 1] = active ? dot(second, x) : 0;
-            };
-            if constexpr (kHeld)
-              with(held[t]);
-            else
-              with(Activations(activations + t * token_bytes, items, item));
+        for (float& v : total)
+#pragma unroll
+          for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
+      } else {
+        float sum[kTokens][C::kRows];
+#pragma unroll
+        for (int j = 0; j < C::kRows; j += 2) {
+          const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
+          const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
+#pragma unroll
+            for (int t = 0; t < kTokens; ++t)
+              with(t, [&](const Activations& x) {
+                sum[t][j] = active ? dot(first, x) : 0;
+                sum[t][j + 1] = active ? dot(second, x) : 0;
+              });
+          };
+          if constexpr (kFloat) {
+            float first[L::kItemWeights], second[L::kItemWeights];
+            load_weights<Format>(first, first_unit, unit_items, my_item);
+            load_weights<Format>(second, second_unit, unit_items, my_item);
+            multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
+          } else {
+            Item first, second;
+            load_item<L>(first, first_unit, unit_items, my_item, book);
+            load_item<L>(second, second_unit, unit_items, my_item, book);
+            multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
           }
-        };
-        if constexpr (kFloat) {
-          float first[L::kItemWeights], second[L::kItemWeights];
-          load_weights<Format>(first, first_unit, unit_items, my_item);
-          load_weights<Format>(second, second_unit, unit_items, my_item);
-          multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
-        } else {
-          Item first, second;
-          load_item<L>(first, first_unit, unit_items, my_item, book);
-          load_item<L>(second, second_unit, unit_items, my_item, book);
-          multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
         }
-      }
 #pragma unroll
-      for (int t = 0; t < kTokens; ++t) {
-        const float total = warp_sums(sum[t]);
-        if (lane < C::kRows) chunk_sums[t * units * groups * C::kRows] = total;
+        for (int t = 0; t < kTokens; ++t) total[t] = warp_sums(sum[t]);
       }
+      if (lane % kSumLanes == 0 && lane < kSumLanes * C::kRows)
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) chunk_sums[t * units * groups * C::kRows] = total[t];
       chunk_sums += C::kRows;
       freed = landed;
       landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;

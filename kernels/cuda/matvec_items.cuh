@@ -15,6 +15,10 @@ namespace ridge::kernels::cuda {
 template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
+// What matvec_bits.cuh multiplies, fast.
+template <typename Format>
+concept BitFormat = requires { requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>; };
+
 template <typename Format>
 inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 

@@ -170,6 +170,28 @@ __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
+// Counts of common ones: of a [8 x 128 bits] and b [8 x 128 bits], lane l holding word l % 4 of row l / 4 of each; it gets
+// those of a's row l / 4 with b's rows 2 (l % 4) and the next. sm_75 counts differing ones only.
+__device__ __forceinline__ int2 common_ones(uint32_t a, uint32_t b) {
+  int2 counts;
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc {%0, %1}, {%2}, {%3}, {%4, %4};"
+      : "=r"(counts.x), "=r"(counts.y)
+      : "r"(a), "r"(b), "r"(0));
+#else
+  const auto differing = [](uint32_t a, uint32_t b) {
+    int2 counts;
+    asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc {%0, %1}, {%2}, {%3}, {%4, %4};"
+        : "=r"(counts.x), "=r"(counts.y)
+        : "r"(a), "r"(b), "r"(0));
+    return counts;
+  };
+  const int2 of_a = differing(a, 0), of_b = differing(0, b), of_both = differing(a, b);
+  counts = {(of_a.x + of_b.x - of_both.x) / 2, (of_a.y + of_b.y - of_both.y) / 2};
+#endif
+  return counts;
+}
+
 // d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,
 //   a: rows g, g+8, g, g+8 at k = 2t (first two words) and k = 2t + 8 (last two); b: column g at k = 2t and 2t + 8;
 //   d: row g columns 2t, 2t+1, then row g+8.

@@ -42,7 +42,8 @@ template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
-                        kFactors = Scales::kFactors, kOddFactors = false;
+                        kFactors = Scales::kFactors, kOddFactors = false,
+                        kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8;
   static constexpr float kUnit = 1;
   using Codes = CodePlanes;
   using Book = typename CodePlanes::Book;
@@ -71,6 +72,10 @@ struct PlaneLayout {
   static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Book& book = {}) {
     CodePlanes::unpack(out.word, raw.code, book);
     Scales::template unpack<Format>(out, raw.scale, item);
+  }
+  // Of items 8 · block to 8 · block + 7 of a unit.
+  static __device__ __forceinline__ float block_unit(const uint8_t* unit, int items, int block) {
+    return half_of(short_at(unit + CodePlanes::kBytes * items + Scales::unit_at(items, block)));
   }
 };
 

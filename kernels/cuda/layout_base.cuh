@@ -14,16 +14,23 @@ inline constexpr int kUnitItems = 32;
 // An item of a packed format: weight i is scale[i / 16] * (code i - bias) + offset[i / 16], code i being byte i % 4 of
 // word[i / 4], signed. Where Layout::kFactors, scales are also products, scale[h] = Layout::kUnit * unit * factor[h]
 // and offset[h] = offset_unit * offset_factor[h], of integers so small that times a dot they stay below 2^31. Where
-// Layout::kOddFactors, factor[h] is one less than that, which the product with a dot adds for nothing.
+// Layout::kOddFactors, factor[h] is one less than that, which the product with a dot adds for nothing. Where
+// Layout::kBlockUnit, eight items have one unit, Layout::block_unit: then scale[h] = block_unit * relative[h] also
+// where there are no factors, and who sums over the eight multiplies once.
 struct Item {
   uint32_t word[8];
-  float scale[2], offset[2];
+  float scale[2], offset[2], relative[2];
   float unit, offset_unit;
   int factor[2], offset_factor[2];
 
   __device__ __forceinline__ void scale_by(float s, float o = 0) {
     scale[0] = scale[1] = s;
     offset[0] = offset[1] = o;
+  }
+  __device__ __forceinline__ void scale_by_unit(float block_unit, float first, float second) {
+    relative[0] = first, relative[1] = second;
+    scale[0] = block_unit * first, scale[1] = block_unit * second;
+    offset[0] = offset[1] = 0;
   }
 };
 
@@ -94,7 +101,7 @@ struct Layout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
-                        kOddFactors = false;
+                        kOddFactors = false, kBlockUnit = false;
   static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) {

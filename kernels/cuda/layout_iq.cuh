@@ -20,7 +20,7 @@ struct BookLayout {
   using Book = SharedBook<typename Parts::Table>;
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset,
-                        kFactors = Parts::kFactors, kOddFactors = kFactors;
+                        kFactors = Parts::kFactors, kOddFactors = kFactors, kBlockUnit = !kHasOffset;
   static constexpr float kUnit = Parts::kUnit;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
@@ -38,6 +38,9 @@ struct BookLayout {
   template <typename AnyBook = GlobalBook<typename Parts::Table>>
   static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const AnyBook& book = {}) {
     Parts::unpack(out, raw.word, item, book);
+  }
+  static __device__ __forceinline__ float block_unit(const uint8_t* unit, int items, int block) {
+    return half_of(short_at(unit + Parts::unit_at(items, block)));
   }
 };
 
@@ -66,6 +69,7 @@ struct Iq2XxsParts : HalvesScale<8> {
   using Format = quant::IQ2_XXS;
   using Table = Iq2XxsTable;
   static constexpr int kWords = 3;
+  static constexpr int unit_at(int items, int block) { return 8 * items + 2 * block; }
 
   // 8 bytes: four indices, even signs and scale; then d per block
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -75,11 +79,11 @@ struct Iq2XxsParts : HalvesScale<8> {
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
     store2(unit + 8 * item, q[0] | static_cast<uint32_t>(q[1]) << 16,
            even_signs_with(signs_by_nibble(signs), bits >> 28));
-    if (group == 0) store_half(unit + 8 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     put2(raw, unit + 8 * item);
-    raw[2] = short_at(unit + 8 * items + 2 * (item / 8));
+    raw[2] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
@@ -101,6 +105,7 @@ struct Iq2XsParts : HalvesScale<8> {
   using Format = quant::IQ2_XS;
   using Table = Iq2XsTable;
   static constexpr int kWords = 4;
+  static constexpr int unit_at(int items, int block) { return 9 * items + 2 * block; }
 
   // 8 bytes: the upper five bits of the last index and three indices, even signs and the lower four; then scales, d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -113,12 +118,12 @@ struct Iq2XsParts : HalvesScale<8> {
     store2(unit + 8 * item, index[3] >> 4 | index[0] << 5 | index[1] << 14 | index[2] << 23,
            even_signs_with(signs_by_nibble(signs), index[3] & 15));
     unit[8 * items + item] = block.scales[group];
-    if (group == 0) store_half(unit + 9 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     put2(raw, unit + 8 * item);
     raw[2] = unit[8 * items + item];
-    raw[3] = short_at(unit + 9 * items + 2 * (item / 8));
+    raw[3] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
@@ -136,6 +141,7 @@ struct Iq2SParts : HalvesScale<8> {
   using Format = quant::IQ2_S;
   using Table = Iq2STable;
   static constexpr int kWords = 4;
+  static constexpr int unit_at(int items, int block) { return 10 * items + 2 * block; }
 
   // 8 bytes: the upper two bits of the last index and three indices, signs; 2 bytes: scales, the lower eight; then d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -147,12 +153,12 @@ struct Iq2SParts : HalvesScale<8> {
     }
     store2(unit + 8 * item, index[3] >> 8 | index[0] << 2 | index[1] << 12 | index[2] << 22, signs_by_nibble(signs));
     store_short(unit + 8 * items + 2 * item, block.scales[group] | index[3] << 8);
-    if (group == 0) store_half(unit + 10 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     put2(raw, unit + 8 * item);
     raw[2] = short_at(unit + 8 * items + 2 * item);
-    raw[3] = short_at(unit + 10 * items + 2 * (item / 8));
+    raw[3] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
@@ -169,6 +175,7 @@ struct Iq3XxsParts : HalvesScale<4> {
   using Format = quant::IQ3_XXS;
   using Table = Iq3XxsTable;
   static constexpr int kWords = 4;
+  static constexpr int unit_at(int items, int block) { return 12 * items + 2 * block; }
 
   // 8 bytes: eight indices; 4 bytes: even signs and scale; then d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -179,12 +186,12 @@ struct Iq3XxsParts : HalvesScale<4> {
     for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * group + k]) << (8 * (k % 4));
     store2(unit + 8 * item, indices[0], indices[1]);
     store1(unit + 8 * items + 4 * item, even_signs_with(signs_by_nibble(signs), bits >> 28));
-    if (group == 0) store_half(unit + 12 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     put2(raw, unit + 8 * item);
     raw[2] = word_at(unit + 8 * items + 4 * item);
-    raw[3] = short_at(unit + 12 * items + 2 * (item / 8));
+    raw[3] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
@@ -206,6 +213,7 @@ struct Iq3SParts {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
+  static constexpr int unit_at(int items, int block) { return 13 * items + items / 2 + 2 * block; }
   static constexpr bool kHasOffset = true, kFactors = false;
   static constexpr float kUnit = 1;
 
@@ -224,14 +232,14 @@ struct Iq3SParts {
     store1(unit + 8 * items + 4 * item, signs);
     unit[12 * items + item] = static_cast<uint8_t>(index[6] >> 5 | (index[7] >> 5) << 4);
     if (group % 2 == 0) unit[13 * items + item / 2] = block.scales[group / 2];
-    if (group == 0) store_half(unit + 13 * items + items / 2 + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     put2(raw, unit + 8 * item);
     raw[2] = word_at(unit + 8 * items + 4 * item);
     raw[3] = unit[12 * items + item];
     raw[4] = unit[13 * items + item / 2];
-    raw[5] = short_at(unit + 13 * items + items / 2 + 2 * (item / 8));
+    raw[5] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
@@ -271,6 +279,7 @@ struct Iq1SParts : HalvesScale<8> {
   using Format = quant::IQ1_S;
   using Table = Iq1Table;
   static constexpr int kWords = 3;
+  static constexpr int unit_at(int items, int block) { return 6 * items + 2 * block; }
 
   // 4 bytes: indices; 2 bytes: their upper twelve bits, scale, shift; then d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -279,12 +288,12 @@ struct Iq1SParts : HalvesScale<8> {
     const uint64_t bits = join_indices<Table>(index);
     store1(unit + 4 * item, static_cast<uint32_t>(bits));
     store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | (block.qh[group] & 0xf000u));
-    if (group == 0) store_half(unit + 6 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
     raw[1] = static_cast<uint32_t>(int{*reinterpret_cast<const int16_t*>(unit + 4 * items + 2 * item)});
-    raw[2] = short_at(unit + 6 * items + 2 * (item / 8));
+    raw[2] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
@@ -300,6 +309,7 @@ struct Iq1MParts : HalvesScale<8> {
   using Format = quant::IQ1_M;
   using Table = Iq1Table;
   static constexpr int kWords = 4;
+  static constexpr int unit_at(int items, int block) { return 6 * items + 8 * block; }
 
   // 4 bytes: indices; 2 bytes: their upper twelve bits, four shifts; 8 bytes per block: d, then two scales of three
   // bits for each item
@@ -319,12 +329,12 @@ struct Iq1MParts : HalvesScale<8> {
       d_and_scales |= static_cast<uint64_t>(block.scales[i] >> 12) << (4 * i);
       d_and_scales |= static_cast<uint64_t>(block.scales[i] & 0xfff) << (16 + 12 * i);
     }
-    store2(unit + 6 * items + item, static_cast<uint32_t>(d_and_scales), static_cast<uint32_t>(d_and_scales >> 32));
+    store2(unit + unit_at(items, item / 8), static_cast<uint32_t>(d_and_scales), static_cast<uint32_t>(d_and_scales >> 32));
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
     raw[1] = short_at(unit + 4 * items + 2 * item);
-    put2(raw + 2, unit + 6 * items + item / 8 * 8);
+    put2(raw + 2, unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
@@ -345,6 +355,7 @@ struct Tq1Parts {
   using Format = quant::TQ1_0;
   using Table = TernaryTable;
   static constexpr int kWords = 4;
+  static constexpr int unit_at(int items, int block) { return 6 * items + items / 2 + 2 * block; }
 
   // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
   // last two digits, in bits 0-1 and 4-5 those of an even item, in bits 2-3 and 6-7 those of an odd one. Then d.
@@ -367,13 +378,13 @@ struct Tq1Parts {
     }
     store1(unit + 4 * item, five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24);
     store_short(unit + 4 * items + 2 * item, five[4] | five[5] << 8);
-    if (group == 0) store_half(unit + 6 * items + items / 2 + 2 * (item / 8), block.d);
+    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
     raw[1] = short_at(unit + 4 * items + 2 * item);
     raw[2] = unit[6 * items + item / 2];
-    raw[3] = short_at(unit + 6 * items + items / 2 + 2 * (item / 8));
+    raw[3] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
@@ -386,7 +397,7 @@ struct Tq1Parts {
     const auto fifths = [&](int k) { return permute(point[k], point[k + 1], 0x0062); };
     out.word[6] = permute(fifths(0), fifths(2), 0x5410);
     out.word[7] = permute(book.constant, fifths(4), (raw[2] << (8 - 2 * (item & 1)) & 0x3300) | 0x0054);
-    out.scale_by(half_of(raw[3]));
+    out.scale_by_unit(half_of(raw[3]), 1, 1);
   }
 };
 

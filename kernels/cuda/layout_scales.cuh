@@ -1,5 +1,6 @@
 // The scales of an item. Each kind: kBytes per block of the file; `store` and `fetch` find an item's in the scale
-// region `base` of a unit of `items` items, which lies behind the codes.
+// region `base` of a unit of `items` items, which lies behind the codes. Where kHasUnit, scales are multiples of a
+// binary16 per block, at unit_at there.
 #pragma once
 
 #include "kernels/cuda/layout_base.cuh"
@@ -9,24 +10,25 @@ namespace ridge::kernels::cuda {
 
 struct HalfScale { // one binary16 per block
   static constexpr int kBytes = 2;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr int unit_at(int, int block) { return 2 * block; }
   template <typename Format>
-  static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
-    if (group == 0) store_half(base + 2 * (item / kBlockItems<Format>), block.d);
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    if (group == 0) store_half(base + unit_at(items, item / kBlockItems<Format>), block.d);
   }
   template <typename Format>
   static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
-    raw[0] = short_at(base + 2 * (item / kBlockItems<Format>));
+    raw[0] = short_at(base + unit_at(items, item / kBlockItems<Format>));
   }
   template <typename Format>
   static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
-    out.scale_by(half_of(raw[0]));
+    out.scale_by_unit(half_of(raw[0]), 1, 1);
   }
 };
 
 struct HalfScaleOffset { // binary16 scale and offset per 32
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     store_half(base + 4 * item, block.d);
@@ -45,7 +47,7 @@ struct HalfScaleOffset { // binary16 scale and offset per 32
 
 struct PowerScale { // MXFP4: E8M0 per 32
   static constexpr int kBytes = 1;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     base[item] = block.e;
@@ -65,7 +67,7 @@ struct PowerScale { // MXFP4: E8M0 per 32
 
 struct E4m3Scales { // NVFP4: UE4M3 per 16
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
     base[2 * item] = block.d[2 * group];
@@ -108,7 +110,7 @@ struct SixBitPairs {
 
 struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   static constexpr int kBytes = 16;
-  static constexpr bool kFactors = true;
+  static constexpr bool kFactors = true, kHasUnit = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0) {
@@ -138,17 +140,18 @@ struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
 
 struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
   static constexpr int kBytes = 14;
-  static constexpr bool kFactors = true;
+  static constexpr bool kFactors = true, kHasUnit = true;
+  static constexpr int unit_at(int items, int block) { return items + items / 2 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
-    if (group == 0) store_half(base + items + items / 2 + 2 * (item / 8), block.d);
+    if (group == 0) store_half(base + unit_at(items, item / 8), block.d);
     const int next = 2 * (group | 1);
     SixBitPairs::store(block.scale(2 * group), block.scale(2 * group + 1), block.scale(next), block.scale(next + 1),
                        base, items, item);
   }
   template <typename Format>
   static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
-    raw[0] = short_at(base + items + items / 2 + 2 * (item / 8));
+    raw[0] = short_at(base + unit_at(items, item / 8));
     SixBitPairs::fetch(raw[1], raw[2], base, items, item);
   }
   template <typename Format>
@@ -166,30 +169,29 @@ struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
 
 struct Q6Scales { // Q6_K: 8-bit scales per 16
   static constexpr int kBytes = 18;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr int unit_at(int items, int block) { return 2 * items + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = static_cast<uint8_t>(block.scales[2 * group]);
     base[2 * item + 1] = static_cast<uint8_t>(block.scales[2 * group + 1]);
-    if (group == 0) store_half(base + 2 * items + 2 * (item / 8), block.d);
+    if (group == 0) store_half(base + unit_at(items, item / 8), block.d);
   }
   template <typename Format>
   static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
-    raw[0] = short_at(base + 2 * items + 2 * (item / 8));
+    raw[0] = short_at(base + unit_at(items, item / 8));
     raw[1] = short_at(base + 2 * item);
   }
   template <typename Format>
   static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
-    const float d = half_of(raw[0]);
-    out.scale[0] = d * static_cast<float>(static_cast<int8_t>(raw[1]));
-    out.scale[1] = d * static_cast<float>(static_cast<int8_t>(raw[1] >> 8));
-    out.offset[0] = out.offset[1] = 0;
+    out.scale_by_unit(half_of(raw[0]), static_cast<float>(static_cast<int8_t>(raw[1])),
+                      static_cast<float>(static_cast<int8_t>(raw[1] >> 8)));
   }
 };
 
 struct Q2Scales { // Q2_K: 4-bit scale and min per 16
   static constexpr int kBytes = 20;
-  static constexpr bool kFactors = true;
+  static constexpr bool kFactors = true, kHasUnit = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = block.scales[2 * group];
@@ -220,17 +222,18 @@ struct Q2Scales { // Q2_K: 4-bit scale and min per 16
 
 struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
   static constexpr int kBytes = 8;
-  static constexpr bool kFactors = false;
+  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr int unit_at(int items, int block) { return items / 2 + items / 4 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group != 0) return;
     for (int i = 0; i < 4; ++i) base[item / 2 + i] = block.scales_l[i];
     *reinterpret_cast<uint16_t*>(base + items / 2 + item / 4) = block.scales_h;
-    store_half(base + items / 2 + items / 4 + item / 4, block.d);
+    store_half(base + unit_at(items, item / 8), block.d);
   }
   template <typename Format>
   static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
-    raw[0] = short_at(base + items / 2 + items / 4 + 2 * (item / 8));
+    raw[0] = short_at(base + unit_at(items, item / 8));
     raw[1] = base[item / 2];
     raw[2] = base[items / 2 + item / 4];
   }
@@ -238,7 +241,8 @@ struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
   static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
     const auto low = static_cast<int>(raw[1] >> (4 * (item & 1)) & 15),
                high = static_cast<int>(raw[2] >> (2 * (item & 3)) & 3);
-    out.scale_by(half_of(raw[0]) * static_cast<float>((low | high << 4) - 32));
+    const auto scale = static_cast<float>((low | high << 4) - 32);
+    out.scale_by_unit(half_of(raw[0]), scale, scale);
   }
 };
 

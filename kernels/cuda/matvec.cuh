@@ -74,9 +74,9 @@ __device__ __forceinline__ int quotient(int a, int b) {
   return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
 }
 
-// Lane l gets the sum over the warp of v[l % kCount].
+// Lane l gets the sum of v[l % kCount] over the eight lanes from l / 8 * 8 on.
 template <int kCount>
-__device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
+__device__ __forceinline__ float sum_of_eight(float (&v)[kCount]) {
 #pragma unroll
   for (int half = kCount / 2; half > 0; half /= 2) {
     const bool upper = threadIdx.x & half;
@@ -87,7 +87,7 @@ __device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
     }
   }
 #pragma unroll
-  for (int offset = kCount; offset < kWarp; offset *= 2) v[0] += __shfl_xor_sync(~0u, v[0], offset);
+  for (int offset = kCount; offset < 8; offset *= 2) v[0] += __shfl_xor_sync(~0u, v[0], offset);
   return v[0];
 }
 
@@ -379,7 +379,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
           for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
       } else {
-        float sum[kTokens][C::kRows];
+        constexpr bool kBlockUnit = !kFloat && L::kBlockUnit;
+        float sum[kTokens][C::kRows], unit_of_eight = 1; // lane l's: of row l % kRows and its eight lanes' items
+        if constexpr (kBlockUnit)
+          if (kWhole || lane < unit_items)
+            unit_of_eight = L::block_unit(landed + lane % C::kRows * row_bytes, unit_items, lane / 8);
 #pragma unroll
         for (int j = 0; j < C::kRows; j += 2) {
           const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
@@ -404,7 +408,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           }
         }
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) total[t] = warp_sums(sum[t]);
+        for (int t = 0; t < kTokens; ++t) {
+          total[t] = sum_of_eight(sum[t]) * unit_of_eight;
+#pragma unroll
+          for (int lanes = 8; lanes < kWarp; lanes *= 2) total[t] += __shfl_xor_sync(~0u, total[t], lanes);
+        }
       }
       if (lane % kSumLanes == 0 && lane < kSumLanes * C::kRows)
 #pragma unroll

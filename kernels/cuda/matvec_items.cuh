@@ -148,8 +148,9 @@ __device__ __forceinline__ int times_factor(int dot, int factor) {
   return dot * factor + (L::kOddFactors ? dot : 0);
 }
 
-// Σ weight · activation over an item. Integers as long as they fit: codes' bias goes where the sums begin, scales of
-// 16 that are products of small integers are multiplied before anything becomes a float.
+// Σ weight · activation over an item, without the unit where L::kBlockUnit. Integers as long as they fit: codes' bias
+// goes where the sums begin, scales of 16 that are products of small integers are multiplied before anything becomes a
+// float.
 template <typename L, bool kLow>
 __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>& x) {
   if constexpr (L::kHalfScales) {
@@ -160,11 +161,13 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
       if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
     }
+    const float(&scale)[2] = L::kBlockUnit ? w.relative : w.scale;
     float result;
     if constexpr (L::kFactors)
-      result = w.unit * static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
+      result = (L::kBlockUnit ? 1 : w.unit) *
+               static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
     else
-      result = w.scale[0] * static_cast<float>(dot[0]) + w.scale[1] * static_cast<float>(dot[1]);
+      result = scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1]);
     if constexpr (L::kHasOffset && L::kFactors)
       result += w.offset_unit * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
     else if constexpr (L::kHasOffset)
@@ -176,9 +179,9 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;
     if constexpr (L::kFactors)
-      result = w.unit * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
+      result = (L::kBlockUnit ? 1 : w.unit) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
     else
-      result = w.scale[0] * (static_cast<float>(dot) * x.scale);
+      result = (L::kBlockUnit ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
     if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
     return result;
   }

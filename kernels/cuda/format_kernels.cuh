@@ -114,6 +114,9 @@ struct Launchers {
       blocks = std::min(groups, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     Chunks<Format>::share_out(args, blocks);
+    // A block that has a large table to fill and few weights has the time to wait.
+    const auto chunks = groups_of_block(args, blocks) * ((U::items_of(args.cols) + kUnitItems - 1) / kUnitItems);
+    if (kBookBytes<Format, kExact> >= 48 << 10 && chunks < 2 * kMatvecWarps) args.handed_over = false;
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
     args.alone = !launch.overlap;

@@ -103,6 +103,7 @@ template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, H
 template <quant::FloatFormat Format>
 struct Layout<Format> {
   static constexpr int kItemWeights = 32 / static_cast<int>(sizeof(Format));
+  static constexpr bool kBlockUnit = false;
   static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) { return 32 * items; }

@@ -129,29 +129,23 @@ class SharedBook {
 
   const uint32_t constant;
 
-  __device__ __forceinline__ explicit SharedBook(const uint8_t* words)
-      : constant(kept(T::kConstant)), words_(words), copy_(kept(threadIdx.x % T::kCopies * 4)) {}
-  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
-    return word_at(words_ + ((bits & T::kMask) | copy_));
-  }
+  __device__ __forceinline__ explicit SharedBook(const uint8_t*)
+      : constant(kept(T::kConstant)), copy_(kept(threadIdx.x % T::kCopies * 4)) {}
+  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
   // The word whose index is at bit `from` of `bits`. Where that is to go left, in two instructions, mask and
   // multiply-add; hidden from the compiler, which would shift, mask and add.
   __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
-    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(words_)) + copy_;
-    uint32_t address, word;
-    if (from > T::kAt)
-      address = table + (bits >> (from - T::kAt) & T::kMask);
-    else
-      asm("mad.lo.u32 %0, %1, %2, %3;"
-          : "=r"(address)
-          : "r"(bits & T::kMask >> (T::kAt - from)), "r"(1u << (T::kAt - from)), "r"(table));
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
-    return word;
+    if (from > T::kAt) return (*this)(bits >> (from - T::kAt));
+    uint32_t offset;
+    asm("mad.lo.u32 %0, %1, %2, %3;"
+        : "=r"(offset)
+        : "r"(bits & T::kMask >> (T::kAt - from)), "r"(1u << (T::kAt - from)), "r"(copy_));
+    return word_of(offset);
   }
   // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     static_assert(T::kCopies == 32 && T::kEntries <= 256);
-    return word_at(words_ + __dp4a(indices, 128u << (8 * k), copy_));
+    return word_of(__dp4a(indices, 128u << (8 * k), copy_));
   }
 
   // One thread's share of putting the table there, its loads apart from its stores.
@@ -189,7 +183,16 @@ class SharedBook {
   };
 
  private:
-  const uint8_t* words_;
+  // The table is the first thing in shared memory. Asked for its address each time, the assembler keeps that in a
+  // register all lanes share, which a load adds to an offset for nothing; of a pointer it makes an addition.
+  static __device__ __forceinline__ uint32_t word_of(uint32_t offset) {
+    extern __shared__ uint4 shared[];
+    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(table + offset));
+    return word;
+  }
+
   uint32_t copy_;
 };
 

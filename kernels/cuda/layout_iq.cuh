@@ -260,11 +260,11 @@ struct Iq3SParts {
 };
 
 // What IQ1_S and IQ1_M share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
-// and bits 32 and up at the bottom of the next.
+// and bit 32 at the bottom of the next, which has the last index from bit `last_at` on.
 template <typename Table, typename Book>
-__device__ __forceinline__ uint32_t one_of_four(const Book& book, uint32_t low, uint32_t high, int j) {
+__device__ __forceinline__ uint32_t one_of_four(const Book& book, uint32_t low, uint32_t high, int j, int last_at) {
   const int from = Table::kBits * j;
-  if (from >= 32) return book.at(high, from - 32);
+  if (from >= 32) return book.at(high, last_at);
   if (from + Table::kBits <= 32) return book.at(low, from);
   return book(aligned(low, high, from, Table::kAt));
 }
@@ -281,13 +281,14 @@ struct Iq1SParts : HalvesScale<8> {
   static constexpr int kWords = 3;
   static constexpr int unit_at(int items, int block) { return 6 * items + 2 * block; }
 
-  // 4 bytes: indices; 2 bytes: their upper twelve bits, scale, shift; then d
+  // 4 bytes: indices; 2 bytes: the third's highest bit, scale, the last, shift; then d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     uint32_t index[4];
     for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * group + j] | (block.qh[group] >> (3 * j) & 7u) << 8;
     const uint64_t bits = join_indices<Table>(index);
     store1(unit + 4 * item, static_cast<uint32_t>(bits));
-    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | (block.qh[group] & 0xf000u));
+    store_short(unit + 4 * items + 2 * item, index[2] >> 10 | (block.qh[group] >> 12 & 7u) << 1 | index[3] << 4 |
+                                                 (block.qh[group] & 0x8000u));
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
@@ -299,8 +300,8 @@ struct Iq1SParts : HalvesScale<8> {
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
     const uint32_t levels = static_cast<int>(raw[1]) < 0 ? kIq1ShiftedDown : kIq1ShiftedUp;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j));
-    const uint32_t factor = twice<3>(raw[1], 12);
+    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j, 4));
+    const uint32_t factor = raw[1] & 14;
     scale(out, half_of(raw[2]), factor, factor);
   }
 };
@@ -341,7 +342,7 @@ struct Iq1MParts : HalvesScale<8> {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       select_codes(out.word + 2 * j, raw[1] & (0x1000u << j) ? kIq1ShiftedDown : kIq1ShiftedUp, 0,
-                   one_of_four<Table>(book, raw[0], raw[1], j));
+                   one_of_four<Table>(book, raw[0], raw[1], j, 1));
     const int group = item % 8; // its scales come to bits 1 to 6
     const uint32_t scales =
         __funnelshift_r(group < 3 ? raw[2] : raw[3], raw[3], group < 3 ? 15 + 6 * group : 6 * group - 17);

@@ -100,8 +100,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using C = Chunks<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>, kBits = !kExact && BitFormat<Format>;
   constexpr int kRing = C::kSlots;
-  // Who has a large table to fill has the time to wait; so have float formats, whose weights come before all else.
-  const bool polls = !kFloat && kBookBytes<Format, kExact> < 48 << 10 && args.handed_over;
+  const bool polls = !kFloat && args.handed_over; // float formats' weights come before all else
   let_successor_start();
   stamp(args.stamps, kStarts);
   const int threads = blockDim.x, warps = threads / kWarp;
@@ -273,7 +272,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (t > 0 || !asks_first) load_all();
       const auto arrive = [&] {
         if (polls && column - 8 * lane < args.cols)
-          while (__any_sync(~0u, is_absent(now))) load(now, 0);
+          for (bool absent; __any_sync(~0u, absent = is_absent(now));)
+            if (absent) load(now, 0); // only these: all blocks ask the same memory
       };
       arrive();
       if (t == 0 && polls) stamp(args.stamps, kMayGoOn);
@@ -340,7 +340,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
   using Activations =
       std::conditional_t<kBits, BitUnit,
-                         std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<kLowParts<Format>>>>;
+                         std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<L, kLowParts<Format>>>>;
   constexpr int kSumLanes = kBits ? 4 : 1; // that get the sum of the same row
   uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
   float* chunk_sums = sums + first_chunk * C::kRows + lane / kSumLanes;
@@ -379,9 +379,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
           for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
       } else {
-        constexpr bool kBlockUnit = !kFloat && L::kBlockUnit;
         float sum[kTokens][C::kRows], unit_of_eight = 1; // lane l's: of row l % kRows and its eight lanes' items
-        if constexpr (kBlockUnit)
+        if constexpr (!kFloat && L::kBlockUnit)
           if (kWhole || lane < unit_items)
             unit_of_eight = L::block_unit(landed + lane % C::kRows * row_bytes, unit_items, lane / 8);
 #pragma unroll

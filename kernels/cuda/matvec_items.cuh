@@ -24,12 +24,15 @@ inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 
 // Shared memory of the activations of one token.
 //   integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, low 0-15, low 16-31, the latter two only with
-//   low parts) and five of 4 bytes (its scale s, the sums of its first half, of its second half, of all, s times that);
+//   low parts) and of 4 bytes: its scale s, then, where kItemSums, the sums of its first half, of its second half, of
+//   all, s times that;
 //   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
 template <bool kLow>
 inline constexpr int kPlaneBytes = kLow ? 64 : 32;
+template <typename L>
+inline constexpr bool kItemSums = L::kBias != 0 || L::kHasOffset; // else nobody asks for them
 template <typename Format, bool kExact>
-inline constexpr int kItemBytes = kPlaneBytes<kLowParts<Format>> + 20;
+inline constexpr int kItemBytes = kPlaneBytes<kLowParts<Format>> + (kItemSums<Layout<Format>> ? 20 : 4);
 template <typename Format, bool kExact>
 requires kFloatDots<Format, kExact>
 inline constexpr int kItemBytes<Format, kExact> = Layout<Format>::kItemWeights * 4;
@@ -48,8 +51,6 @@ inline constexpr int kHighWorth = 256; // what a high part of an activation coun
 // warps.
 template <typename L, bool kLow>
 class IntegerStore {
-  static constexpr bool kSums = L::kBias != 0 || L::kHasOffset; // else nobody asks for them
-
  public:
   // `first`: of the eight values' columns. From `to` on lie the activations of `groups` groups.
   __device__ __forceinline__ IntegerStore(uint8_t* to, int groups, int first) : groups_(groups) {
@@ -86,7 +87,7 @@ class IntegerStore {
     }
     const float scale = largest * (1 / kMax);
     float mine = scale, scaled_sum = 0;
-    if constexpr (kSums) {
+    if constexpr (kItemSums<L>) {
       constexpr int kOnes = 0x01010101;
       int total = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
       if constexpr (kLow) {
@@ -101,8 +102,8 @@ class IntegerStore {
     if (!real) return;
     planes_[0] = {high[0], high[1]};
     if constexpr (kLow) planes_[4 * groups_] = {low[0], low[1]};
-    if (kSums || place_ == 0) *rest_ = mine;
-    if (kSums && place_ == 0) rest_[4 * groups_] = scaled_sum;
+    if (kItemSums<L> || place_ == 0) *rest_ = mine;
+    if (kItemSums<L> && place_ == 0) rest_[4 * groups_] = scaled_sum;
   }
 
  private:
@@ -119,7 +120,7 @@ __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int 
 }
 
 // Group `group` of one token's activations.
-template <bool kLow>
+template <typename L, bool kLow>
 struct IntegerItem {
   uint4 high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum;
@@ -136,10 +137,12 @@ struct IntegerItem {
     }
     const auto* rest = reinterpret_cast<const float*>(activations + kPlaneBytes<kLow> * groups) + group;
     scale = rest[0];
-    sum[0] = __float_as_int(rest[groups]);
-    sum[1] = __float_as_int(rest[2 * groups]);
-    all = __float_as_int(rest[3 * groups]);
-    scaled_sum = rest[4 * groups];
+    if constexpr (kItemSums<L>) {
+      sum[0] = __float_as_int(rest[groups]);
+      sum[1] = __float_as_int(rest[2 * groups]);
+      all = __float_as_int(rest[3 * groups]);
+      scaled_sum = rest[4 * groups];
+    }
   }
 };
 
@@ -152,12 +155,12 @@ __device__ __forceinline__ int times_factor(int dot, int factor) {
 // goes where the sums begin, scales of 16 that are products of small integers are multiplied before anything becomes a
 // float.
 template <typename L, bool kLow>
-__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>& x) {
+__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kLow>& x) {
   if constexpr (L::kHalfScales) {
     int dot[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int bias = -L::kBias * x.sum[h];
+      const int bias = L::kBias ? -L::kBias * x.sum[h] : 0;
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
       if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
     }
@@ -174,7 +177,7 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<kLow>
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
   } else {
-    const int bias = -L::kBias * x.all;
+    const int bias = L::kBias ? -L::kBias * x.all : 0;
     int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;

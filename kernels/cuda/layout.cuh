@@ -15,11 +15,16 @@
 #include "kernels/cuda/layout_codes.cuh"
 #include "kernels/cuda/layout_iq.cuh"
 #include "kernels/cuda/layout_scales.cuh"
+#include "quant/formats/affine4.h"
+#include "quant/formats/affine8.h"
 #include "quant/formats/bf16.h"
 #include "quant/formats/f16.h"
 #include "quant/formats/f32.h"
+#include "quant/formats/fp4_parts.h"
 #include "quant/formats/iq4_xs.h"
+#include "quant/formats/nf4_parts.h"
 #include "quant/formats/nvfp4.h"
+#include "quant/formats/nvfp4_scaled.h"
 #include "quant/formats/q1_0.h"
 #include "quant/formats/q2_0.h"
 #include "quant/formats/q2_k.h"
@@ -43,7 +48,7 @@ struct PlaneLayout {
   static constexpr int kItemWeights = 32, kBias = kBias_;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
                         kFactors = Scales::kFactors, kOddFactors = false,
-                        kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8;
+                        kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8, kOwnBias = Scales::kOwnBias;
   static constexpr float kUnit = 1;
   using Codes = CodePlanes;
   using Book = typename CodePlanes::Book;
@@ -56,9 +61,17 @@ struct PlaneLayout {
     quant::Group unpacked;
     block.unpack(group, unpacked);
     uint8_t code[32];
-    for (int i = 0; i < 32; ++i) code[i] = static_cast<uint8_t>(unpacked.code[i] + kBias);
+    const int bias = bias_of(block, group);
+    for (int i = 0; i < 32; ++i) code[i] = static_cast<uint8_t>(unpacked.code[i] + bias);
     CodePlanes::store(code, unit, items, item);
     Scales::template store<Format>(block, group, unit + CodePlanes::kBytes * items, items, item);
+  }
+
+  static __device__ int bias_of(const Format& block, int group) {
+    if constexpr (kOwnBias)
+      return Scales::bias(block, group);
+    else
+      return kBias;
   }
 
   struct Raw {
@@ -94,10 +107,64 @@ template <> struct Layout<quant::IQ4_NL> : PlaneLayout<quant::IQ4_NL, Iq4Codes, 
 template <> struct Layout<quant::IQ4_XS> : PlaneLayout<quant::IQ4_XS, Iq4Codes, Iq4Scales> {};
 template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, PowerScale, E2m1Codes::kBias> {};
 template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, E2m1Codes::kBias> {};
+template <> struct Layout<quant::NVFP4_SCALED> : PlaneLayout<quant::NVFP4_SCALED, E2m1Codes, ScaledE4m3Scales, E2m1Codes::kBias> {};
+template <> struct Layout<quant::AFFINE4> : PlaneLayout<quant::AFFINE4, Codes<4>, HalfScaleZero> {};
+template <> struct Layout<quant::AFFINE8> : PlaneLayout<quant::AFFINE8, Codes<8>, WideScaleOffset> {};
 template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, 1> {};
 template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
 // clang-format on
+
+// NF4_PARTS, FP4_PARTS: of two neighbouring items one is the high, the next the low parts of the same 32 nibbles.
+template <typename Format>
+struct PartsLayout {
+  static constexpr int kItemWeights = 32, kBias = 0;
+  static constexpr bool kHalfScales = false, kHasOffset = false, kFactors = false, kOddFactors = false,
+                        kBlockUnit = false, kOwnBias = false;
+  static constexpr float kUnit = 1;
+  using Book = NoBook;
+  static constexpr int unit_payload(int items) {
+    return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
+  }
+
+  // 16 bytes for two items: nibble i of word k is code 8k + i. Then the blocks' scales.
+  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+    if (group % 2 != 0) return;
+    const uint8_t* codes = block.qs + 16 * (group / 2);
+    const auto nibble = [&](int i) { return i < 16 ? codes[i] & 15 : codes[i - 16] >> 4; };
+    for (int i = 0; i < 16; ++i) unit[8 * item + i] = static_cast<uint8_t>(nibble(2 * i) | nibble(2 * i + 1) << 4);
+    if (group == 0)
+      *reinterpret_cast<uint32_t*>(unit + 8 * items + item) = block.d[0] | static_cast<uint32_t>(block.d[1]) << 16;
+  }
+
+  struct Raw {
+    uint32_t nibbles[4], d;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    put(raw.nibbles, *reinterpret_cast<const uint4*>(unit + item / 2 * 16));
+    raw.d = word_at(unit + 8 * items + item / 4 * 4);
+  }
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, NoBook = {}) {
+    const bool low = item & 1;
+    look_up(out.word, raw.nibbles,
+            {low ? levels<1, 0> : levels<0, 0>, low ? levels<1, 1> : levels<0, 1>, low ? levels<1, 2> : levels<0, 2>,
+             low ? levels<1, 3> : levels<0, 3>},
+            0x32103210);
+    out.scale_by(Format::scale_of(raw.d, low));
+  }
+
+ private:
+  template <int kHalf, int kWord>
+  static constexpr uint32_t levels = [] {
+    uint32_t word = 0;
+    for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(Format::part(kHalf, 4 * kWord + i) & 0xff) << (8 * i);
+    return word;
+  }();
+};
+template <>
+struct Layout<quant::NF4_PARTS> : PartsLayout<quant::NF4_PARTS> {};
+template <>
+struct Layout<quant::FP4_PARTS> : PartsLayout<quant::FP4_PARTS> {};
 
 // Float formats: an item is 32 bytes of consecutive weights, in two planes of 16 bytes.
 template <quant::FloatFormat Format>
@@ -185,7 +252,8 @@ __device__ __forceinline__ void load_weights(float (&out)[Layout<Format>::kItemW
     load_item<L>(packed, unit, items, item);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - L::kBias;
+      const int code =
+          static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - (L::kOwnBias ? packed.bias : L::kBias);
       const float scaled = __fmul_rn(packed.scale[i / 16], static_cast<float>(code));
       out[i] = L::kHasOffset ? __fadd_rn(scaled, packed.offset[i / 16]) : scaled;
     }

@@ -12,16 +12,17 @@ namespace ridge::kernels::cuda {
 inline constexpr int kUnitItems = 32;
 
 // An item of a packed format: weight i is scale[i / 16] * (code i - bias) + offset[i / 16], code i being byte i % 4 of
-// word[i / 4], signed. Where Layout::kFactors, scales are also products, scale[h] = Layout::kUnit * unit * factor[h]
-// and offset[h] = offset_unit * offset_factor[h], of integers so small that times a dot they stay below 2^31. Where
-// Layout::kOddFactors, factor[h] is one less than that, which the product with a dot adds for nothing. Where
-// Layout::kBlockUnit, eight items have one unit, Layout::block_unit: then scale[h] = block_unit * relative[h] also
-// where there are no factors, and who sums over the eight multiplies once.
+// word[i / 4], signed. The bias is Layout::kBias, or where Layout::kOwnBias the item's. Where Layout::kFactors, scales
+// are also products, scale[h] = Layout::kUnit * unit * factor[h] and offset[h] = offset_unit * offset_factor[h], of
+// integers so small that times a dot they stay below 2^31. Where Layout::kOddFactors, factor[h] is one less than that,
+// which the product with a dot adds for nothing. Where Layout::kBlockUnit, eight items have one unit,
+// Layout::block_unit: then scale[h] = block_unit * relative[h] also where there are no factors, and who sums over the
+// eight multiplies once.
 struct Item {
   uint32_t word[8];
   float scale[2], offset[2], relative[2];
   float unit, offset_unit;
-  int factor[2], offset_factor[2];
+  int factor[2], offset_factor[2], bias;
 
   __device__ __forceinline__ void scale_by(float s, float o = 0) {
     scale[0] = scale[1] = s;
@@ -101,7 +102,7 @@ struct Layout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
-                        kOddFactors = false, kBlockUnit = false;
+                        kOddFactors = false, kBlockUnit = false, kOwnBias = false;
   static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) {

@@ -147,6 +147,19 @@ struct Nibbles {
   }
 };
 
+// Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the table; the
+// fourth, moved to select bit 2 of another permute, chooses. `halves` is 0x32103210.
+__device__ __forceinline__ void look_up(uint32_t (&word)[8], const uint32_t* nibbles, const uint32_t (&levels)[4],
+                                        uint32_t halves) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const uint32_t index = nibbles[k] & 0x77777777, choice = (nibbles[k] >> 1 & 0x44444444) | halves;
+    word[2 * k] = permute(permute(levels[0], levels[1], index), permute(levels[2], levels[3], index), choice);
+    word[2 * k + 1] =
+        permute_upper(permute_upper(levels[0], levels[1], index), permute_upper(levels[2], levels[3], index), choice);
+  }
+}
+
 // Levels 4k to 4k + 3 of IQ4.
 constexpr uint32_t iq4_levels(int k) {
   constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -171,16 +184,9 @@ struct Iq4Codes : Nibbles {
         code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
   }
 
-  // Three bits look up both halves of the table; the fourth, moved to select bit 2 of another permute, chooses.
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
-    const uint32_t t0 = book.first, t2 = book.third;
-    constexpr uint32_t t1 = iq4_levels(1), t3 = iq4_levels(3);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const uint32_t index = raw[k] & 0x77777777, choice = (raw[k] >> 1 & 0x44444444) | book.halves;
-      word[2 * k] = permute(permute(t0, t1, index), permute(t2, t3, index), choice);
-      word[2 * k + 1] = permute_upper(permute_upper(t0, t1, index), permute_upper(t2, t3, index), choice);
-    }
+    constexpr uint32_t second = iq4_levels(1), fourth = iq4_levels(3);
+    look_up(word, raw, {book.first, second, book.third, fourth}, book.halves);
   }
 };
 

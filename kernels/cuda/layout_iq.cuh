@@ -20,7 +20,7 @@ struct BookLayout {
   using Book = SharedBook<typename Parts::Table>;
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset,
-                        kFactors = Parts::kFactors, kOddFactors = kFactors, kBlockUnit = !kHasOffset;
+                        kFactors = Parts::kFactors, kOddFactors = kFactors, kBlockUnit = !kHasOffset, kOwnBias = false;
   static constexpr float kUnit = Parts::kUnit;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
@@ -287,8 +287,8 @@ struct Iq1SParts : HalvesScale<8> {
     for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * group + j] | (block.qh[group] >> (3 * j) & 7u) << 8;
     const uint64_t bits = join_indices<Table>(index);
     store1(unit + 4 * item, static_cast<uint32_t>(bits));
-    store_short(unit + 4 * items + 2 * item, index[2] >> 10 | (block.qh[group] >> 12 & 7u) << 1 | index[3] << 4 |
-                                                 (block.qh[group] & 0x8000u));
+    store_short(unit + 4 * items + 2 * item,
+                index[2] >> 10 | (block.qh[group] >> 12 & 7u) << 1 | index[3] << 4 | (block.qh[group] & 0x8000u));
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
@@ -300,7 +300,8 @@ struct Iq1SParts : HalvesScale<8> {
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
     const uint32_t levels = static_cast<int>(raw[1]) < 0 ? kIq1ShiftedDown : kIq1ShiftedUp;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j, 4));
+    for (int j = 0; j < 4; ++j)
+      select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j, 4));
     const uint32_t factor = raw[1] & 14;
     scale(out, half_of(raw[2]), factor, factor);
   }
@@ -330,7 +331,8 @@ struct Iq1MParts : HalvesScale<8> {
       d_and_scales |= static_cast<uint64_t>(block.scales[i] >> 12) << (4 * i);
       d_and_scales |= static_cast<uint64_t>(block.scales[i] & 0xfff) << (16 + 12 * i);
     }
-    store2(unit + unit_at(items, item / 8), static_cast<uint32_t>(d_and_scales), static_cast<uint32_t>(d_and_scales >> 32));
+    store2(unit + unit_at(items, item / 8), static_cast<uint32_t>(d_and_scales),
+           static_cast<uint32_t>(d_and_scales >> 32));
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);

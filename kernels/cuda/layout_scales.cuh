@@ -4,13 +4,15 @@
 #pragma once
 
 #include "kernels/cuda/layout_base.cuh"
+#include "quant/formats/affine4.h"
+#include "quant/formats/nvfp4.h"
 #include "quant/formats/q4_k.h"
 
 namespace ridge::kernels::cuda {
 
 struct HalfScale { // one binary16 per block
   static constexpr int kBytes = 2;
-  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
   static constexpr int unit_at(int, int block) { return 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -28,7 +30,7 @@ struct HalfScale { // one binary16 per block
 
 struct HalfScaleOffset { // binary16 scale and offset per 32
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false, kHasUnit = false;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     store_half(base + 4 * item, block.d);
@@ -45,9 +47,50 @@ struct HalfScaleOffset { // binary16 scale and offset per 32
   }
 };
 
+struct HalfScaleZero { // AFFINE4: binary16 scale and an integer zero per 32
+  static constexpr int kBytes = 6;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = true;
+  static __device__ int bias(const quant::AFFINE4& block, int group) { return block.zero(group); }
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    store_half(base + 2 * item, block.d[group]);
+    base[2 * items + item] = static_cast<uint8_t>(block.zero(group));
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    raw[0] = short_at(base + 2 * item);
+    raw[1] = base[2 * items + item];
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int) {
+    out.scale_by(half_of(raw[0]));
+    out.bias = static_cast<int8_t>(raw[1]);
+  }
+};
+
+struct WideScaleOffset { // AFFINE8: binary32 scale and offset per 32
+  static constexpr int kBytes = 8;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
+  template <typename Format>
+  static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
+    float* to = reinterpret_cast<float*>(base) + 2 * item;
+    to[0] = Format::wide(block.d);
+    to[1] = Format::wide(block.m);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int, int item) {
+    const uint2 pair = reinterpret_cast<const uint2*>(base)[item];
+    raw[0] = pair.x, raw[1] = pair.y;
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int) {
+    out.scale_by(__uint_as_float(raw[0]), __uint_as_float(raw[1]));
+  }
+};
+
 struct PowerScale { // MXFP4: E8M0 per 32
   static constexpr int kBytes = 1;
-  static constexpr bool kFactors = false, kHasUnit = false;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     base[item] = block.e;
@@ -67,7 +110,7 @@ struct PowerScale { // MXFP4: E8M0 per 32
 
 struct E4m3Scales { // NVFP4: UE4M3 per 16
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false, kHasUnit = false;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
     base[2 * item] = block.d[2 * group];
@@ -83,6 +126,27 @@ struct E4m3Scales { // NVFP4: UE4M3 per 16
       out.scale[s] = Format::half_ue4m3(static_cast<uint8_t>(raw[0] >> (8 * s)));
       out.offset[s] = 0;
     }
+  }
+};
+
+struct ScaledE4m3Scales { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
+  static constexpr int kBytes = 8;
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
+  template <typename Format>
+  static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
+    if (group == 0)
+      *reinterpret_cast<uint32_t*>(base + 2 * item) = block.m[0] | static_cast<uint32_t>(block.m[1]) << 16;
+    E4m3Scales::store(block.block, group, base + 2 * items, items, item);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int items, int item) {
+    E4m3Scales::fetch<quant::NVFP4>(raw, base + 2 * items, items, item);
+    raw[1] = word_at(base + item / 2 * 4);
+  }
+  template <typename Format>
+  static __device__ __forceinline__ void unpack(Item& out, const RawScale& raw, int item) {
+    E4m3Scales::unpack<quant::NVFP4>(out, raw, item);
+    for (float& scale : out.scale) scale = __fmul_rn(__uint_as_float(raw[1]), scale);
   }
 };
 
@@ -110,7 +174,7 @@ struct SixBitPairs {
 
 struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   static constexpr int kBytes = 16;
-  static constexpr bool kFactors = true, kHasUnit = false;
+  static constexpr bool kFactors = true, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0) {
@@ -140,7 +204,7 @@ struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
 
 struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
   static constexpr int kBytes = 14;
-  static constexpr bool kFactors = true, kHasUnit = true;
+  static constexpr bool kFactors = true, kHasUnit = true, kOwnBias = false;
   static constexpr int unit_at(int items, int block) { return items + items / 2 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -169,7 +233,7 @@ struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
 
 struct Q6Scales { // Q6_K: 8-bit scales per 16
   static constexpr int kBytes = 18;
-  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
   static constexpr int unit_at(int items, int block) { return 2 * items + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -191,7 +255,7 @@ struct Q6Scales { // Q6_K: 8-bit scales per 16
 
 struct Q2Scales { // Q2_K: 4-bit scale and min per 16
   static constexpr int kBytes = 20;
-  static constexpr bool kFactors = true, kHasUnit = false;
+  static constexpr bool kFactors = true, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = block.scales[2 * group];
@@ -222,7 +286,7 @@ struct Q2Scales { // Q2_K: 4-bit scale and min per 16
 
 struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
   static constexpr int kBytes = 8;
-  static constexpr bool kFactors = false, kHasUnit = true;
+  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
   static constexpr int unit_at(int items, int block) { return items / 2 + items / 4 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {

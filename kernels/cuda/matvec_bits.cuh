@@ -1,8 +1,8 @@
 // Products of formats of one bit a weight, for the kernel of single tokens: on the tensor cores' binary products.
 //
-// Activations are 8-bit integers here too, x ≈ s · q, one scale s per 128, but taken apart into eight planes of one bit:
-// q = Σ ± 2^n · (bit n), the sign of plane 7 being negative. A binary product counts the common ones of eight rows of
-// 128 weights and the eight planes: one instruction for what takes eight dots and the unpacking of 1024 weights
+// Activations are 8-bit integers here too, x ≈ s · q, one scale s per 128, but taken apart into eight planes of one
+// bit: q = Σ ± 2^n · (bit n), the sign of plane 7 being negative. A binary product counts the common ones of eight rows
+// of 128 weights and the eight planes: one instruction for what takes eight dots and the unpacking of 1024 weights
 // otherwise. Its lanes hold, of row lane / 4, word lane % 4 of the weights, which is an item; of plane lane / 4, the
 // same columns' word; of the counts, those of row lane / 4 and planes 2 (lane % 4) and the next.
 #pragma once
@@ -77,7 +77,7 @@ class BitStore {
 
   uint8_t* planes_;
   float* scale_;
-  int place_; // of the lane among the item's
+  int place_;  // of the lane among the item's
   bool first_; // of the block's lanes
 };
 

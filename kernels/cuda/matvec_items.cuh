@@ -17,7 +17,9 @@ inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
 // What matvec_bits.cuh multiplies, fast.
 template <typename Format>
-concept BitFormat = requires { requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>; };
+concept BitFormat = requires {
+  requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>;
+};
 
 template <typename Format>
 inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
@@ -30,7 +32,7 @@ inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 template <bool kLow>
 inline constexpr int kPlaneBytes = kLow ? 64 : 32;
 template <typename L>
-inline constexpr bool kItemSums = L::kBias != 0 || L::kHasOffset; // else nobody asks for them
+inline constexpr bool kItemSums = L::kBias != 0 || L::kOwnBias || L::kHasOffset; // else nobody asks for them
 template <typename Format, bool kExact>
 inline constexpr int kItemBytes = kPlaneBytes<kLowParts<Format>> + (kItemSums<Layout<Format>> ? 20 : 4);
 template <typename Format, bool kExact>
@@ -151,6 +153,13 @@ __device__ __forceinline__ int times_factor(int dot, int factor) {
   return dot * factor + (L::kOddFactors ? dot : 0);
 }
 
+// What the codes' bias takes off a dot with activations of that sum.
+template <typename L>
+__device__ __forceinline__ int bias_of(const Item& w, int sum) {
+  if constexpr (L::kOwnBias) return -w.bias * sum;
+  return L::kBias ? -L::kBias * sum : 0;
+}
+
 // Σ weight · activation over an item, without the unit where L::kBlockUnit. Integers as long as they fit: codes' bias
 // goes where the sums begin, scales of 16 that are products of small integers are multiplied before anything becomes a
 // float.
@@ -160,7 +169,7 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
     int dot[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int bias = L::kBias ? -L::kBias * x.sum[h] : 0;
+      const int bias = bias_of<L>(w, x.sum[h]);
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
       if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
     }
@@ -177,7 +186,7 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
   } else {
-    const int bias = L::kBias ? -L::kBias * x.all : 0;
+    const int bias = bias_of<L>(w, x.all);
     int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;

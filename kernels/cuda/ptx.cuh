@@ -170,8 +170,8 @@ __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
-// Counts of common ones: of a [8 x 128 bits] and b [8 x 128 bits], lane l holding word l % 4 of row l / 4 of each; it gets
-// those of a's row l / 4 with b's rows 2 (l % 4) and the next. sm_75 counts differing ones only.
+// Counts of common ones: of a [8 x 128 bits] and b [8 x 128 bits], lane l holding word l % 4 of row l / 4 of each; it
+// gets those of a's row l / 4 with b's rows 2 (l % 4) and the next. sm_75 counts differing ones only.
 __device__ __forceinline__ int2 common_ones(uint32_t a, uint32_t b) {
   int2 counts;
 #if __CUDA_ARCH__ >= 800

@@ -15,7 +15,7 @@ inline constexpr int kUnitGroups = Units<Format>::kWeights / 32; // of 32 weight
 template <typename L>
 __device__ __forceinline__ void item_halves(uint32_t (&out)[16], const Item& item) {
   constexpr float kFactor = 1 << kWeightExponent;
-  const __half2 zero = __float2half2_rn(1024 + 128 + L::kBias);
+  const __half2 zero = __float2half2_rn(1024 + 128 + (L::kOwnBias ? static_cast<float>(item.bias) : L::kBias));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const __half2 scale = __float2half2_rn(item.scale[half] * kFactor),

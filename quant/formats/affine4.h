@@ -21,8 +21,10 @@ struct AFFINE4 {
   int8_t z[2];
   uint8_t qs[32];
 
+  RIDGE_HD int zero(int g) const { return z[g] < -111 ? -111 : z[g] > 112 ? 112 : z[g]; }
+
   RIDGE_HD void unpack(int g, Group& out) const {
-    const int zero = z[g] < -111 ? -111 : z[g] > 112 ? 112 : z[g];
+    const int zero = this->zero(g);
     RIDGE_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) {
       out.code[i] = static_cast<int8_t>((qs[16 * g + i] & 15) - zero);

@@ -10,6 +10,7 @@ RIDGE_TABLE int8_t kFp4Parts[2][16] = {{0, 1, 85, 127, 42, 64, 21, 32, 0, -1, -8
                                        {0, -86, -85, 0, 85, -127, 42, -64, 0, 86, 85, 0, -85, 127, -42, 64}};
 
 struct FP4_PARTS : LevelBlock {
+  RIDGE_HD static constexpr int part(int half, int code) { return kFp4Parts[half][code]; }
   RIDGE_HD void unpack(int g, Group& out) const { unpack_parts(g, kFp4Parts, out); }
 };
 static_assert(sizeof(FP4_PARTS) == 36);

@@ -27,20 +27,26 @@ struct LevelBlock {
   uint16_t d[2];
   uint8_t qs[32];
 
+  // Of a block's high or low parts.
+  RIDGE_HD static float scale_of(uint32_t d_bits, int half) {
+    const float high = core::f32_from_bits(d_bits) * (1 / 127.0f);
+    return half ? high * (1 / 254.0f) : high;
+  }
+
   RIDGE_HD void unpack_parts(int g, const int8_t (&parts)[2][16], Group& out) const {
     const uint8_t* codes = qs + 16 * (g / 2);
     for (int i = 0; i < 16; ++i) {
       out.code[i] = parts[g % 2][codes[i] & 15];
       out.code[i + 16] = parts[g % 2][codes[i] >> 4];
     }
-    const float high = core::f32_from_bits(d[0] | static_cast<uint32_t>(d[1]) << 16) * (1 / 127.0f);
-    out.scale[0] = out.scale[1] = g % 2 ? high * (1 / 254.0f) : high;
+    out.scale[0] = out.scale[1] = scale_of(d[0] | static_cast<uint32_t>(d[1]) << 16, g % 2);
     out.offset[0] = out.offset[1] = 0.0f;
   }
 };
 static_assert(sizeof(LevelBlock) == 36);
 
 struct NF4_PARTS : LevelBlock {
+  RIDGE_HD static constexpr int part(int half, int code) { return kNf4Parts[half][code]; }
   RIDGE_HD void unpack(int g, Group& out) const { unpack_parts(g, kNf4Parts, out); }
 };
 

@@ -44,17 +44,12 @@ namespace ridge::kernels::cuda {
 
 // A packed format in planes: `Codes` as above, holding code + kBias_, and `Scales`.
 template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
-struct PlaneLayout {
-  static constexpr int kItemWeights = 32, kBias = kBias_;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset,
-                        kFactors = Scales::kFactors, kOddFactors = false,
-                        kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8, kOwnBias = Scales::kOwnBias;
-  static constexpr float kUnit = 1;
+struct PlaneLayout : PackedLayout<Format> {
+  static constexpr int kBias = kBias_;
+  static constexpr bool kFactors = Scales::kFactors, kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8,
+                        kOwnBias = Scales::kOwnBias;
   using Codes = CodePlanes;
   using Book = typename CodePlanes::Book;
-  static constexpr int unit_payload(int items) {
-    return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
-  }
   static_assert(CodePlanes::kBytes * kBlockItems<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
 
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -117,16 +112,7 @@ template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, H
 
 // NF4_PARTS, FP4_PARTS: of two neighbouring items one is the high, the next the low parts of the same 32 nibbles.
 template <typename Format>
-struct PartsLayout {
-  static constexpr int kItemWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = false, kHasOffset = false, kFactors = false, kOddFactors = false,
-                        kBlockUnit = false, kOwnBias = false;
-  static constexpr float kUnit = 1;
-  using Book = NoBook;
-  static constexpr int unit_payload(int items) {
-    return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
-  }
-
+struct PartsLayout : PackedLayout<Format> {
   // 16 bytes for two items: nibble i of word k is code 8k + i. Then the blocks' scales.
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     if (group % 2 != 0) return;

@@ -95,10 +95,9 @@ struct NoBook {
   };
 };
 
-// How the weights of a format lie. This one keeps the file's blocks and asks Format::unpack, byte by byte: it makes a
-// new format work at once, but costs more instructions than memory takes time.
+// What the layout of a packed format is, unless it says otherwise.
 template <typename Format>
-struct Layout {
+struct PackedLayout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
@@ -108,7 +107,12 @@ struct Layout {
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
   }
+};
 
+// How the weights of a format lie. This one keeps the file's blocks and asks Format::unpack, byte by byte: it makes a
+// new format work at once, but costs more instructions than memory takes time.
+template <typename Format>
+struct Layout : PackedLayout<Format> {
   static __device__ void store(const Format& block, int group, uint8_t* unit, int, int item) {
     if (group != 0) return;
     const auto* from = reinterpret_cast<const uint8_t*>(&block);

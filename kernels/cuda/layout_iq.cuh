@@ -15,16 +15,12 @@
 namespace ridge::kernels::cuda {
 
 template <typename Parts>
-struct BookLayout {
+struct BookLayout : PackedLayout<typename Parts::Format> {
   using Format = typename Parts::Format;
   using Book = SharedBook<typename Parts::Table>;
-  static constexpr int kItemWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Parts::kHasOffset,
-                        kFactors = Parts::kFactors, kOddFactors = kFactors, kBlockUnit = !kHasOffset, kOwnBias = false;
+  static constexpr bool kHasOffset = Parts::kHasOffset, kFactors = Parts::kFactors, kOddFactors = kFactors,
+                        kBlockUnit = !kHasOffset;
   static constexpr float kUnit = Parts::kUnit;
-  static constexpr int unit_payload(int items) {
-    return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
-  }
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     Parts::store(block, group, unit, items, item);
   }

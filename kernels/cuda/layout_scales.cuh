@@ -10,9 +10,13 @@
 
 namespace ridge::kernels::cuda {
 
-struct HalfScale { // one binary16 per block
+struct PlainScales { // what they are unless they say otherwise
+  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
+};
+
+struct HalfScale : PlainScales { // one binary16 per block
   static constexpr int kBytes = 2;
-  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
+  static constexpr bool kHasUnit = true;
   static constexpr int unit_at(int, int block) { return 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -28,9 +32,8 @@ struct HalfScale { // one binary16 per block
   }
 };
 
-struct HalfScaleOffset { // binary16 scale and offset per 32
+struct HalfScaleOffset : PlainScales { // binary16 scale and offset per 32
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     store_half(base + 4 * item, block.d);
@@ -47,9 +50,9 @@ struct HalfScaleOffset { // binary16 scale and offset per 32
   }
 };
 
-struct HalfScaleZero { // AFFINE4: binary16 scale and an integer zero per 32
+struct HalfScaleZero : PlainScales { // AFFINE4: binary16 scale and an integer zero per 32
   static constexpr int kBytes = 6;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = true;
+  static constexpr bool kOwnBias = true;
   static __device__ int bias(const quant::AFFINE4& block, int group) { return block.zero(group); }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -68,9 +71,8 @@ struct HalfScaleZero { // AFFINE4: binary16 scale and an integer zero per 32
   }
 };
 
-struct WideScaleOffset { // AFFINE8: binary32 scale and offset per 32
+struct WideScaleOffset : PlainScales { // AFFINE8: binary32 scale and offset per 32
   static constexpr int kBytes = 8;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     float* to = reinterpret_cast<float*>(base) + 2 * item;
@@ -88,9 +90,8 @@ struct WideScaleOffset { // AFFINE8: binary32 scale and offset per 32
   }
 };
 
-struct PowerScale { // MXFP4: E8M0 per 32
+struct PowerScale : PlainScales { // MXFP4: E8M0 per 32
   static constexpr int kBytes = 1;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     base[item] = block.e;
@@ -108,9 +109,8 @@ struct PowerScale { // MXFP4: E8M0 per 32
   }
 };
 
-struct E4m3Scales { // NVFP4: UE4M3 per 16
+struct E4m3Scales : PlainScales { // NVFP4: UE4M3 per 16
   static constexpr int kBytes = 4;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int, int item) {
     base[2 * item] = block.d[2 * group];
@@ -129,9 +129,8 @@ struct E4m3Scales { // NVFP4: UE4M3 per 16
   }
 };
 
-struct ScaledE4m3Scales { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
+struct ScaledE4m3Scales : PlainScales { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
   static constexpr int kBytes = 8;
-  static constexpr bool kFactors = false, kHasUnit = false, kOwnBias = false;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0)
@@ -172,9 +171,9 @@ struct SixBitPairs {
   }
 };
 
-struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
+struct KScaleMin : PlainScales { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   static constexpr int kBytes = 16;
-  static constexpr bool kFactors = true, kHasUnit = false, kOwnBias = false;
+  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     if (group == 0) {
@@ -202,9 +201,9 @@ struct KScaleMin { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   }
 };
 
-struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
+struct Q3Scales : PlainScales { // Q3_K: 6-bit scales per 16, offset by 32
   static constexpr int kBytes = 14;
-  static constexpr bool kFactors = true, kHasUnit = true, kOwnBias = false;
+  static constexpr bool kFactors = true, kHasUnit = true;
   static constexpr int unit_at(int items, int block) { return items + items / 2 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -231,9 +230,9 @@ struct Q3Scales { // Q3_K: 6-bit scales per 16, offset by 32
   }
 };
 
-struct Q6Scales { // Q6_K: 8-bit scales per 16
+struct Q6Scales : PlainScales { // Q6_K: 8-bit scales per 16
   static constexpr int kBytes = 18;
-  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
+  static constexpr bool kHasUnit = true;
   static constexpr int unit_at(int items, int block) { return 2 * items + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
@@ -253,9 +252,9 @@ struct Q6Scales { // Q6_K: 8-bit scales per 16
   }
 };
 
-struct Q2Scales { // Q2_K: 4-bit scale and min per 16
+struct Q2Scales : PlainScales { // Q2_K: 4-bit scale and min per 16
   static constexpr int kBytes = 20;
-  static constexpr bool kFactors = true, kHasUnit = false, kOwnBias = false;
+  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
     base[2 * item] = block.scales[2 * group];
@@ -284,9 +283,9 @@ struct Q2Scales { // Q2_K: 4-bit scale and min per 16
   }
 };
 
-struct Iq4Scales { // IQ4_XS: 6-bit scales per 32, offset by 32
+struct Iq4Scales : PlainScales { // IQ4_XS: 6-bit scales per 32, offset by 32
   static constexpr int kBytes = 8;
-  static constexpr bool kFactors = false, kHasUnit = true, kOwnBias = false;
+  static constexpr bool kHasUnit = true;
   static constexpr int unit_at(int items, int block) { return items / 2 + items / 4 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {

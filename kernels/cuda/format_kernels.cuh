@@ -94,6 +94,12 @@ struct Launchers {
     return (args.result_groups + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
   }
 
+  // A block that has a large table to fill and few weights has the time to wait for its predecessor.
+  static bool waits(const MatvecArgs& args, int blocks) {
+    const int64_t chunks = groups_of_block(args, blocks) * ((U::items_of(args.cols) + kUnitItems - 1) / kUnitItems);
+    return kBookBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
+  }
+
   // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
   // multiprocessor is free first. More than half of the shared memory keeps them apart.
   static size_t matvec_shared(const Launch& launch, int64_t needed) {
@@ -114,9 +120,7 @@ struct Launchers {
       blocks = std::min(groups, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     Chunks<Format>::share_out(args, blocks);
-    // A block that has a large table to fill and few weights has the time to wait.
-    const auto chunks = groups_of_block(args, blocks) * ((U::items_of(args.cols) + kUnitItems - 1) / kUnitItems);
-    if (kBookBytes<Format, kExact> >= 48 << 10 && chunks < 2 * kMatvecWarps) args.handed_over = false;
+    if (waits(args, blocks)) args.handed_over = false;
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
     args.alone = !launch.overlap;
@@ -126,10 +130,10 @@ struct Launchers {
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
-    if constexpr (!quant::FloatFormat<Format>)
-      if (exact) return matvec_with<1, true>(launch, args);
-    // More tokens must not take the room of many warps.
     const int most = matvec_warps<false>(launch, args.cols, 1);
+    if constexpr (!quant::FloatFormat<Format>) // exact mode has no table, which may leave no room (64 KB of 64 or 99)
+      if (exact || most < 1) return matvec_with<1, true>(launch, args);
+    // More tokens must not take the room of many warps.
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
     if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))
       return matvec_with<4, false>(launch, args);
@@ -165,6 +169,8 @@ struct Launchers {
     Chunks<Other>::share_out(other, launch.sm_count - best);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
+    if (waits(args, best)) args.handed_over = false;
+    if (Launchers<Other>::waits(other, launch.sm_count - best)) other.handed_over = false;
     args.alone = other.alone = !launch.overlap;
     args.stamps = other.stamps = launch.stamps();
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);

@@ -2,9 +2,9 @@
 //
 // Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has
 // every nth group; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So a
-// warp meets the same columns again and again and keeps its activations in registers: each lane takes one item, 32
-// codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row over the columns of a unit meet in
-// shared memory at the end.
+// warp meets the same columns again and again and keeps its activations in registers: each lane takes one item (with
+// one-bit weights: matvec_bits.cuh), 32 codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row
+// over the columns of a unit meet in shared memory at the end.
 //
 // Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
 // bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their

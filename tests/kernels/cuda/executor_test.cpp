@@ -67,12 +67,14 @@ TEST_CASE(
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const quant::FormatInfo& format : quant::formats()) {
+  for (size_t i = 0; i < 2 * quant::formats().size(); ++i) {
+    const quant::FormatInfo& format = quant::formats()[i / 2];
     CAPTURE(format.name);
-    RandomProgram model(seed);
-    // An odd number of rows, so many that they do not all cancel; columns that are no whole unit of 1024.
+    RandomProgram model(seed + i);
+    // An odd number of rows, so many that they do not all cancel; columns that are whole units of 1024, or any number.
     const int64_t cols =
-        format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
+        i % 2 ? 1024 * model.integer(1, 5)
+              : format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
     core::ValueId x = model.embed(Type::F32, cols, 21);
     x = model.linear(x, format.type, 2 * model.integer(8, 87) + 1);
     model.finish(x);
@@ -84,6 +86,22 @@ TEST_CASE(
     CHECK(matvec < tests::single_token_bound(format));
     CHECK(product < kFast);
   }
+}
+
+TEST_CASE("CUDA: wide matrices of every format fit the shared memory of older chips") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats())
+    for (const auto& [chip, cols] : {std::pair(75, 8192), {89, 14336}}) {
+      CAPTURE(format.name);
+      CAPTURE(chip);
+      RandomProgram model(seed);
+      model.finish(model.linear(model.embed(Type::F32, cols, 21), format.type, 33));
+      CudaOptions options;
+      options.as_compute = chip;
+      CHECK(worst_error(model, fast_config(), {1, 1}, options) < tests::single_token_bound(format));
+    }
 }
 
 TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") {

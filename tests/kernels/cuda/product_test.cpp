@@ -155,7 +155,7 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
         };
         if (!(tests::nmse(row(logits), row(expected)) < 1e-5)) others.insert(tokens[i]);
       }
-      CHECK(others.size() <= (shape.used < shape.experts ? 3u : 0u));
+      CHECK(others.size() <= (shape.used < shape.experts ? 1 + static_cast<size_t>(count) / 100 : 0));
     }
   }
 }

@@ -22,63 +22,56 @@ inline void check(cudaError_t status, const char* call) {
 }
 #define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
 
-// Device memory. Running out throws OutOfMemory, which says what was needed and what is free.
-class DeviceMemory {
+// Memory that is one owner's, who frees it.
+template <cudaError_t (*kFree)(void*)>
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory() { kFree(data_); }
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  template <typename T = uint8_t>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+
+ private:
+  void swap(Memory& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+};
+
+// Running out of device memory throws OutOfMemory, which says what was needed and what is free.
+class DeviceMemory : public Memory<cudaFree> {
  public:
   DeviceMemory() = default;
-  explicit DeviceMemory(size_t bytes, const char* what) : bytes_(bytes) {
+  explicit DeviceMemory(size_t bytes, const char* what) {
     if (bytes == 0) return;
     const cudaError_t status = cudaMalloc(&data_, bytes);
     if (status == cudaErrorMemoryAllocation) throw_out_of_memory(bytes, what);
     check(status, "cudaMalloc");
+    bytes_ = bytes;
   }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-
-  template <typename T = uint8_t>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  void swap(DeviceMemory& other) {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-  }
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
 };
 
 // Page-locked host memory, which the copy engine reads while the CPU does something else.
-class PinnedMemory {
+class PinnedMemory : public Memory<cudaFreeHost> {
  public:
   PinnedMemory() = default;
-  explicit PinnedMemory(size_t bytes) : bytes_(bytes) { RIDGE_CUDA(cudaMallocHost(&data_, bytes)); }
-  ~PinnedMemory() { cudaFreeHost(data_); }
-  PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-    swap(other);
-    return *this;
+  explicit PinnedMemory(size_t bytes) {
+    RIDGE_CUDA(cudaMallocHost(&data_, bytes));
+    bytes_ = bytes;
   }
-
-  template <typename T = uint8_t>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  void swap(PinnedMemory& other) {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-  }
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
 };
 
 struct Stream {

@@ -1,8 +1,8 @@
 // y = W x for one to four rows of activations at a time: the kernel of decoding.
 //
 // Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has
-// every nth group; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So a
-// warp meets the same columns again and again and keeps its activations in registers: each lane takes one item (with
+// neighbouring groups; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So
+// a warp meets the same columns again and again and keeps its activations in registers: each lane takes one item (with
 // one-bit weights: matvec_bits.cuh), 32 codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row
 // over the columns of a unit meet in shared memory at the end.
 //

@@ -7,19 +7,30 @@
 
 namespace ridge::kernels::cuda {
 
-// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale. What is not a number, or infinite,
-// gives an infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
+__device__ __forceinline__ float magnitude_of(float value) { return value == value ? fabsf(value) : INFINITY; }
+
+// How a q8_0 cache has 32 elements whose largest magnitude is `most`. What is not a number, or infinite, gives an
+// infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
+struct CacheCodes {
+  float inverse;
+  uint16_t scale;
+  __device__ __forceinline__ explicit CacheCodes(float most)
+      : inverse(most > 1e-30f && most < INFINITY ? 127 / most : 0),
+        scale(__half_as_ushort(__float2half_rn(most / 127))) {}
+  __device__ __forceinline__ int8_t operator()(float value) const {
+    return inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
+  }
+};
+
+// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale.
 __device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales,
                                             int warp, int warps) {
   const int lane = threadIdx.x % kWarp;
   for (int block = warp; block < dim / kWarp; block += warps) {
     const float value = x[block * kWarp + lane];
-    const float largest =
-        warp_reduce(value == value ? fabsf(value) : INFINITY, [](float a, float b) { return fmaxf(a, b); });
-    const float inverse = largest > 1e-30f && largest < INFINITY ? 127 / largest : 0;
-    static_cast<int8_t*>(codes)[at + block * kWarp + lane] =
-        inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
-    if (lane == 0) scales[at / kWarp + block] = __half_as_ushort(__float2half_rn(largest / 127));
+    const CacheCodes code(warp_reduce(magnitude_of(value), [](float a, float b) { return fmaxf(a, b); }));
+    static_cast<int8_t*>(codes)[at + block * kWarp + lane] = code(value);
+    if (lane == 0) scales[at / kWarp + block] = code.scale;
   }
 }
 
@@ -85,31 +96,24 @@ struct Quad {
   }
 };
 
-// A quad as a q8_0 cache has it; all lanes of a warp take part. As store_codes.
+// A quad as a q8_0 cache has it; all lanes of a warp take part.
 struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;
 
   __device__ __forceinline__ QuadCodes(float4 x, bool split) {
-    const auto larger = [](float a, float b) {
-      return fmaxf(a == a ? fabsf(a) : INFINITY, b == b ? fabsf(b) : INFINITY);
-    };
-    float low_most = larger(x.x, x.y), high_most = larger(x.z, x.w);
+    float low_most = fmaxf(magnitude_of(x.x), magnitude_of(x.y)),
+          high_most = fmaxf(magnitude_of(x.z), magnitude_of(x.w));
     if (!split) low_most = high_most = fmaxf(low_most, high_most);
     for (int lanes = 1; lanes <= (split ? 8 : 4); lanes *= 2) { // that share 32 elements
       low_most = fmaxf(low_most, __shfl_xor_sync(~0u, low_most, lanes));
       high_most = fmaxf(high_most, __shfl_xor_sync(~0u, high_most, lanes));
     }
-    const auto codes = [](float a, float b, float most) {
-      const float inverse = most > 1e-30f && most < INFINITY ? 127 / most : 0;
-      return inverse > 0
-                 ? char2{static_cast<signed char>(rintf(a * inverse)), static_cast<signed char>(rintf(b * inverse))}
-                 : char2{0, 0};
-    };
-    low = codes(x.x, x.y, low_most);
-    high = codes(x.z, x.w, high_most);
-    low_scale = __half_as_ushort(__float2half_rn(low_most / 127));
-    high_scale = __half_as_ushort(__float2half_rn(high_most / 127));
+    const CacheCodes low_code(low_most), high_code(high_most);
+    low = {low_code(x.x), low_code(x.y)};
+    high = {high_code(x.z), high_code(x.w)};
+    low_scale = low_code.scale;
+    high_scale = high_code.scale;
   }
   template <int kDim>
   __device__ __forceinline__ void store(const Quad<kDim>& quad, int8_t* to, uint16_t* scales) const {

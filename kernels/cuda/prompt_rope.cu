@@ -48,10 +48,10 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     };
     for (int pair = lane; pair < rope.pairs; pair += kWarp) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      const float2 turn = turns[pair];
-      const float a = read(first), b = read(second);
-      write(first, a * turn.x - b * turn.y);
-      write(second, a * turn.y + b * turn.x);
+      float a = read(first), b = read(second);
+      turn(a, b, turns[pair]);
+      write(first, a);
+      write(second, b);
     }
     for (int i = 2 * rope.pairs + lane; i < dim; i += kWarp) write(i, read(i));
   }

@@ -61,11 +61,28 @@ RIDGE_HD uint16_t bf16_from_f32(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// E4M3 (exponent bias 7, no infinities): a binary16 whose exponent counts from 8 less. Its NaN is read as 480.
+RIDGE_HD float f32_from_e4m3(uint8_t bits) {
+  return f32_from_f16(static_cast<uint16_t>((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256;
+}
+
 // An IEEE binary16 in a file: the bits, read on use.
 struct Half {
   uint16_t bits;
   RIDGE_HD operator float() const { return f32_from_f16(bits); }
 };
 static_assert(sizeof(Half) == 2);
+
+// A binary32 in a block that is aligned to two bytes: its bits, low half first, read on use.
+struct SplitFloat {
+  uint16_t half[2];
+  RIDGE_HD uint32_t bits() const { return half[0] | static_cast<uint32_t>(half[1]) << 16; }
+  RIDGE_HD operator float() const { return f32_from_bits(bits()); }
+  RIDGE_HD static SplitFloat from(float value) {
+    const uint32_t bits = bits_from_f32(value);
+    return {{static_cast<uint16_t>(bits), static_cast<uint16_t>(bits >> 16)}};
+  }
+};
+static_assert(sizeof(SplitFloat) == 4);
 
 } // namespace ridge::core

@@ -110,12 +110,12 @@ WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_
     throw_error("{}: weight {} has shape [{}, {}, {}], expected [{}, {}, {}]", file_.path(), planar.name(),
                 planar.cols(), planar.rows(), planar.count(), cols, rows, count);
   const quant::FormatInfo& format = quant::format(planar.type());
-  const int64_t row_bytes = format.row_bytes(planar.run_cols());
+  const int64_t row_bytes = format.row_bytes(planar.cols());
   auto data = std::make_shared<std::vector<std::byte>>(row_bytes * rows * count);
   planar.assemble(0, rows * count, data->data());
   const auto id = static_cast<WeightId>(program_.weights.size());
-  program_.weights.push_back({planar.name(), static_cast<uint32_t>(planar.type()), planar.run_cols(), rows, count,
-                              row_bytes, data->data(), data});
+  program_.weights.push_back(
+      {planar.name(), static_cast<uint32_t>(planar.type()), planar.cols(), rows, count, row_bytes, data->data(), data});
   const std::vector<int32_t> order = planar.input_order();
   if (order.empty()) return id;
   const auto bytes = std::as_bytes(std::span(order));

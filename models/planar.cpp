@@ -5,9 +5,9 @@
 #include "core/printable.h"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
-#include "quant/formats/fp4_parts.h"
+#include "quant/formats/fp4.h"
 #include "quant/formats/fp8_e4m3.h"
-#include "quant/formats/nf4_parts.h"
+#include "quant/formats/nf4.h"
 #include "quant/formats/nvfp4_scaled.h"
 
 #include <algorithm>
@@ -30,16 +30,6 @@ float float_at(const gguf::Tensor& tensor, int64_t i) {
   std::memcpy(&bits, tensor.data.data() + 2 * i, 2);
   return is(tensor, quant::Type::F16) ? core::f32_from_f16(bits) : core::f32_from_bf16(bits);
 }
-
-float f32_from_e4m3(uint8_t bits) {
-  const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  if ((bits & 0x7f) == 0x7f) return NAN;
-  const float magnitude =
-      std::ldexp(static_cast<float>(exponent > 0 ? 8 + fraction : fraction), std::max(exponent, 1) - 10);
-  return bits & 0x80 ? -magnitude : magnitude;
-}
-
-void store_wide(float value, uint16_t (&halves)[2]) { std::memcpy(halves, &value, 4); }
 
 // Low nibbles are the first 16 of 32 codes, high nibbles the last 16.
 void store_nibbles(const uint8_t* codes, uint8_t* out) {
@@ -150,8 +140,8 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
     }
   }
 
-  if (scheme == Scheme::nf4) type_ = quant::Type::NF4_PARTS;
-  if (scheme == Scheme::fp4) type_ = quant::Type::FP4_PARTS;
+  if (scheme == Scheme::nf4) type_ = quant::Type::NF4;
+  if (scheme == Scheme::fp4) type_ = quant::Type::FP4;
   if (scheme == Scheme::fp8_e4m3) type_ = quant::Type::FP8_E4M3;
   if (scheme == Scheme::affine)
     type_ =
@@ -211,7 +201,7 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     auto* to = reinterpret_cast<quant::NVFP4_SCALED*>(out);
     const float scale = float_at(*scales_, row / rows_);
     for (int64_t b = 0; b < cols_ / 64; ++b) {
-      store_wide(scale, to[b].m);
+      to[b].m = quant::SplitFloat::from(scale);
       to[b].block = blocks[b];
     }
     return;
@@ -224,7 +214,7 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     for (int64_t i = 0; i < cols_ / 32; ++i) store(i, code.data() + 32 * i, 32 * i / group_);
   };
   const auto store_levels = [&](auto* blocks) { // one scale for 64 weights, so groups of 64 or more
-    for (int64_t i = 0; i < cols_ / 64; ++i) store_wide(scale[64 * i / group_], blocks[i].d);
+    for (int64_t i = 0; i < cols_ / 64; ++i) blocks[i].d = quant::SplitFloat::from(scale[64 * i / group_]);
     each_32([&](int64_t i, const uint8_t* q, int64_t) { store_nibbles(q, blocks[i / 2].qs + 16 * (i % 2)); });
   };
   switch (type_) {
@@ -243,17 +233,17 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
       // Eight-bit codes lie around 128; what the zero differs from it becomes the offset.
       const int zero_point = zero(row, g), middle = bits_ == 8 ? 128 : zero_point;
       for (int k = 0; k < 32; ++k) blocks[i].qs[k] = static_cast<int8_t>(q[k] - middle);
-      store_wide(scale[g], blocks[i].d);
-      store_wide(scale[g] * static_cast<float>(middle - zero_point), blocks[i].m);
+      blocks[i].d = quant::SplitFloat::from(scale[g]);
+      blocks[i].m = quant::SplitFloat::from(scale[g] * static_cast<float>(middle - zero_point));
     });
     break;
   }
-  case quant::Type::NF4_PARTS: store_levels(reinterpret_cast<quant::NF4_PARTS*>(out)); break;
-  case quant::Type::FP4_PARTS: store_levels(reinterpret_cast<quant::FP4_PARTS*>(out)); break;
+  case quant::Type::NF4: store_levels(reinterpret_cast<quant::NF4*>(out)); break;
+  case quant::Type::FP4: store_levels(reinterpret_cast<quant::FP4*>(out)); break;
   default: {
     auto* blocks = reinterpret_cast<quant::FP8_E4M3*>(out);
     for (int64_t i = 0; i < cols_ / 64; ++i) {
-      store_wide(scale[64 * i / group_], blocks[i].d);
+      blocks[i].d = quant::SplitFloat::from(scale[64 * i / group_]);
       std::copy_n(code.data() + 64 * i, 64, blocks[i].qs);
     }
   }
@@ -276,7 +266,7 @@ void PlanarWeight::decode_row(int64_t row, float* out) const {
     case Scheme::affine: out[i] = scale[g] * static_cast<float>(code[i] - zero(row, g)); break;
     case Scheme::nf4: out[i] = scale[g] * kNf4Levels[code[i]]; break;
     case Scheme::fp4: out[i] = scale[g] * kFp4Levels[code[i]]; break;
-    default: out[i] = scale[g] * f32_from_e4m3(code[i]);
+    default: out[i] = (code[i] & 0x7f) == 0x7f ? NAN : scale[g] * core::f32_from_e4m3(code[i]);
     }
   }
 }
@@ -289,13 +279,13 @@ int32_t PlanarWeight::input_of(int64_t column) const {
 
 std::vector<int32_t> PlanarWeight::input_order() const {
   std::vector<int32_t> order;
-  if (!perm_ && !in_two_parts()) return order;
-  for (int64_t i = 0; i < run_cols(); ++i) order.push_back(input_of(in_two_parts() ? i / 64 * 32 + i % 32 : i));
+  if (!perm_) return order;
+  for (int64_t i = 0; i < cols_; ++i) order.push_back(input_of(i));
   return order;
 }
 
 void PlanarWeight::assemble(int64_t first, int64_t count, std::byte* out) const {
-  const int64_t row_bytes = quant::format(type_).row_bytes(run_cols());
+  const int64_t row_bytes = quant::format(type_).row_bytes(cols_);
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < count; ++r) assemble_row(first + r, out + r * row_bytes);
 }

@@ -47,14 +47,12 @@ class PlanarWeight {
   int64_t count() const { return count_; }   // matrices (experts; else 1)
   std::string scheme() const;                // "affine4", …
   quant::Type type() const { return type_; } // what it runs as
-  // Rows of type() are for inputs in another order, in which some stand twice: column i multiplies input
-  // input_order()[i]. Empty: they are for the inputs as they are.
-  int64_t run_cols() const { return in_two_parts() ? 2 * cols_ : cols_; }
+  // Where not empty, column i of type()'s rows multiplies input input_order()[i].
   std::vector<int32_t> input_order() const;
   uint64_t file_bytes() const;                      // of all its tensors
   std::vector<const gguf::Tensor*> tensors() const; // all it is made of
 
-  // Rows [first, first + count) of all matrices one after the other: as type() has them, run_cols() wide.
+  // Rows [first, first + count) of all matrices one after the other: as type() has them.
   void assemble(int64_t first, int64_t count, std::byte* out) const;
   // The same rows as f32, cols() wide, as the checkpoint's library computes them.
   void decode(int64_t first, int64_t count, float* out) const;
@@ -63,9 +61,6 @@ class PlanarWeight {
   enum class Scheme : uint8_t { affine, nf4, fp4, fp8_e4m3, nvfp4 };
 
   PlanarWeight() = default;
-  bool in_two_parts() const {
-    return scheme_ != Scheme::affine && scheme_ != Scheme::nvfp4;
-  } // quant/formats/nf4_parts.h
   struct KnownScheme;
   void read_parts(const gguf::File& file, Scheme scheme, int bits);
   void codes(int64_t row, uint8_t* out) const; // [cols]

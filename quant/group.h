@@ -1,14 +1,16 @@
-// What every packed format decodes to, and the two kinds of format struct.
+// What every packed format decodes to, and the kinds of format struct.
 //
-// All packed formats of this field are the same thing at the scale of 32 weights: small integer codes times a scale,
-// sometimes plus an offset, where scale and offset change every 32 or every 16 weights. A format header therefore has
-// one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from groups, once,
-// for all formats.
+// Nearly all packed formats of this field are the same thing at the scale of 32 weights: small integer codes times a
+// scale, sometimes plus an offset, where scale and offset change every 32 or every 16 weights. A format header
+// therefore has one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from
+// groups, once, for all formats.
 //
 //   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
 //                                 void pack(const Parts&); }
-//   float format:   struct F16  { kWeights = 1; field;                 float value() const;
+//   float format:   struct F16  { kWeights = 1; field;                 float value(int) const;
 //                                 static F16 from(float); }
+//
+// What has no integer codes is a float format, too, with blocks of several weights.
 #pragma once
 
 #include "core/half.h"
@@ -19,6 +21,7 @@
 namespace ridge::quant {
 
 using core::Half;
+using core::SplitFloat;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
@@ -51,14 +54,17 @@ concept PackedFormat = requires(const Format& block, Group& group) {
 
 template <typename Format>
 concept FloatFormat = requires(const Format& block) {
-  block.value();
+  block.value(0); // weight i of the block
 };
+
+template <typename Format>
+concept ScalarFormat = FloatFormat<Format> && Format::kWeights == 1;
 
 // Decodes one block to f32: the oracle for every faster kernel. `out` has Format::kWeights floats.
 template <typename Format>
 RIDGE_HD void decode(const Format& block, float* out) {
   if constexpr (FloatFormat<Format>) {
-    out[0] = block.value();
+    for (int i = 0; i < Format::kWeights; ++i) out[i] = block.value(i);
   } else {
     for (int g = 0; g < Format::kWeights / kGroupWeights; ++g) {
       Group group;

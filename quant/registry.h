@@ -20,9 +20,9 @@ inline constexpr uint32_t kFirstMemoryType = 10000;
 struct FormatInfo {
   Type type;
   std::string_view name; // as written in formats.def: "Q4_K"
-  int64_t block_weights; // weights per block: 1 for float formats
+  int64_t block_weights; // weights per block
   int64_t block_bytes;
-  bool packed; // false for F32, F16, BF16
+  bool packed; // integer codes; false for F32, F16, BF16 and FP8_E4M3
   // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 

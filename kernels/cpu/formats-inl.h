@@ -110,14 +110,28 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   }
 }
 
+// kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
 template <typename Format>
-HWY_INLINE VF load_weights(const Format* p) { // of a float format
-  if constexpr (sizeof(Format) == 4)
-    return load_float(reinterpret_cast<const float*>(p));
+HWY_INLINE VF load_weights(const std::byte* row, int64_t column) {
+  const Format* block = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
+  const int64_t i = column % Format::kWeights;
+  if constexpr (std::is_same_v<Format, quant::FP8_E4M3>)
+    return hn::Mul(hn::Set(kF, block->d), load_e4m3(block->qs + i));
+  else if constexpr (std::is_base_of_v<quant::LevelBlock, Format>)
+    return hn::Mul(hn::Set(kF, block->d),
+                   load_levels(block->qs + i / 32 * 16 + i % 16, i / 16 % 2 * 4,
+                               std::is_same_v<Format, quant::NF4> ? quant::kNf4Levels : quant::kFp4Levels));
+  else if constexpr (std::is_same_v<Format, quant::F32>)
+    return load_float(reinterpret_cast<const float*>(block));
   else if constexpr (std::is_same_v<Format, quant::BF16>)
-    return load_bfloat(reinterpret_cast<const uint16_t*>(p));
+    return load_bfloat(reinterpret_cast<const uint16_t*>(block));
   else
-    return load_half(reinterpret_cast<const uint16_t*>(p));
+    return load_half(reinterpret_cast<const uint16_t*>(block));
+}
+
+template <quant::ScalarFormat Format>
+float weight_at(const std::byte* row, int64_t column) {
+  return reinterpret_cast<const Format*>(row)[column].value();
 }
 
 // Decodes `count` (at most kChunk) weights of a row from `column`, a multiple of kChunk, on to f32: bit for bit what
@@ -125,10 +139,10 @@ HWY_INLINE VF load_weights(const Format* p) { // of a float format
 template <typename Format>
 HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column, int64_t count, float* out) {
   if constexpr (quant::FloatFormat<Format>) {
-    const auto* weights = reinterpret_cast<const Format*>(row) + column;
     int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights(weights + i), kF, out + i);
-    for (; i < count; ++i) out[i] = weights[i].value();
+    for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights<Format>(row, column + i), kF, out + i);
+    if constexpr (quant::ScalarFormat<Format>) // rows of others are whole blocks
+      for (; i < count; ++i) out[i] = weight_at<Format>(row, column + i);
   } else {
     Chunk chunk;
     Unpacker<Format>::unpack(ChunkBlocks<Format>(row, cols, column).get(), chunk);
@@ -164,7 +178,7 @@ void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
       if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded);
       const auto weights = [&](int64_t i) HWY_ATTR {
         if constexpr (quant::FloatFormat<Format>)
-          return load_weights(reinterpret_cast<const Format*>(row) + column + i);
+          return load_weights<Format>(row, column + i);
         else
           return hn::LoadU(kF, decoded + i);
       };
@@ -173,9 +187,8 @@ void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
         for (int j = 0; j < 4; ++j)
           sum[j] = hn::MulAdd(weights(i + j * kLanes), hn::LoadU(kF, x + column + i + j * kLanes), sum[j]);
       for (; i + kLanes <= n; i += kLanes) sum[0] = hn::MulAdd(weights(i), hn::LoadU(kF, x + column + i), sum[0]);
-      if constexpr (quant::FloatFormat<Format>) // packed rows are whole groups of 32
-        for (; i < n; ++i)
-          rest += static_cast<double>(reinterpret_cast<const Format*>(row)[column + i].value()) * x[column + i];
+      if constexpr (quant::ScalarFormat<Format>)
+        for (; i < n; ++i) rest += static_cast<double>(weight_at<Format>(row, column + i)) * x[column + i];
     }
     const VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
     out[r] = static_cast<float>(sum_of(total) + rest);

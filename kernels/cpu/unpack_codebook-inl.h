@@ -262,11 +262,10 @@ struct Unpacker<quant::NVFP4_SCALED> {
   static constexpr int kBias = 12;
   static HWY_INLINE void unpack(const quant::NVFP4_SCALED* b, Chunk& out) {
     unpack_nvfp4([b](int j) HWY_ATTR -> const quant::NVFP4& { return b[j].block; }, out);
-    const __m128i m = _mm_setr_epi32(static_cast<int>(load32(b[0].m)), static_cast<int>(load32(b[1].m)),
-                                     static_cast<int>(load32(b[2].m)), static_cast<int>(load32(b[3].m)));
+    const __m128 m = _mm_setr_ps(b[0].m, b[1].m, b[2].m, b[3].m);
     const __m512i four_each = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    const __m512i factor = _mm512_permutexvar_epi32(four_each, _mm512_castsi128_si512(m));
-    out.scale[0].raw = _mm512_mul_ps(_mm512_castsi512_ps(factor), out.scale[0].raw);
+    const __m512 factor = _mm512_permutexvar_ps(four_each, _mm512_castps128_ps512(m));
+    out.scale[0].raw = _mm512_mul_ps(factor, out.scale[0].raw);
   }
 };
 

@@ -20,7 +20,8 @@ __global__ void decode_kernel(const uint8_t* blocks, int64_t groups, float* out)
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (index >= groups) return;
   if constexpr (quant::FloatFormat<Format>) {
-    out[index] = reinterpret_cast<const Format*>(blocks)[index].value();
+    out[index] = reinterpret_cast<const Format*>(blocks)[index / Format::kWeights].value(
+        static_cast<int>(index % Format::kWeights));
   } else {
     constexpr int kGroups = Format::kWeights / quant::kGroupWeights;
     const Format& block = reinterpret_cast<const Format*>(blocks)[index / kGroups];
@@ -76,7 +77,7 @@ __global__ void round_kernel(const float* weights, int64_t count, Format* out) {
 template <typename Format>
 void launch_encode(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
                    int64_t blocks, uint8_t* out, cudaStream_t stream) {
-  if constexpr (quant::FloatFormat<Format>)
+  if constexpr (quant::ScalarFormat<Format>)
     round_kernel<Format><<<grid(blocks), kThreads, 0, stream>>>(weights, blocks, reinterpret_cast<Format*>(out));
   else if constexpr (requires { quant::device::Scheme<Format>::kTableEntries; }) {
     constexpr int kTableThreads = quant::device::kTableThreads;
@@ -97,7 +98,7 @@ void decode_weights(quant::Type type, const uint8_t* blocks, int64_t weights, fl
   switch (type) {
 #define RIDGE_FORMAT(name, id, block_weights, bytes)                                                                   \
   case Type::name: {                                                                                                   \
-    const int64_t threads = weights / std::min(block_weights, kGroupWeights);                                          \
+    const int64_t threads = PackedFormat<name> ? weights / kGroupWeights : weights;                                    \
     decode_kernel<name><<<grid(threads), kThreads, 0, stream>>>(blocks, threads, out);                                 \
     break;                                                                                                             \
   }
@@ -116,7 +117,7 @@ bool has_encode_kernel(quant::Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, block_weights, bytes)                                                                   \
   case Type::name:                                                                                                     \
-    return FloatFormat<name> || quant::device::kHasScheme<name>;
+    return ScalarFormat<name> || quant::device::kHasScheme<name>;
 #include "quant/formats.def"
 #undef RIDGE_FORMAT
   }

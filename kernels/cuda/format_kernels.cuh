@@ -31,14 +31,14 @@ __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8
     const auto unit_items = static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems));
     const auto unit_item = static_cast<int>(item % kUnitItems);
     const auto* weights = reinterpret_cast<const Format*>(from + row * from_row_bytes);
-    if constexpr (quant::FloatFormat<Format>) {
+    if constexpr (quant::ScalarFormat<Format>) {
       for (int k = 0; k < L::kItemWeights; ++k) {
         const int64_t col = item * L::kItemWeights + k;
         *reinterpret_cast<Format*>(L::place(to_unit, unit_items, unit_item, k)) = col < cols ? weights[col] : Format{};
       }
     } else {
-      L::store(weights[item / kBlockItems<Format>], static_cast<int>(item % kBlockItems<Format>), to_unit, unit_items,
-               unit_item);
+      constexpr int kItems = Format::kWeights / L::kItemWeights; // of a block
+      L::store(weights[item / kItems], static_cast<int>(item % kItems), to_unit, unit_items, unit_item);
     }
   }
 }
@@ -54,13 +54,14 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
   for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n;
        i += gridDim.x * int64_t{kRowThreads}) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
-    float w[L::kItemWeights];
-    load_weights<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
+    Numbers<L::kItemWeights> w;
+    load_numbers<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
                          static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems)),
                          static_cast<int>(item % kUnitItems));
 #pragma unroll
     for (int k = 0; k < L::kItemWeights; ++k)
-      if (item * L::kItemWeights + k < cols) out[row * cols + item * L::kItemWeights + k] = w[k];
+      if (item * L::kItemWeights + k < cols)
+        out[row * cols + item * L::kItemWeights + k] = __fmul_rn(w.factor, w.number[k]);
   }
 }
 
@@ -131,8 +132,8 @@ struct Launchers {
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     const int most = matvec_warps<false>(launch, args.cols, 1);
-    if constexpr (!quant::FloatFormat<Format>) // exact mode has no table, which may leave no room (64 KB of 64 or 99)
-      if (exact || most < 1) return matvec_with<1, true>(launch, args);
+    if constexpr (kExactApart<Format>) // exact mode has no table, which may leave little room (64 KB of 64 or 99)
+      if (exact || matvec_warps<true>(launch, args.cols, 1) > 2 * most) return matvec_with<1, true>(launch, args);
     // More tokens must not take the room of many warps.
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
     if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))

@@ -1,7 +1,7 @@
 // How the weights of each format lie in device memory, and how a lane takes its share of them.
 //
 // A row is cut into units. A unit is what one warp works on at a time: 32 items, one per lane; an item is a group of 32
-// weights (F16, BF16: 16; F32: 8). Units start at multiples of 16 bytes, so that a warp can fetch them in 16-byte
+// weights (of float formats 8 or 16). Units start at multiples of 16 bytes, so that a warp can fetch them in 16-byte
 // pieces whatever the size of a block is. The last unit of a row may hold fewer items.
 //
 // Inside a unit the pieces of all items lie in planes: first the codes (four-bit part, then two-bit, then one-bit part:
@@ -13,16 +13,12 @@
 #pragma once
 
 #include "kernels/cuda/layout_codes.cuh"
+#include "kernels/cuda/layout_float.cuh"
 #include "kernels/cuda/layout_iq.cuh"
 #include "kernels/cuda/layout_scales.cuh"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
-#include "quant/formats/bf16.h"
-#include "quant/formats/f16.h"
-#include "quant/formats/f32.h"
-#include "quant/formats/fp4_parts.h"
 #include "quant/formats/iq4_xs.h"
-#include "quant/formats/nf4_parts.h"
 #include "quant/formats/nvfp4.h"
 #include "quant/formats/nvfp4_scaled.h"
 #include "quant/formats/q1_0.h"
@@ -37,8 +33,6 @@
 #include "quant/formats/q6_k.h"
 #include "quant/formats/q8_0.h"
 #include "quant/formats/tq2_0.h"
-
-#include <type_traits>
 
 namespace ridge::kernels::cuda {
 
@@ -110,89 +104,6 @@ template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, Ha
 template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
 // clang-format on
 
-// NF4_PARTS, FP4_PARTS: of two neighbouring items one is the high, the next the low parts of the same 32 nibbles.
-template <typename Format>
-struct PartsLayout : PackedLayout<Format> {
-  // 16 bytes for two items: nibble i of word k is code 8k + i. Then the blocks' scales.
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    if (group % 2 != 0) return;
-    const uint8_t* codes = block.qs + 16 * (group / 2);
-    const auto nibble = [&](int i) { return i < 16 ? codes[i] & 15 : codes[i - 16] >> 4; };
-    for (int i = 0; i < 16; ++i) unit[8 * item + i] = static_cast<uint8_t>(nibble(2 * i) | nibble(2 * i + 1) << 4);
-    if (group == 0)
-      *reinterpret_cast<uint32_t*>(unit + 8 * items + item) = block.d[0] | static_cast<uint32_t>(block.d[1]) << 16;
-  }
-
-  struct Raw {
-    uint32_t nibbles[4], d;
-  };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    put(raw.nibbles, *reinterpret_cast<const uint4*>(unit + item / 2 * 16));
-    raw.d = word_at(unit + 8 * items + item / 4 * 4);
-  }
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, NoBook = {}) {
-    const bool low = item & 1;
-    look_up(out.word, raw.nibbles,
-            {low ? levels<1, 0> : levels<0, 0>, low ? levels<1, 1> : levels<0, 1>, low ? levels<1, 2> : levels<0, 2>,
-             low ? levels<1, 3> : levels<0, 3>},
-            0x32103210);
-    out.scale_by(Format::scale_of(raw.d, low));
-  }
-
- private:
-  template <int kHalf, int kWord>
-  static constexpr uint32_t levels = [] {
-    uint32_t word = 0;
-    for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(Format::part(kHalf, 4 * kWord + i) & 0xff) << (8 * i);
-    return word;
-  }();
-};
-template <>
-struct Layout<quant::NF4_PARTS> : PartsLayout<quant::NF4_PARTS> {};
-template <>
-struct Layout<quant::FP4_PARTS> : PartsLayout<quant::FP4_PARTS> {};
-
-// Float formats: an item is 32 bytes of consecutive weights, in two planes of 16 bytes.
-template <quant::FloatFormat Format>
-struct Layout<Format> {
-  static constexpr int kItemWeights = 32 / static_cast<int>(sizeof(Format));
-  static constexpr bool kBlockUnit = false;
-  static constexpr float kUnit = 1;
-  using Book = NoBook;
-  static constexpr int unit_payload(int items) { return 32 * items; }
-
-  static __device__ uint8_t* place(uint8_t* unit, int items, int item, int i) {
-    const int byte = i * static_cast<int>(sizeof(Format));
-    return unit + byte / 16 * 16 * items + 16 * item + byte % 16;
-  }
-
-  static __device__ __forceinline__ void unpack(float (&out)[kItemWeights], const uint4& first, const uint4& second) {
-    constexpr int kPerWord = 4 / static_cast<int>(sizeof(Format)) > 0 ? 4 / static_cast<int>(sizeof(Format)) : 1;
-    uint32_t words[8];
-    put(words, first);
-    put(words + 4, second);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      if constexpr (sizeof(Format) == 4) {
-        out[k] = __uint_as_float(words[k]);
-      } else if constexpr (std::is_same_v<Format, quant::F16>) {
-        const float2 pair = halves_of(words[k]);
-        out[2 * k] = pair.x;
-        out[2 * k + 1] = pair.y;
-      } else {
-        for (int j = 0; j < kPerWord; ++j) {
-          const auto bits = static_cast<uint16_t>(words[k] >> (16 * j));
-          out[kPerWord * k + j] = reinterpret_cast<const Format*>(&bits)->value();
-        }
-      }
-    }
-  }
-  static __device__ __forceinline__ void load(float (&out)[kItemWeights], const uint8_t* unit, int items, int item) {
-    unpack(out, *reinterpret_cast<const uint4*>(unit + 16 * item),
-           *reinterpret_cast<const uint4*>(unit + 16 * items + 16 * item));
-  }
-};
-
 // Units of a row, in bytes and items, and where they lie: rows go in groups, a group's units of the same columns side
 // by side: one piece of 1 to 4 KB for the warp that wants them. The last group of a matrix may be padded.
 template <typename Format>
@@ -226,13 +137,15 @@ __device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int it
   L::unpack(out, raw, item, book...);
 }
 
-// The weights of an item as f32, as the CPU decodes them.
-template <typename Format>
-__device__ __forceinline__ void load_weights(float (&out)[Layout<Format>::kItemWeights], const uint8_t* unit, int items,
-                                             int item) {
+// The weights of an item as floats: of packed formats, factor being 1, as the CPU decodes them.
+template <typename Format, typename... Book>
+__device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kItemWeights>& out, const uint8_t* unit, int items,
+                                             int item, const Book&... book) {
   using L = Layout<Format>;
   if constexpr (quant::FloatFormat<Format>) {
-    L::load(out, unit, items, item);
+    typename L::Raw raw;
+    L::fetch(raw, unit, items, item);
+    L::unpack(out, raw, book...);
   } else {
     Item packed;
     load_item<L>(packed, unit, items, item);
@@ -241,9 +154,10 @@ __device__ __forceinline__ void load_weights(float (&out)[Layout<Format>::kItemW
       const int code =
           static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - (L::kOwnBias ? packed.bias : L::kBias);
       const float scaled = __fmul_rn(packed.scale[i / 16], static_cast<float>(code));
-      out[i] = L::kHasOffset ? __fadd_rn(scaled, packed.offset[i / 16]) : scaled;
+      out.number[i] = L::kHasOffset ? __fadd_rn(scaled, packed.offset[i / 16]) : scaled;
     }
   }
 }
 
 } // namespace ridge::kernels::cuda
+    out.factor = 1;

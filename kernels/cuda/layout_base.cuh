@@ -48,6 +48,7 @@ __device__ __forceinline__ void put(uint32_t* to, const uint4& v) {
 }
 __device__ __forceinline__ void store_half(uint8_t* p, quant::Half h) { *reinterpret_cast<uint16_t*>(p) = h.bits; }
 
+__device__ __forceinline__ void put2(float* to, float2 v) { to[0] = v.x, to[1] = v.y; }
 // Byte i of the result is the byte of {high, low} that bits 0-2 of nibble i of the selector name, or that byte's sign
 // in all bits where bit 3 is set. (__byte_perm masks bit 3 out.)
 __device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {

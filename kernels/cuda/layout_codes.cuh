@@ -149,10 +149,11 @@ struct Nibbles {
 
 // Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the table; the
 // fourth, moved to select bit 2 of another permute, chooses. `halves` is 0x32103210.
-__device__ __forceinline__ void look_up(uint32_t (&word)[8], const uint32_t* nibbles, const uint32_t (&levels)[4],
-                                        uint32_t halves) {
+template <int kCount>
+__device__ __forceinline__ void look_up(uint32_t (&word)[2 * kCount], const uint32_t (&nibbles)[kCount],
+                                        const uint32_t (&levels)[4], uint32_t halves) {
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < kCount; ++k) {
     const uint32_t index = nibbles[k] & 0x77777777, choice = (nibbles[k] >> 1 & 0x44444444) | halves;
     word[2 * k] = permute(permute(levels[0], levels[1], index), permute(levels[2], levels[3], index), choice);
     word[2 * k + 1] =

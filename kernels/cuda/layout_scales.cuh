@@ -76,8 +76,8 @@ struct WideScaleOffset : PlainScales { // AFFINE8: binary32 scale and offset per
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int item) {
     float* to = reinterpret_cast<float*>(base) + 2 * item;
-    to[0] = Format::wide(block.d);
-    to[1] = Format::wide(block.m);
+    to[0] = block.d;
+    to[1] = block.m;
   }
   template <typename Format>
   static __device__ __forceinline__ void fetch(RawScale& raw, const uint8_t* base, int, int item) {
@@ -133,8 +133,7 @@ struct ScaledE4m3Scales : PlainScales { // NVFP4_SCALED: the same, and the matri
   static constexpr int kBytes = 8;
   template <typename Format>
   static __device__ void store(const Format& block, int group, uint8_t* base, int items, int item) {
-    if (group == 0)
-      *reinterpret_cast<uint32_t*>(base + 2 * item) = block.m[0] | static_cast<uint32_t>(block.m[1]) << 16;
+    if (group == 0) *reinterpret_cast<uint32_t*>(base + 2 * item) = block.m.bits();
     E4m3Scales::store(block.block, group, base + 2 * items, items, item);
   }
   template <typename Format>

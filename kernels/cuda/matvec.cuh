@@ -215,7 +215,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     }
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
-  using Book = std::conditional_t<kFloat, NoBook, typename L::Book>;
+  using Book = BookOf<Format, kExact>;
   const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
   // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
   // the memory's queues behind the weights, and the others right behind them.
@@ -395,9 +395,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
               });
           };
           if constexpr (kFloat) {
-            float first[L::kItemWeights], second[L::kItemWeights];
-            load_weights<Format>(first, first_unit, unit_items, my_item);
-            load_weights<Format>(second, second_unit, unit_items, my_item);
+            Numbers<L::kItemWeights> first, second;
+            load_numbers<Format>(first, first_unit, unit_items, my_item, book);
+            load_numbers<Format>(second, second_unit, unit_items, my_item, book);
             multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
           } else {
             Item first, second;

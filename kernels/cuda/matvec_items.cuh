@@ -43,9 +43,15 @@ constexpr int64_t activation_bytes(int64_t cols) {
   return Units<Format>::items_of(cols) * kItemBytes<Format, kExact>;
 }
 
-// The table of codebook points, which the dots of packed weights look up in shared memory.
+// What is looked up in shared memory.
 template <typename Format, bool kExact>
-inline constexpr int kBookBytes = kFloatDots<Format, kExact> ? 0 : Layout<Format>::Book::kBytes;
+using BookOf = std::conditional_t<kExact, NoBook, typename Layout<Format>::Book>;
+template <typename Format, bool kExact>
+inline constexpr int kBookBytes = BookOf<Format, kExact>::kBytes;
+
+// Whether exact mode has a kernel of its own.
+template <typename Format>
+inline constexpr bool kExactApart = !quant::FloatFormat<Format> || kBookBytes<Format, false> > 0;
 
 inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
 
@@ -210,12 +216,16 @@ struct FloatItem {
 #pragma unroll
     for (int k = 0; k < kWeights / 4; ++k) quad[k] = from[k * items];
   }
-  __device__ __forceinline__ float dot(const float (&w)[kWeights]) const {
+  __device__ __forceinline__ float dot(const Numbers<kWeights>& w) const {
     float sum = 0;
 #pragma unroll
-    for (int k = 0; k < kWeights / 4; ++k)
-      sum += w[4 * k] * quad[k].x + w[4 * k + 1] * quad[k].y + w[4 * k + 2] * quad[k].z + w[4 * k + 3] * quad[k].w;
-    return sum;
+    for (int k = 0; k < kWeights / 4; ++k) {
+      sum = __fmaf_rn(w.number[4 * k], quad[k].x, sum);
+      sum = __fmaf_rn(w.number[4 * k + 1], quad[k].y, sum);
+      sum = __fmaf_rn(w.number[4 * k + 2], quad[k].z, sum);
+      sum = __fmaf_rn(w.number[4 * k + 3], quad[k].w, sum);
+    }
+    return w.factor * sum;
   }
 };
 

@@ -60,27 +60,38 @@ class TileWeights<Format> {
     for (int k = 0; k < kItems; ++k) {
       const int item = group * kItems + k;
       real_[k] = item < items;
-      if (!real_[k]) continue;
-      raw_[2 * k] = *reinterpret_cast<const uint4*>(unit + 16 * item);
-      raw_[2 * k + 1] = *reinterpret_cast<const uint4*>(unit + 16 * (items + item));
+      if (real_[k]) L::fetch(raw_[k], unit, items, item);
     }
   }
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int) const {
     constexpr float kFactor = 1 << kWeightExponent;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
-      float v[L::kItemWeights];
-      L::unpack(v, raw_[2 * k], raw_[2 * k + 1]);
+      uint32_t pair[kPairs];
+      if constexpr (quant::ScalarFormat<Format>) {
+        Numbers<L::kItemWeights> w;
+        L::unpack(w, raw_[k]);
 #pragma unroll
-      for (int i = 0; i < L::kItemWeights; i += 2)
-        out[(k * L::kItemWeights + i) / 2] = real_[k] ? pack_half2(v[i] * kFactor, v[i + 1] * kFactor) : 0;
+        for (int i = 0; i < kPairs; ++i) pair[i] = pack_half2(w.number[2 * i] * kFactor, w.number[2 * i + 1] * kFactor);
+      } else {
+        float factor;
+        L::unpack_halves(pair, factor, raw_[k]);
+        const __half2 scale = __float2half2_rn(factor * kFactor);
+#pragma unroll
+        for (uint32_t& word : pair) {
+          const __half2 weights = __hmul2(*reinterpret_cast<const __half2*>(&word), scale);
+          word = *reinterpret_cast<const uint32_t*>(&weights);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) out[k * kPairs + i] = real_[k] ? pair[i] : 0;
     }
   }
 
  private:
   using L = Layout<Format>;
-  static constexpr int kItems = 32 / L::kItemWeights;
-  uint4 raw_[2 * kItems];
+  static constexpr int kItems = 32 / L::kItemWeights, kPairs = L::kItemWeights / 2;
+  typename L::Raw raw_[kItems];
   bool real_[kItems];
 };
 

@@ -14,14 +14,12 @@ namespace ridge::quant {
 namespace {
 
 template <typename Format>
-void encode_levels(const float* weights, const std::array<float, 16>& levels, std::byte* out) {
+void encode_levels(const float* weights, const float (&levels)[16], std::byte* out) {
   float largest = 0.0f;
   for (int i = 0; i < Format::kWeights; ++i) largest = std::max(largest, std::abs(weights[i]));
   const float per_scale = largest > 0.0f ? 1.0f / std::max(largest, 0x1p-126f) : 0.0f;
   Format block{};
-  const uint32_t scale = core::bits_from_f32(largest);
-  block.d[0] = static_cast<uint16_t>(scale);
-  block.d[1] = static_cast<uint16_t>(scale >> 16);
+  block.d = SplitFloat::from(largest);
   for (int i = 0; i < Format::kWeights; ++i) {
     const float x = weights[i] * per_scale;
     int nearest = 0;
@@ -33,7 +31,7 @@ void encode_levels(const float* weights, const std::array<float, 16>& levels, st
   std::memcpy(out, &block, sizeof block);
 }
 
-template <typename Format, const std::array<float, 16>& kLevels>
+template <typename Format, const float (&kLevels)[16]>
 void encode_blocks(const float* weights, const float*, int64_t, int64_t, int64_t count, std::byte* out) {
   for (int64_t i = 0; i < count; ++i)
     encode_levels<Format>(weights + i * Format::kWeights, kLevels, out + i * static_cast<int64_t>(sizeof(Format)));

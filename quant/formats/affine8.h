@@ -1,7 +1,7 @@
 // AFFINE8, in memory only: 32 weights in 40 bytes, 10 bits per weight. What 8-bit integer checkpoints run as (LLM.int8,
 // GPTQ), and affine ones whose scales are no binary16 numbers.
 //
-//   byte 0     d     binary32 scale, as two halves of its bits, low first
+//   byte 0     d     binary32 scale (SplitFloat)
 //   byte 4     m     binary32 offset, likewise
 //   byte 8     qs    32 signed bytes
 //
@@ -17,17 +17,13 @@ struct AFFINE8 {
   static constexpr int kScaleWeights = 32;
   static constexpr bool kHasOffset = true;
 
-  uint16_t d[2], m[2];
+  SplitFloat d, m;
   int8_t qs[32];
-
-  RIDGE_HD static float wide(const uint16_t (&halves)[2]) {
-    return core::f32_from_bits(halves[0] | static_cast<uint32_t>(halves[1]) << 16);
-  }
 
   RIDGE_HD void unpack(int, Group& out) const {
     for (int i = 0; i < 32; ++i) out.code[i] = qs[i];
-    out.scale[0] = out.scale[1] = wide(d);
-    out.offset[0] = out.offset[1] = wide(m);
+    out.scale[0] = out.scale[1] = d;
+    out.offset[0] = out.offset[1] = m;
   }
 };
 static_assert(sizeof(AFFINE8) == 40);

@@ -10,7 +10,7 @@ struct BF16 {
 
   uint16_t bits;
 
-  RIDGE_HD float value() const { return core::f32_from_bf16(bits); }
+  RIDGE_HD float value(int = 0) const { return core::f32_from_bf16(bits); }
   RIDGE_HD static BF16 from(float value) { return {core::bf16_from_f32(value)}; }
 };
 static_assert(sizeof(BF16) == 2);

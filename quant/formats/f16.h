@@ -10,7 +10,7 @@ struct F16 {
 
   Half half;
 
-  RIDGE_HD float value() const { return half; }
+  RIDGE_HD float value(int = 0) const { return half; }
   RIDGE_HD static F16 from(float value) { return {{core::f16_from_f32(value)}}; }
 };
 static_assert(sizeof(F16) == 2);

@@ -10,7 +10,7 @@ struct F32 {
 
   float bits;
 
-  RIDGE_HD float value() const { return bits; }
+  RIDGE_HD float value(int = 0) const { return bits; }
   RIDGE_HD static F32 from(float value) { return {value}; }
 };
 static_assert(sizeof(F32) == 4);

@@ -1,7 +1,7 @@
 // NVFP4_SCALED, in memory only: 64 weights in 40 bytes, 5 bits per weight. NVFP4 of a matrix that has a scale of its
 // own beside those of its blocks (the tensor NAME.scale of a file).
 //
-//   byte 0     m      binary32 scale of the matrix, as two halves of its bits, low first
+//   byte 0     m      binary32 scale of the matrix (SplitFloat)
 //   byte 4     block  NVFP4
 //
 // w = m * (d / 2) * (2 * value)
@@ -16,13 +16,12 @@ struct NVFP4_SCALED {
   static constexpr int kScaleWeights = 16;
   static constexpr bool kHasOffset = false;
 
-  uint16_t m[2];
+  SplitFloat m;
   NVFP4 block;
 
   RIDGE_HD void unpack(int g, Group& out) const {
     block.unpack(g, out);
-    const float scale = core::f32_from_bits(m[0] | static_cast<uint32_t>(m[1]) << 16);
-    for (int s = 0; s < 2; ++s) out.scale[s] = scale * out.scale[s];
+    for (int s = 0; s < 2; ++s) out.scale[s] = m * out.scale[s];
   }
 };
 static_assert(sizeof(NVFP4_SCALED) == 40);

@@ -31,7 +31,7 @@ struct RandomProgram {
   // Random bits, drawn again until the block decodes to weights of ordinary size.
   void fill_block(const quant::FormatInfo& format, std::byte* block) {
     std::vector<float> weights(format.block_weights);
-    if (!format.packed) {
+    if (format.block_weights == 1) {
       const float value = std::normal_distribution<float>(0, 0.05f)(random);
       uint32_t bits;
       std::memcpy(&bits, &value, 4);

@@ -35,13 +35,7 @@ class BitStore {
   }
 
   __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
-    float largest = 1e-30f; // of zeros
-#pragma unroll
-    for (float value : v) largest = fmaxf(largest, fabsf(value));
-#pragma unroll
-    for (int lanes = 1; lanes < kBitBlock / 8; lanes *= 2)
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
-    const float inverse = 127 * reciprocal(largest);
+    const float largest = largest_of<kBitBlock / 8>(v), inverse = 127 * reciprocal(largest);
     // 1.5 · 2^23 added to a float leaves it rounded in the low bits. Byte i of `four` is column i or 4 + i.
     uint32_t four[2];
 #pragma unroll

@@ -55,6 +55,17 @@ inline constexpr bool kExactApart = !quant::FloatFormat<Format> || kBookBytes<Fo
 
 inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
 
+// The largest magnitude of eight values in each of kLanes neighbouring lanes; not 0, which would have no reciprocal.
+template <int kLanes>
+__device__ __forceinline__ float largest_of(const float (&v)[8]) {
+  float largest = 1e-30f;
+#pragma unroll
+  for (float value : v) largest = fmaxf(largest, fabsf(value));
+#pragma unroll
+  for (int lanes = 1; lanes < kLanes; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+  return largest;
+}
+
 // Eight values of a group of 32 that four neighbouring lanes hold -> shared memory, where they are real. By whole
 // warps.
 template <typename L, bool kLow>
@@ -77,12 +88,7 @@ class IntegerStore {
     // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
     // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
     constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
-    float largest = 1e-30f; // of zeros
-#pragma unroll
-    for (float value : v) largest = fmaxf(largest, fabsf(value));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-    const float inverse = kMax * reciprocal(largest);
+    const float largest = largest_of<4>(v), inverse = kMax * reciprocal(largest);
     uint32_t high[2], low[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

@@ -201,9 +201,10 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const int first_chunk = share * warp + min(warp, more);
   int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
   int fetch_unit = unit, fetch_group = group;
+  uint32_t fetch_offset = unit * C::kBytes + 16 * lane; // of a group's first byte, where this lane's first copy is
   const auto fetch_next = [&](uint8_t* slot, bool any) {
     if (any) {
-      const uint8_t* from = chunks[fetch_group] + int64_t{fetch_unit} * C::kBytes + 16 * lane;
+      const uint8_t* from = chunks[fetch_group] + fetch_offset;
       const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
 #pragma unroll
       for (int k = 0; k < C::kCopies; ++k) {
@@ -211,7 +212,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         if ((kWhole && (k + 1) * kStride <= C::kBytes) || k * kStride < bytes)
           copy_async_16(slot + 16 * lane + k * kStride, from + k * kStride);
       }
-      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit;
+      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit, fetch_offset += C::kBytes;
     }
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
@@ -341,8 +342,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using Activations =
       std::conditional_t<kBits, BitUnit,
                          std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<L, kLowParts<Format>>>>;
-  constexpr int kSumLanes = kBits ? 4 : 1; // that get the sum of the same row
-  uint8_t *landed = my_ring, *freed = my_ring + (kRing - 1) * C::kBytes;
+  constexpr int kSumLanes = kBits ? 4 : 1;                    // that get the sum of the same row
+  uint32_t landed_at = 0, freed_at = (kRing - 1) * C::kBytes; // in the ring
   float* chunk_sums = sums + first_chunk * C::kRows + lane / kSumLanes;
   for (; left > 0; group = 0, ++unit) {
     const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
@@ -367,7 +368,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     for (; left > 0 && group < groups; --left, ++group) {
       copy_async_wait<kRing - 2>();
       __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
-      fetch_next(freed, left >= kRing);
+      fetch_next(my_ring + freed_at, left >= kRing);
+      const uint8_t* const landed = my_ring + landed_at;
       float total[kTokens]; // lane l's: of row l / kSumLanes
       if constexpr (kBits) {
         static_assert(C::kRows == kWarp / kSumLanes);
@@ -417,8 +419,8 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
         for (int t = 0; t < kTokens; ++t) chunk_sums[t * units * groups * C::kRows] = total[t];
       chunk_sums += C::kRows;
-      freed = landed;
-      landed = landed == my_ring + (kRing - 1) * C::kBytes ? my_ring : landed + C::kBytes;
+      freed_at = landed_at;
+      landed_at = landed_at == (kRing - 1) * C::kBytes ? 0 : landed_at + C::kBytes;
     }
   }
   __syncthreads();

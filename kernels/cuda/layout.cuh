@@ -41,7 +41,8 @@ template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout : PackedLayout<Format> {
   static constexpr int kBias = kBias_;
   static constexpr bool kFactors = Scales::kFactors, kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8,
-                        kOwnBias = Scales::kOwnBias;
+                        kRelative = kBlockUnit || Scales::kRelative, kOwnBias = Scales::kOwnBias;
+  static constexpr float kUnit = Scales::kUnit;
   using Codes = CodePlanes;
   using Book = typename CodePlanes::Book;
   static_assert(CodePlanes::kBytes * kBlockItems<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
@@ -129,6 +130,12 @@ struct Units {
   }
 };
 
+// What is taken from the codes of the eight weights from 8 · eight on.
+template <typename L>
+__device__ __forceinline__ int bias_of(const Item& item, int eight) {
+  return (L::kOwnBias ? item.bias : L::kBias) + (L::kLowers ? static_cast<int>(item.lowered >> (8 * eight) & 2) : 0);
+}
+
 // `book`: an L::Book, or nothing, which asks the table in device memory.
 template <typename L, typename... Book>
 __device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int items, int item, const Book&... book) {
@@ -151,13 +158,12 @@ __device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kItemWeight
     load_item<L>(packed, unit, items, item);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const int code =
-          static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - (L::kOwnBias ? packed.bias : L::kBias);
+      const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - bias_of<L>(packed, i / 8);
       const float scaled = __fmul_rn(packed.scale[i / 16], static_cast<float>(code));
       out.number[i] = L::kHasOffset ? __fadd_rn(scaled, packed.offset[i / 16]) : scaled;
     }
+    out.factor = 1;
   }
 }
 
 } // namespace ridge::kernels::cuda
-    out.factor = 1;

@@ -17,12 +17,14 @@ inline constexpr int kUnitItems = 32;
 // integers so small that times a dot they stay below 2^31. Where Layout::kOddFactors, factor[h] is one less than that,
 // which the product with a dot adds for nothing. Where Layout::kBlockUnit, eight items have one unit,
 // Layout::block_unit: then scale[h] = block_unit * relative[h] also where there are no factors, and who sums over the
-// eight multiplies once.
+// eight multiplies once. Where Layout::kRelative without that, scale[h] = Layout::kUnit * relative[h]. Where
+// Layout::kLowers, codes 8j to 8j + 7 are lower than they say by byte j of `lowered`, 0 or 2.
 struct Item {
   uint32_t word[8];
   float scale[2], offset[2], relative[2];
   float unit, offset_unit;
   int factor[2], offset_factor[2], bias;
+  uint32_t lowered;
 
   __device__ __forceinline__ void scale_by(float s, float o = 0) {
     scale[0] = scale[1] = s;
@@ -46,9 +48,9 @@ __device__ __forceinline__ float2 halves_of(uint32_t bits) {
 __device__ __forceinline__ void put(uint32_t* to, const uint4& v) {
   to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
+__device__ __forceinline__ void put2(float* to, float2 v) { to[0] = v.x, to[1] = v.y; }
 __device__ __forceinline__ void store_half(uint8_t* p, quant::Half h) { *reinterpret_cast<uint16_t*>(p) = h.bits; }
 
-__device__ __forceinline__ void put2(float* to, float2 v) { to[0] = v.x, to[1] = v.y; }
 // Byte i of the result is the byte of {high, low} that bits 0-2 of nibble i of the selector name, or that byte's sign
 // in all bits where bit 3 is set. (__byte_perm masks bit 3 out.)
 __device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
@@ -102,7 +104,7 @@ struct PackedLayout {
   static_assert(quant::PackedFormat<Format>);
   static constexpr int kItemWeights = 32, kBias = 0;
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
-                        kOddFactors = false, kBlockUnit = false, kOwnBias = false;
+                        kOddFactors = false, kBlockUnit = false, kRelative = false, kOwnBias = false, kLowers = false;
   static constexpr float kUnit = 1;
   using Book = NoBook;
   static constexpr int unit_payload(int items) {

@@ -45,6 +45,37 @@ constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& boo
   return result;
 }
 
+// Points of eight ternary digits 0 to 2 in 16 bits, two to a word: nibble i holds digits i and i + 4, a and b, as the
+// selector of a permute of nine bytes: number 3a + b, but 0 and 8 exchanged, because what 8 selects is the sign of byte
+// 0, which is 0.
+constexpr uint32_t pair_selector(int a, int b) {
+  const int number = 3 * a + b;
+  return static_cast<uint32_t>(number % 8 == 0 ? 8 - number : number);
+}
+template <int kSize>
+constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& book, const int (&levels)[3]) {
+  Words<kSize / 2> result{};
+  const auto digit = [&](uint64_t point, int weight) {
+    for (int i = 0; i < 2; ++i)
+      if ((point >> (8 * weight) & 0xff) == (levels[i] & 0xff)) return i;
+    return 2;
+  };
+  for (int i = 0; i < kSize; ++i)
+    for (int pair = 0; pair < 4; ++pair)
+      result.word[i / 2] |= pair_selector(digit(book.point[i], pair), digit(book.point[i], pair + 4))
+                            << (16 * (i % 2) + 4 * pair);
+  return result;
+}
+// The bytes that selectors from 4 · kHalf to 4 · kHalf + 3 select: eight times their first or second digit.
+constexpr uint32_t eight_digits(bool second, int half) {
+  uint32_t bytes = 0;
+  for (int a = 0; a < 3; ++a)
+    for (int b = 0; b < 3; ++b)
+      if (const uint32_t selector = pair_selector(a, b); static_cast<int>(selector / 4) == half)
+        bytes |= static_cast<uint32_t>(8 * (second ? b : a)) << (8 * (selector % 4));
+  return bytes;
+}
+
 // Odd codes c as (c - 1) / 2.
 template <int kSize>
 constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& book) {
@@ -67,23 +98,22 @@ constexpr uint32_t bytes_of(int a, int b, int c) {
   return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
 }
 inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = bytes_of(-8, -25, -43);
-inline constexpr uint32_t kIq1ShiftedUp = bytes_of(-7, 1, 9), kIq1ShiftedDown = bytes_of(-9, -1, 7);
 
 // A table: kEntries words, kCopies times. An index is kBits wide and comes at bit kAt of a word, so that with all other
 // bits masked out it is the offset of its copies.
-// `kConstant` is what else the format's unpacking wants in a register.
-template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0>
+// The constants are what else the format's unpacking wants in registers.
+template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0, uint32_t kSecond_ = 0>
 struct Table {
-  static constexpr uint32_t kConstant = kConstant_;
+  static constexpr uint32_t kConstant = kConstant_, kSecond = kSecond_;
   static constexpr int kEntries = kEntries_, kCopies = kCopies_;
   static constexpr int kBits = std::bit_width(static_cast<unsigned>(kEntries - 1));
   static constexpr int kAt = 2 + std::countr_zero(static_cast<unsigned>(kCopies));
   static constexpr uint32_t kMask = ((1u << kBits) - 1) << kAt;
 };
 // A table inside a function is in device memory only where the function is used.
-struct Iq1Table : Table<2048, 8> {
+struct Iq1Table : Table<1024, 16, eight_digits(false, 0), eight_digits(true, 0)> {
   static __device__ __forceinline__ const uint32_t* words() {
-    static constexpr auto table = level_numbers(quant::kIq1Codebook, quant::kIq1Levels);
+    static constexpr auto table = digit_pairs(quant::kIq1Codebook, quant::kIq1Levels);
     return table.word;
   }
 };
@@ -127,10 +157,11 @@ class SharedBook {
  public:
   static constexpr int kBytes = (T::kEntries * T::kCopies * 4 + 15) / 16 * 16;
 
-  const uint32_t constant;
+  const uint32_t constant, second;
 
   __device__ __forceinline__ explicit SharedBook(const uint8_t*)
-      : constant(kept(T::kConstant)), copy_(kept(threadIdx.x % T::kCopies * 4)) {}
+      : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
+        copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
   // The word whose index is at bit `from` of `bits`. Where that is to go left, in two instructions, mask and
   // multiply-add; hidden from the compiler, which would shift, mask and add.
@@ -146,6 +177,14 @@ class SharedBook {
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     static_assert(T::kCopies == 32 && T::kEntries <= 256);
     return word_of(__dp4a(indices, 128u << (8 * k), copy_));
+  }
+  // Half of a word: its index as above, bit 1 says which. Bits come where they are, or in halves of a word, masked,
+  // each times a factor.
+  __device__ __forceinline__ uint32_t half_word(uint32_t bits) const {
+    return short_of((bits & (T::kMask | 2)) | copy_);
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t masked, uint32_t low_times, uint32_t high_times) const {
+    return short_of(__dp2a_lo(masked, low_times | high_times << 8, copy_));
   }
 
   // One thread's share of putting the table there, its loads apart from its stores.
@@ -192,13 +231,22 @@ class SharedBook {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(table + offset));
     return word;
   }
+  static __device__ __forceinline__ uint32_t short_of(uint32_t offset) {
+    extern __shared__ uint4 shared[];
+    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    uint32_t bits;
+    asm volatile("{ .reg .u16 bits; ld.shared.u16 bits, [%1]; cvt.u32.u16 %0, bits; }"
+                 : "=r"(bits)
+                 : "r"(table + offset));
+    return bits;
+  }
 
   uint32_t copy_;
 };
 
 template <typename T>
 struct GlobalBook {
-  static constexpr uint32_t constant = T::kConstant;
+  static constexpr uint32_t constant = T::kConstant, second = T::kSecond;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];
   }
@@ -207,6 +255,12 @@ struct GlobalBook {
   }
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     return T::words()[indices >> (8 * k) & 255];
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t bits) const {
+    return (*this)(bits) >> (8 * (bits & 2)) & 0xffff;
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t masked, uint32_t low_times, uint32_t high_times) const {
+    return half_word((masked & 0xffff) * low_times + (masked >> 16) * high_times);
   }
 };
 

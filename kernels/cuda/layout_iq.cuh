@@ -20,6 +20,8 @@ struct BookLayout : PackedLayout<typename Parts::Format> {
   using Book = SharedBook<typename Parts::Table>;
   static constexpr bool kHasOffset = Parts::kHasOffset, kFactors = Parts::kFactors, kOddFactors = kFactors,
                         kBlockUnit = !kHasOffset;
+  static constexpr int kBias = Parts::kBias;
+  static constexpr bool kRelative = kBlockUnit, kOwnBias = Parts::kOwnBias, kLowers = Parts::kLowers;
   static constexpr float kUnit = Parts::kUnit;
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     Parts::store(block, group, unit, items, item);
@@ -40,9 +42,14 @@ struct BookLayout : PackedLayout<typename Parts::Format> {
   }
 };
 
+struct AnyParts { // what they are unless they say otherwise
+  static constexpr int kBias = 0;
+  static constexpr bool kOwnBias = false, kLowers = false;
+};
+
 // Scales (2n + 1) / kParts_ of the block's d.
 template <int kParts_>
-struct HalvesScale {
+struct HalvesScale : AnyParts {
   static constexpr bool kHasOffset = false, kFactors = true;
   static constexpr float kUnit = 1.0f / kParts_;
   // `first` and `second` as 2n.
@@ -205,7 +212,7 @@ struct Iq3XxsParts : HalvesScale<4> {
 };
 
 // The codes are odd, and here c stands for 2c + 1: so inverting all its bits negates a weight.
-struct Iq3SParts {
+struct Iq3SParts : AnyParts {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
@@ -255,21 +262,36 @@ struct Iq3SParts {
   }
 };
 
-// What IQ1_S and IQ1_M share: four indices in one number of kBits each, of which bits 0 to 31 are in one word
-// and bit 32 at the bottom of the next, which has the last index from bit `last_at` on.
-template <typename Table, typename Book>
-__device__ __forceinline__ uint32_t one_of_four(const Book& book, uint32_t low, uint32_t high, int j, int last_at) {
-  const int from = Table::kBits * j;
-  if (from >= 32) return book.at(high, last_at);
-  if (from + Table::kBits <= 32) return book.at(low, from);
-  return book(aligned(low, high, from, Table::kAt));
-}
+// What IQ1_S and IQ1_M share: four indices in 48 bits, six of which are free, bits 2 to 5 of the last 16. An index is
+// the number of a word and a bit that says which half; they lie where they give that half's address in few
+// instructions.
 template <typename Table>
-__device__ inline uint64_t join_indices(const uint32_t (&index)[4]) {
-  uint64_t bits = 0;
-  for (int j = 0; j < 4; ++j) bits |= static_cast<uint64_t>(index[j]) << (Table::kBits * j);
-  return bits;
-}
+struct Iq1Indices {
+  // Bits of the first word: 0 halves[1], 1-10 words[0], 11-15 of words[3], 16 halves[0], 17-26 words[1], 27-31 of
+  // words[3]; of the 16: 0 halves[3], 1 halves[2], 6-15 words[2].
+  static __device__ void store(const uint32_t (&index)[4], uint32_t others, uint8_t* word, uint8_t* rest) {
+    uint32_t number[4], half[4];
+    for (int j = 0; j < 4; ++j) number[j] = index[j] / 2, half[j] = index[j] % 2;
+    store1(word, half[1] | number[0] << 1 | (number[3] >> 5) << 11 | half[0] << 16 | number[1] << 17 |
+                     (number[3] & 31) << 27);
+    store_short(rest, half[3] | half[2] << 1 | others << 2 | number[2] << 6);
+  }
+  // Selectors of the eight digits of each: first those of digits 0 to 3.
+  template <typename Book>
+  static __device__ __forceinline__ void look_up(uint32_t (&selectors)[4], uint32_t word, uint32_t rest,
+                                                 const Book& book) {
+    selectors[0] = book.half_word(word & 0x107fe, 32, 2);
+    selectors[1] = book.half_word(word & 0x7fe0001, 2, 32);
+    selectors[2] = book.half_word(rest);
+    selectors[3] = book.half_word((select_bits(0xf800, word, word >> 21) & Table::kMask) | (rest << 1 & 2));
+  }
+  // Codes 0, 8 and 16.
+  template <typename Book>
+  static __device__ __forceinline__ void digits(uint32_t* codes, uint32_t selectors, const Book& book) {
+    codes[0] = permute(book.constant, eight_digits(false, 1), selectors);
+    codes[1] = permute(book.second, eight_digits(true, 1), selectors);
+  }
+};
 
 struct Iq1SParts : HalvesScale<8> {
   using Format = quant::IQ1_S;
@@ -277,28 +299,29 @@ struct Iq1SParts : HalvesScale<8> {
   static constexpr int kWords = 3;
   static constexpr int unit_at(int items, int block) { return 6 * items + 2 * block; }
 
-  // 4 bytes: indices; 2 bytes: the third's highest bit, scale, the last, shift; then d
+  static constexpr bool kOwnBias = true;
+  using Indices = Iq1Indices<Table>;
+
+  // 4 + 2 bytes: indices, scale, shift; then d
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     uint32_t index[4];
     for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * group + j] | (block.qh[group] >> (3 * j) & 7u) << 8;
-    const uint64_t bits = join_indices<Table>(index);
-    store1(unit + 4 * item, static_cast<uint32_t>(bits));
-    store_short(unit + 4 * items + 2 * item,
-                index[2] >> 10 | (block.qh[group] >> 12 & 7u) << 1 | index[3] << 4 | (block.qh[group] & 0x8000u));
+    Indices::store(index, block.qh[group] >> 12, unit + 4 * item, unit + 4 * items + 2 * item);
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
-    raw[1] = static_cast<uint32_t>(int{*reinterpret_cast<const int16_t*>(unit + 4 * items + 2 * item)});
+    raw[1] = short_at(unit + 4 * items + 2 * item);
     raw[2] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
-    const uint32_t levels = static_cast<int>(raw[1]) < 0 ? kIq1ShiftedDown : kIq1ShiftedUp;
+    uint32_t selectors[4];
+    Indices::look_up(selectors, raw[0], raw[1], book);
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, levels, 0, one_of_four<Table>(book, raw[0], raw[1], j, 4));
-    const uint32_t factor = raw[1] & 14;
+    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], book);
+    out.bias = raw[1] & 32 ? 9 : 7; // shifted down or up
+    const uint32_t factor = twice<3>(raw[1], 2);
     scale(out, half_of(raw[2]), factor, factor);
   }
 };
@@ -309,18 +332,19 @@ struct Iq1MParts : HalvesScale<8> {
   static constexpr int kWords = 4;
   static constexpr int unit_at(int items, int block) { return 6 * items + 8 * block; }
 
-  // 4 bytes: indices; 2 bytes: their upper twelve bits, four shifts; 8 bytes per block: d, then two scales of three
-  // bits for each item
+  static constexpr int kBias = 7;
+  static constexpr bool kLowers = true;
+  using Indices = Iq1Indices<Table>;
+
+  // 4 + 2 bytes: indices, four shifts; 8 bytes per block: d, then two scales of three bits for each item
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
     uint32_t index[4], shifts = 0;
     for (int j = 0; j < 4; ++j) {
       const uint32_t high = block.qh[2 * group + j / 2] >> (4 * (j & 1));
       index[j] = block.qs[4 * group + j] | (high & 7) << 8;
-      shifts |= (high >> 3 & 1) << (12 + j);
+      shifts |= (high >> 3 & 1) << j;
     }
-    const uint64_t bits = join_indices<Table>(index);
-    store1(unit + 4 * item, static_cast<uint32_t>(bits));
-    store_short(unit + 4 * items + 2 * item, static_cast<uint32_t>(bits >> 32) | shifts);
+    Indices::store(index, shifts, unit + 4 * item, unit + 4 * items + 2 * item);
     if (group != 0) return;
     uint64_t d_and_scales = 0;
     for (int i = 0; i < 4; ++i) {
@@ -337,18 +361,19 @@ struct Iq1MParts : HalvesScale<8> {
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+    uint32_t selectors[4];
+    Indices::look_up(selectors, raw[0], raw[1], book);
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, raw[1] & (0x1000u << j) ? kIq1ShiftedDown : kIq1ShiftedUp, 0,
-                   one_of_four<Table>(book, raw[0], raw[1], j, 1));
-    const int group = item % 8; // its scales come to bits 1 to 6
+    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], book);
+    out.lowered = (raw[1] >> 1 & 30) * 0x204081 & 0x02020202; // bits 2 to 5, a byte each
+    const int group = item % 8;                               // its scales come to bits 1 to 6
     const uint32_t scales =
         __funnelshift_r(group < 3 ? raw[2] : raw[3], raw[3], group < 3 ? 15 + 6 * group : 6 * group - 17);
     scale(out, half_of(raw[2]), scales & 14, scales >> 3 & 14);
   }
 };
 
-struct Tq1Parts {
+struct Tq1Parts : AnyParts {
   static constexpr bool kHasOffset = false, kFactors = false;
   static constexpr float kUnit = 1;
   using Format = quant::TQ1_0;

@@ -138,7 +138,7 @@ template <typename L, bool kLow>
 struct IntegerItem {
   uint4 high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum;
-  int sum[2], all;
+  int sum[2], all, eights[2]; // sums; of eight: negative, two to a word
 
   IntegerItem() = default;
   __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
@@ -157,6 +157,16 @@ struct IntegerItem {
       all = __float_as_int(rest[3 * groups]);
       scaled_sum = rest[4 * groups];
     }
+    if constexpr (L::kLowers) {
+      static_assert(!kLow);
+      const auto minus = [](uint32_t first, uint32_t second) {
+        constexpr int kEach = -1; // -1, four times
+        return __dp4a(static_cast<int>(second), kEach, __dp4a(static_cast<int>(first), kEach, 0));
+      };
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        eights[h] = (minus(high[h].x, high[h].y) & 0xffff) | minus(high[h].z, high[h].w) << 16;
+    }
   }
 };
 
@@ -167,12 +177,12 @@ __device__ __forceinline__ int times_factor(int dot, int factor) {
 
 // What the codes' bias takes off a dot with activations of that sum.
 template <typename L>
-__device__ __forceinline__ int bias_of(const Item& w, int sum) {
+__device__ __forceinline__ int bias_times(const Item& w, int sum) {
   if constexpr (L::kOwnBias) return -w.bias * sum;
   return L::kBias ? -L::kBias * sum : 0;
 }
 
-// Σ weight · activation over an item, without the unit where L::kBlockUnit. Integers as long as they fit: codes' bias
+// Σ weight · activation over an item, without the unit where L::kRelative. Integers as long as they fit: codes' bias
 // goes where the sums begin, scales of 16 that are products of small integers are multiplied before anything becomes a
 // float.
 template <typename L, bool kLow>
@@ -181,11 +191,14 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
     int dot[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int bias = bias_of<L>(w, x.sum[h]);
+      const int bias = bias_times<L>(w, x.sum[h]);
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
       if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
+      if constexpr (L::kLowers)
+        dot[h] = h == 0 ? __dp2a_lo(x.eights[0], static_cast<int>(w.lowered), dot[0])
+                        : __dp2a_hi(x.eights[1], static_cast<int>(w.lowered), dot[1]);
     }
-    const float(&scale)[2] = L::kBlockUnit ? w.relative : w.scale;
+    const float(&scale)[2] = L::kRelative ? w.relative : w.scale;
     float result;
     if constexpr (L::kFactors)
       result = (L::kBlockUnit ? 1 : w.unit) *
@@ -198,14 +211,14 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
   } else {
-    const int bias = bias_of<L>(w, x.all);
+    const int bias = bias_times<L>(w, x.all);
     int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;
     if constexpr (L::kFactors)
       result = (L::kBlockUnit ? 1 : w.unit) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
     else
-      result = (L::kBlockUnit ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
+      result = (L::kRelative ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
     if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
     return result;
   }

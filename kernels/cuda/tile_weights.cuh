@@ -15,7 +15,9 @@ inline constexpr int kUnitGroups = Units<Format>::kWeights / 32; // of 32 weight
 template <typename L>
 __device__ __forceinline__ void item_halves(uint32_t (&out)[16], const Item& item) {
   constexpr float kFactor = 1 << kWeightExponent;
-  const __half2 zero = __float2half2_rn(1024 + 128 + (L::kOwnBias ? static_cast<float>(item.bias) : L::kBias));
+  __half2 zero[4]; // of eight weights each
+#pragma unroll
+  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(bias_of<L>(item, e)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const __half2 scale = __float2half2_rn(item.scale[half] * kFactor),
@@ -24,7 +26,7 @@ __device__ __forceinline__ void item_halves(uint32_t (&out)[16], const Item& ite
     for (int k = 0; k < 8; ++k) {
       const uint32_t codes = item.word[4 * half + k / 2] ^ 0x80808080;
       const uint32_t pair = __byte_perm(codes, 0x64646464, k % 2 ? 0x4342 : 0x4140);
-      const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero);
+      const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero[2 * half + k / 4]);
       const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
       out[8 * half + k] = *reinterpret_cast<const uint32_t*>(&weights);
     }

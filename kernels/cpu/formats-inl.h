@@ -110,17 +110,21 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   }
 }
 
+// kLanes numbers from number i, a multiple of kLanes, on, that times the block's scale are its weights.
+HWY_INLINE VF load_numbers(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i); }
+HWY_INLINE VF load_numbers(const quant::NF4* block, int64_t i) {
+  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, quant::kNf4Levels);
+}
+HWY_INLINE VF load_numbers(const quant::FP4* block, int64_t i) {
+  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, quant::kFp4Levels);
+}
+
 // kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
 template <typename Format>
 HWY_INLINE VF load_weights(const std::byte* row, int64_t column) {
   const Format* block = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
-  const int64_t i = column % Format::kWeights;
-  if constexpr (std::is_same_v<Format, quant::FP8_E4M3>)
-    return hn::Mul(hn::Set(kF, block->d), load_e4m3(block->qs + i));
-  else if constexpr (std::is_base_of_v<quant::LevelBlock, Format>)
-    return hn::Mul(hn::Set(kF, block->d),
-                   load_levels(block->qs + i / 32 * 16 + i % 16, i / 16 % 2 * 4,
-                               std::is_same_v<Format, quant::NF4> ? quant::kNf4Levels : quant::kFp4Levels));
+  if constexpr (!quant::ScalarFormat<Format>)
+    return hn::Mul(hn::Set(kF, block->d), load_numbers(block, column % Format::kWeights));
   else if constexpr (std::is_same_v<Format, quant::F32>)
     return load_float(reinterpret_cast<const float*>(block));
   else if constexpr (std::is_same_v<Format, quant::BF16>)
@@ -162,6 +166,22 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
       if constexpr (Format::kHasOffset) w = hn::Add(w, hn::Set(kF, offset[i / 16]));
       hn::StoreU(w, kF, out + i);
     }
+  }
+}
+
+template <typename Format>
+void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x, float* out) {
+  for (int64_t r = 0; r < count; ++r) {
+    const auto* block = reinterpret_cast<const Format*>(rows + r * row_bytes);
+    VF sum = hn::Zero(kF);
+    for (int64_t column = 0; column < cols; column += Format::kWeights, ++block) {
+      prefetch<sizeof(Format)>(block);
+      VF part = hn::Zero(kF);
+      for (int64_t i = 0; i < Format::kWeights; i += kLanes)
+        part = hn::MulAdd(load_numbers(block, i), hn::LoadU(kF, x + column + i), part);
+      sum = hn::MulAdd(hn::Set(kF, block->d), part, sum);
+    }
+    out[r] = sum_of(sum);
   }
 }
 
@@ -212,7 +232,10 @@ void pack_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_
 template <typename Format>
 FormatKernels kernels_of() {
   FormatKernels kernels;
-  kernels.dot_floats = dot_floats<Format>;
+  if constexpr (quant::FloatFormat<Format> && !quant::ScalarFormat<Format>)
+    kernels.dot_floats = dot_scaled_floats<Format>;
+  else
+    kernels.dot_floats = dot_floats<Format>;
   kernels.pack_floats = pack_floats<Format>;
   if constexpr (quant::PackedFormat<Format>) {
     kernels.scale16 = Format::kScaleWeights == 16;

@@ -98,10 +98,11 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-// levels[code] of the codes in bits `shift` to shift + 3 of bytes.
-HWY_INLINE VF load_levels(const uint8_t* p, int shift, const float (&levels)[16]) {
+// levels[code] of the codes in bytes' lower or upper nibbles.
+HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16]) {
   const hn::Rebind<uint8_t, FloatTag> byte;
-  const VI code = hn::And(hn::ShiftRightSame(hn::PromoteTo(kI, hn::LoadU(byte, p)), shift), hn::Set(kI, 15));
+  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
+  const VI code = upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15));
   if constexpr (kLanes == 16) return hn::TableLookupLanes(hn::LoadU(kF, levels), hn::IndicesFromVec(kF, code));
   if constexpr (kLanes == 8) {
     const auto place = hn::IndicesFromVec(kF, hn::And(code, hn::Set(kI, 7)));

@@ -12,5 +12,6 @@ struct FP4 : LevelBlock {
   RIDGE_HD static constexpr float level(int code) { return kFp4Levels[code]; }
   RIDGE_HD float value(int i) const { return d * level(code(i)); }
 };
+static_assert(sizeof(FP4) == 36);
 
 } // namespace ridge::quant

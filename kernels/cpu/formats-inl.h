@@ -170,7 +170,8 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
 }
 
 template <typename Format>
-void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x, float* out) {
+void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x,
+                       float* out) {
   for (int64_t r = 0; r < count; ++r) {
     const auto* block = reinterpret_cast<const Format*>(rows + r * row_bytes);
     VF sum = hn::Zero(kF);

@@ -9,7 +9,7 @@
 // - a table word is a point of eight weights in eight nibbles, each the number of a level. As the selector of a byte
 //   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
 //   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
-//   the codes.)
+//   the codes. IQ1 has three, two of which go into a nibble: half a word is a point.)
 // - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
 //   or a selector.
 //
@@ -163,16 +163,6 @@ class SharedBook {
       : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
         copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
-  // The word whose index is at bit `from` of `bits`. Where that is to go left, in two instructions, mask and
-  // multiply-add; hidden from the compiler, which would shift, mask and add.
-  __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
-    if (from > T::kAt) return (*this)(bits >> (from - T::kAt));
-    uint32_t offset;
-    asm("mad.lo.u32 %0, %1, %2, %3;"
-        : "=r"(offset)
-        : "r"(bits & T::kMask >> (T::kAt - from)), "r"(1u << (T::kAt - from)), "r"(copy_));
-    return word_of(offset);
-  }
   // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     static_assert(T::kCopies == 32 && T::kEntries <= 256);
@@ -249,9 +239,6 @@ struct GlobalBook {
   static constexpr uint32_t constant = T::kConstant, second = T::kSecond;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];
-  }
-  __device__ __forceinline__ uint32_t at(uint32_t bits, int from) const {
-    return T::words()[bits >> from & ((1u << T::kBits) - 1)];
   }
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     return T::words()[indices >> (8 * k) & 255];

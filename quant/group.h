@@ -1,6 +1,6 @@
 // What every packed format decodes to, and the kinds of format struct.
 //
-// Nearly all packed formats of this field are the same thing at the scale of 32 weights: small integer codes times a
+// Nearly all formats of this field are the same thing at the scale of 32 weights: small integer codes times a
 // scale, sometimes plus an offset, where scale and offset change every 32 or every 16 weights. A format header
 // therefore has one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from
 // groups, once, for all formats.

@@ -22,7 +22,7 @@ struct FormatInfo {
   std::string_view name; // as written in formats.def: "Q4_K"
   int64_t block_weights; // weights per block
   int64_t block_bytes;
-  bool packed; // integer codes; false for F32, F16, BF16 and FP8_E4M3
+  bool packed; // integer codes; false for float formats
   // Decodes `weights` weights (a multiple of block_weights) from `blocks` to f32.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 

@@ -132,8 +132,11 @@ struct Launchers {
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     const int most = matvec_warps<false>(launch, args.cols, 1);
-    if constexpr (kExactApart<Format>) // exact mode has no table, which may leave little room (64 KB of 64 or 99)
-      if (exact || matvec_warps<true>(launch, args.cols, 1) > 2 * most) return matvec_with<1, true>(launch, args);
+    if constexpr (kExactApart<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
+      // Of float formats the two differ in nothing else: little room is enough to do without.
+      const bool crowded = quant::FloatFormat<Format> && matvec_warps<true>(launch, args.cols, 1) > 2 * most;
+      if (exact || most < 1 || crowded) return matvec_with<1, true>(launch, args);
+    }
     // More tokens must not take the room of many warps.
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
     if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))

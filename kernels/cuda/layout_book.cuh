@@ -9,7 +9,7 @@
 // - a table word is a point of eight weights in eight nibbles, each the number of a level. As the selector of a byte
 //   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
 //   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
-//   the codes. IQ1 has three, two of which go into a nibble: half a word is a point.)
+//   the codes. IQ1 has three, so that two digits go into a nibble: half a word is a point.)
 // - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
 //   or a selector.
 //

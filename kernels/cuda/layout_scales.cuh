@@ -109,7 +109,8 @@ struct PowerScale : PlainScales { // MXFP4: E8M0 per 32
     // larger.
     const auto e = static_cast<int>(raw[0]);
     out.scale_by(__int_as_float(max((e - 1) * (1 << 23), (e + 1) * (1 << 21))));
-    // Twice that, but 0 for e of 0: in a sum it makes no difference, and it is one instruction instead of three.
+    // Twice that, but 0 for e of 0, which in a sum makes no difference, and infinite for 255, which is no number in the
+    // specification: one instruction instead of three.
     out.relative[0] = out.relative[1] = __int_as_float(e * (1 << 23));
   }
 };

@@ -211,6 +211,7 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
   } else {
+    static_assert(!L::kLowers);
     const int bias = bias_times<L>(w, x.all);
     int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));

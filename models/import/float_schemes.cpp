@@ -5,6 +5,7 @@
 #include "models/planar.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>

@@ -112,12 +112,11 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
 
 // kLanes numbers from number i, a multiple of kLanes, on, that times the block's scale are its weights.
 HWY_INLINE VF load_numbers(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i); }
-HWY_INLINE VF load_numbers(const quant::NF4* block, int64_t i) {
-  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, quant::kNf4Levels);
+HWY_INLINE VF levels_of(const quant::LevelBlock* block, int64_t i, const float (&levels)[16]) {
+  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, levels);
 }
-HWY_INLINE VF load_numbers(const quant::FP4* block, int64_t i) {
-  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, quant::kFp4Levels);
-}
+HWY_INLINE VF load_numbers(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
+HWY_INLINE VF load_numbers(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
 
 // kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
 template <typename Format>

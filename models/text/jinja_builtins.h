@@ -42,8 +42,8 @@ const Builtin* find_method(const Value& self, std::string_view name);
 std::span<const Builtin> text_filters();
 std::span<const Builtin> sequence_filters();
 
-// printf-style formatting (text % arguments) and str.format.
-std::string format_percent(Runtime& runtime, std::string_view text, const Value& arguments);
-std::string format_braces(Runtime& runtime, std::string_view text, const Arguments& arguments);
+// printf-style formatting (text % arguments) and str.format. Markup escapes what it takes in, and stays markup.
+Value format_percent(Runtime& runtime, const Value& format, const Value& arguments);
+Value format_braces(Runtime& runtime, const Value& format, const Arguments& arguments);
 
 } // namespace ridge::models::text::jinja

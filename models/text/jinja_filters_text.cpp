@@ -18,9 +18,7 @@ Value changed(Runtime& runtime, const Call& call, Change change) {
   return runtime.text(std::string(change(std::string_view(bytes))), call.self.is_markup());
 }
 
-Value markup_of(Runtime& runtime, const Call& call) {
-  return call.self.is_markup() ? call.self : runtime.text(escape_html(runtime.str(call.self)), true);
-}
+Value markup_of(Runtime& runtime, const Call& call) { return runtime.text(runtime.html(call.self), true); }
 
 // Words begin after white space and -([{<, as the filter (unlike the method) has it.
 std::string title_words(std::string_view text) {
@@ -285,7 +283,7 @@ Value xmlattr(Runtime& runtime, const Call& call) {
     if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos)
       fail("Invalid character in attribute name: {}", string_repr(name));
     if (!out.empty()) out += ' ';
-    out += escape_html(name) + "=\"" + (value.is_markup() ? value.string() : escape_html(runtime.str(value))) + "\"";
+    out += escape_html(name) + "=\"" + runtime.html(value) + "\"";
     runtime.allow(out.size());
   }
   if (call.truth(0, true) && !out.empty()) out.insert(out.begin(), ' ');
@@ -408,26 +406,27 @@ Value format_filter(Runtime& runtime, const Call& call) {
   } else {
     arguments = runtime.list(call.rest.positional, List::Kind::tuple);
   }
-  return runtime.binary("%", runtime.text(runtime.str(call.self)), arguments);
+  return runtime.binary("%", runtime.soft_str(call.self), arguments);
 }
 
 Value centered(Runtime& runtime, const Call& call) {
   Arguments arguments{{call[0] ? *call[0] : Value(int64_t{80})}, {}};
-  return runtime.call(runtime.attribute(runtime.text(runtime.str(call.self)), "center"), arguments);
+  return runtime.call(runtime.attribute(runtime.soft_str(call.self), "center"), arguments);
 }
 
 constexpr Builtin kFilters[] = {
     {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, upper); }},
     {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, lower); }},
     {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, capitalize); }},
-    {"title", "", [](Runtime& r, const Call& c) { return changed(r, c, title_words); }},
+    {"title", "",
+     [](Runtime& r, const Call& c) { return r.text(changed(r, c, title_words).string()); }}, // never markup
     {"trim", "chars?",
      [](Runtime& r, const Call& c) {
        std::optional<std::string_view> chars;
        if (c.has(0)) chars = c.string(0);
        return changed(r, c, [&](std::string_view text) { return strip(text, true, true, chars); });
      }},
-    {"string", "", [](Runtime& r, const Call& c) { return c.self.is_string() ? c.self : r.text(r.str(c.self)); }},
+    {"string", "", [](Runtime& r, const Call& c) { return r.soft_str(c.self); }},
     {"safe", "", [](Runtime& r, const Call& c) { return r.text(r.str(c.self), true); }},
     {"escape", "", markup_of},
     {"e", "", markup_of},

@@ -182,7 +182,8 @@ std::string write_field(Runtime& runtime, const Value& value, std::string_view s
 // text.format: reads replacement fields, which may contain one more level of fields in their specifications.
 class BraceFormatter {
  public:
-  BraceFormatter(Runtime& runtime, const Arguments& arguments) : runtime_(runtime), arguments_(arguments) {}
+  BraceFormatter(Runtime& runtime, const Arguments& arguments, bool escapes)
+      : runtime_(runtime), arguments_(arguments), escapes_(escapes) {}
 
   std::string run(std::string_view text, int depth) {
     if (depth > 2) fail("Max string recursion exceeded");
@@ -230,7 +231,9 @@ class BraceFormatter {
     const std::string spec = end < field.size() ? run(field.substr(end + 1), depth + 1) : std::string();
     Value value = lookup(name);
     if (conversion) value = Value(conversion == 's' ? runtime_.str(value) : runtime_.repr(value));
-    return write_field(runtime_, value, spec);
+    if (escapes_ && value.is_markup() && !spec.empty()) fail("unsupported format specification for Markup");
+    std::string text = write_field(runtime_, value, spec);
+    return escapes_ && !value.is_markup() ? escape_html(text) : text;
   }
 
   Value lookup(std::string_view name) {
@@ -273,17 +276,20 @@ class BraceFormatter {
   enum class Numbering { unknown, automatic, manual };
   Runtime& runtime_;
   const Arguments& arguments_;
+  bool escapes_; // what goes into the text
   Numbering numbering_ = Numbering::unknown;
   int64_t next_ = 0;
 };
 
 } // namespace
 
-std::string format_braces(Runtime& runtime, std::string_view text, const Arguments& arguments) {
-  return BraceFormatter(runtime, arguments).run(text, 1);
+Value format_braces(Runtime& runtime, const Value& format, const Arguments& arguments) {
+  return runtime.text(BraceFormatter(runtime, arguments, format.is_markup()).run(format.string(), 1),
+                      format.is_markup());
 }
 
-std::string format_percent(Runtime& runtime, std::string_view text, const Value& arguments) {
+Value format_percent(Runtime& runtime, const Value& format, const Value& arguments) {
+  const std::string_view text = format.string();
   const bool is_tuple = arguments.list() && arguments.list()->kind == List::Kind::tuple;
   size_t next = 0;
   bool used_names = false;
@@ -351,7 +357,10 @@ std::string format_percent(Runtime& runtime, std::string_view text, const Value&
     if (left) field.align = '<';
     field.type = type;
     if (is_among(type, "sra")) {
-      out += write_text(runtime, field, type == 's' ? runtime.str(value) : runtime.repr(value));
+      const Value shown = type == 's' ? value : Value(runtime.repr(value));
+      out += write_text(runtime, field, format.is_markup() ? runtime.html(shown) : runtime.str(shown));
+    } else if (format.is_markup() && is_among(type, "cxXo")) {
+      fail("%{} format: markup takes no characters, and numbers as decimals only", type);
     } else if (type == 'c') {
       std::string character;
       if (value.is_string() && code_point_count(value.string()) == 1)
@@ -384,7 +393,7 @@ std::string format_percent(Runtime& runtime, std::string_view text, const Value&
       arguments.is_dict() || arguments.is_undefined() || (arguments.list() && arguments.list()->is_sequence());
   const bool all_used = is_tuple ? next >= arguments.list()->items.size() : next > 0 || used_names || may_be_unused;
   if (!all_used) fail("not all arguments converted during string formatting");
-  return out;
+  return runtime.text(std::move(out), format.is_markup());
 }
 
 } // namespace ridge::models::text::jinja

@@ -103,11 +103,16 @@ Value count_text(Runtime& runtime, const Call& call) {
   return count;
 }
 
+// An argument that goes into the text: markup escapes it.
+std::string taken_in(Runtime& runtime, const Call& call, const Value& argument) {
+  return call.self.is_markup() ? runtime.html(argument) : argument.string();
+}
+
 Value replace(Runtime& runtime, const Call& call) {
   call.string(0), call.string(1);
-  Arguments arguments{{*call[0], *call[1]}, {}};
+  Arguments arguments{{*call[0], Value(taken_in(runtime, call, *call[1]))}, {}};
   if (call.has(2)) arguments.positional.push_back(Value(std::max<int64_t>(-1, call.integer(2, -1))));
-  return runtime.apply_filter("replace", call.self, arguments);
+  return same_kind(runtime, call, runtime.apply_filter("replace", call.self, arguments).string());
 }
 
 Value join(Runtime& runtime, const Call& call) {
@@ -116,9 +121,10 @@ Value join(Runtime& runtime, const Call& call) {
   bool is_first = true;
   int64_t i = 0;
   for (const Value& item : runtime.iterate(*call[0])) {
-    if (!item.is_string()) fail("sequence item {}: expected str instance, {} found", i, item.type_name());
+    if (!item.is_string() && !call.self.is_markup())
+      fail("sequence item {}: expected str instance, {} found", i, item.type_name());
     if (!std::exchange(is_first, false)) out += between;
-    out += item.string();
+    out += taken_in(runtime, call, item);
     runtime.allow(out.size());
     ++i;
   }
@@ -155,7 +161,7 @@ enum class Side { left, right, both };
 template <Side text_side>
 Value padded(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);
-  const std::string fill(call[1] ? call.string(1) : " ");
+  const std::string fill = call[1] ? (call.string(1), taken_in(runtime, call, *call[1])) : " ";
   if (code_point_count(fill) != 1) fail("the fill character must be exactly one character long");
   const int64_t margin = call.integer(0, 0) - static_cast<int64_t>(code_point_count(text));
   if (margin <= 0) return call.self;
@@ -266,8 +272,7 @@ constexpr Builtin kTextMethods[] = {
     {"removesuffix", "suffix", without_affix<true>},
     {"replace", "old new count?", replace},
     {"join", "iterable", join},
-    {"format", "* **",
-     [](Runtime& r, const Call& c) { return r.text(format_braces(r, self_text(r, c), c.rest), c.self.is_markup()); }},
+    {"format", "* **", [](Runtime& r, const Call& c) { return self_text(r, c), format_braces(r, c.self, c.rest); }},
     {"upper", "", mapped<upper>},
     {"lower", "", mapped<lower>},
     {"casefold", "", mapped<case_fold>},

@@ -175,6 +175,10 @@ std::string Runtime::repr(const Value& value) {
   return std::move(printer.out);
 }
 
+std::string Runtime::html(const Value& value) { return value.is_markup() ? value.string() : escape_html(str(value)); }
+
+Value Runtime::soft_str(const Value& value) { return value.is_string() ? value : text(str(value)); }
+
 Values Runtime::iterate(const Value& value) {
   if (value.is_undefined()) return {};
   if (const List* list = value.list()) {
@@ -284,7 +288,7 @@ bool Runtime::contains(const Value& container, const Value& item) {
 Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   if (op == "%" && a.is_string()) {
     scan(a.string().size());
-    return text(format_percent(*this, a.string(), b), a.is_markup());
+    return format_percent(*this, a, b);
   }
   if (a.is_undefined() || b.is_undefined()) fail("{}", (a.is_undefined() ? a : b).why_undefined());
   if (a.is_number() && b.is_number()) {
@@ -295,9 +299,7 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   if (op == "+") {
     if (a.is_string() && b.is_string()) {
       const bool is_markup = a.is_markup() || b.is_markup();
-      const auto part = [&](const Value& v) {
-        return is_markup && !v.is_markup() ? escape_html(v.string()) : v.string();
-      };
+      const auto part = [&](const Value& v) { return is_markup ? html(v) : v.string(); };
       allow(a.string().size() + b.string().size());
       return text(part(a) + part(b), is_markup);
     }

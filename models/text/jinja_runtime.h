@@ -53,6 +53,8 @@ class Runtime {
 
   std::string str(const Value& value);  // as Python's str()
   std::string repr(const Value& value); // as Python's repr()
+  std::string html(const Value& value); // str() with its HTML escaped, unless it is markup
+  Value soft_str(const Value& value);   // text as it is, anything else by str()
   Values iterate(const Value& value);   // consumes a generator
   int64_t length(const Value& value);
 

@@ -131,6 +131,8 @@ class Maker:
         return f"'{self.pick(SPECS)}'.format({self.pick([self.pick(NUMBERS), self.atom()])})"
 
     def text(self, depth):
+        if self.rng.random() < 0.1:
+            return f"({self.pick(STRINGS)} | safe)"
         return self.pick(STRINGS) if depth <= 0 or self.rng.random() < 0.7 else f"({self.expression(depth)})"
 
     def number(self, depth):

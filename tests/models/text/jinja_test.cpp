@@ -100,6 +100,17 @@ TEST_CASE("macros take defaults, keywords, the rest, and a caller") {
   CHECK(refusal("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}").find("takes not more than 1") != std::string::npos);
 }
 
+TEST_CASE("markup stays markup and escapes what it takes in") {
+  CHECK(render("{{ [('a' | safe).replace('a', '<'), ('a' | safe) | replace('a', '<'), 'a'.replace('a', '<')] }}") ==
+        "[Markup('&lt;'), '<', '<']");
+  CHECK(render("{{ [(',' | safe).join(['<', '<' | safe, 1]), ('a' | safe).center(3), ('a' | safe) | center(3)] }}") ==
+        "[Markup('&lt;,<,1'), Markup(' a '), Markup(' a ')]");
+  CHECK(render("{{ [('%s %r' | safe) % ('<', '<'), '%s' % ('<' | safe), ('{}{}' | safe).format('<', '<' | safe)] }}") ==
+        "[Markup('&lt; &#39;&lt;&#39;'), '<', Markup('&lt;<')]");
+  CHECK(refusal("{{ ('a' | safe).center(3, '<') }}").find("exactly one character") != std::string::npos);
+  CHECK(refusal("{{ ('{:>3}' | safe).format('a' | safe) }}").find("for Markup") != std::string::npos);
+}
+
 TEST_CASE("tojson writes what json.dumps writes, without HTML escapes") {
   const ordered_json v = {{"d", {{"b", "<é\n\"\\>"}, {"a", {1, 2.0, true, nullptr}}}}};
   CHECK(render("{{ d | tojson }}", v) == R"({"b": "<é\n\"\\>", "a": [1, 2.0, true, null]})");

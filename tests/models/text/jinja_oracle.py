@@ -251,7 +251,7 @@ def main():
         except Exception as error:
             case["error"] = f"{type(error).__name__}: {error}"
         # The addresses of objects cannot be compared.
-        if " at 0x" in case.get("output", "") or len(case.get("output", "")) > 100000:
+        if " at 0x" in case.get("output", "").lower() or len(case.get("output", "")) > 100000:
             continue
         count -= 1
         print(json.dumps(case))

@@ -360,7 +360,7 @@ Value round_number(Runtime& runtime, const Call& call) {
 std::string bytes_with_unit(double bytes, bool binary) {
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return "1 Byte";
-  if (bytes < base) return fmt::format("{} Bytes", static_cast<int64_t>(bytes));
+  if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0); // no minus before zero
   constexpr std::string_view kPrefixes = "kMGTPEZY";
   double unit = base;
   for (size_t i = 0;; ++i) {

@@ -59,6 +59,13 @@ TEST_CASE("values print as Python prints them") {
   CHECK(render("{{ ['\\n\\x00é\\u200b'] }}") == R"(['\n\x00é\u200b'])");
 }
 
+TEST_CASE("sizes have a unit, negative ones none") {
+  CHECK(render("{{ 1 | filesizeformat }}, {{ 1500 | filesizeformat }}, {{ 1536 | filesizeformat(true) }}") ==
+        "1 Byte, 1.5 kB, 1.5 KiB");
+  CHECK(render("{{ -0.5 | filesizeformat }}, {{ -1e24 | filesizeformat }}") ==
+        "0 Bytes, -999999999999999983222784 Bytes");
+}
+
 TEST_CASE("operators follow Python") {
   CHECK(render("{{ -7 // 2 }} {{ -7 % 3 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ -7.5 % 2 }}") == "-4 2 1024 0.5 0.5");
   CHECK(render("{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 'b' in 'abc' }} {{ 2 not in [1] }}") == "True False True True");

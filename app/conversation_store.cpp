@@ -80,10 +80,7 @@ ConversationStore::ConversationStore(std::string folder) : folder_(std::move(fol
     const fs::path& path = entry.path();
     if (path.extension() != ".json" || !entry.is_regular_file(error)) continue;
     try {
-      if (entry.file_size(error) > kLargest) throw_error("{}: too large for a conversation", path.string());
-      StoredConversation c = parse(read_text_file(path.string()), path.string());
-      c.id = path.stem().string();
-      list_.push_back(std::move(c));
+      list_.push_back(read(path.stem().string()));
     } catch (const Error& bad) {
       problem_ = fmt::format("a conversation could not be read and was left as it is: {}", bad.what());
     }
@@ -91,25 +88,66 @@ ConversationStore::ConversationStore(std::string folder) : folder_(std::move(fol
   std::ranges::stable_sort(list_, std::greater(), &StoredConversation::changed_ms);
 }
 
+int64_t ConversationStore::file_time(const std::string& id) const {
+  if (folder_.empty()) return 0;
+  std::error_code error;
+  const auto time = fs::last_write_time(path_of(id), error);
+  return error ? 0 : time.time_since_epoch().count();
+}
+
+StoredConversation ConversationStore::read(const std::string& id) const {
+  const std::string path = path_of(id);
+  const int64_t time = file_time(id); // before the text: what is written in between is newer
+  std::error_code error;
+  if (fs::file_size(path, error) > kLargest && !error) throw_error("{}: too large for a conversation", path);
+  StoredConversation c = parse(read_text_file(path), path);
+  c.id = id;
+  c.file_time = time;
+  return c;
+}
+
 StoredConversation* ConversationStore::find(const std::string& id) {
   const auto found = std::ranges::find(list_, id, &StoredConversation::id);
   return found == list_.end() ? nullptr : &*found;
 }
 
+std::string ConversationStore::new_id() {
+  do last_number_ = std::max(last_number_ + 1, milliseconds_now());
+  while (file_time(std::to_string(last_number_)));
+  return std::to_string(last_number_);
+}
+
 StoredConversation& ConversationStore::create() {
   StoredConversation c;
-  last_number_ = std::max(last_number_ + 1, milliseconds_now());
-  c.id = fmt::format("{}", last_number_);
+  c.id = new_id();
   c.changed_ms = last_number_;
   return *list_.insert(list_.begin(), std::move(c));
 }
 
-void ConversationStore::save(const std::string& id) {
+void ConversationStore::refresh(const std::string& id) {
+  StoredConversation* known = find(id);
+  if (const int64_t time = file_time(id); known && time && time != known->file_time) *known = read(id);
+}
+
+std::string ConversationStore::keep_both(const std::string& id) {
+  const StoredConversation* known = find(id);
+  if (const int64_t time = file_time(id); !known || !time || time == known->file_time) return id;
+  StoredConversation ours = *known;
+  ours.id = new_id();
+  ours.file_time = 0;
+  try {
+    refresh(id);
+  } catch (const Error&) { // still not ours to overwrite
+  }
+  return list_.insert(list_.begin(), std::move(ours))->id;
+}
+
+void ConversationStore::save(std::string id) {
   StoredConversation* changed = find(id);
   if (!changed) return;
   changed->changed_ms = milliseconds_now();
   std::rotate(list_.begin(), list_.begin() + (changed - list_.data()), list_.begin() + (changed - list_.data()) + 1);
-  const StoredConversation& c = list_.front();
+  StoredConversation& c = list_.front();
   if (folder_.empty()) return;
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -124,6 +162,7 @@ void ConversationStore::save(const std::string& id) {
   core::AtomicFile file(path_of(c.id), text.size());
   file.write(std::as_bytes(std::span(text)));
   file.commit();
+  c.file_time = file_time(c.id);
 }
 
 void ConversationStore::remove(std::string id) {

@@ -1,5 +1,6 @@
 // The conversations that the window lists: one JSON file each, in the form that other programs exchange them in,
-// written whole or not at all. A file that cannot be understood is left as it is and reported, never overwritten.
+// written whole or not at all. A file that cannot be understood is left as it is and reported, never overwritten, nor
+// is one that another window has written meanwhile.
 #pragma once
 
 #include "app/conversation.h"
@@ -16,6 +17,7 @@ struct StoredConversation {
   Json messages = Json::array(); // as Conversation has them, the system message left out
   int64_t changed_ms = 0;        // since 1970
   bool named = false;            // by a person; else the title is the first question
+  int64_t file_time = 0;         // of the file that this was read from or written to; 0: there is none
 };
 
 class ConversationStore {
@@ -28,13 +30,21 @@ class ConversationStore {
 
   StoredConversation* find(const std::string& id);
   StoredConversation& create(); // not kept before the first save()
+  // Reads it again where another window has written it. Throws Error where that cannot be read.
+  void refresh(const std::string& id);
+  // To be called before changing and saving it. Where another window has written it, that stays as it is under `id`,
+  // and what is here becomes a copy, whose id this returns; otherwise `id`.
+  std::string keep_both(const std::string& id);
   // Writes it, as changed now. Throws Error where that fails; it is kept in memory all the same.
-  void save(const std::string& id);
+  void save(std::string id); // a copy, here and below: the caller's may stand in what is moved or removed
   // Throws Error where its file cannot be removed; then it stays in the list.
-  void remove(std::string id); // a copy: the caller's may stand in what is removed
+  void remove(std::string id);
 
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id + ".json"; }
+  int64_t file_time(const std::string& id) const;
+  StoredConversation read(const std::string& id) const;
+  std::string new_id();
 
   std::string folder_, problem_;
   std::vector<StoredConversation> list_;

@@ -31,6 +31,7 @@ void GuiEngine::list_conversations(core::Snapshot& s) const {
 }
 
 void GuiEngine::open_conversation(const std::string& id) {
+  store_.refresh(id);
   const StoredConversation* stored = store_.find(id);
   if (!id.empty() && !stored) return;
   const Json messages = stored ? stored->messages : Json::array();
@@ -47,11 +48,12 @@ void GuiEngine::open_conversation(const std::string& id) {
 }
 
 void GuiEngine::rename_conversation(const std::string& id, const std::string& title) {
-  StoredConversation* stored = store_.find(id);
+  if (id != state_.conversation) store_.refresh(id);
+  StoredConversation* stored = to_be_changed(id);
   if (!stored) return;
   stored->title = title.empty() ? "untitled" : title;
   stored->named = true;
-  store_.save(id);
+  store_.save(stored->id);
   change([&](core::Snapshot& s) { list_conversations(s); });
 }
 
@@ -81,13 +83,22 @@ void GuiEngine::begin_conversation(const std::string& question) {
   });
 }
 
+StoredConversation* GuiEngine::to_be_changed(const std::string& id) {
+  const std::string kept = store_.keep_both(id);
+  if (kept != id) {
+    change([&](core::Snapshot& s) { s.conversation = kept; });
+    fail("another window has changed this conversation; what stands here goes on as a copy");
+  }
+  return store_.find(kept);
+}
+
 void GuiEngine::save_conversation() {
-  StoredConversation* stored = store_.find(state_.conversation);
+  StoredConversation* stored = to_be_changed(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
   stored->messages = without_system(loaded_->conversation.messages());
   if (!stored->named && !state_.messages.empty()) stored->title = title_of(state_.messages[0].text);
-  store_.save(state_.conversation);
+  store_.save(stored->id);
   change([&](core::Snapshot& s) { list_conversations(s); });
 }
 

@@ -71,6 +71,7 @@ class GuiEngine {
   void set_system(const std::string& text);
   void continue_conversation(Loaded& loaded) const; // tells a model what was said before
   void begin_conversation(const std::string& question);
+  StoredConversation* to_be_changed(const std::string& id); // or a copy of it; nullptr: there is none
   void save_conversation();
   void abandon_conversation(); // where its first question failed
   void list_conversations(core::Snapshot& s) const;

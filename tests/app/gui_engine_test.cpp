@@ -123,6 +123,45 @@ TEST_CASE("a damaged conversation is reported and left as it is; the others are 
   CHECK(titles(*w.now()) == std::vector<std::string>{"good"});
 }
 
+TEST_CASE("two windows in one conversation: neither loses what the other one wrote") {
+  const TemporaryFolder folder;
+  const auto said = [](const core::Snapshot& s) {
+    std::vector<std::string> questions;
+    for (const auto& m : s.messages)
+      if (m.user) questions.push_back(m.text);
+    return questions;
+  };
+  const auto open = [](Watched& w, const std::string& id) {
+    w.engine.send(intent::NewConversation{});
+    w.engine.send(intent::OpenConversation{id});
+    w.until([&](const core::Snapshot& s) { return s.conversation == id && !s.messages.empty(); });
+  };
+  using Texts = std::vector<std::string>;
+  Watched first(guide_setup(folder / ""));
+  first.ask("What is Q4_K?");
+  const std::string id = first.now()->conversation;
+  Watched second(guide_setup(folder / ""));
+  open(second, id);
+  second.ask("And Q6_K?");
+  CHECK(second.now()->error == "");
+  first.ask("And Q8_0?");
+  first.until([](const core::Snapshot& s) { return s.error.find("another window") != s.error.npos; });
+  const std::string copy = first.now()->conversation;
+  CHECK(copy != id);
+  CHECK(first.now()->conversations->size() == 2);
+  first.ask("And F16?"); // goes on in the copy
+  CHECK(first.now()->conversation == copy);
+  CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q8_0?", "And F16?"});
+  open(first, id); // as the second window left it
+  CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q6_K?"});
+  second.ask("And Q5_K?");
+  first.engine.send(intent::NewConversation{});
+  first.engine.send(intent::RenameConversation{id, "K-quants"}); // takes what the second window added with it
+  first.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
+  open(first, id);
+  CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q6_K?", "And Q5_K?"});
+}
+
 TEST_CASE("a conversation that is removed by its own name takes no other one with it") {
   const TemporaryFolder folder;
   app::ConversationStore store(folder / "");

@@ -111,19 +111,19 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
 }
 
 // kLanes numbers from number i, a multiple of kLanes, on, that times the block's scale are its weights.
-HWY_INLINE VF load_numbers(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i); }
+HWY_INLINE VF load_unscaled(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i); }
 HWY_INLINE VF levels_of(const quant::LevelBlock* block, int64_t i, const float (&levels)[16]) {
   return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, levels);
 }
-HWY_INLINE VF load_numbers(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
-HWY_INLINE VF load_numbers(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
+HWY_INLINE VF load_unscaled(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
+HWY_INLINE VF load_unscaled(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
 
 // kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
 template <typename Format>
 HWY_INLINE VF load_weights(const std::byte* row, int64_t column) {
   const Format* block = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
   if constexpr (!quant::ScalarFormat<Format>)
-    return hn::Mul(hn::Set(kF, block->d), load_numbers(block, column % Format::kWeights));
+    return hn::Mul(hn::Set(kF, block->d), load_unscaled(block, column % Format::kWeights));
   else if constexpr (std::is_same_v<Format, quant::F32>)
     return load_float(reinterpret_cast<const float*>(block));
   else if constexpr (std::is_same_v<Format, quant::BF16>)
@@ -178,7 +178,7 @@ void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, 
       prefetch<sizeof(Format)>(block);
       VF part = hn::Zero(kF);
       for (int64_t i = 0; i < Format::kWeights; i += kLanes)
-        part = hn::MulAdd(load_numbers(block, i), hn::LoadU(kF, x + column + i), part);
+        part = hn::MulAdd(load_unscaled(block, i), hn::LoadU(kF, x + column + i), part);
       sum = hn::MulAdd(hn::Set(kF, block->d), part, sum);
     }
     out[r] = sum_of(sum);

@@ -299,7 +299,7 @@ __device__ __forceinline__ void select_codes(uint32_t* word, uint32_t low, uint3
   word[1] = permute_upper(low, high, selectors);
 }
 
-__device__ __forceinline__ void put2(uint32_t* to, const uint8_t* from) {
+__device__ __forceinline__ void load2(uint32_t* to, const uint8_t* from) {
   const auto pair = *reinterpret_cast<const uint2*>(from);
   to[0] = pair.x, to[1] = pair.y;
 }

@@ -135,7 +135,7 @@ struct LevelLayout : ScaledLayout<Format, 8> {
     float scale;
   };
   static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    put2(raw.nibbles, unit + 8 * item);
+    load2(raw.nibbles, unit + 8 * item);
     raw.scale = Base::scale_of(unit, items, item);
   }
 

@@ -85,7 +85,7 @@ struct Iq2XxsParts : HalvesScale<8> {
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    put2(raw, unit + 8 * item);
+    load2(raw, unit + 8 * item);
     raw[2] = short_at(unit + unit_at(items, item / 8));
   }
   template <typename Book>
@@ -124,7 +124,7 @@ struct Iq2XsParts : HalvesScale<8> {
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    put2(raw, unit + 8 * item);
+    load2(raw, unit + 8 * item);
     raw[2] = unit[8 * items + item];
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
@@ -159,7 +159,7 @@ struct Iq2SParts : HalvesScale<8> {
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    put2(raw, unit + 8 * item);
+    load2(raw, unit + 8 * item);
     raw[2] = short_at(unit + 8 * items + 2 * item);
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
@@ -192,7 +192,7 @@ struct Iq3XxsParts : HalvesScale<4> {
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    put2(raw, unit + 8 * item);
+    load2(raw, unit + 8 * item);
     raw[2] = word_at(unit + 8 * items + 4 * item);
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
@@ -238,7 +238,7 @@ struct Iq3SParts : AnyParts {
     if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
   }
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    put2(raw, unit + 8 * item);
+    load2(raw, unit + 8 * item);
     raw[2] = word_at(unit + 8 * items + 4 * item);
     raw[3] = unit[12 * items + item];
     raw[4] = unit[13 * items + item / 2];
@@ -357,7 +357,7 @@ struct Iq1MParts : HalvesScale<8> {
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     raw[0] = word_at(unit + 4 * item);
     raw[1] = short_at(unit + 4 * items + 2 * item);
-    put2(raw + 2, unit + unit_at(items, item / 8));
+    load2(raw + 2, unit + unit_at(items, item / 8));
   }
   template <typename Book>
   static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {

@@ -306,6 +306,10 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
       continue;
     }
     ++at;
+    if (at < text.size() && text[at] == '%') {
+      out += text[at++];
+      continue;
+    }
     std::optional<Value> named;
     if (at < text.size() && text[at] == '(') {
       const size_t close = text.find(')', at);
@@ -347,10 +351,6 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
     while (is_among(next_char(), "hlL")) ++at;
     if (at >= text.size()) fail("incomplete format");
     const char type = text[at++];
-    if (type == '%') {
-      out += '%';
-      continue;
-    }
     if (!is_among(type, "sradiuxXoeEfFgGc"))
       fail("unsupported format character '{}'", text.substr(at - 1, decode_at(text, at - 1).bytes));
     const Value value = named ? *named : take();

@@ -362,13 +362,23 @@ std::string bytes_with_unit(double bytes, bool binary) {
   if (bytes == 1) return "1 Byte";
   if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0); // no minus before zero
   constexpr std::string_view kPrefixes = "kMGTPEZY";
-  double unit = base;
+  long double unit = base; // which has 10^24, a double has not
   for (size_t i = 0;; ++i) {
     unit *= base;
     if (bytes < unit || i + 1 == kPrefixes.size())
-      return fmt::format("{:.1f} {}{}", base * bytes / unit, binary && i == 0 ? 'K' : kPrefixes[i],
+      return fmt::format("{:.1f} {}{}", base * bytes / static_cast<double>(unit), binary && i == 0 ? 'K' : kPrefixes[i],
                          binary ? "iB" : "B");
   }
+}
+
+Value file_size(Runtime& runtime, const Call& call) {
+  const Value& self = call.self;
+  if (self.is_undefined()) fail("{}", self.why_undefined());
+  const std::optional<double> number = self.is_number()   ? self.number()
+                                       : self.is_string() ? parse_float(self.string())
+                                                          : std::nullopt;
+  if (!number || !std::isfinite(*number)) fail("filesizeformat: not a size: {}", runtime.repr(self));
+  return runtime.text(bytes_with_unit(*number, call.truth(0, false)));
 }
 
 Value tojson(Runtime& runtime, const Call& call) {
@@ -447,13 +457,7 @@ constexpr Builtin kFilters[] = {
     {"float", "default?", to_float},
     {"abs", "", absolute},
     {"round", "precision? method?", round_number},
-    {"filesizeformat", "binary?",
-     [](Runtime& r, const Call& c) {
-       Arguments none;
-       const Value number = (*find_filter("float"))(r, c.self, none);
-       if (!std::isfinite(number.number())) fail("filesizeformat: not a size");
-       return r.text(bytes_with_unit(number.number(), c.truth(0, false)));
-     }},
+    {"filesizeformat", "binary?", file_size},
 };
 
 } // namespace

@@ -64,6 +64,8 @@ TEST_CASE("sizes have a unit, negative ones none") {
         "1 Byte, 1.5 kB, 1.5 KiB");
   CHECK(render("{{ -0.5 | filesizeformat }}, {{ -1e24 | filesizeformat }}") ==
         "0 Bytes, -999999999999999983222784 Bytes");
+  CHECK(render("{{ 1e24 | filesizeformat }}, {{ '2e6' | filesizeformat }}") == "1000.0 ZB, 2.0 MB");
+  CHECK(refusal("{{ 'large' | filesizeformat }}").find("not a size: 'large'") != std::string::npos);
 }
 
 TEST_CASE("operators follow Python") {
@@ -73,6 +75,7 @@ TEST_CASE("operators follow Python") {
         "x  True a1None abab");
   CHECK(render("{{ 'yes' if 0 }}|{{ 'a' if false else 'b' if true else 'c' }}") == "|b");
   CHECK(render("{{ 'héllo'[1] }}{{ 'héllo'[::-1] }}{{ [1, 2, 3][-2:] }}{{ 'abc'[5:] }}") == "éolléh[2, 3]");
+  CHECK(refusal("{{ [1][::0] }}").find("step cannot be zero") != std::string::npos);
   CHECK(render("{{ '%d%%' % 5 }}") == "5%");
   CHECK(refusal("{{ '%5%' % 5 }}").find("unsupported format character '%'") != std::string::npos);
   CHECK(render("{{ '%s=%03d %.1f' % ('a', 7, 2.25) }} {{ '{:>4}|{x[0]}'.format(1, x='z') }}") == "a=007 2.2    1|z");

@@ -1,6 +1,8 @@
 // The tables that show blocks, against the decoders.
 #include "quant/bit_layout.h"
 
+#include "support/numerics.h"
+
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -36,9 +38,9 @@ TEST_CASE("the code bits of the weights fill the code fields, none of them twice
 }
 
 TEST_CASE("flipping a code bit changes its weight and no other") {
-  const unsigned seed = std::random_device{}();
-  MESSAGE("seed " << seed);
-  std::mt19937 random(seed);
+  const uint64_t seed = ridge::tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
   for (const BitLayout& layout : bit_layouts()) {
     const FormatInfo& info = format(layout.type);
     CAPTURE(info.name);

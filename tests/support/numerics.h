@@ -16,6 +16,13 @@ inline uint64_t fresh_seed() {
   return wanted ? std::strtoull(wanted, nullptr, 10) : std::random_device{}();
 }
 
+// The same, printed at once: where no CAPTURE reaches.
+inline uint64_t printed_seed() {
+  const uint64_t seed = fresh_seed();
+  MESSAGE("seed ", seed);
+  return seed;
+}
+
 // Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.
 inline double nmse(std::span<const float> a, std::span<const float> b) {
   REQUIRE(a.size() == b.size());

@@ -1,5 +1,6 @@
 // What lies below the window's fields and texts: wrapping, editing, the layout that is remembered.
 #include "core/utf8.h"
+#include "support/numerics.h"
 #include "support/temporary_folder.h"
 #include "ui/layout.h"
 #include "ui/wrapped_text.h"
@@ -86,9 +87,9 @@ TEST_CASE("the cursor moves and selects by wrapped lines, with the mouse too") {
 }
 
 TEST_CASE("editing at random never loses its place and undoes what it did") {
-  const unsigned seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
+  const uint64_t seed = ridge::tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
   Field field("");
   for (int step = 0; step < 20000; ++step) {
     const unsigned what = random() % 20;

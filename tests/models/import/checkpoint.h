@@ -1,6 +1,7 @@
 // A small checkpoint folder for tests: one layer of llama, its linears packed as a test says.
 #pragma once
 
+#include "support/numerics.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
@@ -28,7 +29,7 @@ struct Checkpoint {
                            {"rope_theta", 10000.0}};
   SafeFile file;
   std::map<std::string, Numbers> expected; // by GGUF name, in the checkpoint's row order
-  std::mt19937_64 random{std::random_device{}()};
+  std::mt19937_64 random{printed_seed()};
 
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
   float real() { return std::normal_distribution<float>(0, 0.2f)(random); }

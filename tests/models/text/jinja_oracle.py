@@ -210,8 +210,8 @@ class Maker:
         ])
 
 
-class Unprintable(BaseException):
-    """What was to be printed begins with its address in memory, or is counted with it."""
+class Incomparable(BaseException):
+    """An iterator was to be printed, whose text has its address in memory; or an integer needs more than 64 bits."""
 
 
 class Lazy:
@@ -227,15 +227,27 @@ class Lazy:
         return next(self._items)
 
     def __repr__(self):
-        raise Unprintable
+        raise Incomparable
 
 
-def lazily(run):
+def comparable(value):
+    if isinstance(value, int) and not -2**63 <= value < 2**63:
+        raise Incomparable
+    return Lazy(value) if hasattr(value, "__next__") else value
+
+
+def comparably(run):
     @functools.wraps(run)
     def wrapped(*arguments, **named):
-        result = run(*arguments, **named)
-        return Lazy(result) if hasattr(result, "__next__") else result
+        return comparable(run(*arguments, **named))
     return wrapped
+
+
+class Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops = frozenset(["+", "-", "*", "//", "**"])
+
+    def call_binop(self, context, operator, left, right):
+        return comparable(super().call_binop(context, operator, left, right))
 
 
 def make_environment():
@@ -260,9 +272,9 @@ def make_environment():
         import datetime
         return datetime.datetime(2026, 1, 15, 12, 0, 0).strftime(form)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols, do])
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols, do])
     for name, run in environment.filters.items():
-        environment.filters[name] = lazily(run)
+        environment.filters[name] = comparably(run)
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = strftime_now
@@ -279,7 +291,7 @@ def main():
         case = {"template": template, "variables": VARIABLES}
         try:
             case["output"] = environment.from_string(template).render(**VARIABLES)
-        except Unprintable:
+        except Incomparable:
             continue
         except Exception as error:
             case["error"] = f"{type(error).__name__}: {error}"

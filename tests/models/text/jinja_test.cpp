@@ -31,7 +31,7 @@ std::string render(std::string_view source, const ordered_json& variables = orde
 
 std::string refusal(std::string_view source, const ordered_json& variables = ordered_json::object()) {
   try {
-    return render(source, variables);
+    return "rendered: " + render(source, variables);
   } catch (const Error& error) {
     return error.what();
   }
@@ -196,9 +196,9 @@ TEST_CASE("made-up templates render as Jinja2 renders them") {
     const std::string source = one["template"];
     CAPTURE(source);
     if (one.contains("output")) {
-      const std::string output = refusal(source, one["variables"]);
-      if (output.find("integer overflow") == output.npos) // Python's integers have no end
-        CHECK(output == one["output"].get<std::string>());
+      std::string output;
+      CHECK_NOTHROW(output = render(source, one["variables"]));
+      CHECK(output == one["output"].get<std::string>());
     } else {
       const std::string error = one["error"];
       CAPTURE(error);

@@ -95,6 +95,11 @@ int64_t ConversationStore::file_time(const std::string& id) const {
   return error ? 0 : time.time_since_epoch().count();
 }
 
+bool ConversationStore::written_elsewhere(const StoredConversation& c) const {
+  const int64_t time = file_time(c.id);
+  return time && time != c.file_time;
+}
+
 StoredConversation ConversationStore::read(const std::string& id) const {
   const std::string path = path_of(id);
   const int64_t time = file_time(id); // before the text: what is written in between is newer
@@ -126,12 +131,12 @@ StoredConversation& ConversationStore::create() {
 
 void ConversationStore::refresh(const std::string& id) {
   StoredConversation* known = find(id);
-  if (const int64_t time = file_time(id); known && time && time != known->file_time) *known = read(id);
+  if (known && written_elsewhere(*known)) *known = read(id);
 }
 
 std::string ConversationStore::keep_both(const std::string& id) {
   const StoredConversation* known = find(id);
-  if (const int64_t time = file_time(id); !known || !time || time == known->file_time) return id;
+  if (!known || !written_elsewhere(*known)) return id;
   StoredConversation ours = *known;
   ours.id = new_id();
   ours.file_time = 0;

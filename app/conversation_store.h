@@ -43,6 +43,7 @@ class ConversationStore {
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id + ".json"; }
   int64_t file_time(const std::string& id) const;
+  bool written_elsewhere(const StoredConversation& c) const;
   StoredConversation read(const std::string& id) const;
   std::string new_id();
 

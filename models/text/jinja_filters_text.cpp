@@ -10,15 +10,15 @@ namespace ridge::models::text::jinja {
 
 namespace {
 
-// A filter of text: `change(bytes)` of the operand's text, which stays markup if it was.
+// A filter of text: `change(bytes)` of the operand's text, which stays markup if it was and may.
 template <typename Change>
-Value changed(Runtime& runtime, const Call& call, Change change) {
+Value changed(Runtime& runtime, const Call& call, Change change, bool keeps_markup = true) {
   const std::string bytes = runtime.str(call.self);
   runtime.scan(bytes.size() * 8);
-  return runtime.text(std::string(change(std::string_view(bytes))), call.self.is_markup());
+  return runtime.text(std::string(change(std::string_view(bytes))), keeps_markup && call.self.is_markup());
 }
 
-Value markup_of(Runtime& runtime, const Call& call) { return runtime.text(runtime.html(call.self), true); }
+Value markup_of(Runtime& runtime, const Call& call) { return runtime.text(runtime.str(call.self, true), true); }
 
 // Words begin after white space and -([{<, as the filter (unlike the method) has it.
 std::string title_words(std::string_view text) {
@@ -283,7 +283,7 @@ Value xmlattr(Runtime& runtime, const Call& call) {
     if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos)
       fail("Invalid character in attribute name: {}", string_repr(name));
     if (!out.empty()) out += ' ';
-    out += escape_html(name) + "=\"" + runtime.html(value) + "\"";
+    out += escape_html(name) + "=\"" + runtime.str(value, true) + "\"";
     runtime.allow(out.size());
   }
   if (call.truth(0, true) && !out.empty()) out.insert(out.begin(), ' ');
@@ -428,8 +428,7 @@ constexpr Builtin kFilters[] = {
     {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, upper); }},
     {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, lower); }},
     {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, capitalize); }},
-    {"title", "",
-     [](Runtime& r, const Call& c) { return r.text(changed(r, c, title_words).string()); }}, // never markup
+    {"title", "", [](Runtime& r, const Call& c) { return changed(r, c, title_words, false); }},
     {"trim", "chars?",
      [](Runtime& r, const Call& c) {
        std::optional<std::string_view> chars;

@@ -358,7 +358,7 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
     field.type = type;
     if (is_among(type, "sra")) {
       const Value shown = type == 's' ? value : Value(runtime.repr(value));
-      out += write_text(runtime, field, format.is_markup() ? runtime.html(shown) : runtime.str(shown));
+      out += write_text(runtime, field, runtime.str(shown, format.is_markup()));
     } else if (format.is_markup() && is_among(type, "cxXo")) {
       fail("%{} format: markup takes no characters, and numbers as decimals only", type);
     } else if (type == 'c') {

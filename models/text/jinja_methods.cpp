@@ -103,16 +103,13 @@ Value count_text(Runtime& runtime, const Call& call) {
   return count;
 }
 
-// An argument that goes into the text: markup escapes it.
-std::string taken_in(Runtime& runtime, const Call& call, const Value& argument) {
-  return call.self.is_markup() ? runtime.html(argument) : argument.string();
-}
-
 Value replace(Runtime& runtime, const Call& call) {
   call.string(0), call.string(1);
-  Arguments arguments{{*call[0], Value(taken_in(runtime, call, *call[1]))}, {}};
+  const bool is_markup = call.self.is_markup();
+  Arguments arguments{{*call[0], is_markup ? Value(runtime.str(*call[1], true)) : *call[1]}, {}};
   if (call.has(2)) arguments.positional.push_back(Value(std::max<int64_t>(-1, call.integer(2, -1))));
-  return same_kind(runtime, call, runtime.apply_filter("replace", call.self, arguments).string());
+  const Value plain = runtime.apply_filter("replace", call.self, arguments);
+  return is_markup ? runtime.text(plain.string(), true) : plain;
 }
 
 Value join(Runtime& runtime, const Call& call) {
@@ -124,7 +121,7 @@ Value join(Runtime& runtime, const Call& call) {
     if (!item.is_string() && !call.self.is_markup())
       fail("sequence item {}: expected str instance, {} found", i, item.type_name());
     if (!std::exchange(is_first, false)) out += between;
-    out += taken_in(runtime, call, item);
+    out += runtime.str(item, call.self.is_markup());
     runtime.allow(out.size());
     ++i;
   }
@@ -161,7 +158,8 @@ enum class Side { left, right, both };
 template <Side text_side>
 Value padded(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);
-  const std::string fill = call[1] ? (call.string(1), taken_in(runtime, call, *call[1])) : " ";
+  std::string fill = " ";
+  if (call[1]) call.string(1), fill = runtime.str(*call[1], call.self.is_markup());
   if (code_point_count(fill) != 1) fail("the fill character must be exactly one character long");
   const int64_t margin = call.integer(0, 0) - static_cast<int64_t>(code_point_count(text));
   if (margin <= 0) return call.self;

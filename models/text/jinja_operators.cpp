@@ -161,7 +161,8 @@ Value float_arithmetic(std::string_view op, double a, double b) {
 
 } // namespace
 
-std::string Runtime::str(const Value& value) {
+std::string Runtime::str(const Value& value, bool into_markup) {
+  if (into_markup && !value.is_markup()) return escape_html(str(value));
   if (value.is_string()) return value.string();
   if (value.is_undefined()) return {};
   Deeper deeper(*this);
@@ -174,8 +175,6 @@ std::string Runtime::repr(const Value& value) {
   printer.repr(value);
   return std::move(printer.out);
 }
-
-std::string Runtime::html(const Value& value) { return value.is_markup() ? value.string() : escape_html(str(value)); }
 
 Value Runtime::soft_str(const Value& value) { return value.is_string() ? value : text(str(value)); }
 
@@ -299,9 +298,8 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   if (op == "+") {
     if (a.is_string() && b.is_string()) {
       const bool is_markup = a.is_markup() || b.is_markup();
-      const auto part = [&](const Value& v) { return is_markup ? html(v) : v.string(); };
       allow(a.string().size() + b.string().size());
-      return text(part(a) + part(b), is_markup);
+      return text(str(a, is_markup) + str(b, is_markup), is_markup);
     }
     if (left && right && left->kind == right->kind &&
         (left->kind == List::Kind::list || left->kind == List::Kind::tuple)) {

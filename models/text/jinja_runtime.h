@@ -51,9 +51,9 @@ class Runtime {
   Value dict(Dict dict);
   Value keep(std::shared_ptr<Object> object); // one that can hold values that hold it
 
-  std::string str(const Value& value);  // as Python's str()
+  // As Python's str(); where it goes into markup and is none, with its HTML escaped.
+  std::string str(const Value& value, bool into_markup = false);
   std::string repr(const Value& value); // as Python's repr()
-  std::string html(const Value& value); // str() with its HTML escaped, unless it is markup
   Value soft_str(const Value& value);   // text as it is, anything else by str()
   Values iterate(const Value& value);   // consumes a generator
   int64_t length(const Value& value);

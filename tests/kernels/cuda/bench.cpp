@@ -1,6 +1,6 @@
 // How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
-//   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 32768 -s 2,8,32 -p 512,4096 -ub 2048
-// prints per model the upload, tokens per second of decoding at depth -d, of -s streams at once, and of prompts; with
+//   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 0,32768 -s 2,8,32 -p 512,4096 -ub 2048
+// prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
 // none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
 // measured.
 #include "core/half.h"
@@ -142,7 +142,7 @@ class Model {
 
 int main(int argc, char** argv) {
   std::vector<std::string> specs;
-  std::vector<int64_t> streams, prompts;
+  std::vector<int64_t> depths, streams, prompts;
   const auto numbers = [](const std::string& text) {
     std::vector<int64_t> result;
     for (size_t at = 0; at < text.size();
@@ -150,12 +150,12 @@ int main(int argc, char** argv) {
       result.push_back(std::atoll(text.c_str() + at));
     return result;
   };
-  int64_t depth = 0, batch = 512;
+  int64_t batch = 512;
   kernels::cuda::CudaOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "-d")
-      depth = std::atoll(argv[++i]);
+      depths = numbers(argv[++i]);
     else if (arg == "-s")
       streams = numbers(argv[++i]);
     else if (arg == "-p")
@@ -186,10 +186,10 @@ int main(int argc, char** argv) {
     const size_t colon = spec.find(':');
     Model model(kShapes.at(spec.substr(0, colon)), spec.substr(colon + 1));
     core::ExecutorConfig config;
-    const int64_t most_streams = streams.empty() ? 1 : std::ranges::max(streams);
-    config.context = std::max<int64_t>({depth + 512, prompts.empty() ? 0 : std::ranges::max(prompts) + 64, 1024});
-    config.streams = most_streams;
-    config.max_batch = std::max<int64_t>(batch, most_streams);
+    const auto most = [](const std::vector<int64_t>& of) { return of.empty() ? 0 : std::ranges::max(of); };
+    config.context = std::max<int64_t>({most(depths) + 512, most(prompts) + 64, 1024});
+    config.streams = std::max<int64_t>(most(streams), 1);
+    config.max_batch = std::max(batch, config.streams);
     config.max_outputs = config.streams;
     const double start = now();
     const auto executor = kernels::cuda::make_cuda_executor(model.program, config, options);
@@ -201,8 +201,8 @@ int main(int argc, char** argv) {
                  seconds * 1e3, bytes / 1e9, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
-    if (streams.empty() && prompts.empty()) decode(0, 1);
-    if (depth > 0) decode(depth, 1);
+    if (depths.empty() && streams.empty() && prompts.empty()) decode(0, 1);
+    for (const int64_t depth : depths) decode(depth, 1);
     for (const int64_t n : streams) decode(0, n);
     for (const int64_t prompt : prompts) {
       std::vector<int32_t> tokens(prompt), positions(prompt);

@@ -19,9 +19,8 @@ struct Rows<kDim, false> {
   __device__ Rows(const void* cached, const uint16_t*, int64_t first) {
     data = static_cast<const __half*>(cached) + first * kDim;
   }
-  __device__ Piece load(int64_t row, int column) const {
-    return *reinterpret_cast<const uint4*>(data + row * kDim + column);
-  }
+  __device__ const __half* at(int64_t row, int column) const { return data + row * kDim + column; }
+  __device__ Piece load(int64_t row, int column) const { return *reinterpret_cast<const uint4*>(at(row, column)); }
   __device__ Scales scales(int64_t) const { return {}; }
   __device__ uint16_t scale(int64_t, int) const { return 0; }
   static __device__ uint4 halves(Piece piece, uint16_t) { return piece; }
@@ -40,9 +39,8 @@ struct Rows<kDim, true> {
     data = static_cast<const int8_t*>(cached) + first * kDim;
     all_scales = scales + first * (kDim / 32);
   }
-  __device__ Piece load(int64_t row, int column) const {
-    return *reinterpret_cast<const uint2*>(data + row * kDim + column);
-  }
+  __device__ const int8_t* at(int64_t row, int column) const { return data + row * kDim + column; }
+  __device__ Piece load(int64_t row, int column) const { return *reinterpret_cast<const uint2*>(at(row, column)); }
   __device__ Scales scales(int64_t row) const {
     return *reinterpret_cast<const Scales*>(all_scales + row * (kDim / 32));
   }

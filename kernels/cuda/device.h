@@ -129,10 +129,11 @@ struct Launch {
   }
 };
 
-// Lets a kernel use more than 48 KB of dynamic shared memory where it needs to.
+// Lets a kernel use so much dynamic shared memory: with what it declares it may be more than the 48 KB that need no
+// leave.
 template <typename Kernel>
 void allow_shared(Kernel* kernel, size_t bytes) {
-  if (bytes > 48 << 10)
+  if (bytes > 32 << 10)
     RIDGE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
 }
 

@@ -115,6 +115,11 @@ struct QuadCodes {
     low_scale = low_code.scale;
     high_scale = high_code.scale;
   }
+  __device__ __forceinline__ float4 values() const { // as they are read back
+    const float low_factor = __half2float(__ushort_as_half(low_scale)),
+                high_factor = __half2float(__ushort_as_half(high_scale));
+    return {low.x * low_factor, low.y * low_factor, high.x * high_factor, high.y * high_factor};
+  }
   template <int kDim>
   __device__ __forceinline__ void store(const Quad<kDim>& quad, int8_t* to, uint16_t* scales) const {
     *reinterpret_cast<char2*>(to + quad.low) = low;

@@ -21,6 +21,17 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global) 
 #endif
 }
 
+// The same, or 16 zeros.
+__device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void* global, bool copies) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(copies ? 16 : 0)
+               : "memory");
+#else
+  *static_cast<uint4*>(shared) = copies ? *static_cast<const uint4*>(global) : uint4{};
+#endif
+}
+
 __device__ __forceinline__ void copy_async_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -78,6 +89,12 @@ struct CopyBarrier {
   }
 };
 
+__device__ __forceinline__ uint32_t dynamic_shared_bytes() {
+  uint32_t bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return bytes;
+}
+
 // Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
 // touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
 __device__ __forceinline__ void let_successor_start() {
@@ -120,6 +137,12 @@ __device__ __forceinline__ void store_latest(float* to, float value) {
 __device__ __forceinline__ void store_latest(float* to, float4 v) {
   asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
+}
+// How many took one before; who sees that sees what they wrote. 0.35 µs sooner than by an addition between two fences.
+__device__ __forceinline__ unsigned take_ticket(unsigned* tickets) {
+  unsigned before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
+  return before;
 }
 __device__ __forceinline__ bool is_absent(float v) { return __float_as_uint(v) == kAbsent; }
 __device__ __forceinline__ bool is_absent(float4 v) {
@@ -215,6 +238,14 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
 __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* shared) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+// The same of transposed tiles.
+__device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], const void* shared) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }

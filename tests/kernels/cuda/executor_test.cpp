@@ -310,6 +310,35 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
   }
 }
 
+TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with little shared memory one at a time") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum core::KvType;
+  for (const int64_t dim : {64, 128})
+    for (const core::KvType type : {f16, q8_0})
+      for (const int chip : {0, 75}) {
+        CAPTURE(dim);
+        CAPTURE(type);
+        CAPTURE(chip);
+        RandomProgram model(seed);
+        RandomProgram::Shape shape;
+        shape.layers = 1;
+        shape.width = shape.hidden = 32;
+        shape.heads = shape.kv_heads =
+            chip ? 10240 / dim : 160; // few blocks each; old chips have no room for more columns
+        shape.k_dim = shape.v_dim = shape.rotated = dim;
+        model.transformer(shape, Type::F32, Type::F32);
+        core::ExecutorConfig config = exact_config();
+        config.context = 420;
+        config.max_batch = config.max_outputs = 260;
+        config.k_type = config.v_type = type;
+        CudaOptions options;
+        options.as_compute = chip;
+        CHECK(worst_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
+      }
+}
+
 TEST_CASE("CUDA: attention over more keys than a block takes at once is that of all of them, twice the same") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

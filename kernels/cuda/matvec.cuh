@@ -24,6 +24,7 @@
 #include "kernels/cuda/ptx.cuh"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 
@@ -202,16 +203,20 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
   int fetch_unit = unit, fetch_group = group;
   uint32_t fetch_offset = unit * C::kBytes + 16 * lane; // of a group's first byte, where this lane's first copy is
+  const uint64_t policy = evict_first_policy();
   const auto fetch_next = [&](uint8_t* slot, bool any) {
     if (any) {
       const uint8_t* from = chunks[fetch_group] + fetch_offset;
       const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
-#pragma unroll
-      for (int k = 0; k < C::kCopies; ++k) {
+      const uint32_t to = plain_address(slot + 16 * lane, args.cols >> 31);
+      [&]<int... kCopy>(std::integer_sequence<int, kCopy...>) {
         constexpr int kStride = 16 * kWarp;
-        if ((kWhole && (k + 1) * kStride <= C::kBytes) || k * kStride < bytes)
-          copy_async_16(slot + 16 * lane + k * kStride, from + k * kStride);
+        const auto copy = [&]<int kOffset>(std::integral_constant<int, kOffset>) {
+          if ((kWhole && kOffset + kStride <= C::kBytes) || kOffset < bytes) copy_async_16<kOffset>(to, from, policy);
+        };
+        (copy(std::integral_constant<int, kCopy * kStride>()), ...);
       }
+      (std::make_integer_sequence<int, C::kCopies>());
       if (++fetch_group == groups) fetch_group = 0, ++fetch_unit, fetch_offset += C::kBytes;
     }
     copy_async_commit(); // also where there is nothing left, so that counts stay in step

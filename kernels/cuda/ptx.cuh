@@ -32,6 +32,39 @@ __device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void*
 #endif
 }
 
+// The address of shared memory in one register. nvcc 13.0 otherwise adds it up of a register and a uniform one, which
+// together with a cache policy is an illegal instruction. `zero`: 0, which the compiler must not know.
+__device__ __forceinline__ uint32_t plain_address(const void* shared, int zero) {
+  uint32_t address;
+  asm volatile("prmt.b32 %0, %1, 0, %2;"
+               : "=r"(address)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))), "r"(0x3210 + zero));
+  return address;
+}
+
+// For what a step reads once: L2 lets go of it first, and so keeps the KV cache and what kernels hand over.
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy)); // volatile: made once
+#endif
+  return policy;
+}
+// copy_async_16 by such a policy, both addresses kOffset bytes further.
+template <int kOffset>
+__device__ __forceinline__ void copy_async_16(uint32_t shared, const uint8_t* global, uint64_t policy) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0 + %3], [%1 + %3], 16, %2;" ::"r"(shared), "l"(global),
+               "l"(policy), "n"(kOffset)
+               : "memory");
+#else
+  const uint4 v = *reinterpret_cast<const uint4*>(global + kOffset);
+  asm volatile("st.shared.v4.u32 [%0 + %5], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w),
+               "n"(kOffset)
+               : "memory");
+#endif
+}
+
 __device__ __forceinline__ void copy_async_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -51,17 +51,24 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
   using U = Units<Format>;
   const DependentWork work(stamps);
   const int64_t items = U::items_of(cols);
-  for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * n;
-       i += gridDim.x * int64_t{kRowThreads}) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < items * n;
+       i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
     Numbers<L::kItemWeights> w;
     load_numbers<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
                          static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems)),
                          static_cast<int>(item % kUnitItems));
+    float* to = out + row * cols + item * L::kItemWeights;
+    const auto value = [&](int k) { return __fmul_rn(w.factor, w.number[k]); };
+    if (cols % L::kItemWeights == 0) {
 #pragma unroll
-    for (int k = 0; k < L::kItemWeights; ++k)
-      if (item * L::kItemWeights + k < cols)
-        out[row * cols + item * L::kItemWeights + k] = __fmul_rn(w.factor, w.number[k]);
+      for (int k = 0; k < L::kItemWeights; k += 4)
+        *reinterpret_cast<float4*>(to + k) = {value(k), value(k + 1), value(k + 2), value(k + 3)};
+    } else {
+#pragma unroll
+      for (int k = 0; k < L::kItemWeights; ++k)
+        if (item * L::kItemWeights + k < cols) to[k] = value(k);
+    }
   }
 }
 
@@ -198,8 +205,10 @@ struct Launchers {
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
-    launch(embed_kernel<Format>, blocks_for(launch, U::items_of(cols) * n), kRowThreads, 0, weights, U::row_bytes(cols),
-           cols, ids, n, out, launch.stamps());
+    const int64_t items = U::items_of(cols) * n;
+    const bool few = items <= 16 * launch.sm_count; // spread over the multiprocessors: one takes its time to store them
+    launch(embed_kernel<Format>, few ? static_cast<int>((items + 15) / 16) : blocks_for(launch, items),
+           few ? 16 : kRowThreads, 0, weights, U::row_bytes(cols), cols, ids, n, out, launch.stamps());
   }
 
   template <typename Shape>

@@ -78,8 +78,8 @@ void Executor::allocate_sampling(int32_t ring_size) {
   if (!d.memory.bytes()) {
     const auto aligned = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
     const int64_t list_bytes = aligned(program_.vocab * 8), counts_bytes = aligned(program_.vocab * 4),
-                  best_bytes = kSampleChunks * 4, words = 256;
-    d.memory = memory(kStateBytes + list_bytes + counts_bytes + best_bytes + words, "sampling");
+                  best_bytes = kSampleChunks * 4;
+    d.memory = memory(kStateBytes + list_bytes + counts_bytes + best_bytes, "sampling");
     RIDGE_CUDA(cudaMemsetAsync(d.memory.as(), 0, d.memory.bytes(), stream_.handle));
     d.host = PinnedMemory(kStateBytes + 2 * sizeof(int32_t));
     uint8_t* at = d.memory.as();
@@ -90,7 +90,6 @@ void Executor::allocate_sampling(int32_t ring_size) {
     d.args.list = reinterpret_cast<uint64_t*>(take(list_bytes));
     d.args.counts = reinterpret_cast<int32_t*>(take(counts_bytes));
     d.args.chunk_best = reinterpret_cast<float*>(take(best_bytes));
-    d.args.ticket = reinterpret_cast<unsigned*>(at);
     d.args.chosen = reinterpret_cast<int32_t*>(d.host.as() + kStateBytes); // mapped under one address
     d.args.token = batch_.tokens;
     d.args.position = batch_.positions;

@@ -6,8 +6,8 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kSampleChunks = 512; // pieces of the vocabulary whose best logits are compared first
-inline constexpr int kMaxTopK = 256;      // at most half of the chunks, see sample_kernel
+inline constexpr int kSampleChunks = 2048; // pieces of the vocabulary whose best logits are compared first
+inline constexpr int kMaxTopK = 256;
 
 // In device memory, so that a captured launch serves any settings.
 struct SampleState {
@@ -28,9 +28,8 @@ struct SampleArgs {
   SampleState* state;
   int32_t* counts;   // [vocab] occurrences among the tokens that penalties count
   int32_t* ring;     // [ring_size] those tokens
-  float* chunk_best; // [kSampleChunks]
+  float* chunk_best; // [kSampleChunks] zero before and after
   uint64_t* list;    // [vocab]
-  unsigned* ticket;  // zero before and after
   // In the host's memory: the token of step i at chosen[i % 2], or -1 where logits are NaN or none is above -infinity.
   int32_t* chosen;
   // The step of a generating loop: the token (0 for -1) and its position go here.

@@ -67,12 +67,11 @@ void Executor::allocate() {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
     values_.push_back(memory(rows * slot.width * 4, "the activations"));
   }
-  int64_t handed_over = 0;
-  for (size_t id = 0; id < program_.values.size(); ++id) {
-    handed_over_at_.push_back(handed_over);
-    if (plan_.handed_over[id]) handed_over += (program_.values[id].width * kMatvecTokens + 3) / 4 * 4;
-  }
-  handed_over_ = memory(handed_over * 4, "the activations");
+  handed_over_at_.push_back(0);
+  for (size_t id = 0; id < program_.values.size(); ++id)
+    handed_over_at_.push_back(handed_over_at_.back() +
+                              (plan_.handed_over[id] ? (program_.values[id].width + 3) / 4 * 4 : 0));
+  handed_over_ = memory(handed_over_at_.back() * kMatvecTokens * 4, "the activations");
   for (const core::RopeTable& table : program_.rope_tables) {
     const size_t bytes = table.inverse_frequency.size() * 4;
     rope_tables_.push_back(memory(bytes, "a rotation table"));

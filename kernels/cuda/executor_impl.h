@@ -77,6 +77,10 @@ class Executor final : public CudaExecutor {
   void log_step(size_t step) {
     if (launch_.log) launch_.log->step = step;
   }
+  struct Renamed {
+    core::ValueId from = kNone, to = kNone;
+  };
+  Renamed gathered_next(size_t step) const;
   void launch_step(const Step& step, const Shape& shape);
   void launch_matrix(const MatrixStep& m, const Shape& shape);
   void launch_matvec(core::WeightId weight, const MatvecArgs& args);
@@ -92,7 +96,8 @@ class Executor final : public CudaExecutor {
   void launch_attention_op(const core::Op& op, const Shape& shape);
 
   float* value(core::ValueId id) const {
-    if (handing_over_ && plan_.handed_over[id]) return handed_over_.as<float>() + handed_over_at_[id];
+    if (id == renamed_.from) id = renamed_.to;
+    if (handing_over_ && plan_.handed_over[id]) return handed_over_.as<float>() + handing_over_ * handed_over_at_[id];
     return values_[plan_.buffers.slot_of_value[id]].as<float>();
   }
   // Of the step that is being launched.
@@ -135,8 +140,8 @@ class Executor final : public CudaExecutor {
   // Values that are handed over in batches of up to kMatvecTokens: memory of their own, which a step begins by making
   // absent.
   DeviceMemory handed_over_;
-  std::vector<int64_t> handed_over_at_; // by value: floats
-  bool handing_over_ = false;           // in the batch that is being launched
+  std::vector<int64_t> handed_over_at_; // by value, and in the end of all: floats of a token
+  int64_t handing_over_ = 0;            // tokens of the batch that is being launched, if its values are
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
   std::vector<Cache> cache_layers_; // views into cache_
@@ -159,6 +164,7 @@ class Executor final : public CudaExecutor {
   };
   std::optional<Held> held_;
   size_t step_ = 0; // that is being launched
+  Renamed renamed_; // where a gather has nothing to do: its input, written as its output at once
   bool sibling_follows_ = false, sibling_under_way_ = false;
   DeviceMemory parts_; // of small batches
   DeviceMemory slots_; // sorted by expert: order, tiles, number of tiles

@@ -29,8 +29,9 @@ void Executor::launch_all(const Shape& shape) {
   sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
   const bool overlap = launch_.overlap;
-  handing_over_ = overlap && options_.hand_over && shape.tokens <= kMatvecTokens && handed_over_.bytes() > 0;
-  if (handing_over_) RIDGE_CUDA(cudaMemsetAsync(handed_over_.as(), 0xff, handed_over_.bytes(), launch_.stream));
+  handing_over_ = overlap && options_.hand_over && shape.tokens <= kMatvecTokens ? shape.tokens : 0;
+  if (const int64_t floats = handing_over_ * handed_over_at_.back(); floats > 0)
+    RIDGE_CUDA(cudaMemsetAsync(handed_over_.as(), 0xff, floats * 4, launch_.stream));
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
     // No kernel of a batch starts before the batch in front of it is done: attention reads positions and caches early.
@@ -38,6 +39,8 @@ void Executor::launch_all(const Shape& shape) {
     const ProfilerRange range(step_names_[i]);
     const auto& written = step.outputs;
     if (shape.outputs == 0 && !written.empty() && program_.values[written[0]].gathered) continue; // no rows
+    if (renamed_.from != kNone && step.inputs == std::vector{renamed_.from}) continue;
+    if (shape.tokens == 1 && shape.outputs == 1) renamed_ = gathered_next(i);
     step_ = i;
     log_step(i);
     parts += step.matrix.parts.size();
@@ -50,7 +53,8 @@ void Executor::launch_all(const Shape& shape) {
         converted_.reset();
   }
   launch_.overlap = overlap;
-  handing_over_ = false;
+  handing_over_ = 0;
+  renamed_ = {};
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
@@ -59,6 +63,19 @@ void Executor::launch_all(const Shape& shape) {
   args.tokens = batch_.tokens;
   args.positions = batch_.positions;
   launch_greedy(launch_, args);
+}
+
+// What the step after step i gathers, if nobody else wants it: of a batch of one token it need not be copied. The
+// values of gathered rows have memory of their own, of which step i uses none.
+Executor::Renamed Executor::gathered_next(size_t i) const {
+  if (i + 1 == plan_.steps.size()) return {};
+  const Step& next = plan_.steps[i + 1];
+  if (next.kind != Step::Kind::op || next.op->kind != OpKind::gather) return {};
+  const core::ValueId from = next.inputs[0];
+  const bool read_later = std::any_of(plan_.steps.begin() + static_cast<std::ptrdiff_t>(i) + 2, plan_.steps.end(),
+                                      [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
+  if (read_later || std::ranges::count(plan_.steps[i].outputs, from) == 0) return {};
+  return {from, next.outputs[0]};
 }
 
 void Executor::launch_step(const Step& step, const Shape& shape) {

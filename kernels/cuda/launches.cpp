@@ -26,6 +26,7 @@ void Executor::launch_all(const Shape& shape) {
   converted_.reset();
   pending_.clear();
   held_.reset();
+  renamed_ = {};
   sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
   const bool overlap = launch_.overlap;
@@ -74,7 +75,7 @@ Executor::Renamed Executor::gathered_next(size_t i) const {
   const core::ValueId from = next.inputs[0];
   const bool read_later = std::any_of(plan_.steps.begin() + static_cast<std::ptrdiff_t>(i) + 2, plan_.steps.end(),
                                       [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
-  if (read_later || std::ranges::count(plan_.steps[i].outputs, from) == 0) return {};
+  if (read_later || from == program_.result() || std::ranges::count(plan_.steps[i].outputs, from) == 0) return {};
   return {from, next.outputs[0]};
 }
 

@@ -55,7 +55,6 @@ void Executor::launch_all(const Shape& shape) {
   }
   launch_.overlap = overlap;
   handing_over_ = 0;
-  renamed_ = {};
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;

@@ -38,6 +38,17 @@ double worst_error(RandomProgram& model, const core::ExecutorConfig& config, con
   return tests::worst_error(with(options), model, config, sizes);
 }
 
+// A transformer of one layer that is little but its attention.
+void attention_layer(RandomProgram& model, int64_t heads, int64_t kv_heads, int64_t dim) {
+  RandomProgram::Shape shape;
+  shape.layers = 1;
+  shape.width = shape.hidden = 32;
+  shape.heads = heads;
+  shape.kv_heads = kv_heads;
+  shape.k_dim = shape.v_dim = shape.rotated = dim;
+  model.transformer(shape, Type::F32, Type::F32);
+}
+
 std::vector<std::pair<const char*, CudaOptions>> twins() {
   CudaOptions unfused, eager, serial, waiting, turing, ada;
   unfused.fuse = eager.graphs = serial.overlap = waiting.hand_over = false;
@@ -282,13 +293,7 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     CAPTURE(h.kv_heads);
     CAPTURE(h.dim);
     RandomProgram model(seed);
-    RandomProgram::Shape shape;
-    shape.layers = 1;
-    shape.width = shape.hidden = 32;
-    shape.heads = h.heads;
-    shape.kv_heads = h.kv_heads;
-    shape.k_dim = shape.v_dim = shape.rotated = h.dim;
-    model.transformer(shape, Type::F32, Type::F32);
+    attention_layer(model, h.heads, h.kv_heads, h.dim);
     core::ExecutorConfig config = exact_config();
     config.context = 350;
     config.max_batch = config.max_outputs = 150;
@@ -322,13 +327,8 @@ TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with littl
         CAPTURE(type);
         CAPTURE(chip);
         RandomProgram model(seed);
-        RandomProgram::Shape shape;
-        shape.layers = 1;
-        shape.width = shape.hidden = 32;
-        shape.heads = shape.kv_heads =
-            chip ? 10240 / dim : 160; // few blocks each; old chips have no room for more columns
-        shape.k_dim = shape.v_dim = shape.rotated = dim;
-        model.transformer(shape, Type::F32, Type::F32);
+        const int64_t heads = chip ? 10240 / dim : 160; // few blocks each; old chips have no room for more columns
+        attention_layer(model, heads, heads, dim);
         core::ExecutorConfig config = exact_config();
         config.context = 420;
         config.max_batch = config.max_outputs = 260;
@@ -351,13 +351,7 @@ TEST_CASE("CUDA: attention over more keys than a block takes at once is that of 
         CAPTURE(group);
         CAPTURE(type);
         RandomProgram model(seed);
-        RandomProgram::Shape shape;
-        shape.layers = 1;
-        shape.width = shape.hidden = 32;
-        shape.heads = group;
-        shape.kv_heads = 1;
-        shape.k_dim = shape.v_dim = shape.rotated = dim;
-        model.transformer(shape, Type::F32, Type::F32);
+        attention_layer(model, group, 1, dim);
         core::ExecutorConfig config = exact_config();
         config.context = 1100;
         config.max_batch = config.max_outputs = 600;

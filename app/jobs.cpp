@@ -1,14 +1,14 @@
 #include "app/jobs.h"
 
-#include "app/benching.h"
-#include "app/measure_roofline.h"
-#include "app/quantizing.h"
-#include "app/units.h"
+#include "convert/import/import.h"
+#include "convert/quantize.h"
 #include "core/error.h"
-#include "core/printable.h"
-#include "kernels/cuda/executor.h"
+#include "core/strings/printable.h"
+#include "core/strings/units.h"
+#include "kernels/cuda/executor/executor.h"
+#include "measure/bench.h"
+#include "measure/roofline.h"
 #include "models/guide.h"
-#include "models/import/import.h"
 #include "models/model.h"
 #include "models/recipes.h"
 
@@ -70,7 +70,7 @@ core::JobTable bench_table() {
   return {"", {"Test", "Speed", "Bandwidth", "Of the roof", "Arithmetic", "Of the peak"}, {}};
 }
 
-std::vector<std::string> bench_row(const BenchRow& row) {
+std::vector<std::string> bench_row(const measure::BenchRow& row) {
   const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   return {row.test(),
           fmt::format("{:.1f} ± {:.1f} tok/s", row.rate(), row.rate_deviation()),
@@ -251,7 +251,7 @@ double share_of(int64_t done, int64_t total) {
 void JobQueue::convert(Job& job) {
   const core::JobRequest& r = job.request;
   if (r.output.empty()) throw_error("name the file to write");
-  models::import::ConvertOptions options;
+  convert::import::ConvertOptions options;
   if (!r.type.empty()) {
     const quant::FormatInfo* type = quant::find_format(std::string_view(r.type));
     if (!type) throw_error("unknown type '{}'", r.type);
@@ -260,17 +260,17 @@ void JobQueue::convert(Job& job) {
   progress("reading the checkpoint", 0);
   options.progress = [&](int64_t done, int64_t total) { progress("converting", share_of(done, total)); };
   const double start = now_s();
-  const models::import::ConvertReport report = models::import::convert(r.input, r.output, options);
+  const convert::import::ConvertReport report = convert::import::convert(r.input, r.output, options);
   job.notes = report.notes;
   job.opens = r.output;
   job.result = fmt::format("{}, {} tensors, {} in {}", models::model_label(gguf::File::open(r.output)), report.tensors,
-                           human_bytes(static_cast<double>(report.file_bytes)), duration(now_s() - start));
+                           core::human_bytes(static_cast<double>(report.file_bytes)), duration(now_s() - start));
 }
 
 void JobQueue::quantize(Job& job) {
   const core::JobRequest& r = job.request;
   if (r.output.empty()) throw_error("name the file to write");
-  QuantizeRequest request;
+  convert::QuantizeRequest request;
   request.in = r.input;
   request.out = r.output;
   request.type = r.type;
@@ -288,11 +288,11 @@ void JobQueue::quantize(Job& job) {
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;
   int64_t weights = 0;
-  QuantizeSteps steps;
+  convert::QuantizeSteps steps;
   steps.progress = [&](std::string_view what, int64_t done, int64_t all) { progress(what, share_of(done, all)); };
-  steps.planned = [&](const models::Requantization&) { progress("quantizing", 0); };
+  steps.planned = [&](const convert::Requantization&) { progress("quantizing", 0); };
   steps.note = [&](const std::string& note) { job.notes.push_back(note); };
-  steps.done = [&](const models::TensorResult& t) {
+  steps.done = [&](const convert::TensorResult& t) {
     before += t.bytes_before;
     after += t.bytes;
     weights += t.weights;
@@ -301,55 +301,56 @@ void JobQueue::quantize(Job& job) {
                           fmt::format("{:.3f}", 8.0 * static_cast<double>(t.bytes) / static_cast<double>(t.weights)),
                           t.encoded ? fmt::format("{:.3g}", t.error.rmse()) : "",
                           t.encoded ? fmt::format("{:.1f} dB", t.error.sqnr_db()) : "",
-                          human_bytes(static_cast<double>(t.bytes))});
+                          core::human_bytes(static_cast<double>(t.bytes))});
   };
   progress("reading the model", 0);
   const double start = now_s();
-  const QuantizeResult result = app::quantize(request, steps);
+  const convert::QuantizeResult result = convert::quantize(request, steps);
   job.opens = result.paths.front();
   job.tables.push_back(std::move(table));
   job.result =
-      fmt::format("{} → {}, {:.3f} bits per weight, {}{}", human_bytes(static_cast<double>(before)),
-                  human_bytes(static_cast<double>(after)),
+      fmt::format("{} → {}, {:.3f} bits per weight, {}{}", core::human_bytes(static_cast<double>(before)),
+                  core::human_bytes(static_cast<double>(after)),
                   8.0 * static_cast<double>(after) / static_cast<double>(std::max<int64_t>(1, weights)),
                   total.weights > 0 ? fmt::format("SQNR {:.1f} dB, ", total.sqnr_db()) : "", duration(now_s() - start));
 }
 
 void JobQueue::bench(Job& job) {
   const core::JobRequest& r = job.request;
-  BenchPlan plan;
-  plan_tests(plan, {r.prompts, r.generated, r.depths}, {"prompt tokens", "generated tokens", "depth"});
+  measure::BenchPlan plan;
+  measure::plan_tests(plan, {r.prompts, r.generated, r.depths}, {"prompt tokens", "generated tokens", "depth"});
   plan.repetitions = r.repetitions;
   plan.device = device_;
-  BenchSetting setting;
+  measure::BenchSetting setting;
   setting.threads = threads_;
   plan.settings = {setting};
 
   job.tables.push_back(bench_table());
   const auto tests = static_cast<double>((plan.prompts.size() + plan.generated.size()) * plan.depths.size());
   double done = 0;
-  BenchSteps steps;
+  measure::BenchSteps steps;
   steps.progress = [&](const std::string& test, double share) {
     progress(fmt::format("measuring {}", test), std::min(1.0, (done + share) / tests));
   };
   std::string best;
-  steps.row = [&](const BenchRow& row) {
+  steps.row = [&](const measure::BenchRow& row) {
     ++done;
     job.tables.back().title = fmt::format("{}, {}", row.model, row.device);
     job.tables.back().rows.push_back(bench_row(row));
     best += fmt::format("{}{}: {:.1f} tok/s", best.empty() ? "" : " · ", row.test(), row.rate());
   };
   progress("opening the model", 0);
-  bench_model(open_model(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)), "", plan, steps);
+  measure::bench_model(engine::open_model(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)), "", plan,
+                       steps);
   job.result = best;
 }
 
 void JobQueue::roofline(Job& job) {
-  RooflineRequest request;
+  measure::RooflineRequest request;
   request.file = job.request.input;
   request.device = device_;
   request.threads = threads_;
-  const RooflineReport report = measure_roofline(
+  const measure::RooflineReport report = measure::measure_roofline(
       request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
   if (!report.missing.empty()) job.notes.push_back(report.missing);
   core::JobTable ceilings{fmt::format("What {} can do", report.device), {"Ceiling", "Measured", "How"}, {}};
@@ -357,7 +358,7 @@ void JobQueue::roofline(Job& job) {
   core::JobTable kernels{fmt::format("What reaches it: {}", report.model),
                          {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "Of the roof", "Bound by"},
                          {}};
-  for (const Placement& p : report.placements)
+  for (const measure::Placement& p : report.placements)
     kernels.rows.push_back({p.name, fmt::format("{:.1f} µs", p.seconds * 1e6),
                             fmt::format("{:.2f} FLOP/B", p.flops_per_byte()),
                             fmt::format("{:.1f} GB/s", p.bytes_per_second() / 1e9),

@@ -12,8 +12,8 @@ if(NOT COMMIT)
   set(COMMIT unknown)
 endif()
 file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
-#include "app/machine.h"
-namespace ridge::app {
+#include "engine/machine.h"
+namespace ridge::engine {
 const char* const kCommit = "@COMMIT@";
 }
 ]])

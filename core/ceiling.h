@@ -1,5 +1,5 @@
 // What a machine can do at most, as measured by kernels that do nothing else. Executors' folders measure them
-// (kernels/cpu/microbench.h, kernels/cuda/microbench.h); the roofline draws them.
+// (kernels/cpu/microbench/microbench.h, kernels/cuda/microbench/microbench.h); the roofline draws them.
 #pragma once
 
 #include <string>

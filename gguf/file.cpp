@@ -1,6 +1,6 @@
 // File: the shards of a model, mapped and parsed, as one.
 #include "core/error.h"
-#include "core/mapped_file.h"
+#include "core/files/mapped_file.h"
 #include "gguf/parse.h"
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 // String values are whatever the file holds: UTF-8 is usual, not promised; core::printable makes them fit to show.
 //
 // A File is immutable: threads may share it. Where another program shortens it while it is mapped, the missing bytes
-// read as zeros and check() throws (core/mapped_file.h); gguf::Writer replaces files, and never writes into one that
-// exists.
+// read as zeros and check() throws (core/files/mapped_file.h); gguf::Writer replaces files, and never writes into one
+// that exists.
 //
 //   gguf::File file = gguf::File::open("model-00001-of-00003.gguf");   // opens all three
 //   int64_t layers = file.get_int("llama.block_count");

@@ -1,8 +1,8 @@
 #include "gguf/imatrix.h"
 
 #include "core/error.h"
-#include "core/mapped_file.h"
-#include "core/printable.h"
+#include "core/files/mapped_file.h"
+#include "core/strings/printable.h"
 #include "gguf/writer.h"
 
 #include <algorithm>

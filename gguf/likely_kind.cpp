@@ -1,7 +1,7 @@
 // What people hand over in place of a GGUF file, recognized by its first bytes, so that the message can say what to do.
 #include "gguf/parse.h"
 
-#include "core/printable.h"
+#include "core/strings/printable.h"
 
 #include <fmt/format.h>
 

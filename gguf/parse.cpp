@@ -4,8 +4,8 @@
 #include "gguf/parse.h"
 
 #include "core/error.h"
-#include "core/printable.h"
-#include "core/utf8.h"
+#include "core/strings/printable.h"
+#include "core/strings/utf8.h"
 
 #include <algorithm>
 #include <bit>

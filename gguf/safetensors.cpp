@@ -3,7 +3,7 @@
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
-#include "core/printable.h"
+#include "core/strings/printable.h"
 #include "gguf/parse.h"
 
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 // aligned. Views are row-major: the last dimension of `shape` is the contiguous one.
 #pragma once
 
-#include "core/mapped_file.h"
+#include "core/files/mapped_file.h"
 
 #include <cstddef>
 #include <cstdint>

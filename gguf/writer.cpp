@@ -1,7 +1,7 @@
 #include "gguf/writer.h"
 
-#include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/files/atomic_file.h"
 #include "gguf/parse.h"
 
 #include <stdexcept>

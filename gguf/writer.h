@@ -7,7 +7,7 @@
 //
 // Copying a file of version 3 like this gives the same bytes, as far as the common tools lay files out: tensors in the
 // order of their infos, each padded to the alignment, the last one too. The input may be the file that is written over,
-// mapped as it is: the old bytes live until the mapping ends (core/atomic_file.h).
+// mapped as it is: the old bytes live until the mapping ends (core/files/atomic_file.h).
 #pragma once
 
 #include "gguf/metadata.h"

@@ -1,7 +1,7 @@
 #include "models/model.h"
 
 #include "core/error.h"
-#include "core/printable.h"
+#include "core/strings/printable.h"
 #include "models/blocks.h"
 #include "models/planar.h"
 #include "models/recipes.h"

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
-#include "core/printable.h"
+#include "core/strings/printable.h"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
 #include "quant/formats/fp4.h"

@@ -7,7 +7,7 @@
 #include "models/rope.h"
 
 #include "core/error.h"
-#include "core/printable.h"
+#include "core/strings/printable.h"
 
 #include <algorithm>
 #include <cmath>

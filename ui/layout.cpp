@@ -1,6 +1,6 @@
 #include "ui/layout.h"
 
-#include "core/atomic_file.h"
+#include "core/files/atomic_file.h"
 
 #include <fmt/format.h>
 

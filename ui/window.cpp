@@ -1,11 +1,11 @@
 #include "ui/window.h"
 
 #include "core/error.h"
-#include "ui/file_dialog.h"
-#include "ui/glyphs.h"
-#include "ui/panel.h"
+#include "ui/panels/panel.h"
 #include "ui/png.h"
-#include "ui/widgets.h"
+#include "ui/widgets/file_dialog.h"
+#include "ui/widgets/glyphs.h"
+#include "ui/widgets/widgets.h"
 
 #include <GLFW/glfw3.h>
 #include <backends/imgui_impl_glfw.h>

@@ -1,6 +1,6 @@
 // ridge convert as a user runs it, above all what goes wrong: damaged checkpoints, a full disk, a kill.
 #include "app/support.h"
-#include "models/import/checkpoint.h"
+#include "convert/import/checkpoint.h"
 #include "support/reference.h"
 
 #include <algorithm>

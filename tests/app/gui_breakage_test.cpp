@@ -1,8 +1,8 @@
 // The engine behind the window, without a window: what it does when things break.
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 
 #include "app/support.h"
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 
 #include <chrono>
 #include <filesystem>
@@ -81,11 +81,11 @@ class Vanishing : public core::Executor {
 app::GuiSetup on_vanishing_gpu(std::atomic<bool>& gone) {
   app::GuiSetup s = setup();
   s.model.device = "auto";
-  s.start = [&](app::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
+  s.start = [&](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
                 int64_t layers) {
-    app::start_executor(model, config, "cpu", layers);
+    engine::start_executor(model, config, "cpu", layers);
     if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
-    return app::Device::cpu;
+    return engine::Device::cpu;
   };
   return s;
 }

@@ -1,6 +1,6 @@
 // The engine behind the window, without a window: conversations that are kept, what it says of its choices and of the
 // machine, and that its gauges say what `ridge bench` says.
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 
 #include "app/support.h"
 #include "core/error.h"

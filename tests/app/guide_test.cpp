@@ -1,7 +1,7 @@
 // The built-in guide, asked the questions it was never trained on: models/guide/questions.json, with the facts that
 // each answer must contain. Also the measure of the file that is committed: PPL says little about right answers.
-#include "app/conversation.h"
 #include "app/support.h"
+#include "engine/conversation.h"
 
 #include <doctest/doctest.h>
 
@@ -17,21 +17,21 @@ namespace {
 
 // One greedy answer to each question, each in a conversation of its own.
 std::vector<std::string> ask(const std::vector<std::string>& questions) {
-  app::LoadedModel model = app::open_model("");
-  const models::text::ChosenTemplate chosen = models::text::choose_chat_template(model.file);
-  REQUIRE(chosen.origin != models::text::kPlainTemplate);
+  engine::LoadedModel model = engine::open_model("");
+  const text::ChosenTemplate chosen = text::choose_chat_template(model.file);
+  REQUIRE(chosen.origin != text::kPlainTemplate);
   core::ExecutorConfig config;
   config.context = 512;
   config.max_batch = 128;
-  app::start_executor(model, config, "cpu");
-  app::Session session(*model.executor, model.program);
-  app::SamplingOptions sampling;
+  engine::start_executor(model, config, "cpu");
+  engine::Session session(*model.executor, model.program);
+  engine::SamplingOptions sampling;
   sampling.params.temp = 0;
   sampling.max_tokens = 120;
-  app::Answerer answerer(model, session, sampling);
+  engine::Answerer answerer(model, session, sampling);
   std::vector<std::string> answers;
   for (const std::string& question : questions) {
-    app::Conversation conversation(model, session, chosen.chat_template);
+    engine::Conversation conversation(model, session, chosen.chat_template);
     conversation.add_user(question);
     answers.push_back(conversation
                           .answer(

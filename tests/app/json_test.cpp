@@ -1,6 +1,6 @@
 // --json of every command: that it parses, says which machine it was made on, and names the unit of every number.
 #include "app/support.h"
-#include "models/import/checkpoint.h"
+#include "convert/import/checkpoint.h"
 
 #include <nlohmann/json.hpp>
 

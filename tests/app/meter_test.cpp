@@ -1,12 +1,12 @@
 // bench, roofline and --profile as a user runs them, and the small parts they are made of.
-#include "app/count_list.h"
-#include "app/datasheet.h"
 #include "app/gguf_check.h"
-#include "app/loaded_model.h"
-#include "app/profile_report.h"
-#include "app/roofline_report.h"
 #include "app/support.h"
 #include "core/error.h"
+#include "engine/loaded_model.h"
+#include "measure/count_list.h"
+#include "measure/datasheet.h"
+#include "measure/profile_report.h"
+#include "measure/roofline_report.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -34,9 +34,9 @@ std::vector<std::string> names(const json& report) {
   return tests;
 }
 
-app::RooflineReport invented_report() { // a machine of round numbers
+measure::RooflineReport invented_report() { // a machine of round numbers
   using Unit = core::Ceiling::Unit;
-  app::RooflineReport report;
+  measure::RooflineReport report;
   report.device = "Test & Co <1>";
   report.model = "model";
   report.ceilings = {{"dram_read", Unit::bytes_per_second, 1e12, ""},
@@ -53,7 +53,7 @@ app::RooflineReport invented_report() { // a machine of round numbers
 } // namespace
 
 TEST_CASE("lists of counts are single numbers, commas, steps and factors") {
-  const auto counts = [](const char* text) { return app::parse_counts(text, "-p", 0, 4096); };
+  const auto counts = [](const char* text) { return measure::parse_counts(text, "-p", 0, 4096); };
   CHECK(counts("512") == std::vector<int64_t>{512});
   CHECK(counts("512,0,7") == std::vector<int64_t>{512, 0, 7});
   CHECK(counts("1-4") == std::vector<int64_t>{1, 2, 3, 4});
@@ -65,11 +65,11 @@ TEST_CASE("lists of counts are single numbers, commas, steps and factors") {
 }
 
 TEST_CASE("a model that goes back to the CPU, as from one -ngl to the next, has no share on the GPU") {
-  app::LoadedModel model = app::open_model(gguf::File::open(tiny_model()));
+  engine::LoadedModel model = engine::open_model(gguf::File::open(tiny_model()));
   model.gpu_share = 1;
   core::ExecutorConfig config;
   config.context = 16;
-  CHECK(app::start_executor(model, config, "auto", 0) == app::Device::cpu);
+  CHECK(engine::start_executor(model, config, "auto", 0) == engine::Device::cpu);
   CHECK(model.gpu_share == 0);
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("a profile names every op, and its bytes are those of a step") {
 }
 
 TEST_CASE("a profile with waiting times shows them, and one layer along a line of time") {
-  app::StepProfile profile{16, 110e-6, 1e12, {}};
+  measure::StepProfile profile{16, 110e-6, 1e12, {}};
   profile.ops.push_back({"embed", -1, 10e-6, 1e3, 0, {0}, 1e-6, 0, 0.5e-6});
   for (int32_t layer = 0; layer < 3; ++layer) {
     // Layer 1 takes 40 µs, of which 10 are one character of ten: its first op has 10, its second 30.
@@ -180,7 +180,7 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
     profile.ops.push_back({"attn_q", layer, factor * 5e-6, 1e6, 0, {1}, factor * 1e-6, -2e-6, factor * 1e-6});
     profile.ops.push_back({"ffn_down", layer, factor * 15e-6, 4e6, 0, {2}, factor * 5e-6, -2.5e-6, factor * 2.5e-6});
   }
-  const std::string table = app::profile_table(profile);
+  const std::string table = measure::profile_table(profile);
   CHECK(table.find("each    waiting") != std::string::npos);
   CHECK(table.find("ffn_down                                         3      30.00      10.00      90.00") !=
         std::string::npos);
@@ -194,7 +194,7 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
   for (std::string line; std::getline(lines, line);)
     CHECK(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }) <= 100);
 
-  const json report = json::parse(app::profile_json(profile).dump());
+  const json report = json::parse(measure::profile_json(profile).dump());
   const json& op = report["ops"][4]; // begins at 10 + 20 + 10 µs
   CHECK(op["ops"] == "ffn_down");
   CHECK(op["waiting_seconds"] == doctest::Approx(10e-6));
@@ -202,12 +202,12 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
   CHECK(op["last_end_seconds"] == doctest::Approx(70e-6));
   CHECK(op["ends_apart_seconds"] == doctest::Approx(5e-6));
 
-  for (app::OpProfile& o : profile.ops) o.waiting = o.starts = o.ends_apart = 0;
-  const std::string plain = app::profile_table(profile);
+  for (measure::OpProfile& o : profile.ops) o.waiting = o.starts = o.ends_apart = 0;
+  const std::string plain = measure::profile_table(profile);
   CHECK(plain.find("waiting") == std::string::npos);
   CHECK(plain.find("one layer") == std::string::npos);
   CHECK(plain.find("by itself") != std::string::npos);
-  CHECK(!app::profile_json(profile)["ops"][0].contains("waiting_seconds"));
+  CHECK(!measure::profile_json(profile)["ops"][0].contains("waiting_seconds"));
 }
 
 TEST_CASE("roofline measures ceilings and says where they come from") {
@@ -246,13 +246,13 @@ TEST_CASE(
 }
 
 TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest binds it") {
-  const app::RooflineReport report = invented_report();
+  const measure::RooflineReport report = invented_report();
   CHECK(report.bound_by(report.placements[0]) == "memory");
   CHECK(report.parts(report.placements[0]).latency_seconds == doctest::Approx(4e-4));
   CHECK(report.parts(report.placements[0]).kernel_seconds == doctest::Approx(6e-4));
   CHECK(report.bound_by(report.placements[3]) == "kernel");
-  for (const app::Placement& p : report.placements) {
-    const app::Parts of = report.parts(p);
+  for (const measure::Placement& p : report.placements) {
+    const measure::Parts of = report.parts(p);
     CHECK(of.memory_seconds + of.compute_seconds + of.latency_seconds + of.kernel_seconds ==
           doctest::Approx(p.seconds));
   }
@@ -264,7 +264,7 @@ TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest 
 }
 
 TEST_CASE("the plot is well-formed, with each format, attention and the model in it, and no raw text of others") {
-  const std::string svg = app::roofline_svg(invented_report());
+  const std::string svg = measure::roofline_svg(invented_report());
   CHECK(svg.starts_with("<svg "));
   CHECK(svg.ends_with("</svg>\n"));
   CHECK(svg.find("Test &amp; Co &lt;1&gt;") != std::string::npos);
@@ -283,12 +283,12 @@ TEST_CASE("the plot is well-formed, with each format, attention and the model in
 }
 
 TEST_CASE("a card that is not in the table is unknown") {
-  REQUIRE(app::find_datasheet("NVIDIA H200"));
-  CHECK(app::find_datasheet("NVIDIA H200")->memory_bytes_per_second == 4.8e12);
-  CHECK(app::find_datasheet("NVIDIA GeForce RTX 4090 Laptop GPU") == nullptr);
-  CHECK(*app::datasheet_value(app::find_datasheet("NVIDIA H200"), "dram_read") == 4.8e12);
-  CHECK(!app::datasheet_value(app::find_datasheet("NVIDIA GeForce RTX 3090"), "mma_fp8"));
-  CHECK(!app::datasheet_value(nullptr, "dram_read"));
+  REQUIRE(measure::find_datasheet("NVIDIA H200"));
+  CHECK(measure::find_datasheet("NVIDIA H200")->memory_bytes_per_second == 4.8e12);
+  CHECK(measure::find_datasheet("NVIDIA GeForce RTX 4090 Laptop GPU") == nullptr);
+  CHECK(*measure::datasheet_value(measure::find_datasheet("NVIDIA H200"), "dram_read") == 4.8e12);
+  CHECK(!measure::datasheet_value(measure::find_datasheet("NVIDIA GeForce RTX 3090"), "mma_fp8"));
+  CHECK(!measure::datasheet_value(nullptr, "dram_read"));
 }
 
 TEST_CASE("bench, roofline and --save refuse what makes no sense") {

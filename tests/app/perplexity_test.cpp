@@ -1,8 +1,8 @@
 // Perplexity and divergence: the sums against naive ones, the command against sums over `ridge logits`.
-#include "app/divergence.h"
-#include "app/logits_base.h"
 #include "app/support.h"
 #include "core/error.h"
+#include "measure/divergence.h"
+#include "measure/logits_base.h"
 #include "support/numerics.h"
 #include "support/reference.h"
 
@@ -14,7 +14,7 @@
 #include <random>
 
 using namespace ridge::tests;
-using namespace ridge::app;
+using namespace ridge::measure;
 using nlohmann::json;
 
 namespace {

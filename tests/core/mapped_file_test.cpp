@@ -1,7 +1,7 @@
 // Mappings whose file breaks under them.
-#include "core/atomic_file.h"
 #include "core/error.h"
-#include "core/mapped_file.h"
+#include "core/files/atomic_file.h"
+#include "core/files/mapped_file.h"
 #include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>

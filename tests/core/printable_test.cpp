@@ -1,4 +1,4 @@
-#include "core/printable.h"
+#include "core/strings/printable.h"
 
 #include <doctest/doctest.h>
 

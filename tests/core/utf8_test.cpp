@@ -1,4 +1,4 @@
-#include "core/utf8.h"
+#include "core/strings/utf8.h"
 
 #include <doctest/doctest.h>
 

@@ -2,14 +2,14 @@
 // bounded time and memory. The input's first byte chooses: a grammar, or a schema whose grammar must parse. What
 // follows the first zero byte of the rest picks tokens.
 #include "core/error.h"
-#include "models/text/grammar_matcher.h"
-#include "models/text/json_schema.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/grammar/json_schema.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 
-using namespace ridge::models::text;
+using namespace ridge::text;
 
 namespace {
 

@@ -2,13 +2,13 @@
 // set low enough that the slowest template takes well under a second even with sanitizers; only ridge::Error may come
 // out.
 #include "core/error.h"
-#include "models/text/jinja.h"
+#include "text/jinja/jinja.h"
 
 #include <cstddef>
 #include <cstdint>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  namespace jinja = ridge::models::text::jinja;
+  namespace jinja = ridge::text::jinja;
   static const auto variables = nlohmann::ordered_json::parse(R"({
     "messages": [
       {"role": "system", "content": "Be brief."},

@@ -3,8 +3,8 @@
 //   a vocabulary (tokens, scores, kinds, merges, rules, ids drawn from the bytes), then a text for it: an Error or
 //   sense; a GGUF file.
 #include "core/error.h"
-#include "models/text/pretokenize.h"
-#include "tests/models/text/token_samples.h"
+#include "tests/text/token_samples.h"
+#include "text/tokenizer/pretokenize.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
 
@@ -12,9 +12,9 @@
 
 using namespace ridge;
 using core::utf8_valid_prefix;
-using models::text::StreamDecoder;
-using models::text::Tokenizer;
-using models::text::TokenKind;
+using text::StreamDecoder;
+using text::Tokenizer;
+using text::TokenKind;
 
 namespace {
 
@@ -43,7 +43,7 @@ void check_text(const Tokenizer& tokenizer, const std::string& text, bool gives_
 const std::deque<Tokenizer>& tokenizers() {
   static const std::deque<Tokenizer> all = [] {
     std::deque<Tokenizer> made;
-    for (const auto& family : models::text::pretokenizer_families()) {
+    for (const auto& family : text::pretokenizer_families()) {
       if (!family.byte_level) continue;
       made.emplace_back(tests::byte_level_sample(family.names.substr(0, family.names.find(' '))).data);
     }
@@ -63,7 +63,7 @@ void fuzz_text(FuzzedDataProvider& data) {
   const bool has_mark = tokenizer.add_space_prefix() || tokenizer.model() == "gemma4"; // U+2581 reads as a space there
   check_text(tokenizer, text,
              (tokenizer.model() != "t5" || utf8_valid_prefix(text) == text.size()) &&
-                 (!has_mark || text.find(models::text::kSpaceMark) == std::string::npos));
+                 (!has_mark || text.find(text::kSpaceMark) == std::string::npos));
 }
 
 void fuzz_vocabulary(FuzzedDataProvider& data) {

@@ -1,5 +1,5 @@
 // Whole models through the CPU executor against logits that another implementation computed in f32.
-#include "kernels/cpu/executor.h"
+#include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
 #include "support/numerics.h"

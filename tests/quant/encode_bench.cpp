@@ -3,7 +3,7 @@
 // Weights are Gaussian with σ = 0.02; error is Σ (w - decoded)² / Σ w². CPU speed is that of one thread in CPU time,
 // since other work may share the machine. The last lines time whole tensors of F16 through the GPU, transfers included.
 #include "core/half.h"
-#include "kernels/cuda/encode.h"
+#include "kernels/cuda/encode/encode.h"
 #include "quant/encode.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A user's hands: keys and mouse through the X server (xdotool), and patience.
 #pragma once
 
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>

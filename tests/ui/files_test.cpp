@@ -1,6 +1,6 @@
 // Jobs and files through the window, as a user has them: a mix of formats made in the lab, a job cancelled, a path
 // typed, files dragged onto the window (drop_file.cpp). Run by run_under_xvfb.sh, as window_test.cpp is.
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
 #include "ui/window.h"

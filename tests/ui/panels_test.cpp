@@ -1,6 +1,6 @@
 // Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how fast frames are drawn; and the
 // window over a snapshot that no engine made.
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
 #include "ui/layout.h"

@@ -1,9 +1,9 @@
 // What lies below the window's fields and texts: wrapping, editing, the layout that is remembered.
-#include "core/utf8.h"
+#include "core/strings/utf8.h"
 #include "support/numerics.h"
 #include "support/temporary_folder.h"
 #include "ui/layout.h"
-#include "ui/wrapped_text.h"
+#include "ui/widgets/wrapped_text.h"
 
 #include <doctest/doctest.h>
 

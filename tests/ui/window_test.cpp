@@ -1,6 +1,6 @@
 // The window as a user has it: a real one on an X server, keys and mouse through the server (xdotool), the built-in
 // guide behind it. Run by run_under_xvfb.sh; without Xvfb or xdotool it is skipped there, with a message.
-#include "app/gui_engine.h"
+#include "app/window/gui_engine.h"
 #include "core/error.h"
 #include "ui/driver.h"
 #include "ui/window.h"

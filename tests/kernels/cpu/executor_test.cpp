@@ -1,7 +1,7 @@
 // The CPU executor against the meaning of Programs (naive.h), for every op, every format and every instruction set.
-#include "kernels/cpu/executor.h"
+#include "kernels/cpu/executor/executor.h"
 
-#include "kernels/cpu/targets.h"
+#include "kernels/cpu/formats/targets.h"
 #include "support/executor_runs.h"
 
 #include "core/error.h"

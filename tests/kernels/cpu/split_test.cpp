@@ -1,7 +1,7 @@
 // A Program cut in two at any layer is the same Program.
 #include "core/split.h"
 
-#include "kernels/cpu/executor.h"
+#include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "support/numerics.h"
 #include "support/random_program.h"

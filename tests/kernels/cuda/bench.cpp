@@ -4,7 +4,7 @@
 // none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
 // measured.
 #include "core/half.h"
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "quant/registry.h"
 
 #include "support/random_program.h"

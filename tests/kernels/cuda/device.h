@@ -2,7 +2,7 @@
 // cannot be used (no driver, a build without CUDA) it fails.
 #pragma once
 
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "quant/registry.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // The GPU encoder against the CPU's: the same bytes, whatever the types.
-#include "kernels/cuda/encode.h"
+#include "kernels/cuda/encode/encode.h"
 
 #include "core/error.h"
 #include "quant/encode.h"

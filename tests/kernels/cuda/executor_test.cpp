@@ -1,5 +1,5 @@
 // The CUDA executor against the meaning of Programs (naive.h), for every op, every format, fused and not.
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 
 #include "core/error.h"
 #include "device.h"

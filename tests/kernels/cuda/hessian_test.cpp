@@ -1,10 +1,10 @@
 // Calibration on the GPU against the CPU's: Hessians, feedback, and what an executor shows of its inputs.
-#include "kernels/cuda/hessian.h"
+#include "kernels/cuda/encode/hessian.h"
 
+#include "convert/calibration.h"
 #include "device.h"
-#include "kernels/cpu/executor.h"
-#include "kernels/cuda/executor.h"
-#include "models/calibration.h"
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "quant/encode.h"
 #include "quant/gptq.h"
 #include "support/correlated.h"
@@ -96,7 +96,7 @@ TEST_CASE("an observer of the CUDA executor sees what one of the CPU's sees, of 
   size_t entries = 0;
   tests::for_each_op(seed, [&](const char* name, tests::RandomProgram& model) {
     CAPTURE(name);
-    models::ImatrixCollector on_cpu(model.program, true), on_gpu(model.program, true);
+    convert::ImatrixCollector on_cpu(model.program, true), on_gpu(model.program, true);
     const tests::Steps steps = tests::consecutive(model, 0, 40);
     core::ExecutorConfig config = tests::exact_config();
     config.observer = &on_cpu;

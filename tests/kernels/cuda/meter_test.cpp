@@ -1,6 +1,6 @@
 // What measures: ceilings, the ladder, a step's profile.
-#include "kernels/cuda/ladder.h"
-#include "kernels/cuda/microbench.h"
+#include "kernels/cuda/microbench/ladder.h"
+#include "kernels/cuda/microbench/microbench.h"
 
 #include "device.h"
 #include "support/executor_runs.h"

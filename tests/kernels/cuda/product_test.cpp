@@ -1,6 +1,6 @@
 // Products for batches, prompts and experts against the meaning of Programs (naive.h): tokens, rows and columns of all
 // sizes around the tiles'.
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 
 #include "device.h"
 #include "support/naive.h"

@@ -1,5 +1,5 @@
 // Whole models through the CUDA executor against logits that another implementation computed in f32.
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 
 #include "device.h"

@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "device.h"
-#include "kernels/cuda/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
 

@@ -1,12 +1,12 @@
 // A Program whose first layers run on the CPU and the rest on the GPU, wherever it is cut.
 #include "core/split.h"
 
+#include "convert/requantize.h"
 #include "device.h"
 #include "gguf/gguf.h"
-#include "kernels/cpu/executor.h"
-#include "kernels/cuda/executor.h"
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
-#include "models/requantize.h"
 #include "support/executor_runs.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -52,9 +52,9 @@ TEST_CASE("CUDA: a model in several files runs with any number of its layers on 
   const tests::TemporaryFolder folder;
   tests::TinyModel{.layers = 3}.write(folder / "whole.gguf");
   const gguf::File whole = gguf::File::open(folder / "whole.gguf");
-  const std::vector<std::string> paths = models::write(
-      models::plan_requantization(whole, nullptr, {}, nullptr), {folder / "parts.gguf", 40000}, nullptr,
-      models::encode_on_cpu, nullptr, [](const models::TensorResult&) {}, nullptr);
+  const std::vector<std::string> paths = convert::write(
+      convert::plan_requantization(whole, nullptr, {}, nullptr), {folder / "parts.gguf", 40000}, nullptr,
+      convert::encode_on_cpu, nullptr, [](const convert::TensorResult&) {}, nullptr);
   REQUIRE(paths.size() > 3);
   const gguf::File file = gguf::File::open(paths[1]);
   const core::Program program = models::build_program(file), reference = models::build_program(whole);

@@ -1,5 +1,5 @@
 // What the stamps of a step's blocks say, without a GPU: made-up ones.
-#include "kernels/cuda/timeline.h"
+#include "kernels/cuda/runtime/timeline.h"
 
 #include <doctest/doctest.h>
 

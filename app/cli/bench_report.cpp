@@ -1,0 +1,202 @@
+#include "app/cli/bench_report.h"
+
+#include "app/cli/report.h"
+#include "core/strings/utf8.h"
+#include "engine/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+
+namespace ridge::app {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Column {
+  const char* title;
+  bool left;
+  bool always; // else only where rows differ
+  std::string (*text)(const measure::BenchRow&);
+};
+
+const Column kColumns[] = {
+    {"model", true, true, [](const measure::BenchRow& r) { return r.model; }},
+    {"size", false, true,
+     [](const measure::BenchRow& r) {
+       const double mebibytes = static_cast<double>(r.file_bytes) / (1 << 20);
+       return mebibytes < 1024 ? fmt::format("{:.2f} MiB", mebibytes) : fmt::format("{:.2f} GiB", mebibytes / 1024);
+     }},
+    {"params", false, true,
+     [](const measure::BenchRow& r) {
+       const double millions = static_cast<double>(r.parameters) / 1e6;
+       return millions < 1000 ? fmt::format("{:.2f} M", millions) : fmt::format("{:.2f} B", millions / 1000);
+     }},
+    {"backend", true, true, [](const measure::BenchRow& r) { return r.backend; }},
+    {"threads", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.threads); }},
+    {"ngl", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.gpu_layers); }},
+    {"n_batch", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.batch_tokens); }},
+    {"n_ubatch", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.ubatch_tokens); }},
+    {"type_k", true, false, [](const measure::BenchRow& r) { return r.k_type; }},
+    {"type_v", true, false, [](const measure::BenchRow& r) { return r.v_type; }},
+    {"test", false, true, [](const measure::BenchRow& r) { return r.test(); }},
+    {"t/s", false, true,
+     [](const measure::BenchRow& r) { return fmt::format("{:.2f} ± {:.2f}", r.rate(), r.rate_deviation()); }},
+    {"GB/s", false, true, [](const measure::BenchRow& r) { return fmt::format("{:.1f}", r.bytes_per_second() / 1e9); }},
+    {"% roof", false, true,
+     [](const measure::BenchRow& r) {
+       return fmt::format("{:.1f}", 100 * r.bytes_per_second() / r.read_bytes_per_second);
+     }},
+    {"TFLOP/s", false, true,
+     [](const measure::BenchRow& r) { return r.prompt > 0 ? fmt::format("{:.2f}", r.flops_per_second() / 1e12) : ""; }},
+    {"MFU %", false, true,
+     [](const measure::BenchRow& r) {
+       return r.prompt > 0 ? fmt::format("{:.1f}", 100 * r.flops_per_second() / r.peak_flops) : "";
+     }},
+};
+
+std::string column_bar(const Column& column, size_t width) {
+  return column.left ? fmt::format(" {:-<{}} ", "", width) : fmt::format(" {:-<{}}:", "", width);
+}
+
+template <typename Value>
+std::set<Value> distinct(const std::vector<measure::BenchRow>& rows, Value measure::BenchRow::*member) {
+  std::set<Value> values;
+  for (const measure::BenchRow& row : rows) values.insert(row.*member);
+  return values;
+}
+
+Json record(const measure::BenchRow& r) {
+  const auto share_of = [](double value, double whole) { return whole > 0 ? Json(value / whole) : Json(nullptr); };
+  const double memory = r.datasheet ? r.datasheet->memory_bytes_per_second : 0;
+  const double tensor = r.datasheet ? r.datasheet->tensor_f16_flops : 0;
+  std::vector<double> rates;
+  for (const double s : r.seconds) rates.push_back(static_cast<double>(r.tokens()) / s);
+  Json json = {{"model", r.model},
+               {"file_bytes", r.file_bytes},
+               {"parameters", r.parameters},
+               {"backend", r.backend},
+               {"device", r.device},
+               {"threads", r.threads},
+               {"gpu_layers", r.gpu_layers},
+               {"batch_tokens", r.batch_tokens},
+               {"ubatch_tokens", r.ubatch_tokens},
+               {"cache_type_k", r.k_type},
+               {"cache_type_v", r.v_type},
+               {"test", r.test()},
+               {"prompt_tokens", r.prompt},
+               {"generated_tokens", r.generated},
+               {"depth_tokens", r.depth},
+               {"streams", r.streams},
+               {"repetitions", r.seconds.size()},
+               {"seconds", r.seconds},
+               {"tokens_per_second", r.rate()},
+               {"tokens_per_second_deviation", r.rate_deviation()},
+               {"bytes", r.bytes},
+               {"bytes_per_second", r.bytes_per_second()},
+               {"read_bytes_per_second_measured", r.read_bytes_per_second},
+               {"read_bytes_per_second_datasheet", memory > 0 ? Json(memory) : Json(nullptr)},
+               {"share_of_measured_read", share_of(r.bytes_per_second(), r.read_bytes_per_second)},
+               {"share_of_datasheet_read", share_of(r.bytes_per_second(), memory)},
+               {"flops", r.flops},
+               {"flops_per_second", r.flops_per_second()},
+               {"peak", r.peak_name},
+               {"peak_flops_per_second_measured", r.peak_flops},
+               {"peak_flops_per_second_datasheet", tensor > 0 ? Json(tensor) : Json(nullptr)},
+               {"mfu_measured", share_of(r.flops_per_second(), r.peak_flops)},
+               {"mfu_datasheet", share_of(r.flops_per_second(), tensor)}};
+  if (r.profile) json["profile"] = measure::profile_json(*r.profile);
+  return json;
+}
+
+std::string csv_field(const Json& value) {
+  if (value.is_null()) return "";
+  if (value.is_array()) return '"' + fmt::format("{}", fmt::join(value.get<std::vector<double>>(), " ")) + '"';
+  if (!value.is_string()) return value.dump();
+  std::string quoted = "\"";
+  for (const char c : value.get<std::string>()) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+} // namespace
+
+void print_bench_markdown(const std::vector<measure::BenchRow>& rows) {
+  std::vector<const Column*> shown;
+  for (const Column& column : kColumns) {
+    std::set<std::string> values;
+    for (const measure::BenchRow& row : rows) values.insert(column.text(row));
+    if (column.always || values.size() > 1) shown.push_back(&column);
+  }
+  std::vector<size_t> widths;
+  for (const Column* column : shown) {
+    widths.push_back(core::utf8_length(column->title));
+    for (const measure::BenchRow& row : rows)
+      widths.back() = std::max(widths.back(), core::utf8_length(column->text(row)));
+  }
+  const auto line = [&](auto&& cell) {
+    std::string text = "|";
+    for (size_t i = 0; i < shown.size(); ++i) text += cell(*shown[i], widths[i]) + "|";
+    fmt::print("{}\n", text);
+  };
+  const auto padded = [](const Column& column, size_t width, const std::string& text) {
+    const std::string space(width - core::utf8_length(text), ' ');
+    return column.left ? " " + text + space + " " : " " + space + text + " ";
+  };
+  line([&](const Column& column, size_t width) { return padded(column, width, column.title); });
+  line(column_bar);
+  for (const measure::BenchRow& row : rows)
+    line([&](const Column& column, size_t width) { return padded(column, width, column.text(row)); });
+
+  fmt::print("\n{}\n", fmt::join(distinct(rows, &measure::BenchRow::device), "; "));
+  fmt::print("t/s: median of {} ± standard deviation; ridge {} ({})\n", rows[0].seconds.size(), RIDGE_VERSION,
+             engine::kCommit);
+  double least = rows[0].read_bytes_per_second, most = least;
+  for (const measure::BenchRow& row : rows) {
+    least = std::min(least, row.read_bytes_per_second);
+    most = std::max(most, row.read_bytes_per_second);
+  }
+  const measure::BenchRow& r = rows[0];
+  const auto or_unknown = [](double value, const char* unit) {
+    return value > 0 ? fmt::format("{:.5g} {}", value, unit) : std::string("unknown");
+  };
+  fmt::print("roof: memory reads measured beside each test, {:.1f} to {:.1f} GB/s (datasheet: {})\n", least / 1e9,
+             most / 1e9, or_unknown(r.datasheet ? r.datasheet->memory_bytes_per_second / 1e9 : 0, "GB/s"));
+  if (std::ranges::any_of(rows, [](const measure::BenchRow& row) { return row.prompt > 0; }))
+    fmt::print("MFU: of {} measured, {:.2f} TFLOP/s (datasheet: {})\n", r.peak_name, r.peak_flops / 1e12,
+               or_unknown(r.datasheet ? r.datasheet->tensor_f16_flops / 1e12 : 0, "TFLOP/s"));
+  for (const measure::BenchRow& row : rows)
+    if (row.profile) fmt::print("\n{} {}: {}", row.model, row.test(), measure::profile_table(*row.profile));
+}
+
+void print_bench_csv(const std::vector<measure::BenchRow>& rows) {
+  std::vector<std::string> names = {"commit", "gpu", "cpu", "driver"};
+  const Json machine = engine::machine_json(), gpu = machine["gpu"];
+  const std::vector<Json> constants = {machine["commit"], gpu.is_null() ? Json(nullptr) : gpu["name"],
+                                       machine["cpu"]["name"], gpu.is_null() ? Json(nullptr) : gpu["driver"]};
+  const Json first = record(rows[0]);
+  for (const auto& [key, value] : first.items())
+    if (!value.is_object()) names.push_back(key);
+  fmt::print("{}\n", fmt::join(names, ","));
+  for (const measure::BenchRow& row : rows) {
+    std::vector<std::string> fields;
+    for (const Json& value : constants) fields.push_back(csv_field(value));
+    const Json fields_of_row = record(row);
+    for (const auto& [key, value] : fields_of_row.items())
+      if (!value.is_object()) fields.push_back(csv_field(value));
+    fmt::print("{}\n", fmt::join(fields, ","));
+  }
+}
+
+void print_bench_json(const std::vector<measure::BenchRow>& rows) {
+  Json tests = Json::array();
+  for (const measure::BenchRow& row : rows) tests.push_back(record(row));
+  print_report("bench", {{"tests", tests}});
+}
+
+void print_bench_json_line(const measure::BenchRow& row) { print_report("bench", record(row), -1); }
+
+} // namespace ridge::app

@@ -1,0 +1,67 @@
+// ridge chat: the chat on a terminal, or line by line from a pipe.
+#include "app/terminal/chat.h"
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/terminal/line_reader.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "models/model.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+namespace {
+
+struct ChatCommand {
+  engine::ModelOptions model;
+  engine::SamplingOptions sampling;
+  engine::TemplateOptions chat_template;
+  std::string system;
+  bool context_shift = false;
+
+  void run() {
+    core::validate(sampling.params);
+    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
+    const text::ChatTemplate chosen = chat_template.choose(loaded.file, note);
+    engine::start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device,
+                           model.gpu_layers, load_on_terminal());
+    engine::Session session(*loaded.executor, loaded.program);
+    engine::Conversation conversation(loaded, session, chosen);
+    conversation.set_system(system);
+    Chat chat(loaded, session, conversation, sampling, context_shift);
+
+    const bool interactive = stdin_is_terminal();
+    if (interactive)
+      note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
+                       models::model_label(loaded.file), loaded.executor->description(), session.context()));
+    const InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
+    LineReader reader;
+    std::string message;
+    while (true) {
+      const LineReader::Event event = reader.read(message);
+      if (event == LineReader::Event::end_of_input) break;
+      if (event == LineReader::Event::interrupted) {
+        note("[Ctrl-D or /exit leaves]");
+        continue;
+      }
+      if (!chat.take(message)) break;
+    }
+    if (!interactive && chat.failed()) throw Error("not every message was answered");
+  }
+};
+
+} // namespace
+
+void add_chat_command(CLI::App& app) {
+  auto options = std::make_shared<ChatCommand>();
+  CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
+  add_model_options(*command, options->model, true);
+  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
+  add_template_options(*command, options->chat_template);
+  add_sampling_options(*command, options->sampling);
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

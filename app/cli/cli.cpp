@@ -1,0 +1,86 @@
+#include "app/cli/cli.h"
+
+#include "core/error.h"
+#include "core/files/mapped_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <new>
+#include <string_view>
+
+namespace ridge::app {
+namespace {
+
+constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"-sys", "--system-prompt"},
+    {"-ub", "--ubatch-size"},
+    {"-ngl", "--gpu-layers"},
+    {"-ctk", "--cache-type-k"},
+    {"-ctv", "--cache-type-v"},
+});
+
+constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options.";
+
+} // namespace
+
+std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  for (std::string& arg : args)
+    for (const auto& [word, option] : kShortWords)
+      if (arg == word) arg = option;
+  return args;
+}
+
+int run_cli(int argc, const char* const* argv) {
+  CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
+  app.set_version_flag("--version", "ridge " RIDGE_VERSION);
+  app.require_subcommand(1, 1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
+  app.footer(kFooter);
+  add_chat_command(app);
+  add_run_command(app);
+  add_inspect_command(app);
+  add_tokenize_commands(app);
+  add_template_command(app);
+  add_logits_command(app);
+  add_convert_command(app);
+  add_quantize_command(app);
+  add_imatrix_command(app);
+  add_bench_command(app);
+  add_perplexity_command(app);
+  add_roofline_command(app);
+  add_gui_command(app);
+  add_doctor_command(app);
+
+  try {
+    std::vector<std::string> args = expand_short_words(argc, argv);
+    if (args.empty()) return app.exit(CLI::CallForHelp());
+    const auto known = app.get_subcommands([](CLI::App*) { return true; });
+    if (!args[0].starts_with('-') && std::ranges::find(known, args[0], &CLI::App::get_name) == known.end())
+      throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
+    std::ranges::reverse(args); // CLI11 takes them last first
+    app.parse(std::move(args));
+    core::check_mappings();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
+    const auto used = app.get_subcommands();
+    fmt::print(stderr, "ridge: error: {}; see ridge {}--help\n", error.what(),
+               used.empty() ? "" : used.front()->get_name() + " ");
+    return Error::kUsage;
+  } catch (const Error& error) {
+    fmt::print(stderr, "ridge: error: {}\n", error.what());
+    return error.exit_code;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "ridge: error: out of memory\n");
+    return Error::kFailed;
+  } catch (const std::exception& error) { // a bug of ours, but still one line
+    fmt::print(stderr, "ridge: error: internal error, please report it: {}\n", error.what());
+    return Error::kFailed;
+  }
+}
+
+} // namespace ridge::app

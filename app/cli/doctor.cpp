@@ -1,0 +1,149 @@
+// ridge doctor: what this machine has for running models, what is missing, and how to get it. Everything is looked up
+// at run time, so it also says why a GPU or a display is not used.
+#include "app/cli/cli.h"
+#include "app/cli/report.h"
+#include "app/terminal/terminal.h"
+#include "engine/machine.h"
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/microbench/bandwidth.h"
+#include "kernels/cuda/executor/executor.h"
+#include "models/model.h"
+#include "quant/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+
+namespace ridge::app {
+namespace {
+
+struct Finding {
+  std::string topic;
+  bool good;
+  std::string found;
+  std::string advice; // what to do, where something is missing
+};
+
+// Instruction sets that decide which kernels run, of those /proc/cpuinfo names.
+std::string vector_features() {
+  std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags"));
+  std::vector<std::string> found;
+  for (std::string flag; flags >> flag;)
+    if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" ||
+        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8")
+      found.push_back(flag);
+  return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
+}
+
+// Asks the NVIDIA driver itself, through its library, so that no CUDA is needed to build or start.
+Finding find_gpu() {
+  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", ""};
+  const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
+  const auto initialize = reinterpret_cast<int (*)(unsigned)>(symbol("cuInit"));
+  const auto driver_version = reinterpret_cast<int (*)(int*)>(symbol("cuDriverGetVersion"));
+  const auto device_count = reinterpret_cast<int (*)(int*)>(symbol("cuDeviceGetCount"));
+  const auto device_name = reinterpret_cast<int (*)(char*, int, int)>(symbol("cuDeviceGetName"));
+  const auto device_memory = reinterpret_cast<int (*)(size_t*, int)>(symbol("cuDeviceTotalMem_v2"));
+  if (!initialize || !driver_version || !device_count || !device_name || !device_memory)
+    return {"GPU", false, "the driver library lacks its usual functions", "reinstall the NVIDIA driver"};
+  if (const int status = initialize(0); status != 0)
+    return {"GPU", false, fmt::format("cuInit failed with error {}", status), "check the driver with nvidia-smi"};
+  int version = 0, count = 0;
+  driver_version(&version);
+  device_count(&count);
+  if (count == 0)
+    return {"GPU", false, "driver present, no device", "check that the device is visible: CUDA_VISIBLE_DEVICES"};
+  std::vector<std::string> names;
+  for (int device = 0; device < count; ++device) {
+    char name[256] = "";
+    size_t bytes = 0;
+    device_name(name, sizeof name, device);
+    device_memory(&bytes, device);
+    names.push_back(fmt::format("{} ({:.1f} GB)", name, static_cast<double>(bytes) / 1e9));
+  }
+  return {"GPU", true,
+          fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
+}
+
+// Whether this build can use what find_gpu found.
+Finding find_cuda() {
+  const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+  if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
+  return {"CUDA engine", true,
+          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free", gpu.name, gpu.sm_count,
+                      gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9),
+          ""};
+}
+
+Finding find_toolkit() {
+  std::vector<std::string> places = {"/usr/local/cuda/bin"};
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');) places.push_back(folder);
+  for (const std::string& place : places)
+    if (std::filesystem::exists(place + "/nvcc")) return {"CUDA toolkit", true, place + "/nvcc", ""};
+  return {"CUDA toolkit", false, "no nvcc", "needed only to build GPU kernels: developer.nvidia.com/cuda-downloads"};
+}
+
+Finding find_display() {
+  for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
+    if (const char* value = std::getenv(name); value && *value)
+      return {"display", true, fmt::format("{}={}", name, value), ""};
+  return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", "everything works in a terminal"};
+}
+
+struct DoctorCommand {
+  bool json = false;
+
+  void run() const {
+    const double bandwidth = kernels::cpu::measure_read_bandwidth(0);
+    const double memory_kb = std::strtod(engine::proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
+    const double available_kb = std::strtod(engine::proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+    std::vector<std::string_view> types;
+    for (const quant::FormatInfo& format : quant::stored_formats()) types.push_back(format.name);
+
+    std::vector<Finding> findings = {
+        {"ridge", true, "version " RIDGE_VERSION, ""},
+        {"CPU", true,
+         fmt::format("{}, {} cores, {}", engine::proc_field("/proc/cpuinfo", "model name"),
+                     std::thread::hardware_concurrency(), vector_features()),
+         ""},
+        {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
+        {"memory", true,
+         fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
+        {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
+        find_gpu(),
+        find_cuda(),
+        find_toolkit(),
+        find_display(),
+        {"architectures", true, fmt::format("{}", fmt::join(models::architectures(), " ")), ""},
+        {"formats", true, fmt::format("{}", fmt::join(types, " ")), ""},
+    };
+    if (json) {
+      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      for (const Finding& f : findings)
+        list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
+      return print_report("doctor", {{"cpu_read_bytes_per_second", bandwidth}, {"findings", list}});
+    }
+    for (const Finding& f : findings)
+      fmt::print("{:<14} {}{}\n", f.topic, f.found, f.advice.empty() ? "" : dim(fmt::format(" - {}", f.advice)));
+  }
+};
+
+} // namespace
+
+void add_doctor_command(CLI::App& app) {
+  auto options = std::make_shared<DoctorCommand>();
+  CLI::App* command = app.add_subcommand("doctor", "what this machine has for running models, and what is missing");
+  command->add_flag("--json", options->json, "machine-readable");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

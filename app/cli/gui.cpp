@@ -1,0 +1,97 @@
+// ridge gui: the window, with an engine behind it. In a build without the window's libraries the command says what is
+// missing.
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/xdg.h"
+#include "core/error.h"
+
+#if RIDGE_GUI
+#include "app/window/gui_engine.h"
+#include "ui/window.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <optional>
+
+namespace ridge::app {
+namespace {
+
+struct GuiCommand {
+  GuiSetup setup;
+  ui::WindowOptions window;
+  std::string size, prompt;
+  bool light = false, dark = false, frame_times = false;
+
+  void run() {
+    core::validate(setup.sampling.params);
+    if (!size.empty()) {
+      char rest;
+      if (std::sscanf(size.c_str(), "%dx%d%c", &window.width, &window.height, &rest) != 2 || window.width < 320 ||
+          window.height < 240 || window.width > 16384 || window.height > 16384)
+        throw Error(fmt::format("--size: '{}' is no WIDTHxHEIGHT such as 1280x800", size), Error::kUsage);
+    }
+    if (light || dark) window.light = light;
+    // A screenshot shows what it was asked for and leaves no trace.
+    setup.remember_files = window.screenshot.empty();
+    if (const std::string folder = data_folder(); !folder.empty() && window.screenshot.empty())
+      setup.conversation_folder = folder + "/conversations";
+    if (const std::string folder = config_folder(); !folder.empty() && window.screenshot.empty())
+      window.layout_file = folder + "/window.ini";
+    ui::Window shown(window);
+    GuiEngine engine(setup, [&] { shown.wake(); });
+    if (!prompt.empty()) engine.send(core::intent::Send{prompt});
+    shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
+    if (frame_times) fmt::print("{}", shown.frame_times().report());
+  }
+};
+
+} // namespace
+
+void add_gui_command(CLI::App& app) {
+  auto options = std::make_shared<GuiCommand>();
+  CLI::App* command = app.add_subcommand("gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs");
+  add_model_options(*command, options->setup.model, true);
+  command->add_option("file", options->setup.model.model, "GGUF file; default: the built-in guide")->type_name("FILE");
+  command->add_option("--system-prompt", options->setup.system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
+  command
+      ->add_option("--panel", options->window.panel,
+                   "the panel to begin with: chat, gauges, roofline, model, quant, jobs; a part of it after a slash")
+      ->type_name("NAME");
+  command->add_option("--size", options->size, "of the window")->type_name("WxH");
+  auto* light = command->add_flag("--light", options->light, "light colours");
+  command
+      ->add_flag("--dark", options->dark, "dark colours; without either, and without --panel or --size: as last time")
+      ->excludes(light);
+  command->add_option("--screenshot", options->window.screenshot, "write what the window shows, and close it")
+      ->type_name("FILE.png");
+  command->add_option("--after-frames", options->window.after_frames, "with --screenshot: frames to wait, once at rest")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--frame-times", options->frame_times,
+                    "on closing, print how long frames took and how much of a core drawing took");
+  add_template_options(*command, options->setup.chat_template);
+  add_sampling_options(*command, options->setup.sampling);
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app
+
+#else
+
+namespace ridge::app {
+
+void add_gui_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("gui", "the window (this build has none)");
+  command->allow_extras();
+  command->callback([] {
+    throw Error("this build has no window: install libimgui-dev, libglfw3-dev and libpng-dev (./dev setup) and build "
+                "again; ridge chat works in a terminal");
+  });
+}
+
+} // namespace ridge::app
+
+#endif

@@ -1,0 +1,71 @@
+// ridge logits: the raw output of a model for given token ids, to compare engines and formats with.
+#include "app/cli/cli.h"
+#include "app/cli/npy.h"
+#include "app/cli/options.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "engine/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::app {
+namespace {
+
+constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 × 128 k × 4 bytes = 33 MB
+
+struct LogitsCommand {
+  engine::ModelOptions model;
+  std::string ids, out;
+  bool exact = false;
+
+  void run() const {
+    const std::vector<int32_t> tokens = parse_ids(ids, "--ids");
+    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    core::check_output(out, {model.model});
+    for (int32_t token : tokens)
+      if (token >= loaded.program.vocab)
+        throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
+
+    core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
+    if (model.context < 0) config.context = std::ssize(tokens);
+    if (std::ssize(tokens) > config.context)
+      throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens.size(), config.context);
+    config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
+    config.exact = exact;
+    if (exact) config.k_type = config.v_type = core::KvType::f32;
+    engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
+
+    NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
+    std::vector<int32_t> positions(tokens.size()), all(tokens.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    std::iota(all.begin(), all.end(), 0);
+    for (int64_t at = 0; at < std::ssize(tokens); at += config.max_batch) {
+      const int64_t count = std::min(config.max_batch, std::ssize(tokens) - at);
+      loaded.executor->forward({std::span(tokens).subspan(at, count),
+                                std::span(positions).subspan(at, count),
+                                {},
+                                std::span(all).first(count)});
+      for (int64_t i = 0; i < count; ++i) npy.append(loaded.executor->logits(i));
+    }
+    loaded.file.check();
+    npy.finish();
+  }
+};
+
+} // namespace
+
+void add_logits_command(CLI::App& app) {
+  auto options = std::make_shared<LogitsCommand>();
+  CLI::App* command = app.add_subcommand("logits", "write the f32 logits for token ids, shape [tokens, vocab]");
+  add_model_options(*command, options->model);
+  command->add_option("--ids", options->ids, "token ids: 1,2,3")->required();
+  command->add_option("--out", options->out, "NumPy file to write")->type_name("X.npy")->required();
+  command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,127 @@
+#include "app/cli/options.h"
+
+#include "core/error.h"
+#include "core/files/read_file.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace ridge::app {
+
+void add_model_options(CLI::App& command, engine::ModelOptions& o, bool guide) {
+  command
+      .add_option("-m,--model", o.model,
+                  fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
+      ->type_name("FILE")
+      ->required(!guide);
+  command.add_option("--device", o.device, "auto (the GPU where there is one), cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
+  command
+      .add_option("-c,--ctx-size", o.context,
+                  fmt::format("context in tokens; 0: all the model was trained for (default: that, at most {})",
+                              engine::kDefaultContext))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->type_name("N");
+  command.add_option("-b,--batch-size", o.batch, "prompt tokens handed to the engine at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("--ubatch-size", o.ubatch, "of these, evaluated at once (-ub): scratch memory grows with it")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("-t,--threads", o.threads, "CPU threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  command
+      .add_option("--gpu-layers,--n-gpu-layers", o.gpu_layers,
+                  "the last N layers on the GPU, the output being one of them, the rest on the CPU (-ngl); "
+                  "default: as many as there is room for")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->type_name("N");
+  const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
+  command.add_option("--cache-type-k", o.k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
+      ->check(types)
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command.add_option("--cache-type-v", o.v_type, "KV cache type of values: f16, f32 or q8_0 (-ctv)")
+      ->check(types)
+      ->capture_default_str()
+      ->type_name("TYPE");
+}
+
+void add_sampling_options(CLI::App& command, engine::SamplingOptions& o) {
+  const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
+    command.add_option(name, variable, help)->capture_default_str()->type_name(type);
+  };
+  command
+      .add_option("-n,--predict", o.max_tokens,
+                  "tokens to generate (default: until the model ends or the context is full)")
+      ->type_name("N");
+  option("--temp", o.params.temp, "temperature; 0: always the most probable token", "X");
+  option("--top-k", o.params.top_k, "keep the k most probable tokens; 0: all", "K");
+  option("--top-p", o.params.top_p, "keep the most probable tokens of this total probability; 1: all", "P");
+  option("--min-p", o.params.min_p, "keep tokens at least this probable relative to the best; 0: all", "P");
+  option("--typical", o.params.typical_p, "keep the most typical tokens of this total probability; 1: all", "P");
+  option("--repeat-penalty", o.params.repeat_penalty, "penalty on recent tokens; 1: none", "X");
+  option("--repeat-last-n", o.params.repeat_last_n, "how many tokens are recent; 0: none, -1: all", "N");
+  option("--presence-penalty", o.params.presence_penalty, "subtracted from the logits of recent tokens", "X");
+  option("--frequency-penalty", o.params.frequency_penalty, "subtracted once per recent occurrence", "X");
+  command.add_option("-s,--seed", o.params.seed, "random seed; the same seed gives the same text (default: a new one)")
+      ->type_name("N");
+  command.add_option("--stop", o.stop, "end the answer before this text (repeatable)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT");
+  command.add_flag("--ignore-eos", o.ignore_eos, "do not stop where the model ends its turn");
+  auto* text = command.add_option("--grammar", o.grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
+  auto* file =
+      command.add_option("--grammar-file", o.grammar_file, "the same from a file")->type_name("FILE")->excludes(text);
+  command.add_option("-j,--json-schema", o.json_schema, "hold the answer to JSON of this schema ({}: any JSON)")
+      ->type_name("SCHEMA")
+      ->excludes(text)
+      ->excludes(file);
+}
+
+void add_template_options(CLI::App& command, engine::TemplateOptions& o) {
+  auto* by_name = command
+                      .add_option("--chat-template", o.name,
+                                  fmt::format("a built-in chat template instead of the model's own: {}",
+                                              fmt::join(text::ChatTemplate::builtin_names(), " ")))
+                      ->type_name("NAME");
+  command.add_option("--chat-template-file", o.file, "a Jinja chat template from a file")
+      ->type_name("FILE")
+      ->excludes(by_name);
+}
+
+void TextOptions::add_to(CLI::App& command, const char* text_help) {
+  auto* text_option = command.add_option("-p,--prompt", text, text_help)->type_name("TEXT");
+  command.add_option("-f,--file", file, "the same from a file, its bytes as they are (-: standard input)")
+      ->type_name("FILE")
+      ->excludes(text_option);
+}
+
+std::string TextOptions::read() const { return file.empty() ? text : core::read_text_file(file); }
+
+std::vector<int32_t> parse_ids(const std::string& text, const char* flag) {
+  std::vector<int32_t> ids;
+  size_t at = 0;
+  while (true) {
+    at = text.find_first_not_of(", \t\r\n", at);
+    if (at == std::string::npos) break;
+    const size_t end = std::min(text.find_first_of(", \t\r\n", at), text.size());
+    int32_t id;
+    const auto [stop, problem] = std::from_chars(text.data() + at, text.data() + end, id);
+    if (problem != std::errc() || stop != text.data() + end || id < 0)
+      throw Error(fmt::format("{}: '{}' is no token id; expected numbers like 1,2,3", flag, text.substr(at, end - at)),
+                  Error::kUsage);
+    ids.push_back(id);
+    at = end;
+  }
+  if (ids.empty()) throw Error(fmt::format("{}: no token ids", flag), Error::kUsage);
+  return ids;
+}
+
+} // namespace ridge::app

@@ -1,0 +1,31 @@
+// Option groups that several commands share, with the names this field's users know.
+#pragma once
+
+#include "engine/loaded_model.h"
+#include "engine/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+// With a guide, -m may be left out: open_model then takes the built-in one.
+void add_model_options(CLI::App& command, engine::ModelOptions& options, bool guide = false);
+void add_sampling_options(CLI::App& command, engine::SamplingOptions& options);
+void add_template_options(CLI::App& command, engine::TemplateOptions& options);
+
+// -p TEXT or -f FILE ("-": standard input): the text of whichever was given.
+struct TextOptions {
+  std::string text, file;
+
+  void add_to(CLI::App& command, const char* text_help);
+  bool given() const { return !text.empty() || !file.empty(); }
+  std::string read() const;
+};
+
+// "1,2,3" or "1 2 3" -> numbers. Throws Error (usage) naming the flag and the word.
+std::vector<int32_t> parse_ids(const std::string& text, const char* flag);
+
+} // namespace ridge::app

@@ -1,0 +1,261 @@
+// ridge quantize: a model in other types. Shows what each tensor loses while it goes.
+#include "convert/quantize.h"
+#include "app/cli/cli.h"
+#include "app/cli/report.h"
+#include "app/terminal/terminal.h"
+#include "convert/type_search.h"
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "core/strings/units.h"
+#include "engine/machine.h"
+#include "kernels/cuda/executor/executor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace ridge::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+uint64_t peak_memory_bytes() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+struct QuantizeCommand {
+  std::string first, second, third; // IN [OUT] [TYPE]
+  convert::QuantizeRequest request;
+  bool dry_run = false, json = false;
+
+  void run() {
+    std::vector<std::string> names = {first, second, third};
+    while (!names.empty() && names.back().empty()) names.pop_back();
+    const bool searched = !request.target_size.empty() || request.target_bpw > 0;
+    const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
+    // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
+    if (names.size() < wanted)
+      throw Error(
+          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
+          Error::kUsage);
+    if (searched && (names.size() == 3 || request.pure))
+      throw Error("quantize: --target-size and --target-bpw choose the types themselves; leave out TYPE and --pure",
+                  Error::kUsage);
+    request.in = names[0];
+    if (!dry_run) request.out = names[1];
+    if (!searched) request.type = names.back();
+
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<Report> report;
+    Progress progress;
+    convert::QuantizeSteps steps;
+    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
+    steps.planned = [&](const convert::Requantization& plan) {
+      progress.clear();
+      report.emplace(*this, plan);
+      if (dry_run) report->add_plan();
+    };
+    steps.done = [&](const convert::TensorResult& result) {
+      progress.clear();
+      report->add(result);
+    };
+    steps.note = [&](const std::string& line) {
+      progress.clear();
+      note(line);
+    };
+    convert::QuantizeResult result;
+    try {
+      result = convert::quantize(request, steps);
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      throw_error("{}; --device cpu does without the GPU", error.what());
+    }
+    progress.clear();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    report->finish(request.type, result, seconds.count());
+  }
+
+  // The table, one line per tensor as it is done, and the summary.
+  class Report {
+   public:
+    Report(const QuantizeCommand& command, const convert::Requantization& plan)
+        : command_(command), plan_(plan), layers_(models::model_traits(*plan.file).layers) {
+      for (const auto& source : plan.sources)
+        name_width_ = std::max(name_width_, std::min<size_t>(source.name().size(), 48));
+      if (!command.json)
+        fmt::print("{:<{}}  {:<20} {:>7} {:<8} {:>7} {:>10} {:>7} {:>10} {:>11}\n", "tensor", name_width_, "shape",
+                   "from", "to", "bpw", "RMSE", "dB", "max error", "size");
+    }
+
+    void add(const convert::TensorResult& r) {
+      before_ += r.bytes_before;
+      after_ += r.bytes;
+      if (plan_.sources[done_++].has_weights()) weights_ += r.weights;
+      const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
+      if (r.encoded) {
+        total_ += r.error;
+        seconds_ += r.seconds;
+        const convert::WeightSource& source = plan_.sources[done_ - 1];
+        loss_ += convert::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
+      }
+      if (command_.json) {
+        Json row = {
+            {"name", core::printable(r.name)}, {"shape", r.dims}, {"from", r.from}, {"to", r.to}, {"bytes", r.bytes},
+            {"bits_per_weight", bpw}};
+        if (r.encoded)
+          row.update({{"rmse", r.error.rmse()},
+                      {"sqnr_db", r.error.sqnr_db()},
+                      {"max_error", r.error.max_error},
+                      {"relative_error", r.error.relative()},
+                      {"weighted_relative_error", r.error.weighted_relative()}});
+        rows_.push_back(std::move(row));
+        return;
+      }
+      fmt::print(
+          "{:<{}}  {:<20} {:>7} {:<8} {:>7.4f} {:>10} {:>7} {:>10} {:>11}\n", core::printable(r.name), name_width_,
+          fmt::format("{}", fmt::join(r.dims, "x")), r.from, r.from == r.to ? "" : "> " + std::string(r.to), bpw,
+          r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
+          r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
+          r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "", core::human_bytes(static_cast<double>(r.bytes)));
+      std::fflush(stdout);
+    }
+
+    // A dry run's lines: sizes, and no errors.
+    void add_plan() {
+      const auto infos = plan_.infos();
+      for (size_t i = 0; i < plan_.sources.size(); ++i) {
+        const convert::WeightSource& s = plan_.sources[i];
+        add({s.name(),
+             s.type().name(),
+             plan_.types[i].name(),
+             s.dims(),
+             s.weights(),
+             s.bytes(),
+             infos[i].bytes(),
+             false,
+             {},
+             {}});
+      }
+    }
+
+    void finish(const std::string& type, const convert::QuantizeResult& result, double seconds) {
+      const double bpw = weights_ ? 8.0 * static_cast<double>(after_) / static_cast<double>(weights_) : 0;
+      if (command_.json) {
+        Json summary = {{"file", command_.request.in},
+                        {"written", result.paths},
+                        {"type", type},
+                        {"method", command_.request.method},
+                        {"tensor_bytes_before", before_},
+                        {"tensor_bytes", after_},
+                        {"bits_per_weight", bpw},
+                        {"sqnr_db", total_.sqnr_db()},
+                        {"loss", loss_},
+                        {"elapsed_seconds", seconds},
+                        {"reading_seconds", seconds_.reading},
+                        {"encoding_seconds", seconds_.encoding},
+                        {"measuring_seconds", seconds_.measuring},
+                        {"writing_seconds", seconds_.writing},
+                        {"peak_memory_bytes", peak_memory_bytes()},
+                        {"tensors", rows_}};
+        if (const auto& search = result.search)
+          summary["search"] = {{"target_bytes", search->target_bytes}, {"expected_loss", search->expected_loss}};
+        return print_report("quantize", summary);
+      }
+      fmt::print("\n{} > {}, {:.3f} bits per weight", core::human_bytes(static_cast<double>(before_)),
+                 core::human_bytes(static_cast<double>(after_)), bpw);
+      if (total_.weights > 0)
+        fmt::print(", {:.2f} dB, loss {:.4f}; {:.1f} s, {:.0f} M weights/s, {} of memory", total_.sqnr_db(), loss_,
+                   seconds, static_cast<double>(total_.weights) / seconds / 1e6,
+                   core::human_bytes(static_cast<double>(peak_memory_bytes())));
+      fmt::print("\n");
+      for (const std::string& path : result.paths) fmt::print(stderr, "wrote {}\n", path);
+    }
+
+   private:
+    const QuantizeCommand& command_;
+    const convert::Requantization& plan_; // gone when finish() is called
+    size_t name_width_ = 6, done_ = 0;
+    uint64_t before_ = 0, after_ = 0;
+    int64_t weights_ = 0;
+    int64_t layers_;
+    double loss_ = 0; // as convert/type_search.h counts it
+    quant::ErrorStats total_;
+    convert::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
+    Json rows_ = Json::array();
+  };
+};
+
+} // namespace
+
+void add_quantize_command(CLI::App& app) {
+  auto options = std::make_shared<QuantizeCommand>();
+  CLI::App* command = app.add_subcommand("quantize", "write a model in other types (Q4_K_M, IQ3_S, Q8_0, COPY, …)");
+  std::vector<std::string_view> names;
+  for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);
+  command->footer(fmt::format("TYPE: {}, or COPY.", fmt::join(names, " ")));
+  command->add_option("IN.gguf", options->first, "the model (of a split one: any part)")->type_name("")->required();
+  command->add_option("OUT.gguf", options->second, "the file to write")->type_name("");
+  command->add_option("TYPE", options->third, "its type, one of those below")->type_name("");
+  command
+      ->add_option("--imatrix", options->request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
+      ->type_name("FILE");
+  command->add_flag("--pure", options->request.pure, "every matrix in the same type, no mix");
+  command->add_option("--output-tensor-type", options->request.output_type, "type of the output matrix")
+      ->type_name("TYPE");
+  command->add_option("--token-embedding-type", options->request.embedding_type, "type of the token embeddings")
+      ->type_name("TYPE");
+  command
+      ->add_option("--tensor-type", options->request.tensor_types,
+                   "type of tensors whose name has this regular expression (repeatable)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("RE=TYPE");
+  command->add_flag("--leave-output-tensor", options->request.leave_output, "the output matrix as it is");
+  command->add_flag("--allow-requantize", options->request.allow_requantize, "also from packed types, at a loss");
+  command
+      ->add_option("--target-size", options->request.target_size,
+                   "choose each tensor's type by measured error for this size")
+      ->type_name("4.2GiB");
+  command->add_option("--target-bpw", options->request.target_bpw, "the same for this many bits per weight")
+      ->excludes("--target-size")
+      ->check(CLI::Range(0.1, 32.0))
+      ->type_name("4.3");
+  command
+      ->add_option("--method", options->request.method,
+                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
+      ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--calibration", options->request.calibration, "text for --method awq and gptq")
+      ->type_name("FILE");
+  command
+      ->add_flag("--parse-special", options->request.parse_special,
+                 "special tokens in the text are tokens (chat transcripts)")
+      ->needs("--calibration");
+  command->add_option("--calibration-tokens", options->request.calibration_tokens, "how much of it is used")
+      ->needs("--calibration")
+      ->check(CLI::Range(64, 1 << 24))
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--device", options->request.device,
+                   "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->type_name("NAME");
+  command->add_option("--split-max-size", options->request.split_size, "write files of at most this much tensor data")
+      ->type_name("4GiB");
+  command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");
+  command->add_flag("--json", options->json, "the summary, machine-readable");
+  command->add_option("-t,--threads", options->request.threads, "CPU threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

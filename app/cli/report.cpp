@@ -1,0 +1,19 @@
+#include "app/cli/report.h"
+
+#include "engine/machine.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+
+namespace ridge::app {
+
+void print_report(std::string_view command, const nlohmann::ordered_json& report, int indent) {
+  nlohmann::ordered_json all = {{"command", command}, {"machine", engine::machine_json()}};
+  all.update(report);
+  fmt::print("{}\n", all.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+} // namespace ridge::app

@@ -1,0 +1,14 @@
+// What --json prints, for every command.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string_view>
+
+namespace ridge::app {
+
+// To stdout: "command", "machine", then the fields of `report`, an object. Whoever adds a
+// number names its unit in the key. `indent` -1: one line.
+void print_report(std::string_view command, const nlohmann::ordered_json& report, int indent = 1);
+
+} // namespace ridge::app

@@ -1,0 +1,164 @@
+#include "app/cli/roofline_report.h"
+
+#include "app/cli/report.h"
+#include "core/strings/utf8.h"
+#include "engine/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace ridge::app {
+
+using Json = nlohmann::ordered_json;
+using Unit = core::Ceiling::Unit;
+
+namespace {
+
+// "4.57 TB/s", "904 TFLOP/s", "0.58 µs"
+std::string in_units(Unit unit, double value) {
+  if (unit == Unit::seconds) return fmt::format("{:.3f} µs", value * 1e6);
+  const char* name = unit == Unit::bytes_per_second ? "B/s" : "OP/s";
+  for (const auto& [prefix, factor] : {std::pair("T", 1e12), std::pair("G", 1e9)})
+    if (value >= factor) return fmt::format("{:.4g} {}{}", value / factor, prefix, name);
+  return fmt::format("{:.4g} {}", value, name);
+}
+
+const char* unit_key(Unit unit) {
+  switch (unit) {
+  case Unit::bytes_per_second: return "bytes_per_second";
+  case Unit::operations_per_second: return "operations_per_second";
+  case Unit::seconds: break;
+  }
+  return "seconds";
+}
+
+// In words: what the machine gives, what the model makes of it, and why not more.
+void print_summary(const measure::RooflineReport& report) {
+  const auto promised = measure::datasheet_value(report.datasheet, "dram_read");
+  fmt::print("\nIn short\n{:<18} {} of memory reads{}\n", "this machine",
+             in_units(Unit::bytes_per_second, report.read()),
+             promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : "");
+  for (const measure::Placement& p : report.placements) {
+    if (p.group != "model") continue;
+    const measure::Parts of = report.parts(p);
+    const auto tokens = static_cast<double>(p.tokens);
+    const double roof = of.memory_seconds + of.compute_seconds;
+    const auto share = [&](double seconds) { return fmt::format("{:.0f} %", 100 * seconds / p.seconds); };
+    fmt::print("{:<18} {:.0f} tokens/s, {} of the {:.0f} that {} allows; {:.2f} ms: {} {}, {} starting {} kernels, {} "
+               "inside them\n",
+               p.name, tokens / p.seconds, share(roof), tokens / roof, of.memory_seconds > 0 ? "memory" : "arithmetic",
+               p.seconds * 1e3, share(roof), of.memory_seconds > 0 ? "bytes" : "operations", share(of.latency_seconds),
+               p.steps, share(of.kernel_seconds));
+  }
+  for (const char* cause : {"memory", "compute", "latency", "kernel"}) {
+    std::vector<std::string> formats; // by their largest matrices, which come last
+    for (size_t i = 0; i < report.placements.size(); ++i) {
+      const measure::Placement& p = report.placements[i];
+      const std::string format = p.name.substr(0, p.name.find(' '));
+      const bool last = i + 1 == report.placements.size() || report.placements[i + 1].group != "matvec" ||
+                        !report.placements[i + 1].name.starts_with(format + " ");
+      if (p.group == "matvec" && last && report.bound_by(p) == cause) formats.push_back(format);
+    }
+    if (!formats.empty())
+      fmt::print("{:<18} {}\n", fmt::format("bound by {}", cause), fmt::format("{}", fmt::join(formats, " ")));
+  }
+}
+
+} // namespace
+
+void print_roofline_text(const measure::RooflineReport& report) {
+  fmt::print("{}\n\n", report.device);
+  // Padded by hand, because "µ" is two bytes and one column.
+  const auto cell = [](const std::string& text, size_t width) {
+    const size_t shown = core::utf8_length(text);
+    return std::string(width > shown ? width - shown : 0, ' ') + text;
+  };
+  fmt::print("{:<22} {:>14} {:>14} {:>6}  {}\n", "ceiling", "measured", "datasheet", "%", "how");
+  for (const core::Ceiling& c : report.ceilings) {
+    const auto promised = measure::datasheet_value(report.datasheet, c.name);
+    const bool could_be = c.unit != Unit::seconds;
+    fmt::print("{:<22} {} {} {:>6}  {}\n", c.name, cell(in_units(c.unit, c.value), 14),
+               cell(promised   ? in_units(c.unit, *promised)
+                    : could_be ? "unknown"
+                               : "",
+                    14),
+               promised ? fmt::format("{:.1f}", 100 * c.value / *promised) : "", c.how);
+  }
+  fmt::print("\nThe ridge point: {:.0f} operations per byte.\n", report.peak() / report.read());
+  if (report.placements.empty()) return;
+
+  fmt::print("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
+             "arithmetic or latency allow\n{:<10} {:<38} {:>8} {:>8} {:>7} {:>8} {:>6}  {:<8} {:>8} {:>8} {:>8}\n",
+             report.model, "group", "kernel", "µs", "FLOP/B", "GB/s", "TFLOP/s", "% roof", "bound by", "roof",
+             "latency", "kernel");
+  for (const measure::Placement& p : report.placements) {
+    const double each = p.group == "model" ? 1 : static_cast<double>(p.steps);
+    const measure::Parts of = report.parts(p);
+    const auto us = [&](double seconds) { return fmt::format("{:.2f}", seconds / each * 1e6); };
+    fmt::print("{:<10} {:<38} {:>8} {:>8.2f} {:>7.1f} {:>8.3f} {:>6.1f}  {:<8} {:>8} {:>8} {:>8}\n", p.group, p.name,
+               us(p.seconds), p.flops_per_byte(), p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12,
+               100 * report.floor_seconds(p) / p.seconds, report.bound_by(p),
+               us(of.memory_seconds + of.compute_seconds), us(of.latency_seconds), us(of.kernel_seconds));
+  }
+  print_summary(report);
+}
+
+void print_roofline_json(const measure::RooflineReport& report) {
+  Json ceilings = Json::array(), kernels = Json::array();
+  for (const core::Ceiling& c : report.ceilings) {
+    const auto promised = measure::datasheet_value(report.datasheet, c.name);
+    const std::string unit = unit_key(c.unit);
+    ceilings.push_back({{"name", c.name},
+                        {"measured_" + unit, c.value},
+                        {"datasheet_" + unit, promised ? Json(*promised) : Json(nullptr)},
+                        {"how", c.how}});
+  }
+  for (const measure::Placement& p : report.placements) {
+    const measure::Parts of = report.parts(p);
+    kernels.push_back({{"group", p.group},
+                       {"name", p.name},
+                       {"dependent_steps", p.steps},
+                       {"seconds", p.seconds},
+                       {"bytes", p.bytes},
+                       {"flops", p.flops},
+                       {"flops_per_byte", p.flops_per_byte()},
+                       {"bytes_per_second", p.bytes_per_second()},
+                       {"flops_per_second", p.flops_per_second()},
+                       {"floor_seconds", report.floor_seconds(p)},
+                       {"share_of_roof", report.floor_seconds(p) / p.seconds},
+                       {"bound_by", report.bound_by(p)},
+                       {"memory_seconds", of.memory_seconds},
+                       {"compute_seconds", of.compute_seconds},
+                       {"latency_seconds", of.latency_seconds},
+                       {"kernel_seconds", of.kernel_seconds}});
+  }
+  const Json out = {{"device", report.device},
+                    {"model", report.model.empty() ? Json(nullptr) : Json(report.model)},
+                    {"ridge_point_flops_per_byte", report.peak() / report.read()},
+                    {"ceilings", ceilings},
+                    {"kernels", kernels}};
+  print_report("roofline", out);
+}
+
+void print_roofline_csv(const measure::RooflineReport& report) {
+  fmt::print("commit,device,group,name,dependent_steps,seconds,bytes,flops,flops_per_byte,bytes_per_second,"
+             "flops_per_second,floor_seconds,share_of_roof,bound_by,memory_seconds,compute_seconds,latency_seconds,"
+             "kernel_seconds\n");
+  for (const core::Ceiling& c : report.ceilings) // as kernels that reach their roof
+    if (c.unit == Unit::bytes_per_second)
+      fmt::print("{},\"{}\",ceiling,{},,,,,,{},,,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
+    else if (c.unit == Unit::operations_per_second)
+      fmt::print("{},\"{}\",ceiling,{},,,,,,,{},,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
+    else
+      fmt::print("{},\"{}\",ceiling,{},1,{},,,,,,,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
+  for (const measure::Placement& p : report.placements) {
+    const measure::Parts of = report.parts(p);
+    fmt::print("{},\"{}\",{},\"{}\",{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", engine::kCommit, report.device,
+               p.group, p.name, p.steps, p.seconds, p.bytes, p.flops, p.flops_per_byte(), p.bytes_per_second(),
+               p.flops_per_second(), report.floor_seconds(p), report.floor_seconds(p) / p.seconds, report.bound_by(p),
+               of.memory_seconds, of.compute_seconds, of.latency_seconds, of.kernel_seconds);
+  }
+}
+
+} // namespace ridge::app

@@ -1,0 +1,120 @@
+// ridge run: one answer to stdout.
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "engine/conversation.h"
+#include "engine/machine.h"
+#include "measure/profile_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace ridge::app {
+namespace {
+
+struct RunCommand {
+  engine::ModelOptions model;
+  engine::SamplingOptions sampling;
+  engine::TemplateOptions chat_template;
+  TextOptions prompt;
+  std::string system;
+  bool raw = false, json = false, profile = false;
+
+  void run() {
+    if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
+    if (raw && !system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
+    core::validate(sampling.params);
+    const std::string text = prompt.read();
+    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    const auto& tokenizer = loaded.need_tokenizer();
+    for (const std::string& warning : tokenizer.warnings()) note(warning);
+
+    const std::vector<int32_t> raw_tokens = tokenizer.encode(text, {.add_special = true});
+    core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
+    if (model.context < 0 && sampling.max_tokens > 0) {
+      // Room for what was asked for, also past the length the model was trained for: then it is said.
+      const int64_t needed = std::ssize(raw_tokens) + sampling.max_tokens + (raw ? 0 : kTemplateRoom);
+      if (raw && needed > loaded.program.trained_context)
+        note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
+      config.context = std::max(config.context, needed);
+    }
+    engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
+    engine::Session session(*loaded.executor, loaded.program);
+    engine::Answerer answerer(loaded, session, sampling);
+    const InterruptFlag interrupt;
+    TextPrinter printer;
+    const engine::TextSink sink = [&](std::string_view part, bool reasoning) {
+      if (!json) printer.print(part, reasoning);
+    };
+    const engine::Answer answer = raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
+                                      : chat(loaded, session, answerer, text, sink, interrupt.flag());
+    std::optional<measure::StepProfile> step;
+    if (profile) { // the answer's last token once more
+      const int64_t position = std::ssize(session.tokens()) - 1;
+      step = measure::profile_step(*loaded.executor, loaded.program, session.tokens().back(), position,
+                                   engine::measure_read_bandwidth(loaded));
+    }
+    if (json) {
+      print_json(answer, session, answerer, step);
+    } else {
+      if (stdout_is_terminal()) printer.finish();
+      if (step) fmt::print(stderr, "\n{}", measure::profile_table(*step));
+    }
+    if (answer.stop == engine::StopReason::context_full)
+      note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
+    if (answer.stop == engine::StopReason::interrupted) throw Error("interrupted", kInterrupted);
+  }
+
+  engine::Answer chat(const engine::LoadedModel& loaded, engine::Session& session, engine::Answerer& answerer,
+                      const std::string& text, const engine::TextSink& sink, const std::atomic<bool>* cancel) const {
+    const text::ChatTemplate chosen = chat_template.choose(loaded.file, note);
+    engine::Conversation conversation(loaded, session, chosen);
+    conversation.set_system(system);
+    conversation.add_user(text);
+    return conversation.answer(answerer, sink, cancel);
+  }
+
+  static void print_json(const engine::Answer& answer, const engine::Session& session, engine::Answerer& answerer,
+                         const std::optional<measure::StepProfile>& step) {
+    const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
+    engine::Json report = {{"content", answer.content},
+                           {"reasoning_content", answer.reasoning},
+                           {"stop", engine::name_of(answer.stop)},
+                           {"seed", answerer.sampler().seed()},
+                           {"usage",
+                            {{"prompt_tokens", prompt.tokens},
+                             {"completion_tokens", answer.tokens},
+                             {"prompt_seconds", prompt.seconds},
+                             {"completion_seconds", generation.seconds},
+                             {"prompt_tokens_per_second", prompt.tokens_per_second()},
+                             {"completion_tokens_per_second", generation.tokens_per_second()},
+                             {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    if (step) report["profile"] = measure::profile_json(*step);
+    print_report("run", report);
+  }
+
+  static constexpr int64_t kTemplateRoom = 1024; // tokens that a chat template may add around a message
+  static constexpr int kInterrupted = 130;       // as a shell reports a program that Ctrl-C ended
+};
+
+} // namespace
+
+void add_run_command(CLI::App& app) {
+  auto options = std::make_shared<RunCommand>();
+  CLI::App* command = app.add_subcommand("run", "one answer to stdout");
+  add_model_options(*command, options->model, true);
+  options->prompt.add_to(*command, "your message");
+  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");
+  command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
+  command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
+  add_template_options(*command, options->chat_template);
+  add_sampling_options(*command, options->sampling);
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,236 @@
+#include "app/terminal/chat.h"
+#include "core/files/read_file.h"
+
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/files/atomic_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace ridge::app {
+namespace {
+
+constexpr double kNearlyFull = 0.8; // of the context: from here on the user is told
+constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 of the context free for the answer
+
+std::string trim(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\n"), last = text.find_last_not_of(" \t\n");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+} // namespace
+
+struct Chat::Command {
+  const char* name;
+  const char* argument;
+  const char* help;
+  void (Chat::*run)(const std::string&);
+};
+
+const std::vector<Chat::Command>& Chat::commands() {
+  static const std::vector<Command> list = {
+      {"/help", "", "this list", &Chat::help},
+      {"/clear", "", "forget the conversation, keep the system prompt", &Chat::clear},
+      {"/regen", "", "answer the last message again", &Chat::regenerate},
+      {"/undo", "", "take back the last message and its answer", &Chat::undo},
+      {"/system", "TEXT", "set the system prompt; without TEXT: show it; `/system none` removes it", &Chat::system},
+      {"/read", "FILE", "send a file's text as your message", &Chat::read},
+      {"/save", "FILE", "save the conversation (JSON messages as in the OpenAI API)", &Chat::save},
+      {"/load", "FILE", "continue a saved conversation", &Chat::load},
+      {"/set", "NAME VALUE", "change a sampling option, e.g. /set temp 0.7; alone: show them", &Chat::set},
+      {"/stats", "", "tokens, speed and context so far", &Chat::stats},
+      {"/exit", "", "leave (also Ctrl-D)", &Chat::exit},
+  };
+  return list;
+}
+
+Chat::Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
+           engine::SamplingOptions& sampling, bool context_shift)
+    : model_(model), session_(session), conversation_(conversation), sampling_(sampling), context_shift_(context_shift),
+      answerer_(std::make_unique<engine::Answerer>(model, session, sampling)) {}
+
+bool Chat::take(const std::string& message) {
+  try {
+    const std::string line = trim(message);
+    if (line.starts_with('/')) {
+      run_command(line);
+    } else if (!line.empty()) {
+      say(message);
+    }
+  } catch (const Error& error) {
+    failed_ = true;
+    fmt::print(stderr, "ridge: error: {}\n", error.what());
+  }
+  return !leaving_;
+}
+
+void Chat::run_command(const std::string& line) {
+  const size_t space = line.find_first_of(" \t\n");
+  const std::string name = line.substr(0, space), argument = space == std::string::npos ? "" : trim(line.substr(space));
+  for (const Command& command : commands())
+    if (name == command.name || (name == "/quit" && command.run == &Chat::exit)) return (this->*command.run)(argument);
+  throw_error("unknown command {}; /help lists them", name);
+}
+
+void Chat::say(std::string text) {
+  if (!make_room(text)) return;
+  const Json before = conversation_.messages();
+  conversation_.add_user(std::move(text));
+  answer(before);
+}
+
+// Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
+// without it the message is refused.
+bool Chat::make_room(const std::string& text) {
+  const int64_t context = session_.context();
+  int64_t needed = conversation_.tokens_with(text);
+  int forgotten = 0;
+  while (context_shift_ && needed > context - context / kAnswerShare && conversation_.drop_oldest()) {
+    ++forgotten;
+    needed = conversation_.tokens_with(text);
+  }
+  if (forgotten > 0)
+    note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
+                     forgotten == 1 ? " is" : "s are"));
+  if (needed >= context)
+    throw_error("the conversation would have {} tokens, the context holds {}: shorten the message, /undo, /clear, or "
+                "start with a "
+                "larger -c{}",
+                needed, context, context_shift_ ? "" : " or --context-shift");
+  if (!context_shift_ && !warned_full_ && static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
+    warned_full_ = true;
+    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /clear makes room]", needed,
+                     context));
+  }
+  return true;
+}
+
+void Chat::answer(const Json& before) {
+  const InterruptFlag interrupt;
+  TextPrinter printer;
+  engine::Answer answer;
+  try {
+    answer = conversation_.answer(
+        *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt.flag());
+  } catch (...) {
+    printer.finish();
+    conversation_.set_messages(before, "conversation");
+    throw;
+  }
+  printer.finish();
+  total_prompt_ += session_.prompt_usage();
+  total_generation_ += session_.generation_usage();
+  show_status(answer);
+}
+
+void Chat::show_status(const engine::Answer& answer) const {
+  if (answer.stop == engine::StopReason::interrupted) note("[stopped]");
+  if (answer.stop == engine::StopReason::context_full)
+    note("[the context is full: the answer is cut; /clear makes room]");
+  if (!stderr_is_terminal()) return;
+  const engine::Usage &prompt = session_.prompt_usage(), &generation = session_.generation_usage();
+  note(fmt::format("[prompt {} tokens, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]",
+                   prompt.tokens, prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
+                   generation.bytes_per_second() / 1e9, session_.tokens().size(), session_.context()));
+}
+
+void Chat::help(const std::string&) {
+  for (const Command& command : commands())
+    fmt::print("{:<20} {}\n", fmt::format("{} {}", command.name, command.argument), command.help);
+  fmt::print("A line that ends with \\ (or Alt-Enter) continues on the next. Ctrl-C stops an answer.\n");
+}
+
+void Chat::clear(const std::string&) {
+  conversation_.clear();
+  warned_full_ = false;
+  note("[cleared]");
+}
+
+void Chat::regenerate(const std::string&) {
+  const Json before = conversation_.messages();
+  if (!conversation_.drop_answer()) throw_error("/regen: there is no answer yet");
+  answer(before);
+}
+
+void Chat::undo(const std::string&) {
+  if (!conversation_.undo()) throw_error("/undo: there is nothing to take back");
+  note("[taken back]");
+}
+
+void Chat::system(const std::string& text) {
+  if (text.empty()) {
+    const Json& messages = conversation_.messages();
+    const bool has = !messages.empty() && messages[0]["role"] == "system";
+    const Json content = has ? messages[0]["content"] : Json("[no system prompt]");
+    note(content.is_string() ? content.get<std::string>() : content.dump());
+    return;
+  }
+  conversation_.set_system(text == "none" ? "" : text);
+  note(text == "none" ? "[system prompt removed]" : "[system prompt set]");
+}
+
+void Chat::read(const std::string& path) {
+  if (path.empty()) throw_error("/read: name a file");
+  std::string text = core::read_text_file(path);
+  if (trim(text).empty()) throw_error("{}: holds no text", path);
+  note(fmt::format("[{}: {} bytes]", path, text.size()));
+  say(std::move(text));
+}
+
+void Chat::save(const std::string& path) {
+  if (path.empty()) throw_error("/save: name a file");
+  core::check_output(path, {model_.file.path()});
+  const std::string text =
+      Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  core::AtomicFile file(path, text.size());
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+  note(fmt::format("[saved {} messages to {}]", conversation_.messages().size(), path));
+}
+
+void Chat::load(const std::string& path) {
+  if (path.empty()) throw_error("/load: name a file");
+  const Json json = Json::parse(core::read_text_file(path), nullptr, false);
+  if (json.is_discarded()) throw_error("{}: is no JSON", path);
+  conversation_.set_messages(json, path);
+  warned_full_ = false;
+  note(fmt::format("[loaded {} messages]", conversation_.messages().size()));
+}
+
+void Chat::set(const std::string& assignment) {
+  if (assignment.empty()) {
+    for (const engine::SamplingSetting& setting : engine::sampling_settings())
+      fmt::print("{:<18} {}\n", setting.name, setting.get(sampling_));
+    return;
+  }
+  const size_t space = assignment.find_first_of(" \t=");
+  const std::string name = assignment.substr(0, space),
+                    value = space == std::string::npos ? "" : trim(assignment.substr(space + 1));
+  const auto settings = engine::sampling_settings();
+  const auto setting = std::ranges::find(settings, name, &engine::SamplingSetting::name);
+  if (setting == settings.end()) throw_error("/set: unknown option '{}'; /set alone lists them", name);
+  engine::SamplingOptions changed = sampling_;
+  setting->set(changed, value);
+  core::validate(changed.params);
+  sampling_ = changed;
+  answerer_ = std::make_unique<engine::Answerer>(model_, session_, sampling_);
+  note(fmt::format("[{} = {}]", name, setting->get(sampling_)));
+}
+
+void Chat::stats(const std::string&) {
+  fmt::print("prompts    {} tokens, {:.1f} s, {:.1f} tokens/s\n", total_prompt_.tokens, total_prompt_.seconds,
+             total_prompt_.tokens_per_second());
+  fmt::print("answers    {} tokens, {:.1f} s, {:.1f} tokens/s, {:.2f} GB/s\n", total_generation_.tokens,
+             total_generation_.seconds, total_generation_.tokens_per_second(),
+             total_generation_.bytes_per_second() / 1e9);
+  fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
+             conversation_.messages().size());
+  fmt::print("seed       {}\n", answerer_->sampler().seed());
+  fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.executor->description(),
+             model_.executor->memory_bytes() / 1e6);
+}
+
+} // namespace ridge::app

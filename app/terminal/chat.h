@@ -1,0 +1,55 @@
+// The terminal chat: what a person types in, what the model says out.
+#pragma once
+
+#include "engine/conversation.h"
+
+#include <memory>
+#include <string>
+
+namespace ridge::app {
+
+using engine::Json;
+
+class Chat {
+ public:
+  // All must outlive it.
+  Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
+       engine::SamplingOptions& sampling, bool context_shift);
+
+  // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
+  bool take(const std::string& message);
+
+  bool failed() const { return failed_; } // a turn ended in an error
+
+ private:
+  struct Command;
+  static const std::vector<Command>& commands();
+  void run_command(const std::string& line);
+  void say(std::string text);
+  void answer(const Json& before); // messages that it goes back to where it fails
+  bool make_room(const std::string& text);
+  void show_status(const engine::Answer& answer) const;
+
+  void help(const std::string&);
+  void clear(const std::string&);
+  void regenerate(const std::string&);
+  void undo(const std::string&);
+  void system(const std::string& text);
+  void read(const std::string& path);
+  void save(const std::string& path);
+  void load(const std::string& path);
+  void set(const std::string& assignment);
+  void stats(const std::string&);
+  void exit(const std::string&) { leaving_ = true; }
+
+  const engine::LoadedModel& model_;
+  engine::Session& session_;
+  engine::Conversation& conversation_;
+  engine::SamplingOptions& sampling_;
+  const bool context_shift_;
+  std::unique_ptr<engine::Answerer> answerer_;
+  bool leaving_ = false, failed_ = false, warned_full_ = false;
+  engine::Usage total_prompt_, total_generation_;
+};
+
+} // namespace ridge::app

@@ -1,0 +1,274 @@
+#include "app/terminal/line_reader.h"
+
+#include "app/terminal/terminal.h"
+#include "app/xdg.h"
+
+#include <histedit.h>
+#include <langinfo.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <clocale>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <cwchar>
+#include <filesystem>
+#include <iostream>
+#include <vector>
+
+namespace ridge::app {
+namespace {
+
+constexpr const char* kPrompt = "> ";
+constexpr const char* kContinuation = "… ";
+constexpr int kHistoryLines = 2000;
+constexpr size_t kShownPaste = 400; // characters of a one-line paste that are shown as typed
+
+volatile std::sig_atomic_t window_changed = 0;
+
+std::string history_path() { return state_folder().empty() ? "" : state_folder() + "/history"; }
+
+std::string to_utf8(const std::wstring& text) {
+  std::string out(text.size() * MB_CUR_MAX + 1, '\0');
+  const size_t bytes = std::wcstombs(out.data(), text.c_str(), out.size());
+  out.resize(bytes == static_cast<size_t>(-1) ? 0 : bytes);
+  return out;
+}
+
+// While a line is read, SIGINT and SIGWINCH arrive only where we wait for input, so that none slips in between looking
+// at its flag and waiting.
+class WaitForSignals {
+ public:
+  explicit WaitForSignals(sigset_t& while_waiting) {
+    sigset_t held;
+    ::sigemptyset(&held);
+    ::sigaddset(&held, SIGINT);
+    ::sigaddset(&held, SIGWINCH);
+    ::sigprocmask(SIG_BLOCK, &held, &previous_);
+    while_waiting = previous_;
+  }
+  ~WaitForSignals() { ::sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+  WaitForSignals(const WaitForSignals&) = delete;
+  WaitForSignals& operator=(const WaitForSignals&) = delete;
+
+ private:
+  sigset_t previous_;
+};
+
+} // namespace
+
+class LineReader::Editor {
+ public:
+  Editor() {
+    // libedit works on wide characters of the locale; any locale that is not UTF-8 would garble input.
+    std::setlocale(LC_CTYPE, "");
+    if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
+
+    edit_ = el_init("ridge", stdin, stdout, stderr);
+    el_set(edit_, EL_CLIENTDATA, this);
+    el_set(edit_, EL_PROMPT_ESC, &prompt, '\1');
+    el_set(edit_, EL_EDITOR, "emacs");
+    el_wset(edit_, EL_GETCFN, &read_character);
+    el_set(edit_, EL_ADDFN, "ridge-paste", "insert pasted text", &on_paste);
+    el_set(edit_, EL_ADDFN, "ridge-newline", "continue on a new line", &on_newline);
+    el_set(edit_, EL_BIND, "\033[200~", "ridge-paste", nullptr);
+    el_set(edit_, EL_BIND, "\033\r", "ridge-newline", nullptr);
+    el_set(edit_, EL_BIND, "\033\n", "ridge-newline", nullptr);
+    el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    el_source(edit_, nullptr); // the user's ~/.editrc
+
+    history_ = history_init();
+    HistEvent event;
+    history(history_, &event, H_SETSIZE, kHistoryLines);
+    history(history_, &event, H_SETUNIQUE, 1);
+    el_set(edit_, EL_HIST, history, history_);
+    path_ = history_path();
+    if (!path_.empty()) history(history_, &event, H_LOAD, path_.c_str());
+
+    struct sigaction action = {};
+    action.sa_handler = [](int) { window_changed = 1; };
+    ::sigaction(SIGWINCH, &action, nullptr);
+  }
+
+  ~Editor() {
+    history_end(history_);
+    el_end(edit_);
+  }
+
+  Event read(std::string& line, bool first, bool& continues) {
+    const InterruptFlag interrupt;
+    const WaitForSignals signals(waiting_);
+    interrupt_ = &interrupt;
+    first_ = first;
+    newline_ = false;
+    pastes_.clear();
+    el_set(edit_, EL_PREP_TERM,
+           1); // raw before the prompt shows: a key typed at once must not meet the line discipline
+    bracketed_paste(true);
+    int count = 0;
+    errno = 0;
+    const char* text = el_gets(edit_, &count);
+    bracketed_paste(false);
+    interrupt_ = nullptr;
+    if (!text || count <= 0) {
+      std::fputs("\n", stdout);
+      return interrupt.raised() ? Event::interrupted : Event::end_of_input;
+    }
+    line = with_pastes(text);
+    if (!line.empty() && line.back() == '\n') line.pop_back();
+    continues = newline_;
+    return Event::message;
+  }
+
+  // Appends to the file at once, so that a kill loses nothing. Messages of several lines are remembered as typed lines.
+  void remember(const std::string& line) {
+    if (line.find_first_not_of(" \t\n") == std::string::npos) return;
+    HistEvent event;
+    history(history_, &event, H_ENTER, line.c_str());
+    if (path_.empty()) return;
+    std::error_code ignored; // a read-only home costs the history, not the chat
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+    history(history_, &event, H_SAVE, path_.c_str());
+  }
+
+ private:
+  static Editor& self(EditLine* edit) {
+    void* data = nullptr;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return *static_cast<Editor*>(data);
+  }
+
+  static char* prompt(EditLine* edit) {
+    const Editor& editor = self(edit);
+    static std::string text;
+    text = editor.first_ ? kPrompt : kContinuation;
+    if (use_color()) text = "\1\033[1;32m\1" + text + "\1\033[0m\1";
+    return text.data();
+  }
+
+  // Reads one character; Ctrl-C ends the line, a resized window is redrawn.
+  static int read_character(EditLine* edit, wchar_t* out) {
+    const Editor& editor = self(edit);
+    std::mbstate_t state = {};
+    while (true) {
+      if (editor.interrupt_ && editor.interrupt_->raised()) return -1;
+      if (window_changed) {
+        window_changed = 0;
+        el_resize(edit);
+        el_set(edit, EL_REFRESH);
+      }
+      pollfd input = {STDIN_FILENO, POLLIN, 0};
+      if (::ppoll(&input, 1, nullptr, &editor.waiting_) < 0 && errno == EINTR) continue;
+      char byte;
+      const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
+      if (got <= 0) return static_cast<int>(got);
+      const size_t used = std::mbrtowc(out, &byte, 1, &state);
+      if (used == static_cast<size_t>(-2)) continue; // more bytes of the character follow
+      if (used == static_cast<size_t>(-1)) {
+        state = {};
+        continue;
+      }
+      return 1;
+    }
+  }
+
+  // A bracketed paste. A short line is inserted as if typed; anything larger is kept apart and shown as a placeholder.
+  static unsigned char on_paste(EditLine* edit, int) {
+    Editor& editor = self(edit);
+    static const std::wstring kEnd = L"\033[201~";
+    std::wstring text;
+    for (wchar_t c; !text.ends_with(kEnd);) {
+      if (read_character(edit, &c) != 1) return CC_EOF;
+      text += c == L'\r' ? L'\n' : c;
+    }
+    text.resize(text.size() - kEnd.size());
+    while (text.ends_with(L'\n')) text.pop_back();
+    const auto lines = 1 + std::count(text.begin(), text.end(), L'\n');
+    if (lines > 1 || text.size() > kShownPaste) {
+      editor.pastes_.push_back(to_utf8(text));
+      text = L"[paste " + std::to_wstring(editor.pastes_.size()) + L": " + std::to_wstring(lines) +
+             (lines == 1 ? L" line]" : L" lines]");
+    }
+    el_winsertstr(edit, text.c_str());
+    return CC_REFRESH;
+  }
+
+  static unsigned char on_newline(EditLine* edit, int) {
+    self(edit).newline_ = true;
+    const LineInfo* info = el_line(edit);
+    el_cursor(edit, static_cast<int>(info->lastchar - info->cursor));
+    std::fputs("\r\n", stdout);
+    return CC_NEWLINE;
+  }
+
+  std::string with_pastes(std::string line) const {
+    for (size_t i = 0; i < pastes_.size(); ++i) {
+      const size_t start = line.find("[paste " + std::to_string(i + 1) + ": ");
+      if (start == std::string::npos) continue; // deleted again
+      line.replace(start, line.find(']', start) + 1 - start, pastes_[i]);
+    }
+    return line;
+  }
+
+  static void bracketed_paste(bool on) {
+    std::fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+    std::fflush(stdout);
+  }
+
+  EditLine* edit_;
+  History* history_;
+  std::string path_;
+  const InterruptFlag* interrupt_ = nullptr; // of the line being read
+  sigset_t waiting_;                         // the signal mask while waiting for input
+  bool first_ = true, newline_ = false;
+  std::vector<std::string> pastes_;
+};
+
+LineReader::LineReader() {
+  const char* term = std::getenv("TERM");
+  if (stdin_is_terminal() && stdout_is_terminal() && term && std::strcmp(term, "dumb") != 0)
+    editor_ = std::make_unique<Editor>();
+}
+
+LineReader::~LineReader() = default;
+
+LineReader::Event LineReader::read_line(std::string& line, bool first, bool& continues) {
+  if (editor_) return editor_->read(line, first, continues);
+  if (stdin_is_terminal()) {
+    std::fputs(first ? kPrompt : kContinuation, stdout);
+    std::fflush(stdout);
+  }
+  const InterruptFlag interrupt;
+  errno = 0;
+  if (std::getline(std::cin, line)) return Event::message;
+  if (interrupt.raised()) {
+    std::cin.clear();
+    std::clearerr(stdin);
+    return Event::interrupted;
+  }
+  return Event::end_of_input;
+}
+
+LineReader::Event LineReader::read(std::string& message) {
+  message.clear();
+  for (bool first = true;; first = false) {
+    std::string line;
+    bool continues = false;
+    const Event event = read_line(line, first, continues);
+    if (event == Event::end_of_input && !message.empty()) return Event::message;
+    if (event != Event::message) return event;
+    if (!continues && line.ends_with('\\')) {
+      line.pop_back();
+      continues = true;
+    }
+    if (!first) message += '\n';
+    message += line;
+    if (editor_) editor_->remember(line);
+    if (!continues) return Event::message;
+  }
+}
+
+} // namespace ridge::app

@@ -1,0 +1,137 @@
+#include "app/terminal/terminal.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace ridge::app {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void on_interrupt(int) {
+  if (interrupted.exchange(true)) {
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  }
+}
+
+constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100}, kLineTime{5000};
+
+} // namespace
+
+bool stdin_is_terminal() { return ::isatty(STDIN_FILENO); }
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO); }
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO); }
+
+bool use_color() {
+  static const bool use = [] {
+    const char* no_color = std::getenv("NO_COLOR");
+    const char* term = std::getenv("TERM");
+    return stdout_is_terminal() && stderr_is_terminal() && !(no_color && *no_color) && term &&
+           std::strcmp(term, "dumb") != 0;
+  }();
+  return use;
+}
+
+std::string dim(std::string_view text) {
+  return use_color() ? fmt::format("\033[2m{}\033[0m", text) : std::string(text);
+}
+std::string bold(std::string_view text) {
+  return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
+}
+
+void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
+
+void TextPrinter::print(std::string_view text, bool reasoning) {
+  if (reasoning && !stdout_is_terminal()) return;
+  if (reasoning != dimmed_) {
+    if (dimmed_ && !at_line_start_) std::fputc('\n', stdout);
+    if (use_color()) std::fputs(reasoning ? "\033[2m" : "\033[0m", stdout);
+    dimmed_ = reasoning;
+  }
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
+    if (stdout_is_terminal() && (control || c == 0x7f)) continue;
+    std::fputc(c, stdout);
+  }
+  if (!text.empty()) {
+    any_ = true;
+    at_line_start_ = text.back() == '\n';
+  }
+  std::fflush(stdout);
+}
+
+void TextPrinter::finish() {
+  if (dimmed_ && use_color()) std::fputs("\033[0m", stdout);
+  if (any_ && !at_line_start_) std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+Progress::Progress(std::string label) : label_(std::move(label)), start_(Clock::now()), shown_(start_) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  if (drawn_ && stderr_is_terminal()) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+  drawn_ = false;
+}
+
+void Progress::update(std::string_view label, int64_t done, int64_t total) {
+  if (label != label_) {
+    clear();
+    label_ = label;
+    start_ = shown_ = Clock::now();
+  }
+  update(done, total);
+}
+
+void Progress::update(int64_t done, int64_t total) {
+  const auto now = Clock::now();
+  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+  if (stderr_is_terminal()) {
+    if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
+    constexpr int kWidth = 30;
+    const int full = static_cast<int>(share * kWidth);
+    fmt::print(stderr, "\r{} [{}{}] {:3.0f} %\033[K", label_, std::string(full, '#'), std::string(kWidth - full, ' '),
+               100 * share);
+  } else {
+    if (now - shown_ < kLineTime) return;
+    fmt::print(stderr, "{}: {:.0f} %\n", label_, 100 * share);
+  }
+  std::fflush(stderr);
+  shown_ = now;
+  drawn_ = true;
+}
+
+engine::LoadSteps load_on_terminal() {
+  const auto bar = std::make_shared<Progress>();
+  return {[bar](std::string_view what, int64_t done, int64_t total) { bar->update(what, done, total); },
+          [bar](const std::string& line) {
+            bar->clear();
+            note(line);
+          }};
+}
+
+InterruptFlag::InterruptFlag() {
+  interrupted = false;
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt; // without SA_RESTART, so that a blocked read returns
+  ::sigaction(SIGINT, &action, &previous_);
+}
+
+InterruptFlag::~InterruptFlag() {
+  interrupted = false;
+  ::sigaction(SIGINT, &previous_, nullptr);
+}
+
+const std::atomic<bool>* InterruptFlag::flag() const { return &interrupted; }
+
+} // namespace ridge::app

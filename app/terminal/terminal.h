@@ -1,0 +1,74 @@
+// What a person sees besides the results: colours, progress, and Ctrl-C. Results go to stdout, all of this to stderr.
+#pragma once
+
+#include "engine/loaded_model.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ridge::app {
+
+bool stdin_is_terminal();
+bool stdout_is_terminal();
+bool stderr_is_terminal();
+bool use_color(); // on a terminal that is not "dumb", unless NO_COLOR is set
+
+// Text in the given style where use_color(), else as it is.
+std::string dim(std::string_view text);
+std::string bold(std::string_view text);
+
+void note(std::string_view line); // one dim line to stderr
+
+// Model text on its way to stdout. On a terminal, reasoning is dimmed and control characters (which could steer the
+// terminal) are left out; elsewhere only the answer is written, byte for byte.
+class TextPrinter {
+ public:
+  void print(std::string_view text, bool reasoning);
+  void finish(); // ends the line
+
+ private:
+  bool dimmed_ = false, any_ = false, at_line_start_ = true;
+};
+
+// A progress bar on a terminal; elsewhere a plain line every few seconds. Work that ends within half a second shows
+// nothing. Gone from the screen when cleared or destroyed.
+class Progress {
+ public:
+  explicit Progress(std::string label = "");
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(int64_t done, int64_t total);
+  void update(std::string_view label, int64_t done, int64_t total); // another label is other work
+  void clear(); // makes room for a line; the next update draws it again
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string label_;
+  Clock::time_point start_, shown_;
+  bool drawn_ = false;
+};
+
+// Loading a model with a progress bar and notes.
+engine::LoadSteps load_on_terminal();
+
+// While it lives, Ctrl-C raises the flag instead of ending the program; a second Ctrl-C ends it at once. One inside
+// another starts and ends with the flag down.
+class InterruptFlag {
+ public:
+  InterruptFlag();
+  ~InterruptFlag();
+  InterruptFlag(const InterruptFlag&) = delete;
+  InterruptFlag& operator=(const InterruptFlag&) = delete;
+  const std::atomic<bool>* flag() const;
+  bool raised() const { return flag()->load(); }
+
+ private:
+  struct sigaction previous_;
+};
+
+} // namespace ridge::app

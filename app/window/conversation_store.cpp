@@ -1,0 +1,180 @@
+#include "app/window/conversation_store.h"
+
+#include "core/error.h"
+#include "core/files/atomic_file.h"
+#include "core/files/read_file.h"
+#include "core/strings/printable.h"
+#include "core/strings/utf8.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <span>
+
+namespace ridge::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kTitleCharacters = 40;
+constexpr uintmax_t kLargest = 64 << 20; // bytes of a file that is taken for a conversation
+
+int64_t milliseconds_now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+StoredConversation parse(const std::string& text, const std::string& label) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw_error("{}: not JSON after byte {}", label, error.byte);
+  }
+  if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
+  const auto text_at = [&](const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
+  };
+  StoredConversation c;
+  c.title = text_at("title");
+  c.system = text_at("system");
+  c.changed_ms =
+      json.contains("changed_ms") && json["changed_ms"].is_number_integer() ? json["changed_ms"].get<int64_t>() : 0;
+  c.named = json.contains("named") && json["named"] == true;
+  const Json& messages = json["messages"];
+  if (!messages.is_array()) throw_error("{}: \"messages\" is no list", label);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json& m = messages[i];
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
+        !m["content"].is_string() || (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
+      throw_error("{}: message {}: expected an object with the strings \"role\" and \"content\"", label, i);
+  }
+  for (const Json& m : messages) { // where other programs keep the system prompt
+    const bool system = m["role"] == "system";
+    if (system && c.system.empty()) c.system = m["content"];
+    if (!system) c.messages.push_back(m);
+  }
+  return c;
+}
+
+} // namespace
+
+std::string title_of(const std::string& question) {
+  const size_t start = std::min(question.find_first_not_of(" \n\t"), question.size());
+  std::string line = question.substr(start, question.find('\n', start) - start);
+  size_t characters = 0, end = 0;
+  while (end < line.size() && characters < kTitleCharacters) {
+    do ++end;
+    while (end < line.size() && core::is_utf8_continuation(line[end]));
+    ++characters;
+  }
+  return end < line.size() ? line.substr(0, end) + "…" : line;
+}
+
+ConversationStore::ConversationStore(std::string folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  if (folder_.empty()) return;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const fs::path& path = entry.path();
+    if (path.extension() != ".json" || !entry.is_regular_file(error)) continue;
+    try {
+      list_.push_back(read(path.stem().string()));
+    } catch (const Error& bad) {
+      problem_ = fmt::format("a conversation could not be read and was left as it is: {}", bad.what());
+    }
+  }
+  std::ranges::stable_sort(list_, std::greater(), &StoredConversation::changed_ms);
+}
+
+int64_t ConversationStore::file_time(const std::string& id) const {
+  if (folder_.empty()) return 0;
+  std::error_code error;
+  const auto time = fs::last_write_time(path_of(id), error);
+  return error ? 0 : time.time_since_epoch().count();
+}
+
+bool ConversationStore::written_elsewhere(const StoredConversation& c) const {
+  const int64_t time = file_time(c.id);
+  return time && time != c.file_time;
+}
+
+StoredConversation ConversationStore::read(const std::string& id) const {
+  const std::string path = path_of(id);
+  const int64_t time = file_time(id); // before the text: what is written in between is newer
+  std::error_code error;
+  if (fs::file_size(path, error) > kLargest && !error) throw_error("{}: too large for a conversation", path);
+  StoredConversation c = parse(core::read_text_file(path), path);
+  c.id = id;
+  c.file_time = time;
+  return c;
+}
+
+StoredConversation* ConversationStore::find(const std::string& id) {
+  const auto found = std::ranges::find(list_, id, &StoredConversation::id);
+  return found == list_.end() ? nullptr : &*found;
+}
+
+std::string ConversationStore::new_id() {
+  do last_number_ = std::max(last_number_ + 1, milliseconds_now());
+  while (file_time(std::to_string(last_number_)));
+  return std::to_string(last_number_);
+}
+
+StoredConversation& ConversationStore::create() {
+  StoredConversation c;
+  c.id = new_id();
+  c.changed_ms = last_number_;
+  return *list_.insert(list_.begin(), std::move(c));
+}
+
+void ConversationStore::refresh(const std::string& id) {
+  StoredConversation* known = find(id);
+  if (known && written_elsewhere(*known)) *known = read(id);
+}
+
+std::string ConversationStore::keep_both(const std::string& id) {
+  const StoredConversation* known = find(id);
+  if (!known || !written_elsewhere(*known)) return id;
+  StoredConversation ours = *known;
+  ours.id = new_id();
+  ours.file_time = 0;
+  try {
+    refresh(id);
+  } catch (const Error&) { // still not ours to overwrite
+  }
+  return list_.insert(list_.begin(), std::move(ours))->id;
+}
+
+void ConversationStore::save(std::string id) {
+  StoredConversation* changed = find(id);
+  if (!changed) return;
+  changed->changed_ms = milliseconds_now();
+  std::rotate(list_.begin(), list_.begin() + (changed - list_.data()), list_.begin() + (changed - list_.data()) + 1);
+  StoredConversation& c = list_.front();
+  if (folder_.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) throw_error("cannot create {}: {}; conversations are not saved", folder_, error.message());
+  const Json json = {{"title", c.title},
+                     {"named", c.named},
+                     {"changed_ms", c.changed_ms},
+                     {"system", c.system},
+                     {"messages", c.messages}};
+  // A model may write what is no UTF-8.
+  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  core::AtomicFile file(path_of(c.id), text.size());
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+  c.file_time = file_time(c.id);
+}
+
+void ConversationStore::remove(std::string id) {
+  std::error_code error;
+  if (!folder_.empty()) fs::remove(path_of(id), error);
+  if (error) throw_error("cannot remove {}: {}", path_of(id), error.message());
+  std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,119 @@
+// The engine behind the window: a model in a thread of its own, told what to do by intents, seen through snapshots.
+//
+// Two more threads look at weights (which takes seconds) and at single blocks and tokens (which takes none), so that
+// nobody waits for an answer to be written.
+#pragma once
+
+#include "app/jobs.h"
+#include "app/terminal/terminal.h"
+#include "app/window/conversation_store.h"
+#include "core/snapshot.h"
+#include "engine/conversation.h"
+#include "engine/options.h"
+#include "measure/roofline_report.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+namespace ridge::app {
+
+struct GuiSetup {
+  engine::ModelOptions model;
+  engine::SamplingOptions sampling;
+  engine::TemplateOptions chat_template;
+  std::string system;
+  // How a model gets its executor.
+  std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
+                               int64_t gpu_layers)>
+      start = [](auto& model, auto& config, auto& device, auto layers) {
+        return engine::start_executor(model, config, device, layers, load_on_terminal());
+      };
+  std::string conversation_folder; // empty: conversations end with the engine
+  bool remember_files = true;      // among the recent ones
+};
+
+class GuiEngine {
+ public:
+  // Starts loading setup.model. wake is called, from any thread, when there is a new snapshot; at most 100 times a
+  // second.
+  GuiEngine(GuiSetup setup, std::function<void()> wake);
+  ~GuiEngine(); // stops what it is doing
+
+  void send(core::Intent intent);
+  std::shared_ptr<const core::Snapshot> snapshot() const;
+
+ private:
+  struct Loaded; // a model with its session and conversation
+  class Worker;  // a thread that takes intents one after the other
+
+  void handle(const core::Intent& intent);
+  void load(const std::string& path);
+  // A conversation as it is shown and as the model has it.
+  struct Exchange {
+    std::vector<core::ChatMessage> shown;
+    Json messages;
+  };
+  Exchange exchange() const;
+  void say(std::string text, const Exchange& before);
+  void answer(const Exchange& before); // which it goes back to where it fails
+  void edit(size_t message, const std::string& text);
+  void study(const core::Intent& intent);
+  void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
+
+  // gui_conversations.cpp
+  void open_conversation(const std::string& id); // empty: a new one
+  void rename_conversation(const std::string& id, const std::string& title);
+  void delete_conversation(const std::string& id);
+  void set_system(const std::string& text);
+  void continue_conversation(Loaded& loaded) const; // tells a model what was said before
+  void begin_conversation(const std::string& question);
+  StoredConversation* to_be_changed(const std::string& id); // or a copy of it; nullptr: there is none
+  void save_conversation();
+  void abandon_conversation(); // where its first question failed
+  void list_conversations(core::Snapshot& s) const;
+
+  // gui_measure.cpp
+  void measure_roofs();
+  void measure_step(int64_t past);
+  void profile_here(int repetitions); // a step behind what the session holds
+  static std::string roofs_key(const Loaded& loaded);
+  void watch_gpu(const std::stop_token& stop);
+
+  static constexpr int kQuickRepetitions = 5;
+
+  // Changes the state under the lock and publishes it: at once, or when the last time is long enough ago.
+  enum class Publish { now, soon };
+  void change(const std::function<void(core::Snapshot&)>& how, Publish when = Publish::now);
+  void fail(const std::string& error);
+  // Runs work; an Error becomes the snapshot's error.
+  void guarded(const std::function<void()>& work, bool of_engine);
+
+  GuiSetup setup_;
+  std::function<void()> wake_;
+  std::atomic<bool> cancel_ = false, closing_ = false;
+  std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
+  std::string path_;                     // of the open model, empty: the guide; the talker's, like the next
+  bool told_deleted_ = false;            // that its file is
+  double seconds_before_ = 0;            // of generation, in answers before this one
+  ConversationStore store_;              // the talker's
+
+  mutable std::mutex mutex_; // of the following
+  core::Snapshot state_;
+  std::shared_ptr<const core::Snapshot> published_;
+  std::chrono::steady_clock::time_point published_at_;
+  std::shared_ptr<Loaded> loaded_;
+  std::shared_ptr<const measure::RooflineReport> roofs_; // of roofs_of_
+  std::string roofs_of_;
+
+  std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
+  std::unique_ptr<JobQueue> jobs_;                   // so does its
+  std::jthread gpu_watch_;
+};
+
+} // namespace ridge::app

@@ -1,0 +1,116 @@
+// What the window's engine measures beside its answers: the roofs of the machine, a step op by op, the GPU's state.
+#include "app/window/gui_loaded.h"
+#include "app/window/step_places.h"
+#include "core/error.h"
+#include "engine/machine.h"
+#include "kernels/cuda/executor/executor.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+
+using core::EngineState;
+
+namespace {
+
+constexpr auto kGpuInterval = std::chrono::milliseconds(500);
+constexpr int kRepetitions = 20;
+
+} // namespace
+
+std::string GuiEngine::roofs_key(const Loaded& loaded) {
+  return loaded.device == engine::Device::cuda
+             ? "GPU"
+             : fmt::format("CPU, {} threads", loaded.model.executor->config().threads);
+}
+
+void GuiEngine::measure_roofs() {
+  if (roofs_) return;
+  change([](core::Snapshot& s) {
+    s.state = EngineState::measuring;
+    s.activity = "measuring what this machine can do";
+  });
+  auto report = std::make_shared<measure::RooflineReport>(
+      measure::measure_machine(loaded_->device, loaded_->model.executor->config().threads));
+  auto roofs = std::make_shared<core::Roofs>(describe_roofs(*report));
+  change([&](core::Snapshot& s) {
+    roofs_ = std::move(report);
+    roofs_of_ = roofs_key(*loaded_);
+    s.roofs = std::move(roofs);
+    s.predicted = nullptr;
+  });
+  if (state_.measured && loaded_->session.held() < loaded_->session.context()) profile_here(kQuickRepetitions);
+}
+
+void GuiEngine::measure_step(int64_t past) {
+  engine::Session& session = loaded_->session;
+  const int64_t held = session.held(), last = session.context() - 1;
+  past = std::min(past < 0 ? held : past, last);
+  cancel_ = false;
+  if (past > held) { // what lies between does not matter for the time
+    std::vector<int32_t> tokens(session.tokens().begin(), session.tokens().begin() + held);
+    while (std::ssize(tokens) < past)
+      tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
+    change([&](core::Snapshot& s) {
+      s.state = EngineState::measuring;
+      s.activity = fmt::format("filling the context with {} tokens", past - held);
+    });
+    if (!session.evaluate(tokens, &cancel_)) return session.keep(held);
+  } else {
+    session.keep(past); // the measured step writes over the cache there
+  }
+  change([&](core::Snapshot& s) {
+    s.state = EngineState::measuring;
+    s.activity = "measuring a step";
+  });
+  profile_here(kRepetitions);
+  session.keep(std::min(held, past));
+}
+
+void GuiEngine::profile_here(int repetitions) {
+  const Loaded& m = *loaded_;
+  const measure::StepProfile profile = measure::profile_step(*m.model.executor, m.model.program, 0, m.session.held(),
+                                                             state_.speed.roof_bytes_per_s, repetitions);
+  auto places = std::make_shared<core::StepPlaces>(place_profile(m.model, profile, roofs_.get()));
+  change([&](core::Snapshot& s) { s.measured = std::move(places); });
+}
+
+void GuiEngine::predict(const Loaded& loaded, const core::intent::PredictStep& wanted) {
+  std::shared_ptr<const measure::RooflineReport> roofs;
+  {
+    const std::lock_guard lock(mutex_);
+    roofs = roofs_;
+  }
+  if (!roofs) return;
+  auto places = std::make_shared<core::StepPlaces>(
+      predict_step(loaded.model, *roofs, wanted.past, wanted.streams, wanted.format));
+  change([&](core::Snapshot& s) {
+    if (loaded_.get() == &loaded) s.predicted = std::move(places);
+  });
+}
+
+void GuiEngine::watch_gpu(const std::stop_token& stop) try {
+  const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+  if (!gpu.usable) return;
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  do {
+    const engine::GpuState state = engine::gpu_state(gpu.name);
+    if (state.driver.empty()) return;
+    const core::GpuGauge gauge{gpu.name,
+                               state.power_watts,
+                               state.power_limit_watts,
+                               state.temperature_celsius,
+                               state.sm_clock_hz,
+                               state.sm_clock_max_hz,
+                               state.memory_clock_hz,
+                               state.memory_clock_max_hz,
+                               state.memory_used_bytes,
+                               state.memory_bytes};
+    if (snapshot()->gpu != gauge) change([&](core::Snapshot& s) { s.gpu = gauge; });
+  } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
+} catch (const std::exception&) { // no gauge then; whoever needs the GPU says what is wrong with it
+}
+
+} // namespace ridge::app

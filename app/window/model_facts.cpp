@@ -1,0 +1,125 @@
+#include "app/window/model_facts.h"
+
+#include "core/strings/printable.h"
+#include "models/model.h"
+#include "models/recipes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <map>
+
+namespace ridge::app {
+namespace {
+
+constexpr size_t kShownElements = 6; // of an array
+constexpr size_t kShownBytes = 4096; // of a string: chat templates are worth reading whole
+
+std::string value_text(const gguf::Value& value) {
+  if (value.is_array()) {
+    std::string text;
+    if (value.size() <= kShownElements)
+      for (const gguf::Value& element : value.elements()) text += (text.empty() ? "" : ", ") + value_text(element);
+    else if (const auto strings = value.as_strings())
+      for (size_t i = 0; i < kShownElements; ++i) text += core::printable((*strings)[i]) + "  ";
+    else if (const auto numbers = value.as_floats())
+      for (size_t i = 0; i < kShownElements; ++i) text += fmt::format("{:g}, ", (*numbers)[i]);
+    return value.size() <= kShownElements ? fmt::format("[{}]", text)
+                                          : fmt::format("{} of them: {}…", value.size(), text);
+  }
+  if (value.type() == gguf::ValueType::boolean) return *value.as_bool() ? "true" : "false";
+  if (const auto integer = value.as_int()) return fmt::format("{}", *integer);
+  if (const auto number = value.as_float()) return fmt::format("{:g}", *number);
+  if (const auto text = value.as_string()) return core::printable(*text, kShownBytes);
+  return "(beyond 64-bit integers)";
+}
+
+int layer_of(std::string_view name) {
+  int layer = -1;
+  if (!name.starts_with("blk.")) return layer;
+  std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+  return layer;
+}
+
+core::ModelFacts::OpRow op_row(const core::Program& program, const core::Op& op) {
+  const auto widths = [&](const std::vector<core::ValueId>& values) {
+    std::vector<std::string> texts;
+    for (const core::ValueId id : values)
+      texts.push_back(fmt::format("{} [{}]", program.values[id].name, program.values[id].width));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  core::ModelFacts::OpRow row{std::string(core::name_of(op.kind)), op.name, widths(op.inputs), widths(op.outputs), {}};
+  for (const core::WeightId id : op.weights) {
+    const core::Weight& weight = program.weights[id];
+    const quant::FormatInfo* format = quant::find_format(weight.type);
+    row.weights += fmt::format("{}{} [{} × {}{}]", row.weights.empty() ? "" : ", ", format ? format->name : "I32",
+                               weight.rows, weight.cols, weight.count > 1 ? fmt::format(" × {}", weight.count) : "");
+  }
+  const core::Cost cost = core::op_cost(program, op, {});
+  row.bytes = cost.bytes();
+  row.flops = cost.flops;
+  return row;
+}
+
+} // namespace
+
+core::ModelFacts model_facts(const engine::LoadedModel& model) {
+  const gguf::File& file = model.file;
+  core::ModelFacts facts;
+  facts.path = file.path();
+  facts.label = models::model_label(file);
+  facts.architecture = model.program.architecture;
+  facts.engine = model.executor->description();
+  facts.parameters = models::parameter_count(file);
+  facts.bytes = static_cast<int64_t>(file.size_bytes());
+  facts.vocab = model.program.vocab;
+  facts.trained_context = model.program.trained_context;
+  facts.has_tokenizer = model.tokenizer != nullptr;
+  for (const auto& [key, value] : file.metadata()) {
+    std::string type(gguf::name_of(value.type()));
+    if (value.is_array()) type = fmt::format("{}[{}]", gguf::name_of(value.element_type()), value.size());
+    facts.metadata.push_back({core::printable(key), type, value_text(value)});
+  }
+  for (const gguf::Tensor& t : file.tensors()) {
+    const std::span dims(t.dims.data(), static_cast<size_t>(t.n_dims));
+    facts.tensors.push_back(
+        {std::string(t.name), std::string(t.type.name()), fmt::format("{}", fmt::join(dims, " × ")), layer_of(t.name),
+         t.weights(), std::ssize(t.data), t.weights() / t.dims[0], t.dims[0], t.type.format() != nullptr,
+         t.type.format() && models::is_quantizable({std::string(t.name), t.type, {dims.begin(), dims.end()}})});
+  }
+  for (const core::Op& op : model.program.ops) facts.ops.push_back(op_row(model.program, op));
+  return facts;
+}
+
+core::Tokenized tokenize_for_display(const engine::LoadedModel& model, const std::string& text) {
+  const text::Tokenizer& tokenizer = model.need_tokenizer();
+  core::Tokenized result{text, {}};
+  for (const int32_t id : tokenizer.encode(text, {.parse_special = true}))
+    result.pieces.push_back({id, core::printable(tokenizer.piece(id)), tokenizer.is_special(id)});
+  return result;
+}
+
+std::vector<std::string> display_vocabulary(const engine::LoadedModel& model) {
+  const text::Tokenizer& tokenizer = model.need_tokenizer();
+  std::vector<std::string> texts(tokenizer.vocab_size());
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const auto token = static_cast<int32_t>(id);
+    texts[id] = core::printable(tokenizer.is_special(token) ? std::string(tokenizer.token_text(token))
+                                                            : tokenizer.piece(token));
+  }
+  return texts;
+}
+
+std::vector<core::StepShare> step_shares(const engine::LoadedModel& model, int64_t past) {
+  const core::ExecutorConfig& config = model.executor->config();
+  const core::Step step{1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
+  std::map<core::OpKind, core::Cost> costs;
+  for (const core::Op& op : model.program.ops) costs[op.kind] += core::op_cost(model.program, op, step);
+  std::vector<core::StepShare> shares;
+  for (const auto& [kind, cost] : costs)
+    shares.push_back({std::string(core::name_of(kind)), cost.weight_bytes, cost.kv_bytes, cost.activation_bytes});
+  return shares;
+}
+
+} // namespace ridge::app

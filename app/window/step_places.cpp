@@ -1,0 +1,109 @@
+#include "app/window/step_places.h"
+
+#include "core/error.h"
+#include "quant/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::app {
+namespace {
+
+using core::OpKind;
+using core::StepPlaces;
+
+// "256 → 768, Q6_K", "8 heads of 32 over 100 tokens", "256 wide"
+std::string shape_of(const core::Program& program, const core::Op& op, int64_t past) {
+  if (op.kind == OpKind::attention) {
+    const auto& params = std::get<core::AttentionParams>(op.params);
+    const core::KvLayer& kv = program.kv_layers[params.layer];
+    return fmt::format("{} heads ({} of keys) of {} over {} tokens", params.heads, kv.heads, kv.k_dim, past + 1);
+  }
+  if (op.kind == OpKind::linear || op.kind == OpKind::expert_linear || op.kind == OpKind::embed) {
+    const core::Weight& w = program.weights[op.weights[0]];
+    const quant::FormatInfo* format = quant::find_format(w.type);
+    return fmt::format("{} → {}{}, {}", w.cols, w.rows, w.count > 1 ? fmt::format(", {} experts", w.count) : "",
+                       format ? format->name : "?");
+  }
+  return fmt::format("{} wide", program.values[op.outputs.empty() ? op.inputs[0] : op.outputs[0]].width);
+}
+
+void add_roof(StepPlaces::Op& op, const measure::RooflineReport& roofs) {
+  const char* const group = op.kind == "linear" || op.kind == "expert_linear" ? "matvec"
+                            : op.kind == "attention"                          ? "attention"
+                                                                              : "vector";
+  measure::Placement placement{group, "", op.count, 0, op.bytes, op.flops};
+  op.floor_seconds = roofs.floor_seconds(placement);
+  placement.seconds = op.seconds > 0 ? op.seconds : op.floor_seconds;
+  op.bound_by = roofs.bound_by(placement);
+}
+
+// Ops of the same name in other layers go together, if they have the same shape.
+StepPlaces::Op& line_of(StepPlaces& places, const std::string& name, const std::string& shape, const core::Op& op) {
+  for (StepPlaces::Op& line : places.ops)
+    if (line.name == name && line.shape == shape) return line;
+  return places.ops.emplace_back(StepPlaces::Op{name, std::string(core::name_of(op.kind)), shape});
+}
+
+// The Program as if its matrices were packed in another format: as far as op_cost looks at it.
+core::Program repacked(core::Program program, const quant::FormatInfo& format) {
+  for (core::Weight& weight : program.weights) {
+    if (weight.rows == 1 || weight.type == core::kOrderType || weight.cols % format.block_weights != 0) continue;
+    weight.type = static_cast<uint32_t>(format.type);
+    weight.row_bytes = format.row_bytes(weight.cols);
+  }
+  return program;
+}
+
+} // namespace
+
+core::Roofs describe_roofs(const measure::RooflineReport& report) {
+  core::Roofs roofs{report.device,
+                    report.ceilings,
+                    report.read(),
+                    report.peak(),
+                    report.peak() / report.read(),
+                    report.peak_name(),
+                    {}};
+  for (const quant::FormatInfo& format : quant::formats()) roofs.formats.emplace_back(format.name);
+  return roofs;
+}
+
+StepPlaces predict_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
+                        int64_t streams, const std::string& format) {
+  const quant::FormatInfo* packed = format.empty() ? nullptr : quant::find_format(std::string_view(format));
+  if (!format.empty() && !packed) throw_error("there is no format '{}'", format);
+  const core::Program program = packed ? repacked(model.program, *packed) : model.program;
+  const core::ExecutorConfig& config = model.executor->config();
+  const core::Step step{
+      streams, past, streams, streams, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
+  StepPlaces places{past, streams, format, {}, 0};
+  for (const core::Op& op : program.ops) {
+    const core::Cost cost = core::op_cost(program, op, step);
+    StepPlaces::Op& line = line_of(places, measure::name_without_layer(op), shape_of(program, op, past), op);
+    ++line.count;
+    line.bytes += cost.bytes();
+    line.flops += cost.flops;
+  }
+  for (StepPlaces::Op& op : places.ops) add_roof(op, roofs);
+  return places;
+}
+
+StepPlaces place_profile(const engine::LoadedModel& model, const measure::StepProfile& profile,
+                         const measure::RooflineReport* roofs) {
+  StepPlaces places{profile.position, 1, "", {}, profile.step_seconds};
+  for (const measure::OpProfile& op : profile.ops) {
+    const core::Op& first = model.program.ops[op.ops.at(0)];
+    StepPlaces::Op& line = line_of(places, op.name, shape_of(model.program, first, profile.position), first);
+    ++line.count;
+    line.bytes += op.bytes;
+    line.flops += op.flops;
+    line.seconds += op.seconds;
+  }
+  if (roofs)
+    for (StepPlaces::Op& op : places.ops) add_roof(op, *roofs);
+  return places;
+}
+
+} // namespace ridge::app

@@ -1,0 +1,350 @@
+#include "convert/calibrated.h"
+
+#include "convert/calibration.h"
+#include "core/error.h"
+#include "quant/awq.h"
+#include "quant/gptq.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+namespace ridge::convert {
+
+using core::OpKind;
+using core::ValueId;
+using core::WeightId;
+
+namespace {
+
+constexpr int64_t kScaleSampleRows = 64; // of each matrix, for the search of scales
+
+bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
+
+// Mean square of each column.
+class MeanSquares {
+ public:
+  explicit MeanSquares(int64_t cols) : sums_(static_cast<size_t>(cols)) {}
+  void add(std::span<const float> rows) {
+    const size_t cols = sums_.size();
+    for (size_t i = 0; i < rows.size(); i += cols)
+      for (size_t j = 0; j < cols; ++j) sums_[j] += static_cast<double>(rows[i + j]) * rows[i + j];
+    count_ += static_cast<double>(rows.size() / cols);
+  }
+  std::vector<float> result() const {
+    std::vector<float> mean;
+    for (const double sum : sums_) mean.push_back(static_cast<float>(sum / count_));
+    return mean;
+  }
+
+ private:
+  std::vector<double> sums_;
+  double count_ = 0;
+};
+
+} // namespace
+
+// One layer as a Program, and what is decided about its tensors.
+struct CalibratedQuantizer::Layer {
+  CalibratedQuantizer& owner;
+  core::Program program; // the layer's ops
+  ValueId output;
+  std::map<WeightId, Scaling> scaling;
+  std::map<WeightId, std::vector<float>> vectors; // norms and biases that scales went into
+
+  // Matrices with one input: indices of their ops.
+  struct Group {
+    std::vector<size_t> ops;
+  };
+  std::vector<Group> groups;
+
+  Layer(CalibratedQuantizer& owner, int32_t layer);
+  const WeightSource* source_of(WeightId id) const;
+  std::optional<quant::Type> target_of(WeightId id) const; // nothing: it stays as it is
+  const core::Op* writer_of(ValueId id) const;
+
+  // Runs all calibration tokens through the first `ops` ops of `part`, a copy of `program`. `each` gets the rows of
+  // `result`, the index of the first one with each batch; empty: only the observer is interested.
+  using EachRows = std::function<void(int64_t first, std::span<const float> rows)>;
+  void run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer, const EachRows& each);
+  // What goes into the matrices of a group.
+  void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
+  void find_scales();
+  void scale_vector(WeightId id, std::span<const float> factors);
+  void quantize();
+};
+
+CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : owner(owner), program(owner.program_) {
+  std::erase_if(program.ops, [&](const core::Op& op) { return op.layer != layer; });
+  std::vector<bool> written(program.values.size());
+  ValueId& input = program.input = -1;
+  for (const core::Op& op : program.ops) {
+    for (const ValueId id : op.inputs) {
+      if (written[id] || id == input) continue;
+      if (input >= 0)
+        throw_error("{}: layer {} reads more than the layer before it; --method plain works", owner.plan_.file->path(),
+                    layer);
+      input = id;
+    }
+    for (const ValueId id : op.outputs) written[id] = true;
+  }
+  output = program.ops.back().outputs.at(0);
+  std::map<ValueId, size_t> group_of;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    if (!is_matrix(program.ops[i])) continue;
+    const auto [at, added] = group_of.try_emplace(program.ops[i].inputs[0], groups.size());
+    if (added) groups.emplace_back();
+    groups[at->second].ops.push_back(i);
+  }
+}
+
+const WeightSource* CalibratedQuantizer::Layer::source_of(WeightId id) const {
+  const auto found = std::ranges::find(owner.plan_.sources, program.weights[id].name, &WeightSource::name);
+  return found == owner.plan_.sources.end() ? nullptr : &*found;
+}
+
+std::optional<quant::Type> CalibratedQuantizer::Layer::target_of(WeightId id) const {
+  const WeightSource* source = source_of(id);
+  if (!source) return std::nullopt;
+  const gguf::TensorType type = owner.plan_.types[static_cast<size_t>(source - owner.plan_.sources.data())];
+  if (type == source->type()) return std::nullopt;
+  return type.format()->type;
+}
+
+const core::Op* CalibratedQuantizer::Layer::writer_of(ValueId id) const {
+  for (const core::Op& op : program.ops)
+    if (std::ranges::find(op.outputs, id) != op.outputs.end()) return &op;
+  return nullptr;
+}
+
+void CalibratedQuantizer::Layer::run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer,
+                                     const EachRows& each) {
+  const int64_t width = part.values[part.input].width, result_width = part.values[result].width;
+  const int64_t batch = owner.chunk_tokens_;
+  core::ExecutorConfig config;
+  config.context = config.max_batch = config.max_outputs = batch;
+  config.threads = owner.threads_;
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  config.observer = observer;
+  part.ops.resize(ops);
+  part.output = result;
+  const auto executor = owner.make_executor_(part, config);
+  const std::vector<int32_t> tokens(static_cast<size_t>(batch)); // a layer knows rows, not tokens
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  for (int64_t chunk = 0; chunk < owner.chunks_; ++chunk) {
+    const std::span input(owner.hidden_.data() + chunk * batch * width, static_cast<size_t>(batch * width));
+    executor->forward({tokens, positions, {}, positions, input});
+    if (!each) continue;
+    const float* rows = executor->logits(0).data();
+    if (executor->logits(batch - 1).data() != rows + (batch - 1) * result_width)
+      throw std::logic_error("an executor whose rows are apart");
+    each(chunk * batch, {rows, static_cast<size_t>(batch * result_width)});
+  }
+}
+
+void CalibratedQuantizer::Layer::run_inputs(const Group& group,
+                                            const std::function<void(std::span<const float>)>& each) {
+  const ValueId input = program.ops[group.ops[0]].inputs[0];
+  if (input == program.input) return each(owner.hidden_);
+  core::Program part = program;
+  run(part, group.ops[0], input, nullptr, [&](int64_t, std::span<const float> rows) { each(rows); });
+}
+
+void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float> factors) {
+  core::Weight& weight = program.weights[id];
+  std::vector<float>& values = vectors[id];
+  values.resize(static_cast<size_t>(weight.cols));
+  source_of(id)->decode(0, 1, values.data());
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i];
+  weight.data = reinterpret_cast<const std::byte*>(values.data());
+  const auto bytes = std::as_bytes(std::span(values));
+  owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
+}
+
+// Scales for the inputs of each group that something before it can take up: a norm, or the rows of one matrix.
+void CalibratedQuantizer::Layer::find_scales() {
+  struct Candidate {
+    const Group* group;
+    WeightId vector = -1;           // norm to divide, or
+    const core::Op* rows = nullptr; // matrix whose rows are divided
+    std::vector<int64_t> row_of;    // input column → row of that matrix; empty: the same
+  };
+  std::vector<Candidate> candidates;
+  for (const Group& group : groups) {
+    const ValueId value = program.ops[group.ops[0]].inputs[0];
+    const auto is_plain = [&](const core::Op& op) { // its matrix can take the scales up
+      return op.kind == OpKind::linear && target_of(op.weights[0]);
+    };
+    bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
+      return std::ranges::find(op.inputs, value) == op.inputs.end() || is_plain(op);
+    });
+    const core::Op* writer = writer_of(value);
+    Candidate candidate{&group};
+    if (writer->kind == OpKind::rms_norm) {
+      fits &= std::get<core::NormParams>(writer->params).group == program.values[value].width;
+      candidate.vector = writer->weights[0];
+    } else if (writer->kind == OpKind::swiglu) {
+      candidate.rows = writer_of(writer->inputs[1]);
+    } else if (writer->kind == OpKind::attention) {
+      const core::AttentionParams& params = std::get<core::AttentionParams>(writer->params);
+      const core::KvLayer& kv = program.kv_layers[params.layer];
+      for (const core::Op& op : program.ops)
+        if (op.kind == OpKind::kv_store) candidate.rows = writer_of(op.inputs[1]);
+      for (int64_t j = 0; j < params.heads * kv.v_dim; ++j)
+        candidate.row_of.push_back(j / kv.v_dim / (params.heads / kv.heads) * kv.v_dim + j % kv.v_dim);
+    } else {
+      continue;
+    }
+    if (!fits || (candidate.rows && !is_plain(*candidate.rows))) continue;
+    candidates.push_back(std::move(candidate));
+  }
+
+  std::vector<std::vector<float>> scales;
+  for (const Candidate& candidate : candidates) {
+    std::vector<quant::AwqMatrix> matrices;
+    for (const size_t i : candidate.group->ops) {
+      const WeightId id = program.ops[i].weights[0];
+      const WeightSource& source = *source_of(id);
+      const int64_t rows = std::min(kScaleSampleRows, source.rows()), cols = source.cols();
+      quant::AwqMatrix& matrix = matrices.emplace_back(quant::AwqMatrix{*target_of(id), {}});
+      matrix.weights.resize(static_cast<size_t>(rows * cols));
+      for (int64_t r = 0; r < rows; ++r)
+        source.decode((2 * r + 1) * source.rows() / (2 * rows), 1, matrix.weights.data() + r * cols);
+    }
+    const auto hessian = owner.make_hessian_(program.values[program.ops[candidate.group->ops[0]].inputs[0]].width);
+    run_inputs(*candidate.group, [&](std::span<const float> rows) { hessian->add(rows); });
+    scales.push_back(quant::search_scales(matrices, *hessian, candidate.row_of).scale);
+  }
+  for (size_t c = 0; c < candidates.size(); ++c) { // only now: the inputs above are those of the layer as it was
+    const Candidate& candidate = candidates[c];
+    const std::vector<float>& scale = scales[c];
+    if (scale.empty()) continue;
+    for (const size_t i : candidate.group->ops) scaling[program.ops[i].weights[0]].cols = scale;
+    std::vector<float> inverse(scale.size());
+    if (!candidate.row_of.empty())
+      inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
+    for (size_t j = 0; j < scale.size(); ++j)
+      inverse[candidate.row_of.empty() ? j : static_cast<size_t>(candidate.row_of[j])] = 1 / scale[j];
+    if (candidate.vector >= 0) {
+      scale_vector(candidate.vector, inverse);
+    } else {
+      scaling[candidate.rows->weights[0]].rows = inverse;
+      if (candidate.rows->weights.size() > 1) scale_vector(candidate.rows->weights[1], inverse);
+    }
+  }
+}
+
+void CalibratedQuantizer::Layer::quantize() {
+  for (const Group& group : groups) {
+    const auto any = [&](OpKind kind) {
+      return std::ranges::any_of(group.ops, [&](size_t i) {
+        return program.ops[i].kind == kind && target_of(program.ops[i].weights[0]).has_value();
+      });
+    };
+    gguf::Imatrix of_experts;
+    if (any(OpKind::expert_linear)) {
+      core::Program part = program;
+      ImatrixCollector collector(part, false);
+      const size_t last = group.ops.back();
+      run(part, last + 1, part.ops[last].outputs[0], &collector, nullptr);
+      of_experts = collector.result();
+    }
+    std::vector<float> mean_squares; // for linear ops
+    std::unique_ptr<quant::Hessian> hessian;
+    if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
+      // nothing to know
+    } else if (owner.method_.feedback) {
+      hessian = owner.make_hessian_(cols);
+      run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
+      mean_squares = hessian->mean_squares();
+    } else {
+      MeanSquares squares(cols);
+      run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
+      mean_squares = squares.result();
+    }
+    for (const size_t i : group.ops) {
+      const WeightId id = program.ops[i].weights[0];
+      const auto type = target_of(id);
+      if (!type) continue;
+      core::Weight& weight = program.weights[id];
+      const WeightSource& source = *source_of(id);
+      const bool linear = program.ops[i].kind == OpKind::linear;
+      const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
+      const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
+        hessian->encode(t, rows.weights, rows.rows, out);
+      };
+      Prepared& made = owner.ready_[weight.name];
+      made.error = encode_tensor(
+          source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
+          fed ? encode_fed : owner.encode_,
+          [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
+          scaling[id], nullptr, fed ? INT64_MAX : kChunkWeights);
+      weight.type = static_cast<uint32_t>(*type);
+      weight.row_bytes = quant::format(*type).row_bytes(weight.cols);
+      weight.data = made.bytes.data();
+    }
+  }
+}
+
+std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols) { return std::make_unique<quant::CpuHessian>(cols); }
+
+CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core::Program& program,
+                                         CalibrationMethod method, const std::vector<std::vector<int32_t>>& chunks,
+                                         MakeExecutor make_executor, int threads, quant::MakeHessian make_hessian,
+                                         EncodeRows encode)
+    : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
+      make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads),
+      chunk_tokens_(std::ssize(chunks.at(0))), chunks_(std::ssize(chunks)) {
+  for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
+  // The embeddings as they will be in the file.
+  const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
+  const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
+  const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
+  const int64_t width = table.cols;
+  hidden_.resize(static_cast<size_t>(chunks_ * chunk_tokens_ * width));
+  std::vector<std::byte> packed(static_cast<size_t>(target.row_bytes(width)));
+  float* row = hidden_.data();
+  for (const auto& chunk : chunks)
+    for (const int32_t token : chunk) {
+      source->decode(token, 1, row);
+      if (target.packed && source->type() != target.type) {
+        quant::encode_rows(target.type, row, 1, width, {}, packed.data());
+        target.decode(packed.data(), width, row);
+      }
+      row += width;
+    }
+}
+
+CalibratedQuantizer::~CalibratedQuantizer() = default;
+
+void CalibratedQuantizer::quantize_layer(int32_t index) {
+  Layer layer(*this, index);
+  if (method_.scales) layer.find_scales();
+  layer.quantize();
+  if (index + 1 < layers_) {
+    core::Program whole = layer.program;
+    const size_t ops = whole.ops.size();
+    layer.run(whole, ops, layer.output, nullptr, [this](int64_t first, std::span<const float> rows) {
+      const int64_t width = std::ssize(rows) / chunk_tokens_;
+      std::ranges::copy(rows, hidden_.begin() + first * width); // nobody reads these rows again
+    });
+  }
+}
+
+const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
+  ready_.erase(given_);
+  given_ = name;
+  int32_t layer = -1;
+  for (const core::Op& op : program_.ops)
+    for (const WeightId id : op.weights)
+      if (program_.weights[id].name == name && op.layer >= 0) layer = op.layer;
+  while (next_layer_ <= layer) quantize_layer(next_layer_++);
+  const auto found = ready_.find(name);
+  return found == ready_.end() ? nullptr : &found->second;
+}
+
+} // namespace ridge::convert

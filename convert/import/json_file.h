@@ -1,0 +1,47 @@
+// The JSON files of a checkpoint, read with suspicion: a size limit, and look-ups that check the type and name the file
+// and the field when it is another.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ridge::convert::import {
+
+using Json = nlohmann::json;
+
+// The file's document; null where there is no such file. Throws Error where it cannot be read or is no JSON object.
+Json read_json_file(const std::string& folder, std::string_view name);
+// A file's text, whole; nothing where there is no such file.
+std::optional<std::string> read_text_file(const std::string& folder, std::string_view name);
+
+// Typed look-ups in one object. A field that is absent or null is "not there". Errors begin with `where`.
+class Fields {
+ public:
+  // `object` must outlive the Fields; anything but an object is an Error.
+  Fields(const Json& object, std::string where);
+
+  const Json* find(std::string_view key) const; // nullptr: absent or null
+  std::optional<int64_t> find_int(std::string_view key) const;
+  std::optional<double> find_number(std::string_view key) const;
+  std::optional<bool> find_bool(std::string_view key) const;
+  std::optional<std::string> find_string(std::string_view key) const;
+
+  int64_t get_int(std::string_view key, int64_t low, int64_t high) const; // required
+  int64_t get_int(std::string_view key, int64_t low, int64_t high, int64_t absent) const;
+  double get_number(std::string_view key, double absent) const;
+  bool get_bool(std::string_view key, bool absent) const { return find_bool(key).value_or(absent); }
+  std::string get_string(std::string_view key) const; // required
+
+  const std::string& where() const { return where_; }
+  std::string where(std::string_view key) const; // "config.json: rope_scaling.factor"
+
+ private:
+  const Json& object_;
+  std::string where_;
+};
+
+} // namespace ridge::convert::import

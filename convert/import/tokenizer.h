@@ -1,0 +1,55 @@
+// A checkpoint's tokenizer, from tokenizer.json or tokenizer.model, as the tokenizer.* keys of a GGUF file.
+#pragma once
+
+#include "convert/import/json_file.h"
+#include "gguf/metadata.h"
+#include "text/tokenizer/token_vocabulary.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::convert::import {
+
+struct Token {
+  std::string text;
+  float score = 0;
+  text::TokenKind kind = text::TokenKind::normal;
+};
+
+// A vocabulary on its way into a file.
+struct Vocabulary {
+  std::string model; // "gpt2", "llama", "t5"
+  std::string pre;   // family of pre-tokenizer, of "gpt2"
+  std::vector<Token> tokens;
+  std::vector<std::string> merges;        // of "gpt2"
+  std::string charsmap;                   // of "t5"
+  std::map<std::string, int64_t> special; // "bos" → id, by the names in GGUF keys
+  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+
+  // Sets token `id`; ids that are skipped become unused tokens. Throws Error for ids from `limit`, the rows of the
+  // embedding table, on.
+  void set(int64_t id, Token token, int64_t limit, const std::string& where);
+  int64_t find(std::string_view text) const; // -1: no such token
+
+ private:
+  std::map<std::string, int64_t, std::less<>> ids_; // not hashed: names from hostile files could all collide
+};
+
+Vocabulary read_tokenizer_json(const Json& document, const std::string& where, int64_t limit);
+// `model`: the bytes of tokenizer.model, a SentencePiece ModelProto.
+Vocabulary read_sentencepiece(std::string_view model, const std::string& where, int64_t limit);
+
+// Which family of text/tokenizer/pretokenize.h cuts text as these patterns do, applied one after the other; empty:
+// none.
+std::string find_family(const std::vector<std::string>& patterns, bool ignore_merges);
+
+// Reads the tokenizer in `folder` and its settings, pads it to `vocab` tokens, and appends the keys. Nothing where
+// there is no tokenizer: `notes` says so.
+void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& metadata,
+                    std::vector<std::string>& notes);
+
+} // namespace ridge::convert::import

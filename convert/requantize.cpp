@@ -1,0 +1,235 @@
+#include "convert/requantize.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+namespace ridge::convert {
+namespace {
+
+constexpr size_t kCopyBytes = size_t{16} << 20;
+
+// The first weight that is no number.
+[[noreturn]] void refuse_weight(const WeightSource& source, int64_t first_row, std::span<const float> weights) {
+  const auto bad = std::ranges::find_if(weights, [](float w) { return !std::isfinite(w); }) - weights.begin();
+  throw_error("tensor {}: row {}, column {} is {}: the weights are damaged", core::printable(source.name()),
+              first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
+}
+
+class Stopwatch {
+ public:
+  double lap() { // seconds since the last one
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+} // namespace
+
+StageSeconds& StageSeconds::operator+=(const StageSeconds& other) {
+  reading += other.reading;
+  encoding += other.encoding;
+  measuring += other.measuring;
+  writing += other.writing;
+  return *this;
+}
+
+void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
+  quant::encode_rows_parallel(type, rows.weights, rows.rows, rows.cols, importance, out);
+}
+
+std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source) {
+  std::vector<std::vector<float>> importance(static_cast<size_t>(source.matrices()));
+  if (!imatrix) return importance;
+  if (const auto* entry = imatrix->find(source.name(), source.cols(), source.matrices()))
+    for (int64_t m = 0; m < source.matrices(); ++m)
+      importance[static_cast<size_t>(m)] = entry->mean_squares(m, source.matrices());
+  return importance;
+}
+
+quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
+                                const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
+                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling,
+                                StageSeconds* seconds, int64_t chunk_weights) {
+  StageSeconds unwanted;
+  Stopwatch watch;
+  StageSeconds& spent = seconds ? *seconds : unwanted;
+  const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
+  const quant::FormatInfo& format = quant::format(type);
+  const int64_t row_bytes = format.row_bytes(cols);
+  const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
+  // Not filled with zeros first, which one thread would do while the others wait.
+  const auto original = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto decoded = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk_rows * row_bytes));
+  quant::ErrorStats total;
+  for (int64_t m = 0; m < source.matrices(); ++m) {
+    const std::vector<float>& factors = importance[static_cast<size_t>(m)];
+    for (int64_t row = 0; row < matrix_rows; row += chunk_rows) {
+      const int64_t first = m * matrix_rows + row, count = std::min(chunk_rows, matrix_rows - row);
+      std::atomic<bool> finite = true;
+#pragma omp parallel for schedule(dynamic, 8)
+      for (int64_t r = 0; r < count; ++r) {
+        float* weights = original.get() + r * cols;
+        source.decode(first + r, 1, weights);
+        if (!scaling.rows.empty())
+          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
+        if (!scaling.cols.empty())
+          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
+        if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
+      }
+      if (!finite) refuse_weight(source, first, std::span(original.get(), static_cast<size_t>(count * cols)));
+      Rows rows{original.get(), count, cols};
+      if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
+        rows.packed_format = source.type().format();
+        rows.packed = source.packed(first, count).data();
+      }
+      spent.reading += watch.lap();
+      encode(rows, type, factors, packed.get());
+      spent.encoding += watch.lap();
+      quant::ErrorStats chunk;
+#pragma omp parallel for schedule(static) reduction(+ : chunk)
+      for (int64_t r = 0; r < count; ++r) {
+        float* weights = decoded.get() + r * cols;
+        format.decode(packed.get() + r * row_bytes, cols, weights);
+        chunk.add_row(original.get() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
+      }
+      total += chunk;
+      spent.measuring += watch.lap();
+      sink(std::span(packed.get(), static_cast<size_t>(count * row_bytes)));
+      spent.writing += watch.lap();
+      source.release(first, count);
+    }
+  }
+  return total;
+}
+
+std::vector<gguf::TensorInfo> Requantization::infos() const {
+  std::vector<gguf::TensorInfo> infos;
+  for (size_t i = 0; i < sources.size(); ++i)
+    infos.push_back({std::string(sources[i].name()), types[i], sources[i].dims()});
+  return infos;
+}
+
+bool Requantization::is_output(const WeightSource& source) const {
+  constexpr std::string_view kOutput = "output.weight";
+  if (source.name() == kOutput) return true;
+  return source.name() == "token_embd.weight" &&
+         std::ranges::find(sources, kOutput, &WeightSource::name) == sources.end();
+}
+
+void check_requantization(const Requantization& plan, bool allow_requantize) {
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
+    const WeightSource& source = plan.sources[i];
+    if (source.type() == plan.types[i]) continue;
+    const quant::FormatInfo* target = plan.types[i].format();
+    if (!target || !quant::can_encode(target->type))
+      throw_error("tensor {}: {} can be read but not written", core::printable(source.name()), plan.types[i].name());
+    if (source.is_packed() && !source.is_planar() && !allow_requantize)
+      throw_error("{}: tensor {} is {} already, and packing it again as {} loses more than packing the original once; "
+                  "take the F32, F16 or BF16 file, or give --allow-requantize",
+                  plan.file->path(), core::printable(source.name()), source.type().name(), target->name);
+  }
+}
+
+uint32_t dominant_file_type(const Requantization& plan) {
+  std::map<uint32_t, int64_t> weights;
+  for (size_t i = 0; i < plan.sources.size(); ++i)
+    if (plan.sources[i].has_weights()) weights[plan.types[i].id()] += plan.sources[i].weights();
+  if (weights.empty()) return 0;
+  const auto most = std::ranges::max_element(weights, {}, &std::pair<const uint32_t, int64_t>::second);
+  const models::Recipe* plainest = nullptr;
+  for (const models::Recipe& recipe : models::recipes())
+    if (static_cast<uint32_t>(recipe.base) == most->first &&
+        (!plainest || recipe.rules.size() < plainest->rules.size()))
+      plainest = &recipe;
+  return plainest ? plainest->file_type : 0;
+}
+
+Requantization plan_requantization(const gguf::File& file, const models::Recipe* recipe,
+                                   const models::RecipeOptions& options, const gguf::Imatrix* imatrix) {
+  Requantization plan{&file, recipe ? weight_sources(file) : stored_tensors(file), {}, gguf::Metadata::of(file)};
+  std::vector<gguf::TensorInfo> infos;
+  for (const WeightSource& source : plan.sources) infos.push_back(source.info());
+  if (recipe) {
+    plan.types = models::assign_types(*recipe, models::model_traits(file), infos, options);
+    // Planar weights become one tensor each, and nothing is left that their keys would describe.
+    for (size_t i = 0; i < plan.sources.size(); ++i)
+      if (plan.sources[i].is_planar() && plan.types[i] == plan.sources[i].type()) plan.types[i] = quant::Type::F16;
+    for (const char* key : {"ridge.quant.scheme", "ridge.quant.group_size", "ridge.quant.source"})
+      plan.metadata.erase(key);
+    plan.metadata.set("general.file_type", recipe->file_type);
+    plan.metadata.set("general.quantization_version", uint32_t{2});
+  } else {
+    for (const gguf::TensorInfo& info : infos) plan.types.push_back(info.type);
+  }
+  if (imatrix) {
+    plan.metadata.set("quantize.imatrix.file", imatrix->path);
+    if (!imatrix->datasets.empty()) plan.metadata.set("quantize.imatrix.dataset", imatrix->datasets.front());
+    plan.metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(imatrix->entries.size()));
+    if (imatrix->chunks > 0) plan.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(imatrix->chunks));
+  }
+  return plan;
+}
+
+std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
+                               const EncodeRows& encode,
+                               const std::function<const Prepared*(std::string_view)>& prepared,
+                               const std::function<void(const TensorResult&)>& done,
+                               const std::function<void(int64_t done, int64_t total)>& progress) {
+  gguf::SplitWriter writer(output.path, plan.metadata, plan.infos(), output.max_file_bytes);
+  const std::vector<gguf::TensorInfo> infos = plan.infos();
+  int64_t bytes_done = 0, bytes_total = 0;
+  for (const gguf::TensorInfo& info : infos) bytes_total += static_cast<int64_t>(info.bytes());
+  const auto sink = [&](std::span<const std::byte> bytes) {
+    writer.write(bytes);
+    bytes_done += std::ssize(bytes);
+    if (progress) progress(bytes_done, bytes_total);
+  };
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
+    const WeightSource& source = plan.sources[i];
+    TensorResult result{source.name(),
+                        source.type().name(),
+                        plan.types[i].name(),
+                        source.dims(),
+                        source.weights(),
+                        source.bytes(),
+                        infos[i].bytes(),
+                        true,
+                        {},
+                        {}};
+    if (const Prepared* made = prepared ? prepared(source.name()) : nullptr) {
+      sink(made->bytes);
+      result.error = made->error;
+      result.encoded = source.type() != plan.types[i];
+    } else if (source.type() == plan.types[i]) {
+      result.encoded = false;
+      const int64_t rows = source.rows();
+      const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) /
+                                                    std::max<int64_t>(1, source.type().row_bytes(source.cols())));
+      for (int64_t row = 0; row < rows; row += step) {
+        const int64_t count = std::min(step, rows - row);
+        sink(source.packed(row, count));
+        source.release(row, count);
+      }
+    } else {
+      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
+                                   {}, &result.seconds);
+    }
+    plan.file->check();
+    if (done) done(result);
+  }
+  writer.finish();
+  return writer.paths();
+}
+
+} // namespace ridge::convert

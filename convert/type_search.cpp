@@ -1,0 +1,174 @@
+#include "convert/type_search.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace ridge::convert {
+
+using quant::Type;
+
+std::vector<Type> default_candidates() {
+  std::vector<Type> types;
+  for (const Type type : {Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S, Type::Q2_K, Type::IQ3_XXS, Type::Q3_K, Type::IQ3_S,
+                          Type::IQ4_XS, Type::IQ4_NL, Type::Q4_0, Type::Q4_K, Type::Q4_1, Type::Q5_0, Type::Q5_K,
+                          Type::Q5_1, Type::Q6_K, Type::Q8_0, Type::F16})
+    if (quant::can_encode(type)) types.push_back(type);
+  return types;
+}
+
+double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
+  // Measured on the trained model of docs/performance.md (5 layers, Q3_K in one role at a time, KL divergence over
+  // relative error). What the output matrix gets wrong is in the logits at once; what a layer's matrix gets wrong is
+  // one of many contributions to the residual stream, hence the number of layers.
+  constexpr double kOutputPerLayer = 5;
+  if (is_output) return kOutputPerLayer * static_cast<double>(std::max<int64_t>(1, layers));
+  switch (models::role_of(tensor)) {
+  case models::Role::attn_q:
+  case models::Role::attn_k: return 0.45;
+  case models::Role::attn_output: return 0.7;
+  case models::Role::ffn_up: return 0.75;
+  case models::Role::ffn_down:
+  case models::Role::token_embd: return 3; // the latter by analogy: what is read into the stream
+  default: return 1;
+  }
+}
+
+namespace {
+
+// Rows spread evenly over all matrices of a tensor.
+std::vector<int64_t> sample_rows(const WeightSource& source, int64_t weights) {
+  const int64_t count = std::clamp<int64_t>(weights / source.cols(), 1, source.rows());
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < count; ++i) rows.push_back((2 * i + 1) * source.rows() / (2 * count));
+  return rows;
+}
+
+struct Sample {
+  std::vector<int64_t> rows;
+  std::vector<float> weights; // [rows][cols]
+};
+
+double sampled_loss(const WeightSource& source, Type type, const Sample& sample,
+                    const std::vector<std::vector<float>>& importance, const EncodeRows& encode) {
+  const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
+  const quant::FormatInfo& format = quant::format(type);
+  std::vector<std::byte> packed(static_cast<size_t>(format.row_bytes(cols)) * sample.rows.size());
+  std::vector<float> decoded(static_cast<size_t>(cols));
+  quant::ErrorStats stats;
+  for (size_t i = 0; i < sample.rows.size();) { // runs of rows of one matrix
+    const int64_t matrix = sample.rows[i] / matrix_rows;
+    size_t end = i + 1;
+    while (end < sample.rows.size() && sample.rows[end] / matrix_rows == matrix) ++end;
+    const std::vector<float>& factors = importance[static_cast<size_t>(matrix)];
+    const float* weights = sample.weights.data() + static_cast<int64_t>(i) * cols;
+    encode({weights, static_cast<int64_t>(end - i), cols}, type, factors, packed.data());
+    for (size_t r = i; r < end; ++r) {
+      format.decode(packed.data() + static_cast<int64_t>(r - i) * format.row_bytes(cols), cols, decoded.data());
+      stats.add_row(weights + static_cast<int64_t>(r - i) * cols, decoded.data(), cols,
+                    factors.empty() ? nullptr : factors.data());
+    }
+    i = end;
+  }
+  return stats.weighted_relative();
+}
+
+// Only the lower convex hull of (bytes, loss): on it, each step costs more per byte than the one before.
+void keep_hull(std::vector<TypeChoice>& choices) {
+  std::ranges::sort(choices, [](const TypeChoice& a, const TypeChoice& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.loss < b.loss;
+  });
+  std::vector<TypeChoice> hull;
+  const auto gain = [](const TypeChoice& a, const TypeChoice& b) {
+    return (a.loss - b.loss) / static_cast<double>(b.bytes - a.bytes);
+  };
+  for (const TypeChoice& choice : choices) {
+    if (!hull.empty() && (choice.bytes == hull.back().bytes || choice.loss >= hull.back().loss)) continue;
+    while (hull.size() > 1 && gain(hull[hull.size() - 2], hull.back()) <= gain(hull.back(), choice)) hull.pop_back();
+    hull.push_back(choice);
+  }
+  choices = std::move(hull);
+}
+
+} // namespace
+
+bool is_searched(const WeightSource& source, const models::RecipeOptions& options) {
+  const models::Role role = models::role_of(source.name());
+  if (role == models::Role::output && (options.output || options.leave_output)) return false;
+  if (role == models::Role::token_embd && options.token_embedding) return false;
+  return models::is_quantizable(source.info()) && std::ranges::none_of(options.tensor_types, [&](const auto& entry) {
+           return std::regex_search(std::string(source.name()), entry.first);
+         });
+}
+
+std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan, const TypeSearch& search,
+                                                     const models::RecipeOptions& options, const gguf::Imatrix* imatrix,
+                                                     const EncodeRows& encode,
+                                                     const std::function<void(int64_t done, int64_t total)>& progress) {
+  const std::vector<Type> candidates = search.candidates.empty() ? default_candidates() : search.candidates;
+  std::vector<std::vector<TypeChoice>> all(plan.sources.size());
+  const int64_t layers = models::model_traits(*plan.file).layers;
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
+    const WeightSource& source = plan.sources[i];
+    if (!is_searched(source, options)) continue;
+    Sample sample{sample_rows(source, search.sample_weights), {}};
+    sample.weights.resize(sample.rows.size() * static_cast<size_t>(source.cols()));
+    for (size_t r = 0; r < sample.rows.size(); ++r)
+      source.decode(sample.rows[r], 1, sample.weights.data() + static_cast<int64_t>(r) * source.cols());
+    const auto importance = importance_of(imatrix, source);
+    const double factor = sensitivity(source.name(), plan.is_output(source), layers);
+    std::vector<TypeChoice>& choices = all[i];
+    if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
+    for (const Type type : candidates) {
+      if (source.cols() % quant::format(type).block_weights != 0 || source.type() == type) continue;
+      const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
+      if (!source.is_planar() && info.bytes() >= source.bytes()) continue;
+      choices.push_back({type, info.bytes(), factor * sampled_loss(source, type, sample, importance, encode)});
+    }
+    keep_hull(choices);
+    source.release(0, source.rows());
+    if (progress) progress(static_cast<int64_t>(i) + 1, std::ssize(plan.sources));
+  }
+  return all;
+}
+
+std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget) {
+  std::vector<int> chosen;
+  uint64_t bytes = 0;
+  struct Step {
+    double gain; // loss per byte
+    size_t tensor;
+    bool operator<(const Step& other) const { return gain < other.gain; }
+  };
+  std::priority_queue<Step> steps;
+  const auto offer = [&](size_t i) {
+    const auto next = static_cast<size_t>(chosen[i]) + 1;
+    if (next >= choices[i].size()) return;
+    const TypeChoice &from = choices[i][next - 1], &to = choices[i][next];
+    steps.push({(from.loss - to.loss) / static_cast<double>(to.bytes - from.bytes), i});
+  };
+  for (const auto& of_tensor : choices) {
+    chosen.push_back(of_tensor.empty() ? -1 : 0);
+    if (!of_tensor.empty()) bytes += of_tensor[0].bytes;
+  }
+  if (bytes > budget)
+    throw_error("the target is too small: in the smallest types that are considered, the matrices need {:.3f} GB of "
+                "{:.3f} GB that it leaves for them",
+                static_cast<double>(bytes) / 1e9, static_cast<double>(budget) / 1e9);
+  for (size_t i = 0; i < choices.size(); ++i)
+    if (chosen[i] == 0) offer(i);
+  while (!steps.empty()) {
+    const size_t i = steps.top().tensor;
+    steps.pop();
+    const auto now = static_cast<size_t>(chosen[i]);
+    const uint64_t more = choices[i][now + 1].bytes - choices[i][now].bytes;
+    if (bytes + more > budget) continue; // this tensor stays; smaller ones may still fit
+    bytes += more;
+    ++chosen[i];
+    offer(i);
+  }
+  return chosen;
+}
+
+} // namespace ridge::convert

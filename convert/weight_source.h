@@ -1,0 +1,56 @@
+// The matrices and vectors of a file as rows of f32, however the file keeps them: what quantizing and comparing read.
+#pragma once
+
+#include "gguf/writer.h"
+#include "models/planar.h"
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace ridge::convert {
+
+class WeightSource {
+ public:
+  WeightSource(const gguf::File& file, const gguf::Tensor& tensor);
+  WeightSource(const gguf::File& file, models::PlanarWeight weight);
+
+  std::string_view name() const { return name_; }
+  const std::vector<int64_t>& dims() const { return dims_; } // dims[0] contiguous
+  // Of a planar weight: the type it runs as, which files do not store.
+  gguf::TensorType type() const { return type_; }
+  bool has_weights() const { return type_.format() != nullptr; } // no I32 and the like
+  bool is_planar() const { return planar_ != nullptr; }
+  bool is_packed() const { return has_weights() && type_.format()->packed; }
+  uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
+
+  int64_t cols() const { return dims_[0]; }
+  int64_t rows() const; // of all its matrices
+  int64_t matrices() const { return dims_.size() > 2 ? rows() / dims_[1] : 1; }
+  int64_t weights() const { return rows() * cols(); }
+
+  // Rows [first, first + count), count * cols() floats. Threads may share a source. Only where has_weights().
+  void decode(int64_t first, int64_t count, float* out) const;
+  // The same rows as the file has them; not of planar weights.
+  std::span<const std::byte> packed(int64_t first, int64_t count) const;
+  // They will not be read again soon: see gguf::File::release.
+  void release(int64_t first, int64_t count) const;
+
+  gguf::TensorInfo info() const { return {std::string(name_), type_, dims_}; }
+
+ private:
+  const gguf::File* file_;
+  const gguf::Tensor* tensor_ = nullptr; // or
+  std::shared_ptr<const models::PlanarWeight> planar_;
+  std::string_view name_;
+  gguf::TensorType type_;
+  std::vector<int64_t> dims_;
+};
+
+// In file order. The file must outlive them.
+std::vector<WeightSource> weight_sources(const gguf::File& file);
+// The same with planar weights as the several tensors that they are.
+std::vector<WeightSource> stored_tensors(const gguf::File& file);
+
+} // namespace ridge::convert

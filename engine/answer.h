@@ -1,0 +1,58 @@
+// From tokens to what a person reads: one answer, streamed as whole characters, cut at stop strings, with reasoning
+// told apart from the answer, optionally held to a grammar.
+#pragma once
+
+#include "core/token_choice.h"
+#include "engine/loaded_model.h"
+#include "engine/options.h"
+#include "engine/session.h"
+#include "text/chat/reasoning.h"
+#include "text/grammar/grammar_matcher.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::engine {
+
+// Receives text as it is ready. `reasoning`: part of the model's thinking, not of its answer.
+using TextSink = std::function<void(std::string_view text, bool reasoning)>;
+
+struct Answer {
+  std::string content, reasoning;
+  std::string raw;    // as the model wrote it, markers of reasoning included
+  int64_t tokens = 0; // generated, the one that ended the turn included
+  StopReason stop = StopReason::limit;
+  std::vector<core::TokenChoice> choices; // of each token, where they are kept; their ends are of `content`
+};
+std::string_view name_of(StopReason stop); // "end_of_turn", …
+
+// Generates answers with one model, session and set of sampling options.
+class Answerer {
+ public:
+  // All must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
+  Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options);
+  ~Answerer();
+
+  // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
+  // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
+  Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
+                const std::atomic<bool>* cancel);
+
+  core::Sampler& sampler() { return sampler_; }
+  void keep_choices(bool keep) { keep_choices_ = keep; } // the host then samples, which costs a GPU some speed
+
+ private:
+  const LoadedModel& model_;
+  Session& session_;
+  const SamplingOptions& options_;
+  core::Sampler sampler_;
+  bool keep_choices_ = false;
+  std::unique_ptr<text::Grammar> grammar_;
+  std::unique_ptr<text::TokenTable> token_table_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,106 @@
+#include "engine/conversation.h"
+
+#include "core/error.h"
+
+namespace ridge::engine {
+namespace {
+
+bool is_role(const Json& message, const char* role) { return message["role"] == role; }
+
+} // namespace
+
+void Conversation::set_system(std::string text) {
+  if (!messages_.empty() && is_role(messages_[0], "system")) messages_.erase(0);
+  if (text.empty()) return;
+  const Json message = {{"role", "system"}, {"content", std::move(text)}};
+  messages_.insert(messages_.begin(), message);
+}
+
+void Conversation::add_user(std::string text) { messages_.push_back({{"role", "user"}, {"content", std::move(text)}}); }
+
+bool Conversation::drop_answer() {
+  if (messages_.empty() || !is_role(messages_.back(), "assistant")) return false;
+  messages_.erase(messages_.size() - 1);
+  return true;
+}
+
+bool Conversation::undo() {
+  const bool answered = drop_answer();
+  if (messages_.empty() || !is_role(messages_.back(), "user")) return answered;
+  messages_.erase(messages_.size() - 1);
+  return true;
+}
+
+bool Conversation::drop_oldest() {
+  const size_t first = !messages_.empty() && is_role(messages_[0], "system") ? 1 : 0;
+  size_t next = first + 1; // the second user message: where the next exchange begins
+  while (next < messages_.size() && !is_role(messages_[next], "user")) ++next;
+  if (next >= messages_.size()) return false;
+  messages_.erase(messages_.begin() + static_cast<long>(first), messages_.begin() + static_cast<long>(next));
+  return true;
+}
+
+void Conversation::clear() {
+  Json kept = Json::array();
+  if (!messages_.empty() && is_role(messages_[0], "system")) kept.push_back(messages_[0]);
+  messages_ = std::move(kept);
+}
+
+void Conversation::set_messages(const Json& json, const std::string& label) {
+  const Json& list = json.is_object() && json.contains("messages") ? json["messages"] : json;
+  if (!list.is_array()) throw_error("{}: expected a JSON list of messages", label);
+  for (size_t i = 0; i < list.size(); ++i)
+    if (!list[i].is_object() || !list[i].contains("role") || !list[i]["role"].is_string() ||
+        !list[i].contains("content"))
+      throw_error("{}: message {}: expected an object with \"role\" and \"content\"", label, i);
+  messages_ = list;
+}
+
+Conversation::Prompt Conversation::render(const Json& messages) const {
+  const auto& tokenizer = model_.need_tokenizer();
+  const auto text_of = [&](int32_t id) { return id >= 0 ? std::string(tokenizer.token_text(id)) : std::string(); };
+  text::ChatOptions options;
+  options.bos_token = text_of(tokenizer.bos());
+  options.eos_token = text_of(tokenizer.eos());
+  Prompt prompt{template_.render(messages, options), {}};
+
+  if (!known_text_.empty() && prompt.text.starts_with(known_text_)) {
+    prompt.tokens = known_tokens_;
+    const auto rest =
+        tokenizer.encode(std::string_view(prompt.text).substr(known_text_.size()), {.parse_special = true});
+    prompt.tokens.insert(prompt.tokens.end(), rest.begin(), rest.end());
+  } else {
+    // Templates that write the BOS token themselves must not get a second one.
+    const bool has_bos = !options.bos_token.empty() && prompt.text.starts_with(options.bos_token);
+    prompt.tokens = tokenizer.encode(prompt.text, {.add_special = !has_bos, .parse_special = true});
+    if (tokenizer.add_eos() && !has_bos && !prompt.tokens.empty() && prompt.tokens.back() == tokenizer.eos())
+      prompt.tokens.pop_back(); // the turn is the model's to end
+  }
+  return prompt;
+}
+
+int64_t Conversation::tokens_with(const std::string& user_text) const {
+  Json messages = messages_;
+  messages.push_back({{"role", "user"}, {"content", user_text}});
+  return std::ssize(render(messages).tokens);
+}
+
+Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
+  const Prompt prompt = render(messages_);
+  Answer answer = answerer.answer(prompt.tokens, prompt.text, sink, cancel);
+
+  known_text_ = prompt.text + answer.raw;
+  const auto tokens = session_.tokens();
+  known_tokens_.assign(tokens.begin(), tokens.end());
+  const auto& tokenizer = model_.need_tokenizer();
+  if (answer.stop == StopReason::end_of_turn && !known_tokens_.empty() && tokenizer.is_eog(known_tokens_.back()))
+    known_tokens_.pop_back();                                  // the template writes the end of the turn itself
+  if (answer.stop == StopReason::stopped) known_text_.clear(); // tokens run past the cut text
+
+  Json message = {{"role", "assistant"}, {"content", answer.content}};
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  messages_.push_back(std::move(message));
+  return answer;
+}
+
+} // namespace ridge::engine

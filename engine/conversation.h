@@ -1,0 +1,61 @@
+// A chat as data: messages in the OpenAI form, rendered through the model's template, answered turn by turn. What the
+// terminal chat, `ridge run` and other front ends share.
+#pragma once
+
+#include "engine/answer.h"
+#include "text/chat/chat_template.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace ridge::engine {
+
+using Json = nlohmann::ordered_json;
+
+class Conversation {
+ public:
+  // All must outlive it.
+  Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template)
+      : model_(model), session_(session), template_(chat_template) {}
+
+  void set_system(std::string text); // replaces the system message; empty: none
+  void add_user(std::string text);
+  // Generates the assistant's message and appends it, however it ends. Throws Error when the template refuses the
+  // messages or the prompt does not fit the context; the conversation is then as before.
+  Answer answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel);
+
+  // Drops the last exchange (or an unanswered question); false when there is none.
+  bool undo();
+  // Drops the last answer, so that answer() gives another one; false when there is none.
+  bool drop_answer();
+  // Drops the oldest exchange; false when only one is left. Makes room in a full context.
+  bool drop_oldest();
+  void clear(); // all but the system message
+
+  const Json& messages() const { return messages_; }
+  // Throws Error where `json` is not a list of messages (or an object with one under "messages").
+  void set_messages(const Json& json, const std::string& label);
+
+  int64_t tokens_used() const { return std::ssize(session_.tokens()); }
+  // How many tokens the conversation has, with a further user message.
+  int64_t tokens_with(const std::string& user_text) const;
+
+ private:
+  struct Prompt {
+    std::string text;
+    std::vector<int32_t> tokens;
+  };
+  Prompt render(const Json& messages) const;
+
+  const LoadedModel& model_;
+  Session& session_;
+  const text::ChatTemplate& template_;
+  Json messages_ = Json::array();
+  // What the session's tokens stand for, so that the next prompt continues them exactly: tokenizing the model's own
+  // words again could split them in another way, and the cache would be lost from there on.
+  std::string known_text_;
+  std::vector<int32_t> known_tokens_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,172 @@
+#include "engine/loaded_model.h"
+
+#include "core/error.h"
+#include "core/split.h"
+#include "engine/machine.h"
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/microbench/bandwidth.h"
+#include "kernels/cuda/executor/executor.h"
+#include "models/guide.h"
+#include "models/model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <vector>
+
+namespace ridge::engine {
+
+const text::Tokenizer& LoadedModel::need_tokenizer() const {
+  if (!tokenizer) throw_error("{}: has no tokenizer; give token ids instead (ridge logits --ids)", file.path());
+  return *tokenizer;
+}
+
+std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
+  const std::string_view model = file.get_string("tokenizer.ggml.model", "none");
+  if (model == "none" || model == "no_vocab") return nullptr;
+  return text::Tokenizer::from_file(file);
+}
+
+LoadedModel open_model(gguf::File file) {
+  LoadedModel model{std::move(file), {}, nullptr, nullptr};
+  model.program = models::build_program(model.file);
+  model.tokenizer = find_tokenizer(model.file);
+  return model;
+}
+
+LoadedModel open_model(const std::string& path, const LoadSteps& steps) {
+  if (!path.empty()) return open_model(gguf::File::open(path));
+  if (steps.note)
+    steps.note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m "
+               "model.gguf");
+  return open_model(models::open_guide());
+}
+
+namespace {
+
+// Brings the weights into memory with progress, so that a big file's first answer does not seem to hang. Does
+// nothing for a model that would not fit.
+void read_ahead(const core::Program& program, const LoadSteps& steps) {
+  constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
+  const double available = 1024 * std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+  std::set<const std::byte*> seen; // tied weights are one
+  int64_t total = 0, done = 0;
+  std::vector<std::span<const std::byte>> pieces;
+  for (const core::Weight& weight : program.weights) {
+    if (!seen.insert(weight.data).second) continue;
+    pieces.emplace_back(weight.data, static_cast<size_t>(weight.total_bytes()));
+    total += weight.total_bytes();
+  }
+  if (static_cast<double>(total) > available) return;
+  unsigned sum = 0;
+  for (const std::span<const std::byte> piece : pieces)
+    for (size_t start = 0; start < piece.size(); start += kChunk) {
+      const auto chunk = piece.subspan(start, std::min(kChunk, piece.size() - start));
+      for (size_t at = 0; at < chunk.size(); at += kPage) sum += static_cast<unsigned>(chunk[at]);
+      done += std::ssize(chunk);
+      if (steps.progress) steps.progress("loading", done, total);
+    }
+  volatile unsigned keep = sum; // the reads must happen
+  (void)keep;
+}
+
+std::unique_ptr<core::Executor> on_cuda(const core::Program& program, const core::ExecutorConfig& config,
+                                        const LoadSteps& steps) {
+  kernels::cuda::CudaOptions options;
+  options.upload_progress = [&](double done, double total) {
+    if (steps.progress) steps.progress("copying to the GPU", static_cast<int64_t>(done), static_cast<int64_t>(total));
+  };
+  return kernels::cuda::make_cuda_executor(program, config, options);
+}
+
+std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core::ExecutorConfig& config,
+                                       const LoadSteps& steps) {
+  read_ahead(program, steps);
+  return kernels::cpu::make_cpu_executor(program, config);
+}
+
+// The last `layers` of a Program, the output being one.
+core::SplitProgram split_off(const core::Program& program, int32_t layers) {
+  return core::split_program(program, core::layer_count(program) + 1 - layers);
+}
+
+// The most of the last layers for which the GPU has room.
+int32_t layers_that_fit(const core::Program& program, const core::ExecutorConfig& config) {
+  int32_t fitting = 0, too_many = core::layer_count(program) + 1;
+  if (kernels::cuda::fits(program, config)) return too_many;
+  while (too_many - fitting > 1) {
+    const int32_t layers = (fitting + too_many) / 2;
+    (kernels::cuda::fits(split_off(program, layers).back, config) ? fitting : too_many) = layers;
+  }
+  return fitting;
+}
+
+// False where not even the output fits.
+bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_t wanted, const LoadSteps& steps) {
+  const core::Program& program = model.program;
+  const int32_t all = core::layer_count(program) + 1;
+  const double free_bytes = kernels::cuda::device_info().free_bytes;
+  const int32_t layers =
+      wanted < 0 ? layers_that_fit(program, config) : static_cast<int32_t>(std::min<int64_t>(wanted, all));
+  model.gpu_share = layers == all ? 1 : 0;
+  if (layers == all) {
+    model.executor = on_cuda(program, config, steps);
+  } else if (layers > 0) {
+    core::SplitProgram parts = split_off(program, layers);
+    model.gpu_share = core::program_cost(parts.back, {}).bytes() / core::program_cost(program, {}).bytes();
+    model.executor = core::make_split_executor(
+        std::move(parts), config, [&](const auto& part, const auto& c) { return on_cpu(part, c, steps); },
+        [&](const auto& part, const auto& c) { return on_cuda(part, c, steps); });
+  }
+  if (layers < all) {
+    const double taken = free_bytes - kernels::cuda::device_info().free_bytes;
+    if (steps.note)
+      steps.note(fmt::format("{} of {} layers on the GPU ({:.1f} of {:.1f} GiB free)", layers, all, taken / (1 << 30),
+                             free_bytes / (1 << 30)));
+  }
+  return layers > 0;
+}
+
+} // namespace
+
+Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
+                      int64_t gpu_layers, const LoadSteps& steps, const char* to_need_less) {
+  const auto note = [&](const std::string& line) {
+    if (steps.note) steps.note(line);
+  };
+  if (name != "cpu" && gpu_layers != 0) {
+    const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+    if (name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+    if (!gpu.usable && gpu_layers > 0) note(fmt::format("running on the CPU: {}", gpu.problem));
+    if (gpu.usable) {
+      try {
+        if (start_on_gpu(model, config, gpu_layers, steps)) return Device::cuda;
+      } catch (const kernels::cuda::OutOfMemory& error) {
+        if (name == "cuda" || gpu_layers > 0)
+          throw kernels::cuda::OutOfMemory(fmt::format("{}; {}", error.what(), to_need_less));
+        note(fmt::format("running on the CPU: {}", error.what()));
+      } catch (const Error& error) {
+        if (name == "cuda" || gpu_layers > 0) throw;
+        note(fmt::format("running on the CPU: {}", error.what()));
+      }
+    }
+  }
+  model.gpu_share = 0;
+  model.executor = on_cpu(model.program, config, steps);
+  return Device::cpu;
+}
+
+double measure_read_bandwidth(const LoadedModel& model) {
+  const double share = model.gpu_share;
+  const double seconds_per_byte =
+      (share > 0 ? share / measure_read_bandwidth(Device::cuda, 0) : 0) +
+      (share < 1 ? (1 - share) / measure_read_bandwidth(Device::cpu, model.executor->config().threads) : 0);
+  return 1 / seconds_per_byte;
+}
+
+double measure_read_bandwidth(Device device, int threads) {
+  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth()
+                                : kernels::cpu::measure_read_bandwidth(threads);
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,60 @@
+#include "engine/machine.h"
+
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cuda/executor/executor.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sys/utsname.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+namespace ridge::engine {
+
+std::string proc_field(const char* path, std::string_view name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with(name)) continue;
+    const size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+nlohmann::ordered_json machine_json() {
+  utsname os = {};
+  ::uname(&os);
+  nlohmann::ordered_json machine = {
+      {"ridge_version", RIDGE_VERSION},
+      {"commit", kCommit},
+      {"os", std::string(os.sysname) + " " + os.release},
+      {"cpu",
+       {{"name", proc_field("/proc/cpuinfo", "model name")},
+        {"cores", std::thread::hardware_concurrency()},
+        {"instruction_set", kernels::cpu::instruction_set()},
+        {"clock_hz", 1e6 * std::strtod(proc_field("/proc/cpuinfo", "cpu MHz").c_str(), nullptr)},
+        {"memory_bytes", 1024 * std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr)}}}};
+  const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
+  if (!gpu.usable) {
+    machine["gpu"] = nullptr;
+    return machine;
+  }
+  const GpuState state = gpu_state(gpu.name);
+  machine["gpu"] = {{"name", gpu.name},
+                    {"driver", state.driver},
+                    {"compute_capability", std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor)},
+                    {"multiprocessors", gpu.sm_count},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"sm_clock_hz", state.sm_clock_hz},
+                    {"sm_clock_max_hz", state.sm_clock_max_hz},
+                    {"memory_clock_hz", state.memory_clock_hz},
+                    {"memory_clock_max_hz", state.memory_clock_max_hz},
+                    {"power_limit_watts", state.power_limit_watts}};
+  return machine;
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,28 @@
+// What this machine is: the facts that a measurement means nothing without.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace ridge::engine {
+
+extern const char* const kCommit; // that this program was built from, "-dirty" after it where files had changed
+
+// The value of the first "name : value" line of a /proc file; empty where there is none.
+std::string proc_field(const char* path, std::string_view name);
+
+// What the NVIDIA driver's management library says of the GPU in use; empty or 0 where it cannot say.
+struct GpuState {
+  std::string driver; // "580.95.05"
+  double sm_clock_hz = 0, sm_clock_max_hz = 0, memory_clock_hz = 0, memory_clock_max_hz = 0;
+  double power_watts = 0, power_limit_watts = 0, temperature_celsius = 0;
+  double memory_used_bytes = 0, memory_bytes = 0; // of all programs
+};
+GpuState gpu_state(const std::string& gpu_name);
+
+// The block "machine" of every JSON report: program, commit, CPU, memory, GPU, driver, clocks as they are now.
+nlohmann::ordered_json machine_json();
+
+} // namespace ridge::engine

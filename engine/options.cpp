@@ -1,0 +1,83 @@
+#include "engine/options.h"
+
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "text/grammar/json_schema.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace ridge::engine {
+
+core::ExecutorConfig ModelOptions::executor_config(int64_t trained_context) const {
+  core::ExecutorConfig config;
+  config.context = context < 0 ? std::min(trained_context, kDefaultContext) : context == 0 ? trained_context : context;
+  config.max_batch = std::min({ubatch, batch, config.context});
+  config.max_outputs = 1;
+  config.threads = threads;
+  const auto cache_type = [](const std::string& name) {
+    return name == "f32" ? core::KvType::f32 : name == "q8_0" ? core::KvType::q8_0 : core::KvType::f16;
+  };
+  config.k_type = cache_type(k_type);
+  config.v_type = cache_type(v_type);
+  return config;
+}
+
+std::string SamplingOptions::grammar_text() const {
+  if (!grammar_file.empty()) return core::read_text_file(grammar_file);
+  if (json_schema.empty()) return grammar;
+  const auto schema = nlohmann::ordered_json::parse(json_schema, nullptr, false);
+  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
+  return text::gbnf_from_json_schema(schema);
+}
+
+text::ChatTemplate TemplateOptions::choose(const gguf::File& model, const Notice& notice) const {
+  using text::ChatTemplate;
+  if (!file.empty()) return ChatTemplate::parse(core::read_text_file(file), file);
+  if (!name.empty()) return ChatTemplate::builtin(name);
+  auto chosen = text::choose_chat_template(model);
+  if (chosen.origin == text::kPlainTemplate)
+    notice("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
+  return chosen.chat_template;
+}
+
+namespace {
+
+template <typename T>
+T parse_number(const std::string& text) {
+  T value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size())
+    throw_error("'{}' is no {}", text, std::is_integral_v<T> ? "whole number" : "number");
+  return value;
+}
+
+template <auto Member>
+constexpr SamplingSetting param(std::string_view name) {
+  using T = std::remove_reference_t<decltype(core::SamplerParams{}.*Member)>;
+  return {name, [](const SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
+          [](SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
+}
+
+} // namespace
+
+std::span<const SamplingSetting> sampling_settings() {
+  using P = core::SamplerParams;
+  static constexpr SamplingSetting kSettings[] = {
+      param<&P::temp>("temp"),
+      param<&P::top_k>("top-k"),
+      param<&P::top_p>("top-p"),
+      param<&P::min_p>("min-p"),
+      param<&P::typical_p>("typical"),
+      param<&P::repeat_penalty>("repeat-penalty"),
+      param<&P::repeat_last_n>("repeat-last-n"),
+      param<&P::presence_penalty>("presence-penalty"),
+      param<&P::frequency_penalty>("frequency-penalty"),
+      param<&P::seed>("seed"),
+      {"predict", [](const SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
+       [](SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
+  };
+  return kSettings;
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,87 @@
+// A conversation with a model: tokens in, tokens out. The session remembers what the KV cache holds and evaluates only
+// what is new, so a chat's next turn costs its own tokens and not the whole history.
+#pragma once
+
+#include "core/executor.h"
+#include "core/sampler.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace ridge::engine {
+
+// What some work cost: tokens, wall time, and the bytes that op_cost says had to move.
+struct Usage {
+  int64_t tokens = 0;
+  double seconds = 0;
+  double bytes = 0;
+
+  Usage& operator+=(const Usage& other) {
+    tokens += other.tokens;
+    seconds += other.seconds;
+    bytes += other.bytes;
+    return *this;
+  }
+  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
+};
+
+enum class StopReason {
+  end_of_turn,  // the model said so
+  limit,        // as many tokens as were asked for
+  context_full, // no room in the KV cache
+  stopped,      // on_token returned false (a stop string)
+  interrupted,  // the cancel flag
+};
+
+class Session {
+ public:
+  // Both must outlive the session. One session per executor; it uses stream 0.
+  Session(core::Executor& executor, const core::Program& program) : executor_(executor), program_(program) {}
+
+  // Makes the cache hold exactly `tokens` (at least one), evaluating what it does not hold yet; afterwards logits() are
+  // those of the last token. progress(done, total) is called between batches. Returns false when `cancel` was raised
+  // meanwhile; the cache then holds the part that was done. Throws Error if the tokens do not fit the context or one is
+  // outside the vocabulary.
+  bool evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel = nullptr,
+                const std::function<void(int64_t, int64_t)>& progress = {});
+
+  // Samples up to `limit` tokens after the evaluated prompt (limit < 0: until the context is full). on_token sees each
+  // token before it is evaluated and returns false to stop after it; is_end says which tokens end a turn (they are not
+  // passed on). What was sampled is in tokens() afterwards, end tokens too.
+  struct Options {
+    int64_t limit = -1;
+    std::function<bool(int32_t)> is_end;
+    std::function<bool(int32_t)> on_token;
+    const std::atomic<bool>* cancel = nullptr;
+    core::TokenMask* mask = nullptr;
+    std::function<void(int32_t)> on_accept; // e.g. a grammar that follows along
+    // Sees each token with the logits it was chosen from; the host then samples, also where the executor could.
+    std::function<void(int32_t, std::span<const float>)> on_choice;
+  };
+  StopReason generate(core::Sampler& sampler, const Options& options);
+
+  std::span<const float> logits() { return executor_.logits(0); }
+  std::span<const int32_t> tokens() const { return tokens_; } // in the cache, or sampled and about to be
+  int64_t context() const { return executor_.config().context; }
+  int64_t held() const { return evaluated_; } // tokens in the cache
+  void keep(int64_t count);                   // forgets all but the first so many of them
+
+  const Usage& prompt_usage() const { return prompt_; }         // of the last evaluate()
+  const Usage& generation_usage() const { return generation_; } // of the last generate()
+
+ private:
+  double bytes_of(int64_t tokens, int64_t position, bool logits) const; // that one forward() moves
+  void forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage);
+
+  core::Executor& executor_;
+  const core::Program& program_;
+  std::vector<int32_t> tokens_;
+  int64_t evaluated_ = 0; // how many of tokens_ the cache holds
+  Usage prompt_, generation_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,41 @@
+#include "kernels/cpu/executor/kv_cache.h"
+
+#include "core/error.h"
+
+namespace ridge::kernels::cpu {
+
+KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
+  const int64_t positions = round_up(config.context, kPositionTile);
+  for (const core::KvLayer& kv : layers) {
+    const double elements = static_cast<double>(config.streams) * static_cast<double>(kv.heads) *
+                            static_cast<double>(positions) * static_cast<double>(kv.k_dim + kv.v_dim + 16);
+    if (elements > 0x1p44)
+      throw_error("the KV cache of {} streams of {} tokens is too large; lower -c", config.streams, config.context);
+    Layer layer = {kv.heads,
+                   positions * core::head_bytes(config.k_type, kv.k_dim),
+                   positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
+                   {},
+                   {}};
+    layer.keys = Memory(config.streams * kv.heads * layer.key_bytes, "KV cache");
+    layer.values = Memory(config.streams * kv.heads * layer.value_bytes, "KV cache");
+    layers_.push_back(std::move(layer));
+  }
+}
+
+std::byte* KvCache::keys(int32_t layer, int64_t stream, int64_t head) const {
+  const Layer& l = layers_[layer];
+  return l.keys.data() + (stream * l.heads + head) * l.key_bytes;
+}
+
+std::byte* KvCache::values(int32_t layer, int64_t stream, int64_t head) const {
+  const Layer& l = layers_[layer];
+  return l.values.data() + (stream * l.heads + head) * l.value_bytes;
+}
+
+int64_t KvCache::bytes() const {
+  int64_t sum = 0;
+  for (const Layer& layer : layers_) sum += layer.keys.bytes() + layer.values.bytes();
+  return sum;
+}
+
+} // namespace ridge::kernels::cpu

@@ -1,0 +1,60 @@
+#include "kernels/cpu/executor/linear.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cpu {
+
+void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+              int64_t count) {
+  const std::byte* rows = linear.matrix + first * linear.row_bytes;
+  for (size_t i = 0; i < in.size(); ++i) {
+    float* result = linear.out + out[i] * linear.rows + first;
+    if (linear.quantized)
+      linear.kernels->dot_codes(rows, linear.row_bytes, count, linear.cols, linear.quantized_row(in[i]), result);
+    else
+      linear.kernels->dot_floats(rows, linear.row_bytes, count, linear.cols, linear.x + in[i] * linear.cols, result);
+    if (linear.bias)
+      for (int64_t r = 0; r < count; ++r) result[r] += linear.bias[first + r];
+  }
+}
+
+void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+               LinearScratch& scratch) {
+  const MatmulKernels& matmul = matmul_kernels();
+  const auto tokens = static_cast<int64_t>(in.size());
+  const int64_t count = std::min(kPanelRows, linear.rows - first);
+  const std::byte* rows = linear.matrix + first * linear.row_bytes;
+  float* sums = scratch.sums[0];
+  std::fill_n(sums, tokens * kPanelRows, 0.0f);
+  if (linear.quantized) {
+    for (int64_t t = 0; t < tokens; ++t) scratch.quantized[t] = linear.quantized_row(in[t]);
+    for (int64_t column = 0; column < linear.cols; column += kCodePanelCols) {
+      linear.kernels->pack_codes(rows, linear.row_bytes, count, linear.cols, column, scratch.codes);
+      matmul.codes(scratch.codes, linear.kernels->scale16, linear.kernels->has_offset, column,
+                   std::min(kCodePanelCols, linear.cols - column), scratch.quantized, tokens, sums);
+    }
+  } else {
+    for (int64_t t = 0; t < tokens; ++t) scratch.x[t] = linear.x + in[t] * linear.cols;
+    for (int64_t column = 0; column < linear.cols; column += kFloatPanelCols) {
+      linear.kernels->pack_floats(rows, linear.row_bytes, count, linear.cols, column, scratch.floats);
+      matmul.floats(scratch.floats, column, std::min(kFloatPanelCols, linear.cols - column), scratch.x, tokens, sums);
+    }
+  }
+  for (int64_t t = 0; t < tokens; ++t) {
+    float* result = linear.out + out[t] * linear.rows + first;
+    for (int64_t r = 0; r < count; ++r)
+      result[r] = sums[t * kPanelRows + r] + (linear.bias ? linear.bias[first + r] : 0.0f);
+  }
+}
+
+std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads) {
+  const int64_t smallest = std::max<int64_t>(1, 16384 / std::max<int64_t>(row_bytes, 1));
+  std::vector<int64_t> bounds = {0};
+  while (bounds.back() < rows) {
+    const int64_t left = rows - bounds.back();
+    bounds.push_back(bounds.back() + std::min(left, std::max(smallest, left / (2 * threads))));
+  }
+  return bounds;
+}
+
+} // namespace ridge::kernels::cpu

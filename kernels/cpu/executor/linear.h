@@ -1,0 +1,52 @@
+// Matrix times activations: which kernel serves how many tokens, and in what pieces.
+#pragma once
+
+#include "core/program.h"
+#include "kernels/cpu/formats/kernels.h"
+
+#include <span>
+#include <vector>
+
+namespace ridge::kernels::cpu {
+
+// out[out_row] = W x[in_row] (+ bias) for one matrix and some rows of activations.
+struct Linear {
+  const FormatKernels* kernels;
+  const std::byte* matrix;
+  int64_t row_bytes, rows, cols;
+  const float* x;       // [in rows][cols]
+  std::byte* quantized; // the same as QuantizedRows; null: compute with f32
+  float* out;           // [out rows][rows]
+  const float* bias;    // [rows] or null
+
+  QuantizedRow quantized_row(int64_t row) const {
+    const int64_t padded = round_up(cols, kChunk);
+    return {quantized + row * QuantizedRow::bytes(padded), padded};
+  }
+};
+
+// Up to this many tokens each row is unpacked anew for every token; above, panels are unpacked once for all tokens.
+inline constexpr int64_t kDotTokens = 2;
+inline constexpr int64_t kTokenBlock = 256; // tokens that a panel is multiplied with at most
+
+// Scratch of one thread.
+struct LinearScratch {
+  CodePanel codes;
+  FloatPanel floats;
+  alignas(64) float sums[kTokenBlock][kPanelRows];
+  QuantizedRow quantized[kTokenBlock];
+  const float* x[kTokenBlock];
+};
+
+// Rows [first, first + count) of the matrix for the tokens in[i] -> out[i], one dot product at a time.
+void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+              int64_t count);
+// The same for one panel: rows [first, first + kPanelRows) as far as there are, at most kTokenBlock tokens.
+void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+               LinearScratch& scratch);
+
+// Row boundaries of pieces for dynamic scheduling: large ones first, then ever smaller ones so that all threads finish
+// together, none under 16 KB of weights.
+std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads);
+
+} // namespace ridge::kernels::cpu

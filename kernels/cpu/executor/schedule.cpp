@@ -1,0 +1,81 @@
+#include "kernels/cpu/executor/schedule.h"
+
+#include <hwy/cache_control.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace ridge::kernels::cpu {
+namespace {
+
+// Not OpenMP's barrier: that one spins for milliseconds, and on a machine with other work the thread that is waited for
+// is then the one without a core. This one spins for about the length of a small op, then sleeps.
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+
+  void wait() {
+    const uint32_t phase = phase_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      // Sequentially consistent: notify_all() looks for sleepers first, and a mere release store may become visible
+      // after that look. A thread that falls asleep in between is never woken; it happened.
+      phase_.store(phase + 1, std::memory_order_seq_cst);
+      phase_.notify_all();
+      return;
+    }
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (phase_.load(std::memory_order_acquire) != phase) return;
+      hwy::Pause();
+    }
+    phase_.wait(phase, std::memory_order_acquire);
+  }
+
+ private:
+  static constexpr int kSpins = 2000; // some 20 to 50 µs
+  const int threads_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+} // namespace
+
+void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
+                   std::function<void(int64_t, int)> run) {
+  const auto touches = [](const std::set<Resource>& mine, const std::set<Resource>& theirs) {
+    return std::any_of(mine.begin(), mine.end(), [&](Resource r) { return theirs.contains(r); });
+  };
+  const bool barrier = touches(reads, written_) || touches(writes, written_) || touches(writes, read_);
+  if (barrier) {
+    read_.clear();
+    written_.clear();
+  }
+  read_.insert(reads.begin(), reads.end());
+  written_.insert(writes.begin(), writes.end());
+  steps_.emplace_back(barrier, label_, std::move(items), std::move(run));
+}
+
+void Schedule::run(int threads, std::vector<double>* seconds) {
+  for (Step& step : steps_) step.next.store(0, std::memory_order_relaxed);
+  Barrier barrier(threads);
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    double last = now();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      Step& step = steps_[i];
+      if (step.barrier || seconds) barrier.wait();
+      const int64_t items = step.items();
+      for (int64_t item; (item = step.next.fetch_add(1, std::memory_order_relaxed)) < items;) step.run(item, thread);
+      if (!seconds) continue;
+      barrier.wait();
+      if (thread == 0) (*seconds)[i] += now() - std::exchange(last, now());
+    }
+  }
+}
+
+} // namespace ridge::kernels::cpu

@@ -1,0 +1,14 @@
+#include "core/error.h"
+#include "kernels/cpu/formats/kernels.h"
+
+namespace ridge::kernels::cpu {
+
+FormatKernels format_kernels(uint32_t type) {
+  FormatKernels kernels;
+  if (!format_kernels_part0(type, kernels) && !format_kernels_part1(type, kernels) &&
+      !format_kernels_part2(type, kernels) && !format_kernels_part3(type, kernels))
+    throw_error("weight type {} is unknown; requantize the model to a type this version knows", type);
+  return kernels;
+}
+
+} // namespace ridge::kernels::cpu

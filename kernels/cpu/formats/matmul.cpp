@@ -1,0 +1,186 @@
+// Matrix tiles: a panel of 32 unpacked rows times several tokens, all formats alike.
+//
+// The weights of 16 rows sit side by side in a vector and four bytes of a token are broadcast against them, so nothing
+// is summed across lanes. Codes are stored plus 128, because the byte dot wants one unsigned side; the integer sums
+// start at −128 × Σ activations and are therefore exact.
+#include "kernels/cpu/formats/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/formats/matmul.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/formats/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::kernels::cpu::HWY_NAMESPACE {
+namespace { // compiled for several instruction sets: nothing may be merged with a twin
+
+// Tokens per tile: with two vectors of rows, sums of both kinds fill the registers (32 with AVX-512, else 16).
+inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2;
+
+// One tile: rows [first_row, first_row + 2 vectors) of the panel, kTokens tokens.
+template <int kTokens, bool kScale16, bool kHasOffset>
+void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
+                float* sums) {
+  const int8_t* code[kTokens];
+  const float *scale[kTokens], *sum[kTokens];
+  const int32_t* bias[kTokens];
+  VF total[2][kTokens];
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    code[t] = x[t].code() + first_col;
+    scale[t] = x[t].scale16() + first_col / 16;
+    sum[t] = kScale16 ? x[t].sum16() + first_col / 16 : x[t].sum32() + first_col / 32;
+    bias[t] = kScale16 ? x[t].bias16() + first_col / 16 : x[t].bias32() + first_col / 32;
+    total[0][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row);
+    total[1][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row + kLanes);
+  }
+  constexpr int kGroup = kScale16 ? 16 : 32;
+  for (int64_t g = 0; g < cols / kGroup; ++g) {
+    VI dot[2][kTokens];
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][g]);
+    HWY_UNROLL(8)
+    for (int k = 0; k < kGroup / 4; ++k) {
+      const uint8_t* weights = panel.code[g * (kGroup / 4) + k][first_row];
+      const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
+      HWY_UNROLL(8)
+      for (int t = 0; t < kTokens; ++t) {
+        const VI a = broadcast4(code[t] + g * kGroup + 4 * k);
+        dot[0][t] = dot4(dot[0][t], w0, a);
+        dot[1][t] = dot4(dot[1][t], w1, a);
+      }
+    }
+    const VF s0 = hn::LoadU(kF, panel.scale[g] + first_row), s1 = hn::LoadU(kF, panel.scale[g] + first_row + kLanes);
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) {
+      const VF factor = hn::Set(kF, scale[t][g * (kGroup / 16)]);
+      total[0][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[0][t]), s0), factor, total[0][t]);
+      total[1][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[1][t]), s1), factor, total[1][t]);
+    }
+    if constexpr (kHasOffset) {
+      const VF o0 = hn::LoadU(kF, panel.offset[g] + first_row);
+      const VF o1 = hn::LoadU(kF, panel.offset[g] + first_row + kLanes);
+      HWY_UNROLL(8)
+      for (int t = 0; t < kTokens; ++t) {
+        const VF factor = hn::Set(kF, sum[t][g]);
+        total[0][t] = hn::MulAdd(o0, factor, total[0][t]);
+        total[1][t] = hn::MulAdd(o1, factor, total[1][t]);
+      }
+    }
+  }
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    hn::StoreU(total[0][t], kF, sums + t * kPanelRows + first_row);
+    hn::StoreU(total[1][t], kF, sums + t * kPanelRows + first_row + kLanes);
+  }
+}
+
+template <int kTokens>
+void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const float* const* x,
+                 float* sums) {
+  const float* token[kTokens];
+  VF total[2][kTokens];
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    token[t] = x[t] + first_col;
+    total[0][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row);
+    total[1][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row + kLanes);
+  }
+  for (int64_t k = 0; k < cols; ++k) {
+    const VF w0 = hn::LoadU(kF, panel.weight[k] + first_row), w1 = hn::LoadU(kF, panel.weight[k] + first_row + kLanes);
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) {
+      const VF a = hn::Set(kF, token[t][k]);
+      total[0][t] = hn::MulAdd(w0, a, total[0][t]);
+      total[1][t] = hn::MulAdd(w1, a, total[1][t]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    hn::StoreU(total[0][t], kF, sums + t * kPanelRows + first_row);
+    hn::StoreU(total[1][t], kF, sums + t * kPanelRows + first_row + kLanes);
+  }
+}
+
+// tile.run<tokens>(), for 1 to kTokens tokens.
+template <int kTokens, typename Tile>
+HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
+  if (tokens == kTokens)
+    tile.template run<kTokens>();
+  else if constexpr (kTokens > 1)
+    with_tokens<kTokens - 1>(tokens, tile);
+}
+
+template <bool kScale16, bool kHasOffset>
+struct CodesTile {
+  const CodePanel& panel;
+  int64_t first_col, cols;
+  const QuantizedRow* x;
+  float* sums;
+  template <int kTokens>
+  void run() const {
+    for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
+      codes_tile<kTokens, kScale16, kHasOffset>(panel, row, first_col, cols, x, sums);
+  }
+};
+
+struct FloatsTile {
+  const FloatPanel& panel;
+  int64_t first_col, cols;
+  const float* const* x;
+  float* sums;
+  template <int kTokens>
+  void run() const {
+    for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
+      floats_tile<kTokens>(panel, row, first_col, cols, x, sums);
+  }
+};
+
+// The size of the next tile, such that the last ones are not much smaller than the others.
+HWY_INLINE int64_t tile_tokens(int64_t left) {
+  const int64_t tiles = (left + kTileTokens - 1) / kTileTokens;
+  return (left + tiles - 1) / tiles;
+}
+
+template <bool kScale16, bool kHasOffset>
+void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, const QuantizedRow* x, int64_t tokens,
+                    float* sums) {
+  for (int64_t t = 0; t < tokens;) {
+    const int64_t n = tile_tokens(tokens - t);
+    with_tokens<kTileTokens>(n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    t += n;
+  }
+}
+
+void codes(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
+           const QuantizedRow* x, int64_t tokens, float* sums) {
+  const auto multiply = scale16 ? (has_offset ? multiply_codes<true, true> : multiply_codes<true, false>)
+                                : (has_offset ? multiply_codes<false, true> : multiply_codes<false, false>);
+  multiply(panel, first_col, cols, x, tokens, sums);
+}
+
+void floats(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
+            float* sums) {
+  for (int64_t t = 0; t < tokens;) {
+    const int64_t n = tile_tokens(tokens - t);
+    with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    t += n;
+  }
+}
+
+const MatmulKernels* table() {
+  static constexpr MatmulKernels kTable = {codes, floats};
+  return &kTable;
+}
+
+} // namespace
+} // namespace ridge::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ridge::kernels::cpu {
+HWY_EXPORT(table);
+const MatmulKernels& matmul_kernels() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+} // namespace ridge::kernels::cpu
+#endif

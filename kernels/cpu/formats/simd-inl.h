@@ -1,0 +1,163 @@
+// The vector vocabulary of the kernels: what Highway lacks or says at length. Included once per instruction set, inside
+// no namespace; everything lives in ridge::kernels::cpu::HWY_NAMESPACE.
+#if defined(RIDGE_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIDGE_CPU_SIMD_INL_H
+#undef RIDGE_CPU_SIMD_INL_H
+#else
+#define RIDGE_CPU_SIMD_INL_H
+#endif
+
+#include "kernels/cpu/formats/kernels.h"
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+
+// Unpackers written for 512-bit registers exist where this is 1.
+#undef RIDGE_WIDE
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#define RIDGE_WIDE 1
+#else
+#define RIDGE_WIDE 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using IntTag = hn::Rebind<int32_t, FloatTag>;
+using VF = hn::Vec<FloatTag>;
+using VI = hn::Vec<IntTag>;
+inline constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
+inline constexpr FloatTag kF;
+inline constexpr IntTag kI;
+
+// Four bytes in every lane.
+HWY_INLINE VI broadcast4(const void* p) {
+  int32_t bits;
+  std::memcpy(&bits, p, 4);
+  return hn::Set(kI, bits);
+}
+
+// Four bytes for each lane.
+HWY_INLINE VI load_int(const void* p) {
+#if HWY_TARGET == HWY_SCALAR
+  return broadcast4(p);
+#else
+  return hn::BitCast(kI, hn::LoadU(hn::Repartition<uint8_t, IntTag>(), static_cast<const uint8_t*>(p)));
+#endif
+}
+
+// sum + Σ of four products per 32-bit lane, of unsigned bytes `u` and signed bytes `s`; exact.
+HWY_INLINE VI dot4(VI sum, VI u, VI s) {
+#if HWY_TARGET == HWY_AVX3_DL
+  // As text, because Highway's AVX3_DL checks for AVX512_VNNI at run time but does not enable it in the compiler.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
+  return sum;
+#elif HWY_TARGET == HWY_AVX3
+  const __m512i even = _mm512_set1_epi16(0xff);
+  const __m512i products = _mm512_add_epi32(
+      _mm512_madd_epi16(_mm512_and_si512(u.raw, even), _mm512_srai_epi16(_mm512_slli_epi16(s.raw, 8), 8)),
+      _mm512_madd_epi16(_mm512_srli_epi16(u.raw, 8), _mm512_srai_epi16(s.raw, 8)));
+  return VI{_mm512_add_epi32(sum.raw, products)};
+#elif HWY_TARGET == HWY_AVX2
+  const __m256i even = _mm256_set1_epi16(0xff);
+  const __m256i products = _mm256_add_epi32(
+      _mm256_madd_epi16(_mm256_and_si256(u.raw, even), _mm256_srai_epi16(_mm256_slli_epi16(s.raw, 8), 8)),
+      _mm256_madd_epi16(_mm256_srli_epi16(u.raw, 8), _mm256_srai_epi16(s.raw, 8)));
+  return VI{_mm256_add_epi32(sum.raw, products)};
+#else
+  const VI byte = hn::Set(kI, 0xff);
+  sum = hn::Add(sum, hn::Mul(hn::And(u, byte), hn::ShiftRight<24>(hn::ShiftLeft<24>(s))));
+  sum = hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<8>(u), byte), hn::ShiftRight<24>(hn::ShiftLeft<16>(s))));
+  sum = hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<16>(u), byte), hn::ShiftRight<24>(hn::ShiftLeft<8>(s))));
+  return hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<24>(u), byte), hn::ShiftRight<24>(s)));
+#endif
+}
+
+// Asks for kBytes that a loop over memory will come to soon, those 8 KB ahead of p. The hardware's own prefetch stops
+// at the ends of pages: with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
+template <int64_t kBytes>
+HWY_INLINE void prefetch(const void* p) {
+  constexpr int64_t kAhead = 8192, kLine = 64;
+  for (int64_t i = 0; i < kBytes; i += kLine) hwy::Prefetch(static_cast<const std::byte*>(p) + kAhead + i);
+}
+
+HWY_INLINE float sum_of(VF v) { return hn::GetLane(hn::SumOfLanes(kF, v)); }
+HWY_INLINE float max_of(VF v) { return hn::GetLane(hn::MaxOfLanes(kF, v)); }
+
+HWY_INLINE VF load_float(const float* p) { return hn::LoadU(kF, p); }
+HWY_INLINE VF load_half(const uint16_t* p) {
+  const hn::Rebind<hwy::float16_t, FloatTag> half;
+  return hn::PromoteTo(kF, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+HWY_INLINE VF load_bfloat(const uint16_t* p) {
+  const hn::Rebind<uint16_t, FloatTag> raw;
+  return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
+}
+// levels[code] of the codes in bytes' lower or upper nibbles.
+HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16]) {
+  const hn::Rebind<uint8_t, FloatTag> byte;
+  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
+  const VI code = upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15));
+  if constexpr (kLanes == 16) return hn::TableLookupLanes(hn::LoadU(kF, levels), hn::IndicesFromVec(kF, code));
+  if constexpr (kLanes == 8) {
+    const auto place = hn::IndicesFromVec(kF, hn::And(code, hn::Set(kI, 7)));
+    return hn::IfThenElse(hn::RebindMask(kF, hn::Gt(code, hn::Set(kI, 7))),
+                          hn::TableLookupLanes(hn::LoadU(kF, levels + 8), place),
+                          hn::TableLookupLanes(hn::LoadU(kF, levels), place));
+  }
+  return hn::GatherIndex(kF, levels, code);
+}
+HWY_INLINE VF load_e4m3(const uint8_t* p) { // core::f32_from_e4m3
+  const hn::Rebind<uint8_t, FloatTag> byte;
+  const hn::Rebind<uint16_t, FloatTag> word;
+  const hn::Rebind<hwy::float16_t, FloatTag> half;
+  const auto bits = hn::PromoteTo(word, hn::LoadU(byte, p));
+  const auto shifted = hn::Or(hn::ShiftLeft<8>(hn::And(bits, hn::Set(word, 0x80))),
+                              hn::ShiftLeft<7>(hn::And(bits, hn::Set(word, 0x7f))));
+  return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, shifted)), hn::Set(kF, 256.0f));
+}
+
+// out[j * out_stride + i] = in[i * in_stride + j] for a square of 16 × 16 32-bit elements.
+HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride) {
+#if RIDGE_WIDE
+  __m512i a[16], b[16];
+  HWY_UNROLL(16)
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(in + i * in_stride);
+  HWY_UNROLL(8)
+  for (int i = 0; i < 16; i += 2) { // 2×2 of single elements
+    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  HWY_UNROLL(4)
+  for (int i = 0; i < 16; i += 4) { // 2×2 of pairs: a[i + c] has column c of each 128-bit lane, rows i to i+3
+    a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+    a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+    a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  HWY_UNROLL(4)
+  for (int c = 0; c < 4; ++c) { // 4×4 of 128-bit lanes
+    const __m512i low0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0x88),
+                  low1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0x88);
+    const __m512i high0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0xdd),
+                  high1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0xdd);
+    _mm512_storeu_si512(out + c * out_stride, _mm512_shuffle_i32x4(low0, low1, 0x88));
+    _mm512_storeu_si512(out + (c + 8) * out_stride, _mm512_shuffle_i32x4(low0, low1, 0xdd));
+    _mm512_storeu_si512(out + (c + 4) * out_stride, _mm512_shuffle_i32x4(high0, high1, 0x88));
+    _mm512_storeu_si512(out + (c + 12) * out_stride, _mm512_shuffle_i32x4(high0, high1, 0xdd));
+  }
+#else
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) out[j * out_stride + i] = in[i * in_stride + j];
+#endif
+}
+
+} // namespace ridge::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

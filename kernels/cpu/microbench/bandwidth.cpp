@@ -1,0 +1,96 @@
+#include "kernels/cpu/microbench/bandwidth.h"
+
+#include "kernels/cpu/formats/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/microbench/bandwidth.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/formats/simd-inl.h"
+
+#include <hwy/cache_control.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::kernels::cpu::HWY_NAMESPACE {
+namespace { // compiled for several instruction sets: nothing may be merged with a twin
+
+// Reads `bytes` (a multiple of 512) and returns something that depends on all of them. With `ahead` > 0, asks for what
+// lies that many bytes further on: the hardware's own prefetch stops at the ends of pages.
+int32_t read_all(const std::byte* data, int64_t bytes, int64_t ahead) {
+  VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
+  for (int64_t i = 0; i < bytes; i += 16 * kLanes) {
+    if (ahead > 0)
+      for (int64_t line = 0; line < 16 * kLanes; line += 64) hwy::Prefetch(data + i + ahead + line);
+    for (int j = 0; j < 4; ++j) mix[j] = hn::Xor(mix[j], load_int(data + i + 4 * kLanes * j));
+  }
+  return hn::GetLane(hn::SumOfLanes(kI, hn::Xor(hn::Xor(mix[0], mix[1]), hn::Xor(mix[2], mix[3]))));
+}
+
+} // namespace
+} // namespace ridge::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+namespace ridge::kernels::cpu {
+HWY_EXPORT(read_all);
+
+namespace {
+
+constexpr int64_t kBytes = int64_t{1} << 30, kPiece = int64_t{1} << 20;
+
+struct Mapping {
+  explicit Mapping(bool huge_pages) {
+    void* address = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED) throw std::bad_alloc();
+    data = static_cast<std::byte*>(address);
+    ::madvise(data, kBytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  }
+  ~Mapping() { ::munmap(data, kBytes); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::byte* data;
+};
+
+// Bytes per second, the median of several passes over the buffer.
+double measure(const std::byte* data, int threads, int64_t ahead) {
+  std::array<double, 5> seconds;
+  std::atomic<int32_t> sink{0};
+  for (double& elapsed : seconds) {
+    const auto start = std::chrono::steady_clock::now();
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t i = 0; i < kBytes; i += kPiece)
+      sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_all)(data + i, kPiece, ahead), std::memory_order_relaxed);
+    elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  return static_cast<double>(kBytes) / seconds[seconds.size() / 2];
+}
+
+} // namespace
+
+double measure_read_bandwidth(int threads) {
+  if (threads <= 0) threads = omp_get_num_procs();
+  double best = 0;
+  for (const bool huge_pages : {false, true}) {
+    const Mapping buffer(huge_pages);
+    // Written first, every page differently: untouched or equal ones might share memory.
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < kBytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
+    for (const int64_t ahead : {0, 4096, 8192}) best = std::max(best, measure(buffer.data, threads, ahead));
+  }
+  return best;
+}
+
+} // namespace ridge::kernels::cpu
+#endif

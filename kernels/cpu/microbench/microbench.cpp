@@ -1,0 +1,203 @@
+#include "kernels/cpu/microbench/microbench.h"
+
+#include "kernels/cpu/formats/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/microbench/microbench.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/formats/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::kernels::cpu::HWY_NAMESPACE {
+namespace { // compiled for several instruction sets: nothing may be merged with a twin
+
+constexpr int kChains = 12; // independent sums: latency times issue width of today's cores, and registers left over
+
+// Operations of `rounds` rounds; `sink` depends on them all.
+double multiply_floats(int64_t rounds, float start, float& sink) {
+  VF sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(kF, start + static_cast<float>(i));
+  const VF factor = hn::Set(kF, start * 0.5f), addend = hn::Set(kF, start);
+  for (int64_t round = 0; round < rounds; ++round)
+    for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(sums[i], factor, addend);
+  for (int i = 0; i < kChains; ++i) sink += sum_of(sums[i]);
+  return 2.0 * static_cast<double>(kLanes * kChains * rounds);
+}
+
+double multiply_bytes(int64_t rounds, int32_t start, int32_t& sink) {
+  VI sums[kChains], factors[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Zero(kI), factors[i] = hn::Set(kI, start + i);
+  const VI bytes = hn::Set(kI, start * 0x01030507);
+  for (int64_t round = 0; round < rounds; ++round)
+    for (int i = 0; i < kChains; ++i) sums[i] = dot4(sums[i], bytes, factors[i]);
+  for (int i = 0; i < kChains; ++i) sink ^= hn::GetLane(sums[i]);
+  return 8.0 * static_cast<double>(kLanes * kChains * rounds);
+}
+
+// Each walks over `bytes`, a multiple of 512, `passes` times.
+int32_t read_passes(const std::byte* data, int64_t bytes, int64_t passes) {
+  VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
+  for (int64_t pass = 0; pass < passes; ++pass)
+    for (int64_t i = 0; i < bytes; i += 16 * kLanes)
+      for (int j = 0; j < 4; ++j) mix[j] = hn::Add(mix[j], load_int(data + i + 4 * kLanes * j));
+  return hn::GetLane(hn::SumOfLanes(kI, hn::Xor(hn::Xor(mix[0], mix[1]), hn::Xor(mix[2], mix[3]))));
+}
+
+void write_memory(std::byte* data, int64_t bytes, int32_t value) { // past the caches, as no later reader is near
+  for (int64_t i = 0; i < bytes; i += 4 * kLanes)
+    hn::Stream(hn::Set(kI, value + static_cast<int32_t>(i)), kI, reinterpret_cast<int32_t*>(data + i));
+}
+
+void copy_memory(const std::byte* from, std::byte* to, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 4 * kLanes)
+    hn::Stream(load_int(from + i), kI, reinterpret_cast<int32_t*>(to + i));
+}
+
+} // namespace
+} // namespace ridge::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "kernels/cpu/executor/memory.h"
+#include "kernels/cpu/executor/schedule.h"
+#include "kernels/cpu/microbench/bandwidth.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+namespace ridge::kernels::cpu {
+HWY_EXPORT(multiply_floats);
+HWY_EXPORT(multiply_bytes);
+HWY_EXPORT(read_passes);
+HWY_EXPORT(write_memory);
+HWY_EXPORT(copy_memory);
+
+namespace {
+
+using Unit = core::Ceiling::Unit;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Median over five runs of what `work(thread)` of all threads together makes per second; each returns its amount.
+template <typename Work>
+double rate(int threads, Work&& work) {
+  std::vector<double> rates(5);
+  for (double& r : rates) {
+    double amount = 0;
+    const double start = now();
+#pragma omp parallel num_threads(threads) reduction(+ : amount)
+    amount += work(omp_get_thread_num());
+    r = amount / (now() - start);
+  }
+  std::ranges::sort(rates);
+  return rates[rates.size() / 2];
+}
+
+std::atomic<int32_t> sink{0};
+
+void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
+  constexpr int64_t kBytes = int64_t{1} << 30, kPiece = int64_t{1} << 20;
+  ceilings.push_back({"dram_read", Unit::bytes_per_second, measure_read_bandwidth(threads),
+                      "1 GiB, the best of ordinary and huge pages, with and without software prefetch"});
+  const Memory memory(kBytes, "the bandwidth measurement");
+  auto* data = memory.as<std::byte>();
+  const auto share = [&](int thread) { // of whole pieces
+    const int64_t pieces = kBytes / 2 / kPiece;
+    return std::pair(pieces * thread / threads * kPiece, pieces * (thread + 1) / threads * kPiece);
+  };
+  const auto write = [&](int thread) {
+    const auto [first, last] = share(thread);
+    HWY_DYNAMIC_DISPATCH(write_memory)(data + 2 * first, 2 * (last - first), thread);
+    return 2.0 * static_cast<double>(last - first);
+  };
+  rate(threads, write); // touches every page
+  ceilings.push_back({"dram_write", Unit::bytes_per_second, rate(threads, write), "1 GiB in streaming stores"});
+  const auto copy = [&](int thread) {
+    const auto [first, last] = share(thread);
+    HWY_DYNAMIC_DISPATCH(copy_memory)(data + first, data + kBytes / 2 + first, last - first);
+    return 2.0 * static_cast<double>(last - first);
+  };
+  ceilings.push_back(
+      {"dram_copy", Unit::bytes_per_second, rate(threads, copy), "0.5 GiB to another; bytes read plus bytes written"});
+
+  const struct {
+    const char* name;
+    int level;
+    bool shared;
+  } caches[] = {{"l1_read", _SC_LEVEL1_DCACHE_SIZE, false},
+                {"l2_read", _SC_LEVEL2_CACHE_SIZE, false},
+                {"l3_read", _SC_LEVEL3_CACHE_SIZE, true}};
+  for (const auto& cache : caches) {
+    const int64_t size = ::sysconf(cache.level) / (cache.shared ? threads : 1);
+    const int64_t bytes = std::min(size / 2, kBytes / threads) / 4096 * 4096;
+    if (bytes <= 0) continue;
+    const int64_t passes = std::max<int64_t>(1, (int64_t{256} << 20) / bytes);
+    const double reads = rate(threads, [&](int thread) {
+      sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_passes)(data + thread * bytes, bytes, passes),
+                     std::memory_order_relaxed);
+      return static_cast<double>(bytes * passes);
+    });
+    ceilings.push_back(
+        {cache.name, Unit::bytes_per_second, reads,
+         cache.shared ? "half of the cache, shared out among the threads" : "half of each core's cache"});
+  }
+}
+
+} // namespace
+
+std::vector<core::Ceiling> measure_rates(int threads) {
+  if (threads <= 0) threads = omp_get_num_procs();
+  constexpr int64_t kRounds = 1 << 20; // some 5 ms
+  std::vector<core::Ceiling> ceilings;
+  ceilings.push_back({"int8", Unit::operations_per_second,
+                      rate(threads,
+                           [&](int thread) {
+                             int32_t sum = 0;
+                             const double done = HWY_DYNAMIC_DISPATCH(multiply_bytes)(kRounds, thread + 3, sum);
+                             sink.fetch_xor(sum, std::memory_order_relaxed);
+                             return done;
+                           }),
+                      "dots of bytes in registers, as the kernels compute them"});
+  ceilings.push_back({"fp32", Unit::operations_per_second,
+                      rate(threads,
+                           [&](int thread) {
+                             float sum = 0;
+                             const double done =
+                                 HWY_DYNAMIC_DISPATCH(multiply_floats)(kRounds, 0.5f + static_cast<float>(thread), sum);
+                             sink.fetch_xor(sum > 1, std::memory_order_relaxed);
+                             return done;
+                           }),
+                      "multiply-adds of registers"});
+  return ceilings;
+}
+
+std::vector<core::Ceiling> measure_ceilings(int threads) {
+  if (threads <= 0) threads = omp_get_num_procs();
+  std::vector<core::Ceiling> ceilings;
+  measure_memory(threads, ceilings);
+  for (core::Ceiling& c : measure_rates(threads)) ceilings.push_back(std::move(c));
+
+  constexpr int kSteps = 2000; // each waits for the one before: it writes what that one wrote
+  Schedule schedule;
+  for (int i = 0; i < kSteps; ++i)
+    schedule.add(
+        {}, {0}, [] { return 0; }, [](int64_t, int) {});
+  std::vector<double> seconds(5);
+  for (double& s : seconds) {
+    const double start = now();
+    schedule.run(threads);
+    s = (now() - start) / kSteps;
+  }
+  std::ranges::sort(seconds);
+  ceilings.push_back(
+      {"barrier", Unit::seconds, seconds[seconds.size() / 2], "all threads meet between two empty steps"});
+  return ceilings;
+}
+
+} // namespace ridge::kernels::cpu
+#endif

@@ -1,0 +1,132 @@
+// One head of q, k or v between its matrix and attention: normed, turned by its position, stored in the cache. The
+// kernels that do this differ in how many threads share a head.
+#pragma once
+
+#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+
+__device__ __forceinline__ float magnitude_of(float value) { return value == value ? fabsf(value) : INFINITY; }
+
+// How a q8_0 cache has 32 elements whose largest magnitude is `most`. What is not a number, or infinite, gives an
+// infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
+struct CacheCodes {
+  float inverse;
+  uint16_t scale;
+  __device__ __forceinline__ explicit CacheCodes(float most)
+      : inverse(most > 1e-30f && most < INFINITY ? 127 / most : 0),
+        scale(__half_as_ushort(__float2half_rn(most / 127))) {}
+  __device__ __forceinline__ int8_t operator()(float value) const {
+    return inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
+  }
+};
+
+// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale.
+__device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales,
+                                            int warp, int warps) {
+  const int lane = threadIdx.x % kWarp;
+  for (int block = warp; block < dim / kWarp; block += warps) {
+    const float value = x[block * kWarp + lane];
+    const CacheCodes code(warp_reduce(magnitude_of(value), [](float a, float b) { return fmaxf(a, b); }));
+    static_cast<int8_t*>(codes)[at + block * kWarp + lane] = code(value);
+    if (lane == 0) scales[at / kWarp + block] = code.scale;
+  }
+}
+
+// The same into a cache of any type, by `warps` warps of which this thread's is number `warp`. `at`: the first element.
+__device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, void* to, bool half, uint16_t* scales,
+                                           int warp, int warps) {
+  if (scales) return store_codes(x, dim, at, to, scales, warp, warps);
+  for (int i = warp * kWarp + threadIdx.x % kWarp; i < dim; i += warps * kWarp) {
+    if (half)
+      static_cast<__half*>(to)[at + i] = __float2half_rn(x[i]);
+    else
+      static_cast<float*>(to)[at + i] = x[i];
+  }
+}
+
+// Cosine and sine of a pair's angle, times the magnitude.
+__device__ __forceinline__ float2 turn_of(float inverse_frequency, int position, float magnitude) {
+  float sine, cosine; // the accurate ones: angles reach 100,000 radians
+  sincosf(static_cast<float>(position) * inverse_frequency, &sine, &cosine);
+  return {cosine * magnitude, sine * magnitude};
+}
+__device__ __forceinline__ float2 turn_of(const RopeArgs& rope, int pair, int position) {
+  return turn_of(rope.inverse_frequency[pair], position, rope.magnitude);
+}
+
+__device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
+  const float x = a, y = b;
+  a = x * angle.x - y * angle.y;
+  b = x * angle.y + y * angle.x;
+}
+
+// How kDim / 4 lanes share a vector: two neighbouring elements from `low` and two from `high`, such that each lane has
+// the two pairs 2 n and 2 n + 1 of a rotation.
+template <int kDim>
+struct Quad {
+  int number, low, high;
+  bool split;
+  __device__ __forceinline__ explicit Quad(bool split_pairs) : split(split_pairs) {
+    number = threadIdx.x % (kDim / 4);
+    low = split ? 2 * number : 4 * number;
+    high = split ? kDim / 2 + 2 * number : 4 * number + 2;
+  }
+  __device__ __forceinline__ float4 load(const float* x) const {
+    const float2 a = *reinterpret_cast<const float2*>(x + low), b = *reinterpret_cast<const float2*>(x + high);
+    return {a.x, a.y, b.x, b.y};
+  }
+  __device__ __forceinline__ float4 load_latest(const float* x) const {
+    const float2 a = load_latest_2(x + low), b = load_latest_2(x + high);
+    return {a.x, a.y, b.x, b.y};
+  }
+  __device__ __forceinline__ void store(__half* to, float4 x) const {
+    *reinterpret_cast<uint32_t*>(to + low) = pack_half2(x.x, x.y);
+    *reinterpret_cast<uint32_t*>(to + high) = pack_half2(x.z, x.w);
+  }
+  __device__ __forceinline__ void turn_by(float4& x, float2 first, float2 second) const {
+    if (split) {
+      turn(x.x, x.z, first);
+      turn(x.y, x.w, second);
+    } else {
+      turn(x.x, x.y, first);
+      turn(x.z, x.w, second);
+    }
+  }
+};
+
+// A quad as a q8_0 cache has it; all lanes of a warp take part.
+struct QuadCodes {
+  char2 low, high;
+  uint16_t low_scale, high_scale;
+
+  __device__ __forceinline__ QuadCodes(float4 x, bool split) {
+    float low_most = fmaxf(magnitude_of(x.x), magnitude_of(x.y)),
+          high_most = fmaxf(magnitude_of(x.z), magnitude_of(x.w));
+    if (!split) low_most = high_most = fmaxf(low_most, high_most);
+    for (int lanes = 1; lanes <= (split ? 8 : 4); lanes *= 2) { // that share 32 elements
+      low_most = fmaxf(low_most, __shfl_xor_sync(~0u, low_most, lanes));
+      high_most = fmaxf(high_most, __shfl_xor_sync(~0u, high_most, lanes));
+    }
+    const CacheCodes low_code(low_most), high_code(high_most);
+    low = {low_code(x.x), low_code(x.y)};
+    high = {high_code(x.z), high_code(x.w)};
+    low_scale = low_code.scale;
+    high_scale = high_code.scale;
+  }
+  __device__ __forceinline__ float4 values() const { // as they are read back
+    const float low_factor = __half2float(__ushort_as_half(low_scale)),
+                high_factor = __half2float(__ushort_as_half(high_scale));
+    return {low.x * low_factor, low.y * low_factor, high.x * high_factor, high.y * high_factor};
+  }
+  template <int kDim>
+  __device__ __forceinline__ void store(const Quad<kDim>& quad, int8_t* to, uint16_t* scales) const {
+    *reinterpret_cast<char2*>(to + quad.low) = low;
+    *reinterpret_cast<char2*>(to + quad.high) = high;
+    if (quad.low % 32 == 0) scales[quad.low / 32] = low_scale;
+    if (quad.high % 32 == 0) scales[quad.high / 32] = high_scale;
+  }
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,64 @@
+// Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take.
+#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
+__global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
+  extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
+  __shared__ float warp_max[kWarps], warp_weight[kWarps];
+  const Cache& cache = args.cache;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
+  const DependentWork work(args.stamps);
+  float* query = shared;
+  float* out = shared + cache.k_dim + warp * cache.v_dim;
+  for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)
+    query[i] = args.q[(int64_t{token} * args.heads + head) * cache.k_dim + i] * args.scale;
+  for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
+  __syncthreads();
+  const int64_t stream = args.streams[token];
+  const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
+  float largest = -INFINITY, sum = 0;
+  const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
+    if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
+    return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
+  };
+  for (int key = warp; key <= args.positions[token]; key += kWarps) {
+    float score = 0;
+    for (int i = lane; i < cache.k_dim; i += kWarp)
+      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
+    score = warp_sum(score);
+    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
+    const float weight = expf(score - new_largest);
+    largest = new_largest;
+    sum = sum * shrink + weight;
+    for (int i = lane; i < cache.v_dim; i += kWarp)
+      out[i] =
+          out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, (head_at + key) * cache.v_dim + i);
+  }
+  if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
+  __syncthreads();
+  float block_max = -INFINITY, total = 0;
+  for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
+  for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
+  for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
+    float value = 0;
+    for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
+    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = value / total;
+  }
+}
+
+} // namespace
+
+void launch_plain_attention(const Launch& launch, const AttentionArgs& args) {
+  const Cache& cache = args.cache;
+  const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);
+  allow_shared(plain_attention_kernel, shared);
+  launch(plain_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,229 @@
+// Causal attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
+// 128 keys at a time. One warpgroup brings keys and values into shared memory, swizzled as wgmma reads them; two
+// multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers, times V.
+#include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/ops/ops.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kConsumers = 2, kRows = 64 * kConsumers, kKeys = 128, kStages = 3;
+constexpr int kAttentionThreads = (kConsumers + 1) * 128;
+
+template <int kDim>
+struct AttentionShape {
+  static constexpr int kQueryBytes = kRows * kDim * 2, kKeyBytes = kKeys * kDim * 2, kStageBytes = 2 * kKeyBytes;
+  static constexpr int kSharedBytes = kQueryBytes + kStages * kStageBytes + 1024;
+};
+
+#ifdef RIDGE_HAS_WGMMA
+
+constexpr float kLog2e = 1.4426950408889634f;
+
+__device__ __forceinline__ float fast_exp2(float x) { // 2^-126 and less is 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Where 16-byte piece `piece` of row `row` lies in a matrix of `rows` rows, tiles of 64 columns one after the other.
+__device__ __forceinline__ int swizzled(int row, int piece, int rows) {
+  return (piece / 8 * rows + row) * 128 + ((piece % 8) ^ (row % 8)) * 16;
+}
+
+#endif
+
+template <int kDim>
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    prompt_attention_kernel(const __grid_constant__ AttentionArgs args) {
+#ifdef RIDGE_HAS_WGMMA
+  using Shape = AttentionShape<kDim>;
+  extern __shared__ uint8_t dynamic[];
+  __shared__ CopyBarrier full[kStages], empty[kStages];
+  uint8_t* queries = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+  uint8_t* stages = queries + Shape::kQueryBytes;
+  const Cache& cache = args.cache;
+  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % kWarp;
+  const int group = args.heads / cache.heads, kv_head = blockIdx.x;
+  const int tile = static_cast<int>(gridDim.y - 1 - blockIdx.y); // the longest first
+  const int first_token = tile * args.tile_tokens, tokens = min(args.tile_tokens, args.tokens - first_token);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) full[s].init(128), empty[s].init(kConsumers * 4);
+    fence_barrier_init();
+  }
+  let_successor_start();
+  wait_for_predecessor();
+  const int first_position = args.positions[first_token], length = first_position + tokens;
+  const int steps = (length + kKeys - 1) / kKeys;
+  __syncthreads();
+
+  if (warpgroup == 0) {
+    give_registers<56>();
+    const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.context;
+    const auto* keys = static_cast<const uint4*>(cache.k) + head_at * (kDim / 8);
+    const auto* values = static_cast<const uint4*>(cache.v) + head_at * (kDim / 8);
+    const auto publish = [&](int step) {
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // what cp.async wrote, wgmma reads
+      full[step % kStages].arrive();
+    };
+    for (int step = 0; step < steps; ++step) {
+      const int stage = step % kStages;
+      if (step > 0) {
+        copy_async_wait<0>();
+        publish(step - 1);
+      }
+      empty[stage].wait(step / kStages % 2 ^ 1);
+      uint8_t* to = stages + stage * Shape::kStageBytes;
+#pragma unroll
+      for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
+        const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
+        const int64_t from = int64_t{min(step * kKeys + row, length - 1)} * (kDim / 8) + piece;
+        copy_async_16(to + swizzled(row, piece, kKeys), keys + from);
+        copy_async_16(to + Shape::kKeyBytes + swizzled(row, piece, kKeys), values + from);
+      }
+      copy_async_commit();
+    }
+    copy_async_wait<0>();
+    publish(steps - 1);
+    return;
+  }
+
+  take_registers<224>();
+  const int consumer = warpgroup - 1, g = lane / 4, t = lane % 4;
+  // The queries, in log2 units: row r is head r % group of token r / group. Each warpgroup brings its own 64.
+  for (int i = thread; i < 64 * kDim / 8; i += 128) {
+    const int row = consumer * 64 + i / (kDim / 8), piece = i % (kDim / 8);
+    float v[8] = {};
+    if (row < tokens * group) {
+      const float scale = args.scale * kLog2e;
+      const auto* q =
+          reinterpret_cast<const float4*>(
+              args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * kDim) +
+          2 * piece;
+      const float4 a = q[0], b = q[1];
+      v[0] = a.x * scale, v[1] = a.y * scale, v[2] = a.z * scale, v[3] = a.w * scale;
+      v[4] = b.x * scale, v[5] = b.y * scale, v[6] = b.z * scale, v[7] = b.w * scale;
+    }
+    *reinterpret_cast<uint4*>(queries + swizzled(row, piece, kRows)) = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]),
+                                                                        pack_half2(v[4], v[5]), pack_half2(v[6], v[7])};
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
+
+  const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's rows: first_row and + 8
+  int visible[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    visible[half] = first_position + min(first_row + 8 * half, tokens * group - 1) / group + 1;
+  float out[kDim / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
+#pragma unroll
+  for (float& v : out) v = 0;
+  const auto start_scores = [&](float(&score)[kKeys / 2], int step) {
+    const uint8_t* keys = stages + step % kStages * Shape::kStageBytes;
+    full[step % kStages].wait(step / kStages % 2);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      const int column_tile = k / 4;
+      wgmma(score, tile_descriptor(queries + column_tile * kRows * 128 + consumer * 64 * 128) + 2 * (k % 4),
+            tile_descriptor(keys + column_tile * kKeys * 128) + 2 * (k % 4), k > 0);
+    }
+    wgmma_commit();
+  };
+  // The scores' exponentials, as the left operand of the next product.
+  uint32_t weights[kKeys / 16][4];
+  const auto make_weights = [&](const float(&score)[kKeys / 2], int step) {
+    const int base = step * kKeys + 2 * t;
+    const bool masks = step * kKeys + kKeys > first_position + 1;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float s[kKeys / 4], largest = row_max[half];
+#pragma unroll
+      for (int j = 0; j < kKeys / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          s[2 * j + i] = masks && base + 8 * j + i >= visible[half] ? -INFINITY : score[4 * j + 2 * half + i];
+          largest = fmaxf(largest, s[2 * j + i]);
+        }
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      const float shrink = fast_exp2(row_max[half] - largest); // every row sees key 0, so that `largest` is finite
+      row_max[half] = largest;
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kKeys / 8; ++j) {
+        const float a = fast_exp2(s[2 * j] - largest), b = fast_exp2(s[2 * j + 1] - largest);
+        sum += a + b;
+        weights[j / 2][j % 2 * 2 + half] = pack_half2(a, b);
+      }
+      row_sum[half] = row_sum[half] * shrink + sum;
+#pragma unroll
+      for (int j = 0; j < kDim / 8; ++j) {
+        out[4 * j + 2 * half] *= shrink;
+        out[4 * j + 2 * half + 1] *= shrink;
+      }
+    }
+  };
+  const auto start_outputs = [&](int step) {
+    const uint8_t* values = stages + step % kStages * Shape::kStageBytes + Shape::kKeyBytes;
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k)
+      wgmma_transposed(out, weights[k], transposed_tile_descriptor(values + k * 16 * 128, kKeys * 128));
+    wgmma_commit();
+  };
+  // A step's scores are started right behind the outputs of the step before, so that the tensor cores go on while this
+  // warpgroup waits.
+  {
+    float score[kKeys / 2];
+    start_scores(score, 0);
+    wgmma_wait<0>();
+    make_weights(score, 0);
+  }
+  for (int step = 0; step + 1 < steps; ++step) {
+    float score[kKeys / 2];
+    start_outputs(step);
+    start_scores(score, step + 1);
+    wgmma_wait<1>();
+    if (lane == 0) empty[step % kStages].arrive();
+    wgmma_wait<0>();
+    make_weights(score, step + 1);
+  }
+  start_outputs(steps - 1);
+  wgmma_wait<0>();
+
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + 8 * half;
+    float sum = row_sum[half];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (row >= tokens * group) continue;
+    float* to =
+        args.out + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * kDim + 2 * t;
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j)
+      *reinterpret_cast<float2*>(to + 8 * j) = {out[4 * j + 2 * half] / sum, out[4 * j + 2 * half + 1] / sum};
+  }
+#endif
+}
+
+} // namespace
+
+bool can_attend_prompts(const Cache& cache, int heads) {
+  return fast_attention(cache) && cache.k_half && cache.v_half && heads / cache.heads <= kRows;
+}
+
+void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
+  const bool wide = args.cache.k_dim == 128;
+  const auto kernel = wide ? prompt_attention_kernel<128> : prompt_attention_kernel<64>;
+  const int shared = wide ? AttentionShape<128>::kSharedBytes : AttentionShape<64>::kSharedBytes;
+  allow_shared(kernel, shared);
+  args.tile_tokens = kRows / (args.heads / args.cache.heads);
+  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
+  launch(kernel, dim3(args.cache.heads, tiles), kAttentionThreads, shared, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,72 @@
+// What launch_rope_store (ops.h) does, for many tokens: an angle's sine and cosine are computed once per token and not
+// once per head, which is most of the work. A warp per head.
+#include "kernels/cuda/attention/heads.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_constant__ RopeStoreArgs args) {
+  extern __shared__ float2 turns[]; // [pairs]: cosine, sine
+  let_successor_start();
+  wait_for_predecessor();
+  const int64_t token = blockIdx.x;
+  const int position = args.positions[token], lane = threadIdx.x % kWarp, dim = args.head_dim;
+  const RopeArgs& rope = args.rope;
+  const Cache& cache = args.cache;
+  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) turns[pair] = turn_of(rope, pair, position);
+  __syncthreads();
+  const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
+  for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {
+    const bool is_q = h < args.q_heads, is_v = h >= args.q_heads + cache.heads;
+    const int head = is_q ? h : is_v ? h - args.q_heads - cache.heads : h - args.q_heads;
+    if (is_v) {
+      const float* v = args.v_in + (token * cache.heads + head) * cache.v_dim;
+      __half* to = static_cast<__half*>(cache.v) + (cache_row + head * cache.context) * cache.v_dim;
+      for (int i = lane; i < cache.v_dim; i += kWarp) to[i] = __float2half_rn(v[i]);
+      continue;
+    }
+    const float* x = (is_q ? args.q_in : args.k_in) + (token * (is_q ? args.q_heads : args.k_heads) + head) * dim;
+    const float* norm = is_q ? args.q_norm : args.k_norm;
+    float inverse = 1;
+    if (norm) {
+      float squares = 0;
+      for (int i = lane; i < dim; i += kWarp) squares += x[i] * x[i];
+      inverse = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + args.epsilon);
+    }
+    const auto read = [&](int i) { return norm ? x[i] * inverse * norm[i] : x[i]; };
+    float* q_out = args.q_out + (token * args.q_heads + head) * dim;
+    __half* k_out = static_cast<__half*>(cache.k) + (cache_row + head * cache.context) * dim;
+    const auto write = [&](int i, float value) {
+      if (is_q)
+        q_out[i] = value;
+      else
+        k_out[i] = __float2half_rn(value);
+    };
+    for (int pair = lane; pair < rope.pairs; pair += kWarp) {
+      const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
+      float a = read(first), b = read(second);
+      turn(a, b, turns[pair]);
+      write(first, a);
+      write(second, b);
+    }
+    for (int i = 2 * rope.pairs + lane; i < dim; i += kWarp) write(i, read(i));
+  }
+}
+
+} // namespace
+
+bool can_rope_prompts(const RopeStoreArgs& args) {
+  return args.rotate && args.store && args.q_in && args.k_in && args.v_in && !args.k_out &&
+         args.k_heads == args.cache.heads && args.cache.k_dim == args.head_dim && args.cache.k_half &&
+         args.cache.v_half;
+}
+
+void launch_prompt_rope(const Launch& launch, const RopeStoreArgs& args) {
+  launch(prompt_rope_kernel, static_cast<unsigned>(args.tokens), kThreads, args.rope.pairs * sizeof(float2), args);
+}
+
+} // namespace ridge::kernels::cuda

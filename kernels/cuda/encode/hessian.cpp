@@ -1,0 +1,204 @@
+#include "kernels/cuda/encode/hessian.h"
+
+#include "core/error.h"
+#include "kernels/cuda/encode/encode_kernels.h"
+#include "kernels/cuda/encode/hessian_kernels.h"
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/runtime/cublas.h"
+#include "kernels/cuda/runtime/device.h"
+#include "quant/code_map.h"
+#include "quant/encode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+template <typename T>
+DeviceMemory upload(std::span<const T> values, const char* what) {
+  DeviceMemory memory(values.size_bytes(), what);
+  RIDGE_CUDA(cudaMemcpy(memory.as(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
+  return memory;
+}
+
+// quant::CodeMap in device memory.
+class DeviceCodeMap {
+ public:
+  explicit DeviceCodeMap(quant::Type type) {
+    const quant::CodeMap& map = *quant::CodeMap::of(type);
+    std::vector<float> levels;
+    std::vector<uint8_t> patterns;
+    for (const int pattern : map.sorted()) {
+      levels.push_back(map.level(pattern));
+      patterns.push_back(static_cast<uint8_t>(pattern));
+    }
+    std::vector<int16_t> owner(static_cast<size_t>(8 * quant::format(type).block_bytes), int16_t{-1});
+    for (size_t i = 0; i < map.places().size(); ++i) {
+      const quant::CodeMap::Bit place = map.places()[i];
+      const size_t weight = i / static_cast<size_t>(map.bits()), bit = i % static_cast<size_t>(map.bits());
+      owner[8 * place.byte + static_cast<size_t>(std::countr_zero(place.mask))] =
+          static_cast<int16_t>(8 * weight + bit);
+    }
+    midpoints_ = upload(map.midpoints(), "code tables");
+    levels_ = upload(std::span<const float>(levels), "code tables");
+    patterns_ = upload(std::span<const uint8_t>(patterns), "code tables");
+    owner_ = upload(std::span<const int16_t>(owner), "code tables");
+    ranks_ = static_cast<int>(levels.size());
+  }
+  CodeTables tables() const {
+    return {midpoints_.as<float>(), levels_.as<float>(), patterns_.as<uint8_t>(), owner_.as<int16_t>(), ranks_};
+  }
+
+ private:
+  DeviceMemory midpoints_, levels_, patterns_, owner_;
+  int ranks_;
+};
+
+struct Shared { // by all Hessians of a maker
+  Stream stream;
+  Cublas cublas;
+  std::map<quant::Type, DeviceCodeMap> codes;
+};
+
+class CudaHessian final : public quant::Hessian {
+ public:
+  CudaHessian(std::shared_ptr<Shared> shared, int64_t cols)
+      : shared_(std::move(shared)), stream_(shared_->stream.handle), cols_(cols), upper_(4 * cols * cols, "a Hessian") {
+    RIDGE_CUDA(cudaMemsetAsync(upper_.as(), 0, upper_.bytes(), stream_));
+  }
+  ~CudaHessian() override { cudaStreamSynchronize(stream_); } // before the memory goes
+
+  int64_t cols() const override { return cols_; }
+
+  void add(std::span<const float> inputs) override {
+    constexpr int64_t kInputs = 4096; // at a time: 235 MB of the widest
+    for (; !inputs.empty();) {
+      const auto part = inputs.first(std::min<size_t>(inputs.size(), kInputs * cols_));
+      const int64_t count = std::ssize(part) / cols_;
+      const float* x = bring(inputs_memory_, part);
+      shared_->cublas.add_square(stream_, cols_, count, 1, x, cols_, true, upper_.as<float>(), cols_);
+      inputs_ += static_cast<double>(count);
+      inputs = inputs.subspan(part.size());
+    }
+  }
+
+  std::vector<float> mean_squares() const override {
+    std::vector<float> mean(static_cast<size_t>(cols_));
+    RIDGE_CUDA(
+        cudaMemcpy2DAsync(mean.data(), 4, upper_.as(), 4 * (cols_ + 1), 4, cols_, cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+    for (float& m : mean) m = inputs_ > 0 ? static_cast<float>(m / inputs_) : 0.0f;
+    return mean;
+  }
+
+  double output_error(std::span<const float> errors) const override {
+    const int64_t rows = std::ssize(errors) / cols_;
+    DeviceMemory memory, product(errors.size_bytes(), "errors"), partial(8 * kErrorBlocks, "errors");
+    const float* e = bring(memory, errors);
+    shared_->cublas.multiply(stream_, rows, cols_, cols_, e, cols_, upper_.as<float>(), cols_, 0, product.as<float>(),
+                             cols_);
+    launch_output_error(e, product.as<float>(), upper_.as<float>(), rows, cols_, partial.as<double>(), stream_);
+    RIDGE_CUDA(cudaGetLastError());
+    std::vector<double> sums(kErrorBlocks);
+    RIDGE_CUDA(cudaMemcpyAsync(sums.data(), partial.as(), partial.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
+  }
+
+  void encode(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
+    const quant::FormatInfo& info = quant::format(type);
+    if (m_.bytes() == 0) factorize();
+    const CodeTables codes = shared_->codes.try_emplace(type, type).first->second.tables();
+    const auto count = static_cast<size_t>(rows * cols_);
+    const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols_);
+    DeviceMemory original, target(4 * count, "a matrix"), part(4 * rows * block, "a matrix"),
+        errors(4 * rows * block, "a matrix"), packed(rows * info.block_bytes, "a matrix"),
+        result(rows * row_bytes, "a matrix");
+    const float* w = bring(original, std::span(weights, count));
+    auto* t = target.as<float>();
+    RIDGE_CUDA(cudaMemcpyAsync(t, w, 4 * count, cudaMemcpyDeviceToDevice, stream_));
+    for (int64_t first = 0; first < cols_; first += block) {
+      RIDGE_CUDA(cudaMemcpy2DAsync(part.as(), 4 * block, t + first, 4 * cols_, 4 * block, rows,
+                                   cudaMemcpyDeviceToDevice, stream_));
+      encode_weights(type, part.as<float>(), d_.as<float>() + first, 0, 1, rows, packed.as(), stream_);
+      const float* m = m_.as<float>() + first * (cols_ + 1);
+      launch_feedback(type, codes, t + first, w + first, m, cols_, rows, packed.as(), errors.as<float>(), stream_);
+      RIDGE_CUDA(cudaMemcpy2DAsync(result.as() + first / block * info.block_bytes, row_bytes, packed.as(),
+                                   info.block_bytes, info.block_bytes, rows, cudaMemcpyDeviceToDevice, stream_));
+      if (const int64_t left = cols_ - first - block; left > 0)
+        shared_->cublas.multiply(stream_, rows, left, block, errors.as<float>(), block, m + block, cols_, 1,
+                                 t + first + block, cols_);
+      RIDGE_CUDA(cudaGetLastError());
+    }
+    RIDGE_CUDA(cudaMemcpyAsync(out, result.as(), result.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+ private:
+  const float* bring(DeviceMemory& memory, std::span<const float> values) const {
+    if (memory.bytes() < values.size_bytes()) {
+      RIDGE_CUDA(cudaStreamSynchronize(stream_)); // the old memory may be in use
+      memory = DeviceMemory(values.size_bytes(), "calibration inputs");
+    }
+    RIDGE_CUDA(cudaMemcpyAsync(memory.as(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    return memory.as<float>();
+  }
+
+  void factorize() {
+    const int64_t n = cols_;
+    double mean = 0;
+    for (const float square : mean_squares()) mean += square * inputs_ / static_cast<double>(n);
+    if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: nothing is fed on
+    DeviceMemory triangle(4 * n * n, "a Hessian's factor"), failed(4, "a Hessian's factor");
+    auto* u = triangle.as<float>();
+    for (double damping = kDamping;; damping *= 10) {
+      RIDGE_CUDA(cudaMemsetAsync(failed.as(), 0, 4, stream_));
+      launch_reverse(upper_.as<float>(), n, static_cast<float>(damping * mean), u, stream_);
+      for (int64_t at = 0; at < n; at += kCholeskyBlock) {
+        const int64_t k = std::min<int64_t>(kCholeskyBlock, n - at), left = n - at - k;
+        float* diagonal = u + at * (n + 1);
+        launch_small_cholesky(diagonal, n, static_cast<int>(k), failed.as<int>(), stream_);
+        if (left == 0) break;
+        shared_->cublas.solve(stream_, k, left, diagonal, n, diagonal + k, n);
+        shared_->cublas.add_square(stream_, left, k, -1, diagonal + k, n, true, diagonal + k * (n + 1), n);
+      }
+      RIDGE_CUDA(cudaGetLastError());
+      int not_positive = 0;
+      RIDGE_CUDA(cudaMemcpyAsync(&not_positive, failed.as(), 4, cudaMemcpyDeviceToHost, stream_));
+      RIDGE_CUDA(cudaStreamSynchronize(stream_));
+      if (!not_positive) break;
+      if (damping > 1e3) throw_error("the calibration inputs are not finite: the model or its weights are damaged");
+    }
+    m_ = DeviceMemory(4 * n * n, "a Hessian's factor");
+    d_ = DeviceMemory(4 * n, "a Hessian's factor");
+    launch_factor(u, n, m_.as<float>(), d_.as<float>(), stream_);
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+  std::shared_ptr<Shared> shared_;
+  cudaStream_t stream_;
+  int64_t cols_;
+  double inputs_ = 0;
+  DeviceMemory upper_;         // [cols][cols], on and above the diagonal; zeros below
+  DeviceMemory inputs_memory_; // of add()
+  DeviceMemory m_, d_;         // see quant::CpuHessian::Factor
+};
+
+} // namespace
+
+quant::MakeHessian hessian_maker(std::string& problem) {
+  if (const DeviceInfo info = device_info(); !info.usable) {
+    problem = info.problem;
+    return nullptr;
+  }
+  auto shared = std::make_shared<Shared>();
+  problem = shared->cublas.problem();
+  if (!problem.empty()) return nullptr;
+  return
+      [shared](int64_t cols) -> std::unique_ptr<quant::Hessian> { return std::make_unique<CudaHessian>(shared, cols); };
+}
+
+} // namespace ridge::kernels::cuda

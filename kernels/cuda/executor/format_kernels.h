@@ -1,0 +1,51 @@
+// What the executor asks of a weight format: a table of launchers, one per format, filled from its header.
+#pragma once
+
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/prompt_product.h"
+#include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/runtime/device.h"
+#include "kernels/cuda/small_batch/batch.h"
+#include "quant/registry.h"
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kMaxMatvecTokens = 4; // rows of activations per pass over the weights
+
+struct FormatKernels {
+  quant::Type type;
+
+  // Bytes of a row in device memory: what the file has, rounded up to 16 per 1024 weights.
+  int64_t (*row_bytes)(int64_t cols);
+  int64_t (*matrix_bytes)(int64_t rows, int64_t row_bytes); // rows are padded to whole groups (layout.cuh)
+
+  // Rows as in the file, from row first_row of all on -> as kernels want them, both in device memory. `to` is where the
+  // first of matrices of matrix_rows each goes.
+  void (*repack)(const Launch&, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols,
+                 int64_t first_row, int64_t rows, int64_t matrix_rows);
+
+  // y = W x; `exact` without rounding the activations. Any number of tokens; the weights are read once per
+  // kMaxMatvecTokens (fewer where the activations do not fit into shared memory).
+  void (*matvec)(const Launch&, const MatvecArgs&, bool exact);
+
+  // The same for one token and two steps with the same input, the second of another format, in one launch. False:
+  // nothing was done, these two formats or shapes having no such kernel.
+  bool (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
+
+  // out[i] = row ids[i] as f32, [n, cols].
+  void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
+
+  // out = x Wᵀ with f16 activations, for prompts, on any chip with tensor cores.
+  void (*gemm)(const Launch&, const GemmArgs&);
+
+  // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; fills in how the work is cut up. False:
+  // nothing was done, shared memory being too small for such tiles.
+  bool (*batch)(const Launch&, BatchArgs&, int tile_tokens);
+
+  // Rows as operands of a prompt's product.
+  void (*expand)(const Launch&, const ExpandArgs&);
+};
+
+const FormatKernels& format_kernels(uint32_t type_id);
+
+} // namespace ridge::kernels::cuda

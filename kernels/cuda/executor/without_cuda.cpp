@@ -1,0 +1,38 @@
+// The CUDA executor and encoder of a build that has none.
+#include "core/error.h"
+#include "kernels/cuda/encode/encode.h"
+#include "kernels/cuda/encode/hessian.h"
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/microbench/ladder.h"
+#include "kernels/cuda/microbench/microbench.h"
+
+namespace ridge::kernels::cuda {
+
+DeviceInfo device_info() {
+  DeviceInfo info;
+  info.problem = "this ridge was built without CUDA";
+  return info;
+}
+
+std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
+                                                 const CudaOptions&) {
+  throw Error("CUDA: " + device_info().problem + "; use --device cpu");
+}
+
+Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }
+
+std::vector<core::Ceiling> measure_ceilings() { throw Error("CUDA: " + device_info().problem); }
+
+core::Ceiling measure_f16_rate() { throw Error("CUDA: " + device_info().problem); }
+std::unique_ptr<Encoder> make_encoder() { return nullptr; }
+
+quant::MakeHessian hessian_maker(std::string& problem) {
+  problem = device_info().problem;
+  return nullptr;
+}
+
+bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
+
+double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
+
+} // namespace ridge::kernels::cuda

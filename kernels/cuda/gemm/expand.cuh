@@ -1,0 +1,72 @@
+// Packed rows -> f16 operands of a prompt's product (prompt_product.h).
+#pragma once
+
+#include "kernels/cuda/gemm/prompt_product.h"
+#include "kernels/cuda/small_batch/tile_weights.cuh"
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kExpandThreads = 256, kExpandRows = 16, kExpandTiles = 8; // rows and column tiles per warp
+
+inline int expand_tasks(const ExpandArgs& args) { // of a warp each
+  int rows = 0;
+  for (int s = 0; s < args.segments; ++s) rows += (args.segment[s].rows + kExpandRows - 1) / kExpandRows;
+  return rows * static_cast<int>((tiles_of(args.cols) + kExpandTiles - 1) / kExpandTiles);
+}
+
+// A warp makes tiles of 16 rows by 64 columns, half a row per lane. They pass through shared memory, so that whole
+// lines are written.
+template <typename Format>
+__global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_constant__ ExpandArgs args) {
+  using U = Units<Format>;
+  constexpr int kUnitColumns = U::kWeights;
+  __shared__ uint4 staging[kExpandThreads / kWarp][kExpandRows * 8];
+  let_successor_start();
+  wait_for_predecessor();
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int tiles = (args.cols + kTileColumns - 1) / kTileColumns;
+  const int column_tasks = (tiles + kExpandTiles - 1) / kExpandTiles;
+  const int task = blockIdx.x * (kExpandThreads / kWarp) + warp;
+  int first_row = task / column_tasks * kExpandRows, s = 0;
+  for (; s < args.segments; ++s) {
+    const int rows = (args.segment[s].rows + kExpandRows - 1) / kExpandRows * kExpandRows;
+    if (first_row < rows) break;
+    first_row -= rows;
+  }
+  if (s == args.segments) return;
+  const ExpandSegment& segment = args.segment[s];
+  const int items = static_cast<int>(U::items_of(args.cols));
+  const int row = lane / 2, half = lane % 2;
+  const int my_row = min(first_row + row, segment.rows - 1);
+  const auto fetch = [&](TileWeights<Format>& to, int tile) {
+    const int column = tile * kTileColumns + half * 32, unit = column / kUnitColumns;
+    to.fetch(segment.weights + U::offset(my_row, unit, args.row_bytes), min(kUnitItems, items - unit * kUnitItems),
+             column % kUnitColumns / 32);
+  };
+  const int begin = task % column_tasks * kExpandTiles, end = min(begin + kExpandTiles, tiles);
+  TileWeights<Format> next;
+  fetch(next, begin);
+  for (int tile = begin; tile < end; ++tile) {
+    const TileWeights<Format> now = next;
+    if (tile + 1 < end) fetch(next, tile + 1);
+    uint32_t pairs[16];
+    now.halves(pairs, (tile * kTileColumns + half * 32) % kUnitColumns / 32);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      staging[warp][row * 8 + ((4 * half + i) ^ (row & 7))] = {pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2],
+                                                               pairs[4 * i + 3]};
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int from_row = lane / 8 + 4 * i;
+      if (first_row + from_row >= segment.rows) continue;
+      const int to_row = segment.first + (first_row + from_row) * args.stride;
+      const int piece = lane % 8 ^ (to_row & 7); // of the row, that belongs at place lane % 8
+      reinterpret_cast<uint4*>(args.out)[(int64_t{tile} * args.out_rows + to_row) * 8 + lane % 8] =
+          staging[warp][from_row * 8 + (piece ^ (from_row & 7))];
+    }
+    __syncwarp();
+  }
+}
+
+} // namespace ridge::kernels::cuda

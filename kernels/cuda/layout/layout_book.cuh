@@ -1,0 +1,314 @@
+// The formats whose weights are points of a codebook, and TQ1_0, whose ternary digits are looked up five at a time.
+//
+// An item holds four indices of eight weights (IQ3: eight of four), its signs, its scale. What costs is not their bytes
+// but the instructions per weight, and the shared memory's time: 32 lanes that read 32 random words keep its banks busy
+// for 3.5 cycles. So
+//
+// - a block keeps a table of the codebook's points in shared memory, several times over: copy c of a word lies in the
+//   banks that only lanes of remainder c read. With 32 copies no two lanes collide, with 16 two do, with 8 about three.
+// - a table word is a point of eight weights in eight nibbles, each the number of a level. As the selector of a byte
+//   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
+//   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
+//   the codes. IQ1 has three, so that two digits go into a nibble: half a word is a point.)
+// - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
+//   or a selector.
+//
+// Nothing is added to the file's bits. `Book` is the table as `unpack` sees it; without one, it reads a single copy in
+// device memory (through L1), which suits kernels that decode a weight for many tokens.
+#pragma once
+
+#include "kernels/cuda/layout/layout_base.cuh"
+#include "kernels/cuda/runtime/ptx.cuh"
+#include "quant/codebooks.h"
+
+#include <bit>
+#include <type_traits>
+
+namespace ridge::kernels::cuda {
+
+// ---- Tables
+
+template <int kSize>
+struct Words {
+  alignas(16) uint32_t word[(kSize + 3) / 4 * 4];
+};
+
+// Points of eight weights as the numbers of their levels, in nibbles.
+template <int kSize, int kLevels>
+constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& book, const int (&levels)[kLevels]) {
+  Words<kSize> result{};
+  for (int i = 0; i < kSize; ++i)
+    for (int weight = 0; weight < 8; ++weight)
+      for (int level = 0; level < kLevels; ++level)
+        if ((book.point[i] >> (8 * weight) & 0xff) == (levels[level] & 0xff))
+          result.word[i] |= static_cast<uint32_t>(level) << (4 * weight);
+  return result;
+}
+
+// Points of eight ternary digits 0 to 2 in 16 bits, two to a word: nibble i holds digits i and i + 4, a and b, as the
+// selector of a permute of nine bytes: number 3a + b, but 0 and 8 exchanged, because what 8 selects is the sign of byte
+// 0, which is 0.
+constexpr uint32_t pair_selector(int a, int b) {
+  const int number = 3 * a + b;
+  return static_cast<uint32_t>(number % 8 == 0 ? 8 - number : number);
+}
+template <int kSize>
+constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& book, const int (&levels)[3]) {
+  Words<kSize / 2> result{};
+  const auto digit = [&](uint64_t point, int weight) {
+    for (int i = 0; i < 2; ++i)
+      if ((point >> (8 * weight) & 0xff) == (levels[i] & 0xff)) return i;
+    return 2;
+  };
+  for (int i = 0; i < kSize; ++i)
+    for (int pair = 0; pair < 4; ++pair)
+      result.word[i / 2] |= pair_selector(digit(book.point[i], pair), digit(book.point[i], pair + 4))
+                            << (16 * (i % 2) + 4 * pair);
+  return result;
+}
+// The bytes that selectors from 4 · kHalf to 4 · kHalf + 3 select: eight times their first or second digit.
+constexpr uint32_t eight_digits(bool second, int half) {
+  uint32_t bytes = 0;
+  for (int a = 0; a < 3; ++a)
+    for (int b = 0; b < 3; ++b)
+      if (const uint32_t selector = pair_selector(a, b); static_cast<int>(selector / 4) == half)
+        bytes |= static_cast<uint32_t>(8 * (second ? b : a)) << (8 * (selector % 4));
+  return bytes;
+}
+
+// Odd codes c as (c - 1) / 2.
+template <int kSize>
+constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& book) {
+  Words<kSize> result{};
+  for (int i = 0; i < kSize; ++i) result.word[i] = book.point[i] >> 1 & 0x7f7f7f7f;
+  return result;
+}
+
+// All points of five ternary digits, first digit lowest: the first four in nibbles, then the last as a code.
+constexpr Words<243> ternary_digits() {
+  Words<243> result{};
+  for (int i = 0; i < 243; ++i)
+    for (int weight = 0, n = i; weight < 5; ++weight, n /= 3)
+      result.word[i] |= weight < 4 ? static_cast<uint32_t>(n % 3) << (4 * weight) : (n - 1 & 255u) << 16;
+  return result;
+}
+
+// Codes that a permute chooses from.
+constexpr uint32_t bytes_of(int a, int b, int c) {
+  return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
+}
+inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = bytes_of(-8, -25, -43);
+
+// A table: kEntries words, kCopies times. An index is kBits wide and comes at bit kAt of a word, so that with all other
+// bits masked out it is the offset of its copies.
+// The constants are what else the format's unpacking wants in registers.
+template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0, uint32_t kSecond_ = 0>
+struct Table {
+  static constexpr uint32_t kConstant = kConstant_, kSecond = kSecond_;
+  static constexpr int kEntries = kEntries_, kCopies = kCopies_;
+  static constexpr int kBits = std::bit_width(static_cast<unsigned>(kEntries - 1));
+  static constexpr int kAt = 2 + std::countr_zero(static_cast<unsigned>(kCopies));
+  static constexpr uint32_t kMask = ((1u << kBits) - 1) << kAt;
+};
+// A table inside a function is in device memory only where the function is used.
+struct Iq1Table : Table<1024, 16, eight_digits(false, 0), eight_digits(true, 0)> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = digit_pairs(quant::kIq1Codebook, quant::kIq1Levels);
+    return table.word;
+  }
+};
+struct Iq2XxsTable : Table<256, 32, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2XxsCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq2XsTable : Table<512, 16, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2XsCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq2STable : Table<1024, 16, kIq2Positive> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = level_numbers(quant::kIq2SCodebook, quant::kIq2Levels);
+    return table.word;
+  }
+};
+struct Iq3XxsTable : Table<256, 32, 0x32103210> {
+  static __device__ __forceinline__ const uint32_t* words() { return quant::kIq3XxsCodebook.point; }
+};
+struct Iq3STable : Table<512, 32> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = halves_of_odd(quant::kIq3SCodebook);
+    return table.word;
+  }
+};
+struct TernaryTable : Table<243, 32, bytes_of(-1, 0, 1)> {
+  static __device__ __forceinline__ const uint32_t* words() {
+    static constexpr auto table = ternary_digits();
+    return table.word;
+  }
+};
+
+// The table in shared memory, where a block's `Filler`s have put it.
+template <typename T>
+class SharedBook {
+ public:
+  static constexpr int kBytes = (T::kEntries * T::kCopies * 4 + 15) / 16 * 16;
+
+  const uint32_t constant, second;
+
+  __device__ __forceinline__ explicit SharedBook(const uint8_t*)
+      : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
+        copy_(kept(threadIdx.x % T::kCopies * 4)) {}
+  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
+  // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    static_assert(T::kCopies == 32 && T::kEntries <= 256);
+    return word_of(__dp4a(indices, 128u << (8 * k), copy_));
+  }
+  // Half of a word: its index as above, bit 1 says which. Bits come where they are, or in halves of a word, masked,
+  // each times a factor.
+  __device__ __forceinline__ uint32_t half_word(uint32_t bits) const {
+    return short_of((bits & (T::kMask | 2)) | copy_);
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t masked, uint32_t low_times, uint32_t high_times) const {
+    return short_of(__dp2a_lo(masked, low_times | high_times << 8, copy_));
+  }
+
+  // One thread's share of putting the table there, its loads apart from its stores.
+  template <int kThreads>
+  class Filler {
+   public:
+    __device__ __forceinline__ explicit Filler(int thread) : thread_(thread) {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const int i = thread + k * kThreads;
+        if (i >= kPieces) break;
+        if constexpr (T::kCopies == 1)
+          held_[k] = reinterpret_cast<const uint4*>(T::words())[i];
+        else
+          held_[k] = T::words()[4 * i / T::kCopies];
+      }
+    }
+    __device__ __forceinline__ void store(uint8_t* to) const {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const int i = thread_ + k * kThreads;
+        if (i >= kPieces) break;
+        if constexpr (T::kCopies == 1)
+          reinterpret_cast<uint4*>(to)[i] = held_[k];
+        else
+          reinterpret_cast<uint4*>(to)[i] = {held_[k], held_[k], held_[k], held_[k]};
+      }
+    }
+
+   private:
+    static_assert(T::kCopies == 1 || T::kCopies >= 4);
+    static constexpr int kPieces = kBytes / 16, kEach = (kPieces + kThreads - 1) / kThreads;
+    std::conditional_t<T::kCopies == 1, uint4, uint32_t> held_[kEach];
+    int thread_;
+  };
+
+ private:
+  // The table is the first thing in shared memory. Asked for its address each time, the assembler keeps that in a
+  // register all lanes share, which a load adds to an offset for nothing; of a pointer it makes an addition.
+  static __device__ __forceinline__ uint32_t word_of(uint32_t offset) {
+    extern __shared__ uint4 shared[];
+    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(table + offset));
+    return word;
+  }
+  static __device__ __forceinline__ uint32_t short_of(uint32_t offset) {
+    extern __shared__ uint4 shared[];
+    const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    uint32_t bits;
+    asm volatile("{ .reg .u16 bits; ld.shared.u16 bits, [%1]; cvt.u32.u16 %0, bits; }"
+                 : "=r"(bits)
+                 : "r"(table + offset));
+    return bits;
+  }
+
+  uint32_t copy_;
+};
+
+template <typename T>
+struct GlobalBook {
+  static constexpr uint32_t constant = T::kConstant, second = T::kSecond;
+  __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
+    return T::words()[(bits & T::kMask) >> T::kAt];
+  }
+  __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
+    return T::words()[indices >> (8 * k) & 255];
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t bits) const {
+    return (*this)(bits) >> (8 * (bits & 2)) & 0xffff;
+  }
+  __device__ __forceinline__ uint32_t half_word(uint32_t masked, uint32_t low_times, uint32_t high_times) const {
+    return half_word((masked & 0xffff) * low_times + (masked >> 16) * high_times);
+  }
+};
+
+// ---- Bits
+
+// 0xff where a byte's highest bit is set, else 0.
+__device__ __forceinline__ uint32_t sign_bytes(uint32_t bits) { return permute(bits, 0, 0xba98); }
+
+// The upper word after shifting {high, low} so that bit `from` of it comes to bit `to`.
+__device__ __forceinline__ uint32_t aligned(uint32_t low, uint32_t high, int from, int to) {
+  return __funnelshift_r(low, high, from - to);
+}
+// A word rotated so that bit `from` comes to bit `to`; in `moved`, zeros come in.
+__device__ __forceinline__ uint32_t rotated(uint32_t word, int from, int to) {
+  return __funnelshift_r(word, word, (from - to) & 31);
+}
+__device__ __forceinline__ uint32_t moved(uint32_t word, int from, int to) {
+  return from > to ? word >> (from - to) : word << (to - from);
+}
+
+// Bits of `a` where the mask has ones, of `b` where it has zeros.
+__device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
+  return result;
+}
+
+// Signs of an item for selectors: bit 4i + j is that of weight 8j + i.
+__device__ inline uint32_t signs_by_nibble(const uint8_t (&signs)[4]) {
+  uint32_t bits = 0;
+  for (int j = 0; j < 4; ++j)
+    for (int i = 0; i < 8; ++i) bits |= (signs[j] >> i & 1u) << (4 * i + j);
+  return bits;
+}
+// Where the signs of each eight weights are even in number, the eighth says nothing, and four bits are free. Nibble i
+// holds the sum of the signs in nibbles 0 to i; decoding is one shift and one three-input operation, for all 32.
+__device__ inline uint32_t even_signs_with(uint32_t signs, uint32_t four_bits) {
+  for (int shift = 4; shift < 32; shift *= 2) signs ^= signs << shift;
+  return (signs & 0x0fffffff) | four_bits << 28;
+}
+__device__ __forceinline__ uint32_t even_signs(uint32_t bits) { return (bits & 0x0fffffff) ^ bits << 4; }
+
+// Bit j of each nibble of `signs`, as what it adds to a selector for bytes of two registers.
+__device__ __forceinline__ uint32_t sign_selectors(uint32_t signs, int j) { return moved(signs, j, 2) & 0x44444444; }
+
+// Eight codes from eight nibbles.
+__device__ __forceinline__ void select_codes(uint32_t* word, uint32_t low, uint32_t high, uint32_t selectors) {
+  word[0] = permute(low, high, selectors);
+  word[1] = permute_upper(low, high, selectors);
+}
+
+__device__ __forceinline__ void load2(uint32_t* to, const uint8_t* from) {
+  const auto pair = *reinterpret_cast<const uint2*>(from);
+  to[0] = pair.x, to[1] = pair.y;
+}
+__device__ __forceinline__ void store2(uint8_t* to, uint32_t first, uint32_t second) {
+  *reinterpret_cast<uint2*>(to) = {first, second};
+}
+__device__ __forceinline__ void store1(uint8_t* to, uint32_t word) { *reinterpret_cast<uint32_t*>(to) = word; }
+__device__ __forceinline__ void store_short(uint8_t* to, uint32_t bits) {
+  *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(bits);
+}
+
+} // namespace ridge::kernels::cuda

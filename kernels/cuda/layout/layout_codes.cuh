@@ -1,0 +1,222 @@
+// Planes of codes: the integers of an item without their scales.
+#pragma once
+
+#include "kernels/cuda/layout/layout_base.cuh"
+#include "quant/formats/iq4_nl.h"
+#include "quant/formats/mxfp4.h"
+
+namespace ridge::kernels::cuda {
+
+// Codes of kBits bits each, 0 ≤ code < 2^kBits (eight bits: signed).
+template <int kBits>
+struct Codes {
+  static constexpr int kBytes = 4 * kBits; // per item
+  static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
+  static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
+  static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : 0);
+
+  // Byte 4k + i of the four-bit plane holds code 8k + i low and code 8k + 4 + i high; byte 4k + i of the two-bit plane
+  // codes 16k + i, +4, +8, +12 from the lowest bits up; byte i of the one-bit plane codes i, i+4, … i+28.
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+    if constexpr (kBits == 8) {
+      for (int i = 0; i < 32; ++i) unit[(i / 16) * 16 * items + 16 * item + i % 16] = code[i];
+      return;
+    }
+    if constexpr (kFour)
+      for (int i = 0; i < 16; ++i) {
+        const int first = i / 4 * 8 + i % 4;
+        unit[16 * item + i] = static_cast<uint8_t>((code[first] & 15) | (code[first + 4] & 15) << 4);
+      }
+    if constexpr (kTwo)
+      for (int i = 0; i < 8; ++i) {
+        int byte = 0;
+        for (int j = 0; j < 4; ++j) byte |= ((code[i / 4 * 16 + i % 4 + 4 * j] >> kTwoShift) & 3) << (2 * j);
+        unit[kFourBytes * items + 8 * item + i] = static_cast<uint8_t>(byte);
+      }
+    if constexpr (kOne)
+      for (int i = 0; i < 4; ++i) {
+        int byte = 0;
+        for (int j = 0; j < 8; ++j) byte |= ((code[i + 4 * j] >> kOneShift) & 1) << j;
+        unit[(kFourBytes + kTwoBytes) * items + 4 * item + i] = static_cast<uint8_t>(byte);
+      }
+  }
+
+  static __device__ __forceinline__ uint32_t shifted(uint32_t word, int left) { // folds to one shift
+    return left >= 0 ? word << left : word >> -left;
+  }
+
+  static constexpr int kWords = kBits;
+
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    if constexpr (kBits == 8)
+      for (int half = 0; half < 2; ++half)
+        put(raw + 4 * half, *reinterpret_cast<const uint4*>(unit + half * 16 * items + 16 * item));
+    if constexpr (kFour) put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
+    if constexpr (kTwo) {
+      const uint2 piece = *reinterpret_cast<const uint2*>(unit + kFourBytes * items + 8 * item);
+      raw[kFourBytes / 4] = piece.x;
+      raw[kFourBytes / 4 + 1] = piece.y;
+    }
+    if constexpr (kOne) raw[kWords - 1] = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
+  }
+
+  using Book = NoBook;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      word[k] = kBits == 8 ? raw[k % kWords] : 0;
+      if constexpr (kFour) word[k] = raw[k / 2] >> (4 * (k % 2)) & 0x0f0f0f0f;
+      if constexpr (kTwo)
+        word[k] |= shifted(raw[kFourBytes / 4 + k / 4], kTwoShift - 2 * (k % 4)) & (0x03030303u << kTwoShift);
+      if constexpr (kOne) word[k] |= shifted(raw[kWords - 1], kOneShift - k) & (0x01010101u << kOneShift);
+    }
+  }
+};
+
+// Codes 0 and 2 as the bits 0 and 1. An item's word lies beside those of the items four before and four behind it: so
+// lane % 4 has what it needs for a row's binary products (matvec_bits.cuh) side by side.
+struct SignCodes : Codes<1> {
+  static __device__ __forceinline__ int place(int items, int item) { return item % 4 * (items / 4) + item / 4; }
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+    uint8_t bit[32];
+    for (int i = 0; i < 32; ++i) bit[i] = code[i] / 2;
+    Codes<1>::store(bit, unit, items, place(items, item));
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    Codes<1>::fetch(raw, unit, items, place(items, item));
+  }
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) word[k] = shifted(raw[0], 1 - k) & 0x02020202;
+  }
+};
+
+// Three-bit codes, two to a byte of each of three words (code 8k + i low, 8k + 4 + i in bits 3-5 of byte i of word k);
+// the last eight's lower two bits in bits 6-7 of the first two words, their third in those of the last. A third of the
+// operations that planes of two bits and one bit would take.
+template <>
+struct Codes<3> {
+  static constexpr int kBytes = 12, kWords = 3;
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+    for (int i = 0; i < 4; ++i) {
+      const int six = code[24 + i], seven = code[28 + i];
+      const int rest[3] = {six & 3, seven & 3, six >> 2 | (seven >> 2) << 1};
+      for (int k = 0; k < 3; ++k)
+        unit[(k < 2 ? 8 * item + 4 * k : 8 * items + 4 * item) + i] =
+            static_cast<uint8_t>(code[8 * k + i] | code[8 * k + 4 + i] << 3 | rest[k] << 6);
+    }
+  }
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+    const uint2 pair = *reinterpret_cast<const uint2*>(unit + 8 * item);
+    raw[0] = pair.x;
+    raw[1] = pair.y;
+    raw[2] = word_at(unit + 8 * items + 4 * item);
+  }
+  using Book = NoBook;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+      word[2 * k] = raw[k] & 0x07070707;
+      word[2 * k + 1] = raw[k] >> 3 & 0x07070707;
+    }
+    word[6] = (raw[0] >> 6 & 0x03030303) | (raw[2] >> 4 & 0x04040404);
+    word[7] = (raw[1] >> 6 & 0x03030303) | (raw[2] >> 5 & 0x04040404);
+  }
+};
+
+// Four-bit codes that index a table of 16 levels, which become the codes. Nibble i of word k is code 8k + i, so that 16
+// bits are the selector of a byte permute.
+struct Nibbles {
+  static constexpr int kBytes = 16;
+
+  template <typename Level>
+  static __device__ void store(const uint8_t (&code)[32], Level level, uint8_t* unit, int item) {
+    for (int i = 0; i < 32; i += 2) {
+      int pair = 0;
+      for (int n = 0; n < 16; ++n) {
+        if (level(n) == static_cast<int8_t>(code[i])) pair = (pair & 0xf0) | n;
+        if (level(n) == static_cast<int8_t>(code[i + 1])) pair = (pair & 15) | n << 4;
+      }
+      unit[16 * item + i / 2] = static_cast<uint8_t>(pair);
+    }
+  }
+
+  static constexpr int kWords = 4;
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int, int item) {
+    put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
+  }
+};
+
+// Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the table; the
+// fourth, moved to select bit 2 of another permute, chooses. `halves` is 0x32103210.
+template <int kCount>
+__device__ __forceinline__ void look_up(uint32_t (&word)[2 * kCount], const uint32_t (&nibbles)[kCount],
+                                        const uint32_t (&levels)[4], uint32_t halves) {
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    const uint32_t index = nibbles[k] & 0x77777777, choice = (nibbles[k] >> 1 & 0x44444444) | halves;
+    word[2 * k] = permute(permute(levels[0], levels[1], index), permute(levels[2], levels[3], index), choice);
+    word[2 * k + 1] =
+        permute_upper(permute_upper(levels[0], levels[1], index), permute_upper(levels[2], levels[3], index), choice);
+  }
+}
+
+// Levels 4k to 4k + 3 of IQ4.
+constexpr uint32_t iq4_levels(int k) {
+  constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(kLevels[4 * k + i] & 0xff) << (8 * i);
+  return word;
+}
+
+struct Iq4Codes : Nibbles {
+  struct Book : NoBook {
+    uint32_t first, third, halves;
+    __device__ __forceinline__ Book() {
+      constexpr uint32_t t0 = iq4_levels(0), t2 = iq4_levels(2);
+      first = t0, third = t2, halves = 0x32103210;
+    }
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      first = kept(first), third = kept(third), halves = kept(halves);
+    }
+  };
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+    Nibbles::store(
+        code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
+  }
+
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
+    constexpr uint32_t second = iq4_levels(1), fourth = iq4_levels(3);
+    look_up(word, raw, {book.first, second, book.third, fourth}, book.halves);
+  }
+};
+
+// Codes + 12, which are bytes below 128: so a selector whose highest bit is set, and asks for a byte's sign, finds 0.
+// Positive and negative levels are looked up with and without that bit, and one of the two is 0. (Added, not combined
+// by logic, which would have to share the permutes' units.)
+struct E2m1Codes : Nibbles { // doubled
+  struct Book : NoBook {
+    uint32_t positive, negative; // of magnitudes 0 1 2 3
+    __device__ __forceinline__ Book() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
+    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+      positive = kept(positive), negative = kept(negative);
+    }
+  };
+  static constexpr int kBias = 12;
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+    Nibbles::store(
+        code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, unit, item);
+  }
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
+    const uint32_t low = book.positive, low_negative = book.negative;
+    constexpr uint32_t kHigh = 0x18141210, kHighNegative = 0x00040608; // 4 6 8 12
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint32_t flipped = raw[k] ^ 0x88888888;
+      word[2 * k] = permute(low, kHigh, raw[k]) + permute(low_negative, kHighNegative, flipped);
+      word[2 * k + 1] = permute_upper(low, kHigh, raw[k]) + permute_upper(low_negative, kHighNegative, flipped);
+    }
+  }
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,196 @@
+// Float formats: a weight is a number times a factor, and their products are of floats. An item is a run of weights
+// that a lane takes, 32 bytes of scalars or 16 weights of a block with a scale.
+//
+//   struct Raw; fetch(Raw&, unit, items, item)   reads an item's bits
+//   unpack(Numbers&, const Raw&, const Book&)    makes numbers of them, without a book the exact ones
+//   unpack_halves(pairs, factor, const Raw&)     of blocks: numbers as pairs of f16, as near as that comes
+//   store(block, piece, unit, items, item)       of blocks, whose pieces are items; scalars: place(…)
+#pragma once
+
+#include "kernels/cuda/layout/layout_book.cuh"
+#include "kernels/cuda/layout/layout_codes.cuh"
+#include "quant/formats/bf16.h"
+#include "quant/formats/f16.h"
+#include "quant/formats/f32.h"
+#include "quant/formats/fp4.h"
+#include "quant/formats/fp8_e4m3.h"
+#include "quant/formats/nf4.h"
+
+#include <type_traits>
+
+namespace ridge::kernels::cuda {
+
+template <int kCount>
+struct Numbers { // weight i is factor · number[i]
+  float number[kCount], factor = 1;
+};
+
+struct FloatLayout { // what the layout of a float format is, unless it says otherwise
+  static constexpr bool kBlockUnit = false;
+  static constexpr float kUnit = 1;
+  using Book = NoBook;
+};
+
+// 32 bytes of consecutive weights, in two planes of 16 bytes.
+template <quant::ScalarFormat Format>
+struct Layout<Format> : FloatLayout {
+  static constexpr int kItemWeights = 32 / static_cast<int>(sizeof(Format));
+  static constexpr int unit_payload(int items) { return 32 * items; }
+
+  static __device__ uint8_t* place(uint8_t* unit, int items, int item, int i) {
+    const int byte = i * static_cast<int>(sizeof(Format));
+    return unit + byte / 16 * 16 * items + 16 * item + byte % 16;
+  }
+
+  struct Raw {
+    uint4 first, second;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    raw = {*reinterpret_cast<const uint4*>(unit + 16 * item),
+           *reinterpret_cast<const uint4*>(unit + 16 * items + 16 * item)};
+  }
+  static __device__ __forceinline__ void unpack(Numbers<kItemWeights>& out, const Raw& raw, NoBook = {}) {
+    uint32_t words[8];
+    put(words, raw.first);
+    put(words + 4, raw.second);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      if constexpr (sizeof(Format) == 4) {
+        out.number[k] = __uint_as_float(words[k]);
+      } else if constexpr (std::is_same_v<Format, quant::F16>) {
+        put2(out.number + 2 * k, halves_of(words[k]));
+      } else {
+        out.number[2 * k] = __uint_as_float(words[k] << 16);
+        out.number[2 * k + 1] = __uint_as_float(words[k] & 0xffff0000);
+      }
+    }
+  }
+};
+
+// Items of 16 weights of a block of 64, `kItemBytes` each, then the blocks' scales.
+template <typename Format, int kItemBytes_>
+struct ScaledLayout : FloatLayout {
+  static constexpr int kItemWeights = 16, kItemBytes = kItemBytes_;
+  static_assert(Format::kWeights == 64 && sizeof(Format) == 4 * kItemBytes + 4);
+  static constexpr int unit_payload(int items) { return items / 4 * static_cast<int>(sizeof(Format)); }
+
+  static __device__ float* scale_at(uint8_t* unit, int items, int item) {
+    return reinterpret_cast<float*>(unit + kItemBytes * items) + item / 4;
+  }
+  static __device__ __forceinline__ float scale_of(const uint8_t* unit, int items, int item) {
+    return reinterpret_cast<const float*>(unit + kItemBytes * items)[item / 4];
+  }
+};
+
+// Of every four weights a, b, c, d the first two are halves in a word but for three bits that are 0, shifted apart from
+// the last two: a and b in bits 15 and 13-7 of a half each, c and d in bits 14 and 6-0.
+template <>
+struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
+  static __device__ void store(const quant::FP8_E4M3& block, int piece, uint8_t* unit, int items, int item) {
+    for (int k = 0; k < 8; ++k) {
+      const int first = block.qs[16 * piece + k / 2 * 4 + k % 2], second = block.qs[16 * piece + k / 2 * 4 + k % 2 + 2];
+      store_short(unit + 16 * item + 2 * k, static_cast<uint32_t>((first & 0x80) << 8 | (first & 0x7f) << 7 |
+                                                                  (second & 0x80) << 7 | (second & 0x7f)));
+    }
+    if (piece == 0) *scale_at(unit, items, item) = block.d;
+  }
+
+  struct Raw {
+    uint32_t word[4];
+    float scale;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    put(raw.word, *reinterpret_cast<const uint4*>(unit + 16 * item));
+    raw.scale = scale_of(unit, items, item);
+  }
+  static __device__ __forceinline__ void unpack_halves(uint32_t (&pair)[8], float& factor, const Raw& raw) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      pair[2 * k] = raw.word[k] & 0xbf80bf80;
+      pair[2 * k + 1] = (raw.word[k] << 7 & 0x3f803f80) | (raw.word[k] << 1 & 0x80008000);
+    }
+    factor = 256 * raw.scale; // E4M3's exponents are 8 behind binary16's
+  }
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoBook = {}) {
+    uint32_t pair[8];
+    unpack_halves(pair, out.factor, raw);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) put2(out.number + 2 * k, halves_of(pair[k]));
+  }
+};
+
+// Sixteen levels, by nibbles: nibble i of word k is code 8k + i.
+template <typename Format>
+struct LevelLayout : ScaledLayout<Format, 8> {
+  using Base = ScaledLayout<Format, 8>;
+  static __device__ void store(const Format& block, int piece, uint8_t* unit, int items, int item) {
+    for (int k = 0; k < 8; ++k)
+      unit[8 * item + k] =
+          static_cast<uint8_t>(block.code(16 * piece + 2 * k) | block.code(16 * piece + 2 * k + 1) << 4);
+    if (piece == 0) *Base::scale_at(unit, items, item) = block.d;
+  }
+
+  struct Raw {
+    uint32_t nibbles[2];
+    float scale;
+  };
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
+    load2(raw.nibbles, unit + 8 * item);
+    raw.scale = Base::scale_of(unit, items, item);
+  }
+
+  // Levels as halves, which miss them by 2e-8 (NMSE); pairs of them by the byte of two codes. Half as many look-ups as
+  // levels in binary32 would take, which are twice what shared memory has time for.
+  static constexpr uint32_t half_of_level(int code) { // they are 0 or normal numbers
+    const auto bits = std::bit_cast<uint32_t>(Format::level(code)), magnitude = bits & 0x7fffffff;
+    return (bits >> 16 & 0x8000) | (magnitude ? (magnitude - 0x38000000 + 0x1000) >> 13 : 0);
+  }
+  struct LevelTable : Table<256, 32> {
+    static __device__ __forceinline__ const uint32_t* words() {
+      static constexpr auto table = [] {
+        Words<256> pairs{};
+        for (int i = 0; i < 256; ++i) pairs.word[i] = half_of_level(i & 15) | half_of_level(i >> 4) << 16;
+        return pairs;
+      }();
+      return table.word;
+    }
+  };
+  using Book = SharedBook<LevelTable>;
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, const Book& book) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) put2(out.number + 2 * k, halves_of(book.of_byte(raw.nibbles[k / 4], k % 4)));
+    out.factor = raw.scale;
+  }
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoBook = {}) { // exactly
+#pragma unroll
+    for (int k = 0; k < 16; ++k) out.number[k] = Format::level(raw.nibbles[k / 8] >> (4 * (k % 8)) & 15);
+    out.factor = raw.scale;
+  }
+
+  // The halves' lower and upper bytes, looked up apart.
+  static __device__ __forceinline__ void unpack_halves(uint32_t (&pair)[8], float& factor, const Raw& raw) {
+    uint32_t low[4], high[4];
+    look_up(low, raw.nibbles, {bytes<0, 0>, bytes<0, 1>, bytes<0, 2>, bytes<0, 3>}, 0x32103210);
+    look_up(high, raw.nibbles, {bytes<1, 0>, bytes<1, 1>, bytes<1, 2>, bytes<1, 3>}, 0x32103210);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      pair[2 * k] = permute(low[k], high[k], 0x5140);
+      pair[2 * k + 1] = permute(low[k], high[k], 0x7362);
+    }
+    factor = raw.scale;
+  }
+
+ private:
+  template <int kByte, int kWord>
+  static constexpr uint32_t bytes = [] { // of levels 4 · kWord to 4 · kWord + 3
+    uint32_t word = 0;
+    for (int i = 0; i < 4; ++i) word |= (half_of_level(4 * kWord + i) >> (8 * kByte) & 0xff) << (8 * i);
+    return word;
+  }();
+};
+template <>
+struct Layout<quant::NF4> : LevelLayout<quant::NF4> {};
+template <>
+struct Layout<quant::FP4> : LevelLayout<quant::FP4> {};
+
+} // namespace ridge::kernels::cuda

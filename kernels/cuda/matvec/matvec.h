@@ -1,0 +1,55 @@
+// The arguments of a matvec launch: y = W x for a few rows of activations, with what fuses into it.
+#pragma once
+
+#include "kernels/cuda/runtime/timeline.h"
+
+#include <cstdint>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kMaxSegments = 3; // matrices of one format that share an input: q, k, v
+
+struct MatvecSegment {
+  const uint8_t* weights;
+  int rows;
+  float* out;         // [tokens, out_stride]
+  int64_t out_stride; // elements
+  const float* bias;  // [rows] or null
+  int groups = 0;     // of rows, that lie together; the launcher fills this in
+};
+
+struct MatvecArgs {
+  const float* x; // [tokens, x_stride]
+  int64_t x_stride;
+  int tokens;
+  int cols;
+  int64_t row_bytes; // of the device layout
+
+  const float* norm_weight = nullptr; // [cols]: x is RMS-normed and multiplied by this on the way in
+  float norm_epsilon = 0;
+
+  int segments = 1;
+  MatvecSegment segment[kMaxSegments];
+  bool swiglu = false; // segment 0 is the gate, segment 1 up; the result goes to segment 0's out
+
+  const float* residual = nullptr; // [tokens, residual_stride], added to segment 0's result
+  int64_t residual_stride = 0;
+
+  // Experts: "token" i is slot i % slots of token i / slots; its matrix is number ids[i]. x has a row per token, or per
+  // slot where x_per_slot.
+  const int32_t* ids = nullptr;
+  int64_t expert_bytes = 0;
+  int slots = 1;
+  bool x_per_slot = false;
+
+  // x and residual are handed over: they arrive one by one while the kernel runs (ptx.cuh).
+  bool handed_over = false;
+
+  // The launcher fills these in: groups of results, of all segments; how many a block has at least; and how many blocks
+  // have one more.
+  int result_groups = 0, block_groups = 0, fuller_blocks = 0;
+  bool alone = false;      // starts when its predecessor is done; the launcher fills this in
+  Stamp* stamps = nullptr; // likewise
+};
+
+} // namespace ridge::kernels::cuda

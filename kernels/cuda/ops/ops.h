@@ -1,0 +1,125 @@
+// Launchers of the ops that do not read weight matrices. Activations are f32, [rows, width]; all pointers are device
+// memory. `tokens` rows have their position and stream in two arrays, which kernels read when they run.
+#pragma once
+
+#include "kernels/cuda/runtime/device.h"
+
+namespace ridge::kernels::cuda {
+
+void launch_rms_norm(const Launch&, const float* x, const float* weight, float* out, int64_t groups, int64_t group,
+                     float epsilon); // weight [group]
+void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
+void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
+// out[g, i] = x[g, order[i]] for n groups of x; order [columns]
+void launch_permute(const Launch&, const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
+                    int64_t n);
+void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
+void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
+                  bool normalize);
+void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
+                       int64_t width);
+
+// Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
+// 64) are written: row after row (gemm.h), or with tiled_rows in the tiles of an operand of that many rows
+// (prompt_product.h).
+void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
+                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
+
+// The compute capability that the kernels at hand were compiled for, times ten: an older one than the chip's where the
+// driver translated them. From 90 on they wait for their predecessor themselves, from 80 on copies arrive at barriers.
+int compiled_for();
+
+// Reads `bytes` (a multiple of kReadBytes) and keeps nothing; `sink` is one word.
+inline constexpr int kReadBytes = 32 << 10;
+void launch_read(const Launch&, const uint8_t* data, size_t bytes, uint32_t* sink);
+
+// What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
+struct RopeArgs {
+  const float* inverse_frequency; // [pairs]
+  int pairs;
+  float magnitude;
+  bool split; // pairs (i, i + pairs), else (2i, 2i + 1)
+};
+
+// A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
+// In q8_0 an element is a byte, and the f16 scales of 32 elements each lie apart in the same order.
+struct Cache {
+  void* k;
+  void* v;
+  bool k_half, v_half; // f16, else f32, or q8_0 where there are scales
+  int heads, k_dim, v_dim;
+  int64_t context;
+  uint16_t *k_scales = nullptr, *v_scales = nullptr;
+};
+
+// One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),
+// rotation, storing. Any of q, k, v may be absent (null).
+struct RopeStoreArgs {
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens;
+  const float *q_in, *k_in, *v_in; // [tokens, heads * dim]
+  float *q_out, *k_out;            // rotated; k_out null: only stored
+  const float *q_norm, *k_norm;    // [dim] or null
+  float epsilon;
+  int q_heads, k_heads, head_dim; // k_heads also without a cache
+  bool rotate;
+  RopeArgs rope;
+  bool store;
+  Cache cache;
+  bool handed_over = false; // q, k and v arrive while the kernel runs (ptx.cuh); for launch_turning_attention
+};
+void launch_rope_store(const Launch&, const RopeStoreArgs&);
+bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
+void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
+
+struct AttentionArgs {
+  const float* q; // [tokens, heads * k_dim]
+  float* out;     // [tokens, heads * v_dim]
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens, heads;
+  float scale;
+  Cache cache;
+  int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
+  int splits;        // blocks that share a tile's context
+  float* partial;    // scratch, attention_scratch_floats
+  unsigned* tickets; // one per tile and KV head, zero before and after
+  Stamp* stamps = nullptr;
+};
+inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
+inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context
+bool fast_attention(const Cache& cache);       // else `splits` and `tile_tokens` are not used
+int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
+void launch_attention(const Launch&, const AttentionArgs&);
+void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
+
+// The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
+// own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
+// of its own batch writes them.
+bool turns_heads(const AttentionArgs&, const RopeStoreArgs&);
+void launch_turning_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
+
+// launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);
+// `tile_tokens`, `splits` and the scratch are not used.
+bool can_attend_prompts(const Cache& cache, int heads);
+void launch_prompt_attention(const Launch&, AttentionArgs);
+
+// The index of the largest logit of each row, and the step of a generating loop: tokens[i] = it, positions[i] += 1,
+// history[step[i] * n + i] = it; step[i] += 1.
+struct GreedyArgs {
+  const float* logits; // [n, vocab]
+  int64_t vocab;
+  int n;
+  int32_t* tokens;
+  int32_t* positions;
+  int32_t* history;
+  int32_t* step;     // [n]
+  unsigned* tickets; // [n] zero before and after
+  float* best_value; // [n, kGreedyBlocks]
+  int32_t* best_index;
+};
+inline constexpr int kGreedyBlocks = 32;
+void launch_greedy(const Launch&, const GreedyArgs&);
+
+} // namespace ridge::kernels::cuda

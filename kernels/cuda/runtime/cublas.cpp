@@ -1,0 +1,79 @@
+#include "kernels/cuda/runtime/cublas.h"
+
+#include "core/error.h"
+
+#include <dlfcn.h>
+
+namespace ridge::kernels::cuda {
+
+// Functions and constants are declared as the cuBLAS reference documents them.
+Cublas::Cublas() {
+  void* library = nullptr;
+  for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"})
+    if ((library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
+  if (!library) {
+    problem_ = "libcublas.so is not there";
+    return;
+  }
+  const auto load = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    return function != nullptr;
+  };
+  int (*create)(void**) = nullptr;
+  int (*set_mode)(void*, int) = nullptr;
+  constexpr int kPedanticMath = 2;
+  if (!load(create, "cublasCreate_v2") || !load(set_mode, "cublasSetMathMode") || !load(destroy_, "cublasDestroy_v2") ||
+      !load(set_stream_, "cublasSetStream_v2") || !load(sgemm_, "cublasSgemm_v2") || !load(ssyrk_, "cublasSsyrk_v2") ||
+      !load(strsm_, "cublasStrsm_v2"))
+    problem_ = "libcublas.so lacks its usual functions";
+  else if (create(&handle_) != 0 || set_mode(handle_, kPedanticMath) != 0)
+    problem_ = "libcublas.so does not start";
+}
+
+Cublas::~Cublas() {
+  if (handle_) destroy_(handle_);
+}
+
+void Cublas::expect(int status, const char* call) const {
+  if (status != 0) throw_error("{} failed with status {}", call, status);
+}
+
+void Cublas::multiply(cudaStream_t stream, int n, const float* a, const float* b, float* c) const {
+  multiply(stream, n, n, n, a, n, b, n, 0, c, n);
+}
+
+// cuBLAS thinks in columns: what is C = A B in rows is Cᵀ = Bᵀ Aᵀ there, an upper triangle a lower one.
+namespace {
+constexpr int kPlain = 0, kTransposed = 1, kLower = 0, kRight = 1, kNonUnit = 0;
+int as_int(int64_t n) { return static_cast<int>(n); }
+} // namespace
+
+void Cublas::multiply(cudaStream_t stream, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride,
+                      const float* b, int64_t b_stride, float beta, float* c, int64_t c_stride) const {
+  const float one = 1;
+  expect(set_stream_(handle_, stream), "cublasSetStream");
+  expect(sgemm_(handle_, kPlain, kPlain, as_int(n), as_int(m), as_int(k), &one, b, as_int(b_stride), a,
+                as_int(a_stride), &beta, c, as_int(c_stride)),
+         "cublasSgemm");
+}
+
+void Cublas::add_square(cudaStream_t stream, int64_t n, int64_t k, float sign, const float* x, int64_t x_stride,
+                        bool transposed, float* c, int64_t c_stride) const {
+  const float one = 1;
+  expect(set_stream_(handle_, stream), "cublasSetStream");
+  expect(ssyrk_(handle_, kLower, transposed ? kPlain : kTransposed, as_int(n), as_int(k), &sign, x, as_int(x_stride),
+                &one, c, as_int(c_stride)),
+         "cublasSsyrk");
+}
+
+// U⁻ᵀ B in rows is Bᵀ U⁻¹ in columns, where U looks like the lower triangular Uᵀ.
+void Cublas::solve(cudaStream_t stream, int64_t k, int64_t n, const float* u, int64_t u_stride, float* b,
+                   int64_t b_stride) const {
+  const float one = 1;
+  expect(set_stream_(handle_, stream), "cublasSetStream");
+  expect(strsm_(handle_, kRight, kLower, kTransposed, kNonUnit, as_int(n), as_int(k), &one, u, as_int(u_stride), b,
+                as_int(b_stride)),
+         "cublasStrsm");
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,92 @@
+// The GPU itself: what it is, what it reads per second, and the messages of calls that fail.
+#include "kernels/cuda/runtime/device.h"
+
+#include "core/error.h"
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/ops/ops.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+void throw_failed_call(cudaError_t status, const char* call) {
+  cudaGetLastError(); // so that the next call starts clean
+  throw DeviceFailed(fmt::format("CUDA: {} failed: {} ({}); --device cpu runs without the GPU", call,
+                                 cudaGetErrorString(status), cudaGetErrorName(status)));
+}
+
+void throw_out_of_memory(size_t bytes, const char* what) {
+  cudaGetLastError();
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  const auto gib = [](size_t n) { return static_cast<double>(n) / (1 << 30); };
+  throw OutOfMemory(fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free", what,
+                                gib(bytes), gib(free), gib(total)));
+}
+
+void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {
+  throw_error("CUDA: a matrix of {} columns needs {} bytes of shared memory, this GPU has {} per block", cols,
+              shared_needed, shared_limit);
+}
+
+DeviceInfo device_info() {
+  DeviceInfo info;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    info.problem = status == cudaSuccess                   ? "no NVIDIA GPU"
+                   : status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one older than this build needs"
+                                                           : cudaGetErrorString(status);
+    return info;
+  }
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  info.usable = true;
+  info.name = properties.name;
+  info.sm_count = properties.multiProcessorCount;
+  info.compute_major = properties.major;
+  info.compute_minor = properties.minor;
+  info.memory_bytes = static_cast<double>(total);
+  info.free_bytes = static_cast<double>(free);
+  return info;
+}
+
+double measure_read_bandwidth() {
+  // 2 GiB, or half of what a model has left, which is still more than caches hold.
+  constexpr size_t kMost = size_t{2} << 30, kLeast = size_t{128} << 20;
+  constexpr int kRuns = 9;
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  const size_t bytes = std::clamp(free / 2, kLeast, kMost) / kReadBytes * kReadBytes;
+  Stream stream;
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  Launch launch;
+  launch.stream = stream.handle;
+  launch.sm_count = properties.multiProcessorCount;
+  const DeviceMemory data(bytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
+  RIDGE_CUDA(cudaMemset(data.as(), 0x5b, bytes));
+  cudaEvent_t start, stop;
+  RIDGE_CUDA(cudaEventCreate(&start));
+  RIDGE_CUDA(cudaEventCreate(&stop));
+  std::vector<float> milliseconds;
+  for (int i = 0; i <= kRuns; ++i) {
+    RIDGE_CUDA(cudaEventRecord(start, stream.handle));
+    launch_read(launch, data.as(), bytes, sink.as<uint32_t>());
+    RIDGE_CUDA(cudaEventRecord(stop, stream.handle));
+    RIDGE_CUDA(cudaEventSynchronize(stop));
+    float elapsed = 0;
+    RIDGE_CUDA(cudaEventElapsedTime(&elapsed, start, stop));
+    if (i > 0) milliseconds.push_back(elapsed); // the first run loads the kernel
+  }
+  cudaEventDestroy(start);
+  cudaEventDestroy(stop);
+  std::ranges::nth_element(milliseconds, milliseconds.begin() + kRuns / 2);
+  return static_cast<double>(bytes) / (milliseconds[kRuns / 2] * 1e-3);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,140 @@
+// Ownership and errors for what the CUDA runtime hands out. Every runtime call goes through `check`, which turns a
+// failure into an Error that names the call.
+#pragma once
+
+#include "kernels/cuda/runtime/timeline.h"
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+// These throw an Error. They are not inline because nvcc cannot read fmt's compile-time format strings.
+[[noreturn]] void throw_failed_call(cudaError_t status, const char* call);
+[[noreturn]] void throw_out_of_memory(size_t bytes, const char* what);
+[[noreturn]] void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit);
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) throw_failed_call(status, call);
+}
+#define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
+
+// Memory that is one owner's, who frees it.
+template <cudaError_t (*kFree)(void*)>
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory() { kFree(data_); }
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  template <typename T = uint8_t>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+
+ private:
+  void swap(Memory& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+};
+
+// Running out of device memory throws OutOfMemory, which says what was needed and what is free.
+class DeviceMemory : public Memory<cudaFree> {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(size_t bytes, const char* what) {
+    if (bytes == 0) return;
+    const cudaError_t status = cudaMalloc(&data_, bytes);
+    if (status == cudaErrorMemoryAllocation) throw_out_of_memory(bytes, what);
+    check(status, "cudaMalloc");
+    bytes_ = bytes;
+  }
+};
+
+// Page-locked host memory, which the copy engine reads while the CPU does something else.
+class PinnedMemory : public Memory<cudaFreeHost> {
+ public:
+  PinnedMemory() = default;
+  explicit PinnedMemory(size_t bytes) {
+    RIDGE_CUDA(cudaMallocHost(&data_, bytes));
+    bytes_ = bytes;
+  }
+};
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  // Blocks of a stream with a lower priority number are started first; 0 is the highest number.
+  explicit Stream(int priority = 0) {
+    RIDGE_CUDA(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority));
+  }
+  ~Stream() { cudaStreamDestroy(handle); }
+  Stream(const Stream&) = delete;
+};
+
+struct Event {
+  cudaEvent_t handle = nullptr;
+  Event() { RIDGE_CUDA(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming)); }
+  ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
+};
+
+struct Graph {
+  cudaGraphExec_t handle = nullptr;
+  Graph() = default;
+  ~Graph() {
+    if (handle) cudaGraphExecDestroy(handle);
+  }
+  Graph(const Graph&) = delete;
+};
+
+// How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our
+// kernels waits for its predecessor itself where the chip knows how).
+struct Launch {
+  cudaStream_t stream = nullptr;
+  int sm_count = 1;
+  int shared_per_block = 48 << 10; // bytes a block may ask for
+  bool overlap = false;            // programmatic dependent launch
+  LaunchLog* log = nullptr;        // while a profile is taken
+
+  // Where the blocks of the next kernel put their stamps, or null.
+  Stamp* stamps() const { return log && log->stamps ? log->stamps + log->blocks * kStampPlaces : nullptr; }
+
+  template <typename... Params, typename... Args>
+  void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, Args&&... args) const {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...), "kernel launch");
+    if (log) log->add(size_t{grid.x} * grid.y * grid.z);
+  }
+};
+
+// Lets a kernel use so much dynamic shared memory: with what it declares it may be more than the 48 KB that need no
+// leave.
+template <typename Kernel>
+void allow_shared(Kernel* kernel, size_t bytes) {
+  if (bytes > 32 << 10)
+    RIDGE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,330 @@
+// The machine instructions that CUDA C++ has no words for, each with its fallback for older chips.
+#pragma once
+
+#include "kernels/cuda/runtime/timeline.h"
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kWarp = 32; // lanes
+
+// 16 bytes from global to shared memory, without passing through registers (sm_80), bypassing L1.
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+#else
+  *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
+#endif
+}
+
+// The same, or 16 zeros.
+__device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void* global, bool copies) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(copies ? 16 : 0)
+               : "memory");
+#else
+  *static_cast<uint4*>(shared) = copies ? *static_cast<const uint4*>(global) : uint4{};
+#endif
+}
+
+// The address of shared memory in one register. nvcc 13.0 otherwise adds it up of a register and a uniform one, which
+// together with a cache policy is an illegal instruction. `zero`: 0, which the compiler must not know.
+__device__ __forceinline__ uint32_t plain_address(const void* shared, int zero) {
+  uint32_t address;
+  asm volatile("prmt.b32 %0, %1, 0, %2;"
+               : "=r"(address)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))), "r"(0x3210 + zero));
+  return address;
+}
+
+// For what a step reads once: L2 lets go of it first, and so keeps the KV cache and what kernels hand over.
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy)); // volatile: made once
+#endif
+  return policy;
+}
+// copy_async_16 by such a policy, both addresses kOffset bytes further.
+template <int kOffset>
+__device__ __forceinline__ void copy_async_16(uint32_t shared, const uint8_t* global, uint64_t policy) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0 + %3], [%1 + %3], 16, %2;" ::"r"(shared), "l"(global),
+               "l"(policy), "n"(kOffset)
+               : "memory");
+#else
+  const uint4 v = *reinterpret_cast<const uint4*>(global + kOffset);
+  asm volatile("st.shared.v4.u32 [%0 + %5], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w),
+               "n"(kOffset)
+               : "memory");
+#endif
+}
+
+__device__ __forceinline__ void copy_async_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most kPending of this thread's committed groups are still under way.
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+// A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
+struct CopyBarrier {
+  uint64_t state;
+
+  __device__ __forceinline__ void init(int arrivals) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+#endif
+  }
+  __device__ __forceinline__ void arrive() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(address()) : "memory");
+#endif
+  }
+  // Arrives when this thread's asynchronous copies so far have landed.
+  __device__ __forceinline__ void arrive_after_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address()) : "memory");
+#endif
+  }
+  // Waits until the phase of this parity is over.
+  __device__ __forceinline__ void wait(uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred done;\n"
+                 "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(address()),
+                 "r"(parity)
+                 : "memory");
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("{ .reg .pred done;\n"
+                 "again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again; }" ::"r"(address()),
+                 "r"(parity)
+                 : "memory");
+#endif
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t address() const {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(&state));
+  }
+};
+
+__device__ __forceinline__ uint32_t dynamic_shared_bytes() {
+  uint32_t bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return bytes;
+}
+
+// Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
+// touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
+__device__ __forceinline__ void let_successor_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void wait_for_predecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Values that are handed over from one running kernel to the next: their memory holds kAbsent, a NaN that no arithmetic
+// gives, until they are there, and the reader asks again until they are. No launch is waited for, and no fence needed:
+// each value tells of itself only. Loads and stores that other multiprocessors see at once, in L2.
+inline constexpr uint32_t kAbsent = 0xffffffff;
+
+__device__ __forceinline__ float load_latest(const float* from) {
+  float v;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(from));
+  return v;
+}
+__device__ __forceinline__ float2 load_latest_2(const float* from) {
+  float2 v;
+  asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(from));
+  return v;
+}
+__device__ __forceinline__ float4 load_latest_4(const float* from) {
+  float4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from));
+  return v;
+}
+__device__ __forceinline__ void store_latest(float* to, float value) {
+  asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_latest(float* to, float4 v) {
+  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+// How many took one before; who sees that sees what they wrote. 0.35 µs sooner than by an addition between two fences.
+__device__ __forceinline__ unsigned take_ticket(unsigned* tickets) {
+  unsigned before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
+  return before;
+}
+__device__ __forceinline__ bool is_absent(float v) { return __float_as_uint(v) == kAbsent; }
+__device__ __forceinline__ bool is_absent(float4 v) {
+  return is_absent(v.x) || is_absent(v.y) || is_absent(v.z) || is_absent(v.w);
+}
+template <int kCount>
+__device__ __forceinline__ bool is_absent(const float (&v)[kCount]) {
+  bool any = false;
+#pragma unroll
+  for (float value : v) any |= is_absent(value);
+  return any;
+}
+__device__ __forceinline__ void put(float* to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
+
+// Stamps of a profile (timeline.h): of a block's first thread, or the latest of its warps'.
+__device__ __forceinline__ Stamp global_time() {
+  Stamp ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}
+__device__ __forceinline__ Stamp* stamp_at(Stamp* stamps, int place) {
+  return stamps + kStampPlaces * (blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) + place;
+}
+__device__ __forceinline__ void stamp(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x == 0) *stamp_at(stamps, place) = global_time();
+}
+__device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
+  if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
+}
+
+// What a kernel does that has nothing to do before its predecessor is done.
+class DependentWork {
+ public:
+  __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : stamps_(stamps) {
+    let_successor_start();
+    stamp(stamps, kStarts);
+    wait_for_predecessor();
+    stamp(stamps, kMayGoOn);
+  }
+  __device__ __forceinline__ ~DependentWork() { stamp_latest(stamps_, kEnds); }
+  DependentWork(const DependentWork&) = delete;
+
+ private:
+  Stamp* stamps_;
+};
+
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+// Counts of common ones: of a [8 x 128 bits] and b [8 x 128 bits], lane l holding word l % 4 of row l / 4 of each; it
+// gets those of a's row l / 4 with b's rows 2 (l % 4) and the next. sm_75 counts differing ones only.
+__device__ __forceinline__ int2 common_ones(uint32_t a, uint32_t b) {
+  int2 counts;
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc {%0, %1}, {%2}, {%3}, {%4, %4};"
+      : "=r"(counts.x), "=r"(counts.y)
+      : "r"(a), "r"(b), "r"(0));
+#else
+  const auto differing = [](uint32_t a, uint32_t b) {
+    int2 counts;
+    asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc {%0, %1}, {%2}, {%3}, {%4, %4};"
+        : "=r"(counts.x), "=r"(counts.y)
+        : "r"(a), "r"(b), "r"(0));
+    return counts;
+  };
+  const int2 of_a = differing(a, 0), of_b = differing(0, b), of_both = differing(a, b);
+  counts = {(of_a.x + of_b.x - of_both.x) / 2, (of_a.y + of_b.y - of_both.y) / 2};
+#endif
+  return counts;
+}
+
+// d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,
+//   a: rows g, g+8, g, g+8 at k = 2t (first two words) and k = 2t + 8 (last two); b: column g at k = 2t and 2t + 8;
+//   d: row g columns 2t, 2t+1, then row g+8.
+__device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b0));
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[2]), "r"(a[3]), "r"(b1));
+#endif
+}
+
+// Four 8x8 tiles of f16 from shared memory in the lane order that mma wants; lanes 8i … 8i+7 give the row addresses of
+// tile i.
+__device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* shared) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+// The same of transposed tiles.
+__device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], const void* shared) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+// An 8x8 tile of f16, transposed: lane l holds columns 2 (l % 4) and + 1 of row l / 4 before and after.
+__device__ __forceinline__ uint32_t transposed_8x8(uint32_t pair) {
+  uint32_t result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
+__device__ __forceinline__ uint32_t pack_half2(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; below 2^-126 it gives 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float reciprocal(float x) { // 1 ulp; of x below 2^-126 it is infinite
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <typename T, typename Combine>
+__device__ __forceinline__ T warp_reduce(T value, Combine combine, int lanes = kWarp) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) value = combine(value, __shfl_xor_sync(~0u, value, offset));
+  return value;
+}
+__device__ __forceinline__ float warp_sum(float value) {
+  return warp_reduce(value, [](float a, float b) { return a + b; });
+}
+
+// The sum over the block, in every thread. `scratch` holds one float per warp; all threads take part.
+__device__ __forceinline__ float block_sum(float value, float* scratch) {
+  value = warp_sum(value);
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float total = 0;
+  for (unsigned i = 0; i < blockDim.x / kWarp; ++i) total += scratch[i];
+  __syncthreads();
+  return total;
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,344 @@
+// One kernel. Each warp hands the best logit of its chunk of the vocabulary to the first block, which does the rest:
+// where k groups of chunks have a logit that reaches some bound, so do the k best of all tokens, and they lie in the
+// few chunks that reach it. Read again, these leave little more than k candidates. Sorted, every filter of the chain
+// keeps a prefix of them.
+//
+// This is a chain of latencies, once a token, and its code is in no cache after a token's weights: hence little code,
+// few barriers, and blocks small enough to start beside those of the output matrix.
+//
+// Weights are added in the precision of core/sampler.cpp, and the random number is the same function of seed and place:
+// device and host choose the same token of the same logits.
+#include "core/random.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+#include "kernels/cuda/sampling/sampling.h"
+
+#include <cfloat>
+#include <climits>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 512, kWarps = kThreads / kWarp;
+constexpr int kGroup = kSampleChunks / kThreads; // chunks
+constexpr int kListed = 512;                     // candidates that shared memory has room for
+constexpr int kStateWords = sizeof(SampleState) / 4;
+static_assert(kGroup == 4 && kMaxTopK <= kThreads && kMaxTopK <= kListed);
+
+struct Shared {
+  SampleState state;
+  double random;          // in [0, 1)
+  uint64_t list[kListed]; // of candidates; then sums of weights
+  uint16_t chunk_of[kSampleChunks];
+  int chunks, listed, best;  // how many
+  uint32_t highest, deepest; // of the groups' keys the highest, and the lowest's complement
+  // Of the sorted candidates. Weights are relative to the best: at temperature 1 and at the one asked for.
+  float weight[kMaxTopK], tempered[kMaxTopK];
+  int32_t token[kMaxTopK];
+};
+
+// Larger for larger floats, never 0; 0 and -0 are one. Where any is NaN, kNan stands for the best.
+constexpr uint32_t kNan = 0xffffffff;
+__device__ __forceinline__ uint32_t ordered(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ float from_ordered(uint32_t key) {
+  return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+__device__ __forceinline__ uint32_t warp_max(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, value);
+#else
+  return warp_reduce(value, [](uint32_t a, uint32_t b) { return max(a, b); });
+#endif
+}
+__device__ __forceinline__ int warp_min(int value) { return static_cast<int>(~warp_max(~value)); } // of none below 0
+
+// The first token of a chunk. No chunk is longer than another by more than one.
+__device__ __forceinline__ int chunk_begin(uint32_t chunk, uint32_t vocab) {
+  return static_cast<int>(uint64_t{chunk} * vocab / kSampleChunks);
+}
+
+// Logits of a lane, a warp apart, as far as `end`.
+template <int kRows>
+__device__ __forceinline__ void load_rows(const float* logits, int first, int end, float (&row)[kRows]) {
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) row[k] = first + k * kWarp < end ? __ldcg(logits + first + k * kWarp) : -INFINITY;
+}
+
+// Logits become those after penalties, which may exceed FLT_MAX. Contraction is spelled out of it: the host rounds
+// every step.
+template <int kRows>
+__device__ __forceinline__ void penalize(const SampleArgs& args, const SampleState& s, int first, float (&row)[kRows]) {
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    const int count = row[k] > -INFINITY ? __ldcg(args.counts + first + k * kWarp) : 0; // else it may be no token
+    if (count == 0) continue;
+    float logit = fminf(row[k], FLT_MAX);
+    logit = logit > 0 ? __fdiv_rn(logit, s.repeat_penalty) : __fmul_rn(logit, s.repeat_penalty);
+    row[k] = __fsub_rn(logit, __fadd_rn(__fmul_rn(static_cast<float>(count), s.frequency_penalty), s.presence_penalty));
+  }
+}
+
+// A key that `least` reach and, where equal ones permit it, no more than `most`. The lowest one asked about is above
+// `low`, which `least` reach; none is above `high`.
+template <typename Key, typename Count>
+__device__ __forceinline__ Key find_bound(Key low, Key high, int least, int most, Count reaching) {
+#pragma unroll 1
+  while (low < high) {
+    const Key middle = high - (high - low) / 2;
+    const int count = reaching(middle);
+    if (count < least) {
+      high = middle - 1;
+    } else {
+      low = middle;
+      if (count <= most) break;
+    }
+  }
+  return low;
+}
+
+// The key of the best logit of a warp's chunk. Also lets the block see the state, which comes along with the logits.
+__device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared& shared, int chunk, uint32_t vocab) {
+  constexpr int kRows = 4; // loads in flight
+  const int thread = threadIdx.x, lane = thread % kWarp;
+  const uint32_t word = thread < kStateWords ? __ldcg(reinterpret_cast<const uint32_t*>(args.state) + thread) : 0;
+  const int longest = (vocab + kSampleChunks - 1) / kSampleChunks, end = chunk_begin(chunk + 1, vocab);
+  float best = -INFINITY;
+  bool nan = false;
+#pragma unroll 1
+  for (int row = 0, first = chunk_begin(chunk, vocab) + lane; row < longest; row += kRows * kWarp) {
+    float logit[kRows];
+    load_rows(args.logits, first + row, end, logit);
+    if (row == 0) {
+      if (thread < kStateWords) reinterpret_cast<uint32_t*>(&shared.state)[thread] = word;
+      if (thread == 0) shared.chunks = shared.listed = shared.best = shared.highest = shared.deepest = 0;
+      __syncthreads();
+    }
+    if (shared.state.penalties) penalize(args, shared.state, first + row, logit);
+#pragma unroll
+    for (float v : logit) {
+      nan |= v != v;
+      best = fmaxf(best, v);
+    }
+  }
+  return warp_max(nan ? kNan : ordered(fminf(best, FLT_MAX)));
+}
+
+// Lists the tokens, of the chunks that were found, whose logits are at least `least`; returns how many there are. Where
+// these are more than there is room for in `list`, it is of no use.
+__device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& shared, uint32_t vocab, float least,
+                                               uint64_t* list, int room) {
+  constexpr int kTogether = 4, kRows = 2; // chunks and loads of each in flight
+  const int lane = threadIdx.x % kWarp, chunks = shared.chunks;
+  const int longest = (vocab + kSampleChunks - 1) / kSampleChunks;
+#pragma unroll 1
+  for (int c = threadIdx.x / kWarp; c < chunks; c += kTogether * kWarps)
+#pragma unroll 1
+    for (int row = lane; row - lane < longest; row += kRows * kWarp) {
+      struct Rows {
+        int first; // token
+        float logit[kRows];
+      } rows[kTogether];
+#pragma unroll
+      for (int t = 0; t < kTogether; ++t) {
+        const bool real = c + t * kWarps < chunks;
+        const int chunk = real ? shared.chunk_of[c + t * kWarps] : 0, end = real ? chunk_begin(chunk + 1, vocab) : 0;
+        rows[t].first = chunk_begin(chunk, vocab) + row;
+        load_rows(args.logits, rows[t].first, end, rows[t].logit);
+      }
+#pragma unroll 1
+      for (int t = 0; t < kTogether && shared.state.penalties; ++t) { // less code: all of them come by the same place
+        penalize(args, shared.state, rows[0].first, rows[0].logit);
+        const Rows last = rows[0];
+#pragma unroll
+        for (int i = 1; i < kTogether; ++i) rows[i - 1] = rows[i];
+        rows[kTogether - 1] = last;
+      }
+      uint32_t hits = 0;
+#pragma unroll
+      for (int i = 0; i < kTogether * kRows; ++i)
+        if (rows[i / kRows].logit[i % kRows] >= least) hits |= 1 << i;
+      if (hits == 0) continue;
+      int at = atomicAdd(&shared.listed, __popc(hits));
+      if (at + __popc(hits) > room) continue;
+#pragma unroll 1
+      for (; hits != 0; hits &= hits - 1) {
+        const uint32_t hit = hits & -hits;
+        float v = 0;
+        int token = 0;
+#pragma unroll
+        for (int i = 0; i < kTogether * kRows; ++i)
+          if (hit == 1 << i) v = rows[i / kRows].logit[i % kRows], token = rows[i / kRows].first + i % kRows * kWarp;
+        list[at++] = uint64_t{ordered(fminf(v, FLT_MAX))} << 32 | ~static_cast<uint32_t>(token);
+      }
+    }
+  __syncthreads();
+  return shared.listed;
+}
+
+// Which of the `kept` candidates the random number stands for. By one warp, whose lanes have equal shares of
+// neighbouring ones.
+__device__ __forceinline__ int draw(Shared& shared, int kept) {
+  const int lane = threadIdx.x % kWarp, share = (kept + kWarp - 1) / kWarp;
+  const int first = min(lane * share, kept), end = min(first + share, kept);
+  double mine = 0, my_tempered = 0;
+#pragma unroll 1
+  for (int i = first; i < end; ++i) mine += shared.weight[i], my_tempered += shared.tempered[i];
+  double sum = mine, tempered = my_tempered;
+#pragma unroll 1
+  for (int offset = 1; offset < kWarp; offset *= 2) {
+    const double lower = __shfl_up_sync(~0u, sum, offset), tempered_lower = __shfl_up_sync(~0u, tempered, offset);
+    if (lane >= offset) sum += lower, tempered += tempered_lower;
+  }
+  const float top_p = shared.state.top_p, min_p = shared.state.min_p;
+  const double mass = __shfl_sync(~0u, sum, kWarp - 1) * top_p;
+  sum -= mine, tempered -= my_tempered;
+  auto* sums = reinterpret_cast<double*>(shared.list); // of tempered weights, up to and with each
+  int count = kept;
+#pragma unroll 1
+  for (int i = first; i < end; ++i) {
+    sum += shared.weight[i];
+    sums[i] = tempered += shared.tempered[i];
+    if (top_p < 1 && sum >= mass) count = min(count, i + 1);
+    if (shared.weight[i] < min_p) count = min(count, i);
+  }
+  count = warp_min(count);
+  __syncwarp();
+
+  const double target = shared.random * sums[count - 1];
+  int at = count;
+#pragma unroll 1
+  for (int i = lane; i < count && at == count; i += kWarp)
+    if (shared.tempered[i] > 0 && sums[i] > target) at = i;
+  at = warp_min(at);
+  // Rounding may leave the target at the very end: then the last that is possible at all.
+  if (at == count)
+    for (--at; at > 0 && shared.tempered[at] == 0;) --at;
+  return at;
+}
+
+// Lets the penalties count a token, as Sampler::accept does.
+__device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
+  if (!s.penalties || s.ring_size == 0) return;
+  ++args.counts[token];
+  if (s.ring_size < 0) return;
+  if (s.ring_filled < s.ring_size) {
+    args.ring[s.ring_filled++] = token;
+    return;
+  }
+  --args.counts[args.ring[s.ring_oldest]];
+  args.ring[s.ring_oldest] = token;
+  s.ring_oldest = (s.ring_oldest + 1) % s.ring_size;
+}
+
+// What the first block does with the best logits of the chunks.
+__device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, uint32_t vocab) {
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  SampleState& s = shared.state;
+  if (thread == 0) shared.random = core::uniform(s.seed, s.draws); // while other blocks are not done yet
+
+  float* group = args.chunk_best + kGroup * thread;
+  uint32_t key[kGroup];
+  do {
+    const float4 bits = load_latest_4(group);
+    key[0] = __float_as_uint(bits.x), key[1] = __float_as_uint(bits.y);
+    key[2] = __float_as_uint(bits.z), key[3] = __float_as_uint(bits.w);
+  } while (!(key[0] && key[1] && key[2] && key[3]));
+  store_latest(group, float4{});
+  const uint32_t best = max(max(key[0], key[1]), max(key[2], key[3]));
+  const uint32_t highest = warp_max(best), deepest = warp_max(~best);
+  if (lane == 0) atomicMax(&shared.highest, highest), atomicMax(&shared.deepest, deepest);
+  __syncthreads();
+
+  const uint32_t bound = find_bound(~shared.deepest, shared.highest, s.top_k, s.top_k + s.top_k / 4 + 4,
+                                    [&](uint32_t attempt) { return __syncthreads_count(best >= attempt); });
+  int chunks = 0;
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) chunks += key[i] >= bound;
+  if (chunks > 0) {
+    int at = atomicAdd(&shared.chunks, chunks);
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i)
+      if (key[i] >= bound) shared.chunk_of[at++] = kGroup * thread + i;
+  }
+  __syncthreads();
+
+  const float least = fmaxf(from_ordered(bound), -FLT_MAX); // above -infinity and no NaN
+  uint64_t* list = shared.list;
+  int listed;
+#pragma unroll 1
+  for (int room = kListed; (listed = list_candidates(args, shared, vocab, least, list, room)) > room; room = INT_MAX) {
+    __syncthreads();
+    if (thread == 0) shared.listed = 0;
+    __syncthreads();
+    list = args.list;
+  }
+  const int kept = min(s.top_k, listed);
+  if (listed > kListed) { // many equal ones, or large k: leave exactly the best
+    const auto reaching = [&](uint64_t attempt) {
+      int count = 0;
+#pragma unroll 1
+      for (int i = thread; i - thread < listed; i += kThreads)
+        count += __syncthreads_count(i < listed && list[i] >= attempt);
+      return count;
+    };
+    const auto worst = find_bound<uint64_t>(0, ~uint64_t{0}, kept, kept, reaching);
+#pragma unroll 1
+    for (int i = thread; i < listed; i += kThreads)
+      if (list[i] >= worst) shared.list[atomicAdd(&shared.best, 1)] = list[i];
+    __syncthreads();
+    listed = kept;
+  }
+
+  constexpr int kCounters = 8; // lanes that look for those better than a candidate
+#pragma unroll 1
+  for (int first = thread / kCounters; first - thread / kCounters < listed; first += kThreads / kCounters) {
+    const uint64_t mine = shared.list[min(first, listed - 1)];
+    int rank = 0;
+#pragma unroll 4
+    for (int i = thread % kCounters; i < listed; i += kCounters) rank += shared.list[i] > mine;
+    for (int lanes = 1; lanes < kCounters; lanes *= 2) rank += __shfl_xor_sync(~0u, rank, lanes);
+    if (thread % kCounters != 0 || first >= listed || rank >= kept) continue;
+    const float below_best = from_ordered(mine >> 32) - from_ordered(shared.highest);
+    shared.token[rank] = static_cast<int32_t>(~static_cast<uint32_t>(mine));
+    shared.weight[rank] = expf(below_best);
+    shared.tempered[rank] = expf(below_best / s.temp);
+  }
+  __syncthreads();
+  if (warp != 0) return;
+
+  const bool usable = kept > 0 && shared.highest != kNan;
+  const int at = usable && s.temp > 0 ? draw(shared, kept) : 0;
+  if (lane == 0) {
+    const int32_t token = usable ? shared.token[at] : 0;
+    args.chosen[s.step++ % 2] = usable ? token : -1;
+    *args.token = token;
+    *args.position = s.position++;
+    s.draws += usable && s.temp > 0;
+    if (usable) accept(args, s, token);
+  }
+  __syncwarp();
+  if (lane < kStateWords) reinterpret_cast<uint32_t*>(args.state)[lane] = reinterpret_cast<const uint32_t*>(&s)[lane];
+}
+
+// Of 40 registers a thread, a block finds room beside one of the matrix's (matvec.cuh).
+__global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_constant__ SampleArgs args) {
+  __shared__ Shared shared;
+  let_successor_start();
+  wait_for_predecessor();
+  const auto vocab = static_cast<uint32_t>(args.vocab);
+  const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
+  if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
+  if (blockIdx.x == 0) choose(args, shared, vocab);
+}
+
+} // namespace
+
+void launch_sample(const Launch& launch, const SampleArgs& args) {
+  launch(sample_kernel, kSampleChunks / kWarps, kThreads, 0, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,41 @@
+// The sampler chain where the logits are (core/sampler.h says what it computes): penalties, top-k, top-p, min-p,
+// temperature, draw, and the acceptance of the token, without the host.
+#pragma once
+
+#include "kernels/cuda/runtime/device.h"
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kSampleChunks = 2048; // pieces of the vocabulary whose best logits are compared first
+inline constexpr int kMaxTopK = 256;
+
+// In device memory, so that a captured launch serves any settings.
+struct SampleState {
+  float temp, top_p, min_p;
+  float repeat_penalty, presence_penalty, frequency_penalty;
+  int32_t top_k;     // 1 to kMaxTopK; 1 where temp is 0
+  int32_t penalties; // whether there are any
+  int32_t ring_size; // tokens that penalties count: the last so many, 0 none, -1 all
+  int32_t ring_filled, ring_oldest;
+  uint64_t seed, draws;
+  int32_t step;     // tokens chosen
+  int32_t position; // of the next one
+};
+
+struct SampleArgs {
+  const float* logits; // [vocab]
+  int64_t vocab;
+  SampleState* state;
+  int32_t* counts;   // [vocab] occurrences among the tokens that penalties count
+  int32_t* ring;     // [ring_size] those tokens
+  float* chunk_best; // [kSampleChunks] zero before and after
+  uint64_t* list;    // [vocab]
+  // In the host's memory: the token of step i at chosen[i % 2], or -1 where logits are NaN or none is above -infinity.
+  int32_t* chosen;
+  // The step of a generating loop: the token (0 for -1) and its position go here.
+  int32_t* token;
+  int32_t* position;
+};
+void launch_sample(const Launch&, const SampleArgs&);
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,73 @@
+// What the products of small batches need around them, whatever the format: which rows each expert was chosen for, so
+// that an expert's weights are read once for all of them; and the sum over ranges of columns.
+#include "kernels/cuda/small_batch/batch_result.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+
+// One block. Slots are sorted by expert (in any order within one), and each expert's are cut into tiles.
+__global__ void __launch_bounds__(kThreads)
+    group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, ExpertTile* tiles,
+                       int* tile_count, Stamp* stamps) {
+  extern __shared__ int count[]; // [experts], then the next free place of each
+  int* next = count + experts;
+  const DependentWork work(stamps);
+  for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < slots; i += kThreads) atomicAdd(&count[ids[i]], 1);
+  __syncthreads();
+  for (int e = threadIdx.x; e < experts; e += kThreads) {
+    int first = 0, first_tile = 0;
+    for (int before = 0; before < e; ++before) {
+      first += count[before];
+      first_tile += (count[before] + tile_tokens - 1) / tile_tokens;
+    }
+    next[e] = first;
+    const int mine = (count[e] + tile_tokens - 1) / tile_tokens;
+    for (int i = 0; i < mine; ++i)
+      tiles[first_tile + i] = {e, first + i * tile_tokens, min(tile_tokens, count[e] - i * tile_tokens)};
+    if (e == experts - 1) *tile_count = first_tile + mine;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
+}
+
+__global__ void __launch_bounds__(256)
+    batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens, Stamp* stamps) {
+  const DependentWork work(stamps);
+  const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows, part = tile_tokens * kBatchRows;
+  const int total = args.product.tokens * args.row_tiles * rows;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
+    const int row_tile = i / rows % args.row_tiles, token = i / rows / args.row_tiles;
+    const float* from = args.partial + (int64_t{token / tile_tokens} * args.row_tiles + row_tile) * args.ranges * part +
+                        token % tile_tokens * kBatchRows;
+    BatchResult result;
+    result.look_up(args, row_tile, i % rows, token);
+    result.write(args, row_tile, i % rows, batch_scale(args, token), [&](int in_tile) {
+      float sum = 0;
+#pragma unroll 4
+      for (int r = 0; r < args.ranges; ++r) sum += from[r * part + in_tile];
+      return sum;
+    });
+  }
+}
+
+} // namespace
+
+void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_tokens) {
+  const int64_t threads = int64_t{args.product.tokens} * args.row_tiles * (args.swiglu ? kBatchRows / 2 : kBatchRows);
+  launch(batch_finish_kernel, static_cast<unsigned>(std::min<int64_t>((threads + 255) / 256, 8 * launch.sm_count)), 256,
+         0, args, tile_tokens, launch.stamps());
+}
+
+void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
+                        ExpertTile* tiles, int* tile_count) {
+  launch(group_slots_kernel, 1, kThreads, 2 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, tiles,
+         tile_count, launch.stamps());
+}
+
+} // namespace ridge::kernels::cuda

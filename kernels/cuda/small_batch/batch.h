@@ -1,0 +1,60 @@
+// The arguments of a product for small batches: out = x Wᵀ for two to some dozens of rows of activations, or for the
+// rows that each of many experts was chosen for.
+#pragma once
+
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/runtime/device.h"
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kBatchRows = 16; // of such a tile
+inline constexpr int kMaxTileTokens = 32;
+inline constexpr int64_t kBatchScratchBytes = 64 << 20;
+
+// Rows that one expert was chosen for, at most as many as a tile of tokens has: slots order[first], …
+struct ExpertTile {
+  int expert, first, count;
+};
+
+struct BatchArgs {
+  GemmArgs product; // x is f16, [rows, x_stride], zeros behind cols; tokens: rows of x, or slots with experts
+  bool swiglu;      // segments are gate and up, the result goes to segment 0's out
+
+  // A product with the same x comes next, or came right before and may still be under way.
+  bool sibling_follows, follows_sibling;
+
+  // How the work is cut up: a task is a tile of tokens and a share of the rows, in tiles of 16, and one range of
+  // columns or, in_turn, all of them one after the other.
+  int token_tiles, row_tiles, shares;
+  int range_units, ranges;
+  bool in_turn;
+  int groups; // per block
+
+  float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or in_turn per
+                  // block and row tile of its share; kBatchScratchBytes
+
+  const ExpertTile* tiles; // null: no experts
+  const int* tile_count;
+  const int* order;
+  int64_t expert_bytes;
+  int used; // slots per row of x; 1 where x has a row per slot
+
+  Stamp* stamps; // the launcher fills this in
+};
+
+// Sorts `slots` choices of experts: `order` [slots], `tiles` [slots / tile_tokens + experts] and their number.
+void launch_group_slots(const Launch&, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
+                        ExpertTile* tiles, int* tile_count);
+
+// Adds up the sums that different blocks made of ranges of columns, and finishes.
+void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
+
+inline int64_t batch_row_tiles(const GemmArgs& args, bool swiglu) {
+  const auto tiles = [](int64_t rows, int per_tile) { return (rows + per_tile - 1) / per_tile; };
+  if (swiglu) return tiles(args.segment[0].rows, kBatchRows / 2);
+  int64_t total = 0;
+  for (int s = 0; s < args.segments; ++s) total += tiles(args.segment[s].rows, kBatchRows);
+  return total;
+}
+
+} // namespace ridge::kernels::cuda

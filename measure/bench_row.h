@@ -1,0 +1,47 @@
+// What a benchmark measured: one row per test.
+#pragma once
+
+#include "measure/datasheet.h"
+#include "measure/profile_report.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ridge::measure {
+
+struct BenchRow {
+  std::string model; // "llama 8B Q4_K_M", or the shape
+  uint64_t file_bytes;
+  int64_t parameters;
+  std::string backend, device; // "CUDA"; "CUDA, NVIDIA H200, 132 multiprocessors"
+
+  int64_t batch_tokens, ubatch_tokens; // of prompts: handed over and evaluated at once
+  std::string k_type, v_type;
+  int threads;
+  int64_t gpu_layers; // -1: all for which there was room
+
+  int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one of prompt and generated is 0
+
+  std::vector<double> seconds; // per repetition
+  double bytes, flops;         // of one repetition, as op_cost counts them
+
+  // Measured peaks, and the maker's (null: unknown).
+  double read_bytes_per_second; // the mean of a measurement before the test and one after
+  double peak_flops;            // of the unit that prompts run on
+  std::string peak_name;        // that unit: "tensor cores, f16"
+  const Datasheet* datasheet;
+
+  std::optional<StepProfile> profile; // of one step, where asked for
+
+  std::string test() const; // "pp512", "tg128 x8 @ d4096"
+  int64_t tokens() const { return (prompt + generated) * streams; }
+  double median_seconds() const;
+  double rate() const;           // tokens per second, at the median
+  double rate_deviation() const; // standard deviation of the repetitions' rates
+  double bytes_per_second() const { return bytes / median_seconds(); }
+  double flops_per_second() const { return flops / median_seconds(); }
+};
+
+} // namespace ridge::measure

@@ -1,0 +1,20 @@
+#include "measure/peaks.h"
+
+#include "kernels/cpu/microbench/microbench.h"
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/microbench/microbench.h"
+
+namespace ridge::measure {
+
+const core::Ceiling& Peaks::products() {
+  if (!products_)
+    products_ = model_.gpu_share > 0 ? kernels::cuda::measure_f16_rate()
+                                     : kernels::cpu::measure_rates(model_.executor->config().threads)[0];
+  return *products_;
+}
+
+const Datasheet* Peaks::datasheet() const {
+  return model_.gpu_share == 1 ? find_datasheet(kernels::cuda::device_info().name) : nullptr;
+}
+
+} // namespace ridge::measure

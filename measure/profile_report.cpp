@@ -1,0 +1,187 @@
+#include "measure/profile_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ridge::measure {
+namespace {
+
+bool tells_waiting(const StepProfile& profile) {
+  return std::ranges::any_of(profile.ops, [](const OpProfile& op) { return op.waiting > 0; });
+}
+
+std::string shortened(const std::string& name, size_t columns) {
+  return name.size() > columns ? name.substr(0, columns - 3) + "..." : name;
+}
+
+// The layer in the middle of those that the step has; -1: it has none.
+int32_t middle_layer(const StepProfile& profile) {
+  std::vector<int32_t> layers;
+  for (const OpProfile& op : profile.ops)
+    if (op.layer >= 0) layers.push_back(op.layer);
+  std::ranges::sort(layers);
+  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  return layers.empty() ? -1 : layers[layers.size() / 2];
+}
+
+// The ops of one layer as bars along a line of time, in 100 columns.
+std::string layer_timeline(const StepProfile& profile) {
+  constexpr int kColumns = 40; // of the bars
+  const int32_t layer = middle_layer(profile);
+  double length = 0;
+  for (const OpProfile& op : profile.ops)
+    if (op.layer == layer) length += op.seconds;
+  std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
+                                 length * 1e6, "ops", "starts", "waits", "works", "apart");
+  double turn = 0; // when what was before ended, from the layer's beginning
+  for (const OpProfile& op : profile.ops) {
+    if (op.layer != layer) continue;
+    const double end = turn + op.seconds;
+    std::string bar;
+    for (int i = 0; i < kColumns; ++i) {
+      const double at = length * (i + 0.5) / kColumns;
+      if (at < end)
+        bar += at < std::min(turn + op.starts, turn) ? ' '
+               : at < turn                           ? '.'
+               : at < turn + op.waiting              ? '-'
+               : at < end - op.ends_apart            ? '='
+                                                     : '+';
+    }
+    text += fmt::format("{:<30} {:>6.2f} {:>6.2f} {:>6.2f} {:>6.2f}  {}\n", shortened(op.name, 30),
+                        (turn + op.starts) * 1e6, op.waiting * 1e6, (op.seconds - op.waiting) * 1e6,
+                        op.ends_apart * 1e6, bar);
+    turn = end;
+  }
+  text += "starts: its first block, from the layer's beginning; apart: between its blocks' first and last end\n"
+          ". started before its turn, - waiting for its input, = working, + some of its blocks have ended\n";
+  return text;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+} // namespace
+
+std::string name_without_layer(const core::Op& op) {
+  const std::string prefix = fmt::format("blk.{}.", op.layer);
+  return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
+}
+
+StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
+                         double read_bytes_per_second, int repetitions) {
+  const auto at = static_cast<int32_t>(position);
+  const int32_t output = 0;
+  const core::Batch batch{{&token, 1}, {&at, 1}, {}, {&output, 1}};
+  const core::ExecutorConfig& config = executor.config();
+  const core::Step step{
+      1, position, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
+
+  StepProfile profile{position, 0, read_bytes_per_second, {}};
+  for (const core::OpTime& time : executor.profile(batch, repetitions)) {
+    OpProfile op{"",
+                 program.ops[time.ops.at(0)].layer,
+                 time.seconds,
+                 0,
+                 0,
+                 time.ops,
+                 time.waiting,
+                 time.starts,
+                 time.ends_apart};
+    for (const int32_t i : time.ops) {
+      const core::Cost cost = core::op_cost(program, program.ops[i], step);
+      op.bytes += cost.bytes();
+      op.flops += cost.flops;
+      op.name += (op.name.empty() ? "" : " ") + name_without_layer(program.ops[i]);
+    }
+    profile.ops.push_back(std::move(op));
+  }
+  std::vector<double> seconds(repetitions);
+  for (double& s : seconds) {
+    const double start = now();
+    executor.forward(batch);
+    s = now() - start;
+  }
+  std::ranges::sort(seconds);
+  profile.step_seconds = seconds[seconds.size() / 2];
+  return profile;
+}
+
+std::string profile_table(const StepProfile& profile) {
+  if (profile.ops.empty()) return "this executor cannot tell where its time goes\n";
+  struct Line {
+    std::string name;
+    int64_t count = 0;
+    double seconds = 0, waiting = 0, bytes = 0;
+  };
+  std::vector<Line> lines;
+  Line total{"together"};
+  for (const OpProfile& op : profile.ops) {
+    auto line = std::ranges::find(lines, op.name, &Line::name);
+    if (line == lines.end()) line = lines.insert(lines.end(), {op.name});
+    for (Line* l : {&*line, &total}) {
+      ++l->count;
+      l->seconds += op.seconds;
+      l->waiting += op.waiting;
+      l->bytes += op.bytes;
+    }
+  }
+  std::ranges::stable_sort(lines, std::greater(), &Line::seconds);
+  lines.push_back(total);
+
+  const bool waiting = tells_waiting(profile);
+  const auto cell = [](double seconds) { return fmt::format(" {:>10.2f}", seconds * 1e6); };
+  const auto waiting_cell = [&](const Line& l) {
+    return waiting ? cell(l.waiting / static_cast<double>(l.count)) : std::string();
+  };
+  std::string text = fmt::format(
+      "one decoding step at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} "
+      "{:>10}\n",
+      profile.position, "ops", "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
+  for (const Line& l : lines) {
+    const double floor = l.bytes / profile.read_bytes_per_second;
+    text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}\n", shortened(l.name, 44), l.count,
+                        cell(l.seconds / static_cast<double>(l.count)), waiting_cell(l), cell(l.seconds), l.bytes / 1e6,
+                        l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell(l.seconds - floor));
+  }
+  text += fmt::format("{:<44} {:>5} {:>10}{}{}\n", "the step undivided, on the host's clock", "", "",
+                      waiting ? "           " : "", cell(profile.step_seconds));
+  text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there. ",
+                      profile.read_bytes_per_second / 1e9);
+  if (!waiting) return text + "Each op is timed by itself, with all of its start, which the step hides in part\n";
+  text +=
+      "Each op counts from the end of the one\nbefore it, in the step as it always runs; waiting: of that, until its "
+      "blocks had their input, on average\n";
+  return middle_layer(profile) < 0 ? text : text + layer_timeline(profile);
+}
+
+nlohmann::ordered_json profile_json(const StepProfile& profile) {
+  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+  const bool waiting = tells_waiting(profile);
+  double turn = 0; // when what was before ended, from the step's beginning
+  for (const OpProfile& op : profile.ops) {
+    nlohmann::ordered_json json = {{"ops", op.name},
+                                   {"layer", op.layer},
+                                   {"seconds", op.seconds},
+                                   {"bytes", op.bytes},
+                                   {"flops", op.flops},
+                                   {"bytes_per_second", op.bytes / op.seconds},
+                                   {"share_of_roof", op.bytes / profile.read_bytes_per_second / op.seconds},
+                                   {"gap_seconds", op.seconds - op.bytes / profile.read_bytes_per_second}};
+    if (waiting) {
+      json["waiting_seconds"] = op.waiting;
+      json["first_start_seconds"] = turn + op.starts;
+      json["last_end_seconds"] = turn + op.seconds;
+      json["ends_apart_seconds"] = op.ends_apart;
+    }
+    turn += op.seconds;
+    ops.push_back(std::move(json));
+  }
+  return {{"position", profile.position},
+          {"step_seconds", profile.step_seconds},
+          {"read_bytes_per_second_measured", profile.read_bytes_per_second},
+          {"ops", ops}};
+}
+
+} // namespace ridge::measure

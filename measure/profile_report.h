@@ -1,0 +1,40 @@
+// Where the time of one decoding step goes, op by op: what --profile shows.
+#pragma once
+
+#include "core/executor.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ridge::measure {
+
+struct OpProfile {
+  std::string name; // "attn_q attn_k attn_v": what runs as one, without the layer
+  int32_t layer;    // -1: outside
+  double seconds, bytes, flops;
+  std::vector<int32_t> ops = {};                  // indices into Program::ops
+  double waiting = 0, starts = 0, ends_apart = 0; // as core::OpTime has them
+};
+
+// "attn_q" of "blk.3.attn_q".
+std::string name_without_layer(const core::Op& op);
+
+struct StepProfile {
+  int64_t position;    // tokens in the context before this one
+  double step_seconds; // the undivided step: forward() as it always runs
+  double read_bytes_per_second;
+  std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
+};
+
+// Evaluates `token` at `position` twice as often as `repetitions`. The cache must hold what lies before.
+StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
+                         double read_bytes_per_second, int repetitions = 20);
+
+// Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor tells how
+// long ops wait, then the layer in the middle, op by op along a line of time.
+std::string profile_table(const StepProfile& profile);
+nlohmann::ordered_json profile_json(const StepProfile& profile); // every op
+
+} // namespace ridge::measure

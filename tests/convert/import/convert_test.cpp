@@ -1,0 +1,293 @@
+// What `ridge convert` makes of plain checkpoints: metadata, types, row order, tokenizers; and what it refuses.
+#include "checkpoint.h"
+#include "convert/import/import.h"
+#include "convert/import/tokenizer.h"
+#include "core/error.h"
+#include "gguf/gguf.h"
+#include "models/model.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+using namespace ridge;
+using namespace ridge::tests;
+using convert::import::find_family;
+
+namespace {
+
+gguf::File converted(const Checkpoint& c, convert::import::ConvertOptions options = {}) {
+  const std::string out = c.folder / "out.gguf";
+  convert::import::convert(c.folder.path(), out, options);
+  return gguf::File::open(out);
+}
+
+std::string problem(const Checkpoint& c) {
+  try {
+    convert::import::convert(c.folder.path(), c.folder / "out.gguf", {});
+  } catch (const Error& error) {
+    CHECK(!std::filesystem::exists(c.folder / "out.gguf"));
+    CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
+    return error.what();
+  }
+  return "";
+}
+
+bool names(const std::string& message, std::string_view part) {
+  CAPTURE(message);
+  return message.find(part) != std::string::npos;
+}
+
+// A byte-level tokenizer: 256 bytes, "he", "hel" and two special tokens, fewer than the 300 rows of the table.
+nlohmann::json byte_level_tokenizer() {
+  nlohmann::json vocab;
+  std::vector<std::string> letters; // as GPT-2 spells bytes
+  int extra = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const int point = shown ? byte : 256 + extra++;
+    std::string text;
+    if (point < 0x80) {
+      text = static_cast<char>(point);
+    } else {
+      text = {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
+    }
+    vocab[text] = byte;
+  }
+  vocab["he"] = 256;
+  vocab["hel"] = 257;
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h e", nlohmann::json{"he", "l"}}}}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+          {"added_tokens",
+           {{{"id", 258}, {"content", "<s>"}, {"special", true}},
+            {{"id", 259}, {"content", "<think>"}, {"special", false}}}},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single",
+             {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}}};
+}
+
+struct WithVocabulary : Checkpoint { // a table of 300 rows
+  WithVocabulary() {
+    write();
+    config["vocab_size"] = 300;
+    file.add("model.embed_tokens.weight", "F32", {300, 64}, std::vector<float>(300 * 64, 0.5f));
+    file.add("lm_head.weight", "F32", {300, 64}, std::vector<float>(300 * 64, 0.5f));
+    save();
+  }
+};
+
+} // namespace
+
+TEST_CASE("convert: hyperparameters, types and the order of q rows are what the checkpoint says") {
+  Checkpoint c;
+  c.write();
+  const gguf::File file = converted(c);
+  CHECK(file.get_string("general.architecture") == "llama");
+  CHECK(file.get_int("llama.block_count") == 1);
+  CHECK(file.get_int("llama.attention.head_count_kv") == 1);
+  CHECK(file.get_int("llama.rope.dimension_count") == 32);
+  CHECK(file.get_float("llama.rope.freq_base") == 10000);
+  CHECK(file.find_tensor("blk.0.attn_norm.weight")->type == quant::Type::F32);
+  const gguf::Tensor* q = file.find_tensor("blk.0.attn_q.weight");
+  REQUIRE(q->type == quant::Type::F32);
+  const auto* numbers = reinterpret_cast<const float*>(q->data.data());
+  const Numbers& stored = c.expected["blk.0.attn_q.weight"];
+  CHECK(numbers[1 * 64 + 5] == static_cast<float>(stored[16 * 64 + 5])); // row 1 of the head was its row 16
+  CHECK(numbers[34 * 64 + 5] == static_cast<float>(stored[33 * 64 + 5]));
+
+  const gguf::File half = converted(c, {.type = quant::Type::F16});
+  CHECK(half.find_tensor("blk.0.attn_q.weight")->type == quant::Type::F16);
+  CHECK(half.get_int("general.file_type") == 1);
+  CHECK(half.find_tensor("blk.0.attn_norm.weight")->type == quant::Type::F32);
+}
+
+TEST_CASE("convert: rope scaling of every kind is carried over, tied tables are not written twice") {
+  Checkpoint c;
+  c.config["rope_scaling"] = {{"rope_type", "yarn"},
+                              {"factor", 4.0},
+                              {"original_max_position_embeddings", 32},
+                              {"attention_factor", 1.0},
+                              {"beta_fast", 16}};
+  c.config["tie_word_embeddings"] = true;
+  c.write();
+  const gguf::File yarn = converted(c);
+  CHECK(yarn.get_string("llama.rope.scaling.type") == "yarn");
+  CHECK(yarn.get_float("llama.rope.scaling.factor") == 4);
+  CHECK(yarn.get_int("llama.rope.scaling.original_context_length") == 32);
+  CHECK(yarn.get_float("llama.rope.scaling.attn_factor") == doctest::Approx(1 / (1 + 0.1 * std::log(4.0))));
+  CHECK(yarn.get_float("llama.rope.scaling.yarn_beta_fast") == 16);
+  CHECK(yarn.find_tensor("output.weight") == nullptr);
+
+  c.config["rope_parameters"] = {{"rope_type", "llama3"},   {"rope_theta", 500000.0},
+                                 {"factor", 8.0},           {"low_freq_factor", 1.0},
+                                 {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  c.save();
+  const gguf::File llama3 = converted(c);
+  CHECK(llama3.get_float("llama.rope.freq_base") == 500000);
+  const gguf::Tensor* factors = llama3.find_tensor("rope_freqs.weight");
+  REQUIRE(factors);
+  CHECK(factors->dims[0] == 16);
+  CHECK(reinterpret_cast<const float*>(factors->data.data())[0] == 1);
+  CHECK(reinterpret_cast<const float*>(factors->data.data())[15] == 8);
+}
+
+TEST_CASE("convert: a sliding window becomes the context's end") {
+  Checkpoint c;
+  c.config["architectures"] = {"MistralForCausalLM"};
+  c.config["sliding_window"] = 40;
+  c.write();
+  CHECK(converted(c).get_int("llama.context_length") == 40);
+  const auto report = convert::import::convert(c.folder.path(), c.folder / "out.gguf", {});
+  CHECK(names(report.notes.at(0), "slides over 40 tokens"));
+}
+
+TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors do not bear out, is refused") {
+  const auto with = [](const char* key, nlohmann::json value) {
+    Checkpoint c;
+    c.write();
+    c.config[key] = std::move(value);
+    c.save();
+    return problem(c);
+  };
+  CHECK(names(with("architectures", {"BertModel"}), "BertModel is not known; known are LlamaForCausalLM"));
+  CHECK(names(with("architectures", 7), "expected a list"));
+  CHECK(names(with("hidden_act", "gelu"), "hidden_act"));
+  CHECK(names(with("partial_rotary_factor", 0.5), "partial_rotary_factor"));
+  CHECK(names(with("rope_scaling", {{"rope_type", "longrope"}}), "longrope"));
+  CHECK(names(with("rope_scaling", "linear"), "rope_scaling: expected a JSON object"));
+  CHECK(names(with("num_hidden_layers", 2), "model.layers.1.input_layernorm.weight is missing"));
+  CHECK(names(with("num_hidden_layers", 1e18), "num_hidden_layers"));
+  CHECK(names(with("num_hidden_layers", "two"), "expected an integer"));
+  CHECK(names(with("num_attention_heads", 3), "head_dim: is odd"));
+  CHECK(names(with("vocab_size", 97), "model.embed_tokens.weight has shape [96, 64]"));
+  CHECK(names(with("rms_norm_eps", 5), "rms_norm_eps"));
+  CHECK(names(with("rope_theta", -1), "rope_theta"));
+
+  Checkpoint damaged;
+  damaged.write();
+  damaged.folder.write("config.json", "{\"architectures\": [");
+  CHECK(names(problem(damaged), "config.json: is no valid JSON at byte"));
+  std::filesystem::remove(damaged.folder / "config.json");
+  CHECK(names(problem(damaged), "config.json: is missing"));
+}
+
+TEST_CASE("convert: weights that the type cannot hold are refused with the tensor's name") {
+  Checkpoint c;
+  c.write();
+  std::vector<float> numbers(64 * 64, 1.0f);
+  numbers[70] = 1e6f;
+  c.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {64, 64}, numbers);
+  c.save();
+  CHECK_THROWS_WITH_AS(converted(c, {.type = quant::Type::F16}), doctest::Contains("attn_output"), Error);
+  CHECK_NOTHROW(converted(c, {.type = quant::Type::BF16}));
+  numbers[70] = NAN;
+  c.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {64, 64}, numbers);
+  c.save();
+  std::filesystem::remove(c.folder / "out.gguf");
+  CHECK(names(problem(c), "attn_output"));
+}
+
+TEST_CASE("convert: a byte-level tokenizer.json keeps its tokens, merges, special tokens and chat template") {
+  WithVocabulary c;
+  c.folder.write("tokenizer.json", byte_level_tokenizer().dump());
+  c.folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<s>"}, "chat_template": "old"})");
+  c.folder.write("chat_template.jinja", "{{ messages[0].content }}");
+  const gguf::File file = converted(c);
+  CHECK(file.get_string("tokenizer.ggml.pre") == "gpt-2");
+  CHECK(file.get_string("tokenizer.chat_template") == "{{ messages[0].content }}");
+  const auto tokenizer = text::Tokenizer::from_file(file);
+  CHECK(tokenizer->vocab_size() == 300);
+  CHECK(tokenizer->encode("hello", {.add_special = true}) == std::vector<int32_t>{258, 257, 'l', 'o'});
+  CHECK(tokenizer->encode("a<think>") == std::vector<int32_t>{'a', 259});
+  CHECK(tokenizer->eos() == 258);
+  CHECK(tokenizer->kind(258) == text::TokenKind::control);
+  CHECK(tokenizer->kind(299) == text::TokenKind::unused);
+}
+
+TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are refused") {
+  WithVocabulary c;
+  const auto with = [&](const std::function<void(nlohmann::json&)>& change) {
+    nlohmann::json tokenizer = byte_level_tokenizer();
+    change(tokenizer);
+    c.folder.write("tokenizer.json", tokenizer.dump());
+    return problem(c);
+  };
+  CHECK(names(with([](auto& t) { t["model"]["type"] = "WordPiece"; }), "WordPiece"));
+  CHECK(names(with([](auto& t) { t["model"]["vocab"]["x y"] = 300; }), "id 300, but the embedding table has 300 rows"));
+  CHECK(names(with([](auto& t) { t["model"]["vocab"]["x y"] = -1; }), "ids of 0 and more"));
+  CHECK(names(with([](auto& t) { t["model"]["merges"] = {"h e", 5}; }), "expected pairs of strings"));
+  CHECK(names(with([](auto& t) { t["normalizer"] = {{"type", "Lowercase"}}; }), "Lowercase"));
+  CHECK(names(with([](auto& t) { t["pre_tokenizer"]["add_prefix_space"] = true; }), "add_prefix_space"));
+  CHECK(names(with([](auto& t) { t["pre_tokenizer"] = {{"type", "Whitespace"}}; }), "Whitespace"));
+  CHECK(names(with([](auto& t) { t["added_tokens"][0]["id"] = 1000000; }), "added_tokens"));
+  const auto split = [](const char* regex) {
+    return nlohmann::json{{"type", "Sequence"},
+                          {"pretokenizers",
+                           {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}},
+                            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  };
+  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("[aeiou]+"); }), "no known family"));
+  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(unclosed"); }), "pattern (unclosed"));
+  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(\\w|\\w\\w|\\s)*$"); }),
+              "")); // ends soon, whatever it says
+}
+
+TEST_CASE("convert: families of pre-tokenizers are known by how they cut, not by how they are spelled") {
+  const std::string llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+                             R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::string possessive = R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}+)"
+                                 R"(| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  CHECK(find_family({llama3}, true) == "llama-bpe");
+  CHECK(find_family({llama3}, false) == "dbrx");
+  CHECK(find_family({possessive}, false) == "dbrx");
+  std::string qwen = llama3;
+  qwen.replace(qwen.find("\\p{N}{1,3}"), 10, "\\p{N}");
+  CHECK(find_family({qwen}, false) == "qwen2");
+  CHECK(find_family({".+"}, false).empty());
+}
+
+TEST_CASE("convert: a tokenizer.model is read field by field, and damage is named") {
+  const auto varint = [](uint64_t value) {
+    std::string out;
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+    return out + static_cast<char>(value);
+  };
+  const auto field = [&](int number, const std::string& bytes) {
+    return varint(number << 3 | 2) + varint(bytes.size()) + bytes;
+  };
+  const auto number = [&](int field, uint64_t value) { return varint(field << 3) + varint(value); };
+  const auto piece = [&](const std::string& text, float score, int kind) {
+    std::string bits(4, '\0');
+    std::memcpy(bits.data(), &score, 4);
+    return field(1, field(1, text) + varint(2 << 3 | 5) + bits + number(3, kind));
+  };
+  const std::string pieces = piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("<0x41>", 0, 6) +
+                             piece("\u2581", -1, 1) + piece("a", -2, 1) + piece("\u2581a", -3, 1);
+  const std::string good = pieces + field(2, number(3, 2) + number(40, 0) + number(43, UINT64_MAX)) +
+                           field(3, field(1, "identity") + number(3, 0));
+  const auto read = [](const std::string& bytes) { return convert::import::read_sentencepiece(bytes, "t.model", 100); };
+  const auto vocabulary = read(good);
+  CHECK(vocabulary.model == "llama");
+  REQUIRE(vocabulary.tokens.size() == 7);
+  CHECK(vocabulary.tokens[6].text == "\u2581a");
+  CHECK(vocabulary.tokens[6].score == -3);
+  CHECK(vocabulary.tokens[3].kind == text::TokenKind::byte);
+  CHECK(vocabulary.add_space_prefix == false);
+  CHECK(vocabulary.special.at("eos") == 2);
+
+  CHECK_THROWS_WITH_AS(read("\x0a\x7fshort"), doctest::Contains("past the end"), Error);
+  CHECK_THROWS_WITH_AS(read("\x0f"), doctest::Contains("wire type"), Error);
+  CHECK_THROWS_WITH_AS(read(""), doctest::Contains("no pieces"), Error);
+  CHECK_THROWS_WITH_AS(read(std::string(11, '\xff')), doctest::Contains("too long"), Error);
+  CHECK_THROWS_AS(convert::import::read_sentencepiece(good, "t.model", 6), Error); // more pieces than rows
+  std::mt19937_64 random(tests::printed_seed());
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes = good;
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+    try {
+      read(bytes);
+    } catch (const Error&) {
+    }
+  }
+}

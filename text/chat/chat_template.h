@@ -1,0 +1,55 @@
+// From messages to a prompt: the chat template a model ships, one of the known ones by name, or none.
+#pragma once
+
+#include "gguf/gguf.h"
+#include "text/jinja/jinja.h"
+
+#include <optional>
+
+namespace ridge::text {
+
+struct ChatOptions {
+  nlohmann::ordered_json tools = nullptr;     // array of functions in OpenAI form; null: none
+  nlohmann::ordered_json documents = nullptr; // array of {title, text}; null: none
+  bool add_generation_prompt = true;          // end with what introduces the assistant's answer
+  std::string bos_token;                      // the text of the token, empty if the model has none
+  std::string eos_token;
+  std::optional<std::tm> now;                                      // what strftime_now tells; absent: local time
+  nlohmann::ordered_json extra = nlohmann::ordered_json::object(); // further variables (enable_thinking, …)
+};
+
+class ChatTemplate {
+ public:
+  // Jinja source; `name` stands for it in messages.
+  static ChatTemplate parse(std::string_view source, std::string name);
+  // One of builtin_names(); the Error for any other name lists them.
+  static ChatTemplate builtin(std::string_view name);
+  static std::vector<std::string_view> builtin_names();
+
+  // `messages` in OpenAI form: an array of objects with a role. The prompt is exactly what the template writes.
+  // An Error where the template refuses the messages, names its reason.
+  std::string render(const nlohmann::ordered_json& messages, const ChatOptions& options) const;
+
+  const std::string& name() const { return template_.name(); }
+  const std::string& source() const { return template_.source(); }
+
+ private:
+  explicit ChatTemplate(jinja::Template parsed) : template_(std::move(parsed)) {}
+  jinja::Template template_;
+};
+
+inline constexpr std::string_view kPlainTemplate = "plain"; // the contents alone, for models that know no roles
+
+// "2026-01-15T12:00:00" or "2026-01-15", as local time.
+std::tm parse_time(std::string_view text);
+
+struct ChosenTemplate {
+  ChatTemplate chat_template;
+  std::string origin; // the metadata key it was read from, or "plain" where the file has none
+};
+
+// The template of a model file. `variant` asks for one of several ("tool_use", "rag"): tokenizer.chat_template.VARIANT
+// if the file has it; then tokenizer.chat_template; then plain.
+ChosenTemplate choose_chat_template(const gguf::File& file, std::string_view variant = {});
+
+} // namespace ridge::text

@@ -1,0 +1,56 @@
+// What to do with generated text while it streams in pieces of any size: tell reasoning from answer, and notice stop
+// strings. Both hold back only text that may still turn out to be a marker.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::text {
+
+// Separates a model's reasoning from its answer by the markers that model families write around it:
+// <think>…</think>, [THINK]…[/THINK], <|channel|>analysis<|message|>…<|end|> and their kin. White space next to the
+// markers belongs to neither part. A <think> in the middle of an answer is just text.
+class ReasoningSplitter {
+ public:
+  struct Piece {
+    std::string reasoning;
+    std::string answer;
+  };
+
+  // `prompt` is the rendered prompt: a section it leaves open at its very end is where the text begins.
+  explicit ReasoningSplitter(std::string_view prompt = {});
+
+  Piece push(std::string_view text); // what became certain
+  Piece finish();                    // what was held back; call once, when the text ends
+
+  bool in_reasoning() const { return close_ != nullptr; }
+
+ private:
+  void run(Piece& piece, bool is_last);
+  bool step_begin(Piece& piece, bool is_last);
+  bool step_reasoning(Piece& piece, bool is_last);
+  bool step_answer(Piece& piece, bool is_last);
+
+  std::string buffer_;          // not yet certain
+  const char* close_ = nullptr; // the marker that ends the section we are in
+  bool at_begin_ = true;        // nothing but white space since the text or the last section began
+  bool after_section_ = false;  // that white space goes with the section's end
+};
+
+// Finds the first of several strings in a stream.
+class StopMatcher {
+ public:
+  explicit StopMatcher(std::vector<std::string> stops); // empty strings never match
+
+  std::string push(std::string_view text);  // the text before the stop string, as far as it is certain
+  std::string finish();                     // what was held back, when the text ends by itself
+  bool stopped() const { return stopped_; } // nothing is passed on any more
+
+ private:
+  std::vector<std::string> stops_;
+  std::string buffer_;
+  bool stopped_ = false;
+};
+
+} // namespace ridge::text

@@ -1,0 +1,205 @@
+// allOf, keyword by keyword: what both schemas say must hold.
+#include "text/grammar/json_schema_merge.h"
+
+#include <algorithm>
+
+namespace ridge::text {
+
+namespace {
+
+constexpr size_t kMaxAlternatives = 1000;
+
+bool contains(const std::vector<std::string>& list, const std::string& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+Json both(const Json& a, const Json& b) {
+  if (a == b) return a;
+  return Json{{"allOf", Json::array({a, b})}};
+}
+
+Json merge_types(const Json& a, const Json& b, const std::string& path) {
+  const auto types_a = find_types(Json{{"type", a}}, path), types_b = find_types(Json{{"type", b}}, path);
+  Json types = Json::array();
+  const auto add = [&](const std::string& type) {
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  };
+  for (const std::string& type : types_a) {
+    if (contains(types_b, type)) add(type);
+    if (type == "number" && contains(types_b, "integer")) add("integer");
+    if (type == "integer" && contains(types_b, "number")) add("integer");
+  }
+  if (types.empty()) fail_unsatisfiable(path, "the types exclude each other");
+  return types.size() == 1 ? types[0] : types;
+}
+
+Json merge_enums(const Json& a, const Json& b, const std::string& path) {
+  Json values = Json::array();
+  for (const Json& value : a) {
+    if (std::find(b.begin(), b.end(), value) != b.end()) values.push_back(value);
+  }
+  if (values.empty()) fail_unsatisfiable(path, "the enums have no value in common");
+  return values;
+}
+
+// properties and additionalProperties of both, as one pair: a property must satisfy what each side says about it.
+void merge_properties(Json& result, const Json& a, const Json& b, const std::string& path) {
+  Json properties = Json::object();
+  const auto add_from = [&](const Json& one, const Json& other) {
+    const Json* mine = find_object(one, "properties", path);
+    const Json* theirs = find_object(other, "properties", path);
+    const Json* their_additional = find_keyword(other, "additionalProperties");
+    if (mine == nullptr) return;
+    for (const auto& [name, schema] : mine->items()) {
+      if (properties.contains(name)) continue;
+      if (theirs != nullptr && theirs->contains(name)) {
+        properties[name] = both(schema, (*theirs)[name]);
+      } else {
+        properties[name] = their_additional != nullptr ? both(schema, *their_additional) : schema;
+      }
+    }
+  };
+  add_from(a, b);
+  add_from(b, a);
+  if (!properties.empty()) result["properties"] = std::move(properties);
+  const Json *more_a = find_keyword(a, "additionalProperties"), *more_b = find_keyword(b, "additionalProperties");
+  if (more_a != nullptr && more_b != nullptr) {
+    result["additionalProperties"] = both(*more_a, *more_b);
+  } else if (more_a != nullptr || more_b != nullptr) {
+    result["additionalProperties"] = more_a != nullptr ? *more_a : *more_b;
+  }
+}
+
+void append_unique(Json& list, const Json& more) {
+  for (const Json& value : more) {
+    if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+  }
+}
+
+Json multiply_alternatives(const Json& a, const Json& b, const std::string& path) {
+  if (a.size() * b.size() > kMaxAlternatives) {
+    fail_schema(path, fmt::format("more than {} combinations of anyOf", kMaxAlternatives));
+  }
+  Json product = Json::array();
+  for (const Json& x : a) {
+    for (const Json& y : b) product.push_back(both(x, y));
+  }
+  return product;
+}
+
+Json merge_keyword(const std::string& keyword, const Json& a, const Json& b, const std::string& path) {
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return keyword == name; });
+  };
+  const auto require = [&](bool valid, const char* what) {
+    if (!valid) fail_schema(path, fmt::format("`{}` must be {}", keyword, what));
+  };
+  if (a == b) return a;
+  if (keyword == "type") return merge_types(a, b, path);
+  if (keyword == "const") fail_unsatisfiable(path, "two different constants");
+  if (is({"enum", "required", "anyOf", "oneOf", "allOf"})) require(a.is_array() && b.is_array(), "a list");
+  if (keyword == "enum") return merge_enums(a, b, path);
+  if (is({"required", "allOf"})) {
+    Json list = a;
+    append_unique(list, b);
+    return list;
+  }
+  if (is({"anyOf", "oneOf"})) return multiply_alternatives(a, b, path);
+  if (is({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})) {
+    require(a.is_number() && b.is_number(), "a number");
+    return a < b ? b : a;
+  }
+  if (is({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})) {
+    require(a.is_number() && b.is_number(), "a number");
+    return a < b ? a : b;
+  }
+  if (keyword == "items" && !a.is_array() && !b.is_array()) return both(a, b);
+  if (is({"title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions"}))
+    return a;
+  fail_schema(path, fmt::format("two different values of `{}` cannot be combined", keyword));
+}
+
+} // namespace
+
+void fail_schema(const std::string& path, const std::string& message) {
+  throw core::Error(fmt::format("JSON schema, {}: {}", path, message));
+}
+
+void fail_unsatisfiable(const std::string& path, const std::string& message) {
+  throw Unsatisfiable(fmt::format("JSON schema, {}: nothing satisfies this: {}", path, message));
+}
+
+const Json* find_keyword(const Json& schema, const char* keyword) {
+  const auto found = schema.find(keyword);
+  return found == schema.end() ? nullptr : &*found;
+}
+
+const Json* find_object(const Json& schema, const char* keyword, const std::string& path) {
+  const Json* value = find_keyword(schema, keyword);
+  if (value != nullptr && !value->is_object()) fail_schema(path, fmt::format("`{}` must be an object", keyword));
+  return value;
+}
+
+const Json* find_array(const Json& schema, const char* keyword, const std::string& path) {
+  const Json* value = find_keyword(schema, keyword);
+  if (value != nullptr && !value->is_array()) fail_schema(path, fmt::format("`{}` must be a list", keyword));
+  return value;
+}
+
+std::optional<std::string> find_string(const Json& schema, const char* keyword, const std::string& path) {
+  const Json* value = find_keyword(schema, keyword);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) fail_schema(path, fmt::format("`{}` must be a string", keyword));
+  return value->get<std::string>();
+}
+
+std::optional<uint32_t> find_count(const Json& schema, const char* keyword, const std::string& path) {
+  const Json* value = find_keyword(schema, keyword);
+  if (value == nullptr) return std::nullopt;
+  constexpr double kMax = 1'000'000'000;
+  const double count = value->is_number() ? value->get<double>() : -1;
+  if (!(count >= 0 && count <= kMax) || count != static_cast<uint32_t>(count)) {
+    fail_schema(path, fmt::format("`{}` must be a whole number from 0 to {}", keyword, kMax));
+  }
+  return static_cast<uint32_t>(count);
+}
+
+std::vector<std::string> find_types(const Json& schema, const std::string& path) {
+  static const std::vector<std::string> kTypes = {"object", "array", "string", "number", "integer", "boolean", "null"};
+  const Json* type = find_keyword(schema, "type");
+  if (type == nullptr) return {};
+  std::vector<std::string> types;
+  for (const Json& name : type->is_array() ? *type : Json::array({*type})) {
+    if (!name.is_string() || !contains(kTypes, name.get<std::string>())) {
+      fail_schema(path, fmt::format("`type` must name types out of: {}", fmt::join(kTypes, ", ")));
+    }
+    types.push_back(name.get<std::string>());
+  }
+  if (types.empty()) fail_unsatisfiable(path, "the list of types is empty");
+  return types;
+}
+
+size_t count_values(const Json& value) {
+  size_t count = 1;
+  if (value.is_structured()) {
+    for (const Json& child : value) count += count_values(child);
+  }
+  return count;
+}
+
+Json merge_schemas(const Json& a, const Json& b, const std::string& path) {
+  if (a == false || b == false) fail_unsatisfiable(path, "a part of it is `false`");
+  if (a == true) return b;
+  if (b == true) return a;
+  if (!a.is_object() || !b.is_object()) fail_schema(path, "a schema must be an object, true or false");
+  Json result = a;
+  for (const auto& [keyword, value] : b.items()) {
+    if (keyword == "properties" || keyword == "additionalProperties") continue;
+    const Json* present = find_keyword(a, keyword.c_str());
+    result[keyword] = present != nullptr ? merge_keyword(keyword, *present, value, path) : value;
+  }
+  merge_properties(result, a, b, path);
+  return result;
+}
+
+} // namespace ridge::text

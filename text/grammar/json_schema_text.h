@@ -1,0 +1,30 @@
+// Pieces of GBNF text that the JSON schema converter is made of: literals, ranges of numbers, regular expressions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ridge::text {
+
+// "…" with GBNF's escapes, matching exactly `text` (UTF-8).
+std::string gbnf_literal(std::string_view text);
+
+// Whole numbers from min to max in JSON notation; at most 18 digits where a bound is missing. min ≤ max.
+std::string gbnf_integer_range(std::optional<int64_t> min, std::optional<int64_t> max);
+
+struct NumberBounds {
+  std::optional<int64_t> min, max; // at most 10^12 in magnitude
+  bool min_excluded = false, max_excluded = false;
+};
+// Decimal numbers, without exponent, within bounds that are not both equal and excluded. The digits after the point are
+// so few that a double holds the number without rounding it onto an excluded bound.
+std::string gbnf_number_range(const NumberBounds& bounds);
+
+// The inside of a JSON string whose value matches the ECMAScript regular expression somewhere, as JSON schema has it:
+// unanchored unless ^ and $ say otherwise. `string_char` is the rule for any one character. Throws an Error that starts
+// with `where` for what is not regular (look-around, back-references, \b) or malformed.
+std::string gbnf_from_pattern(std::string_view pattern, std::string_view string_char, std::string_view where);
+
+} // namespace ridge::text

@@ -1,0 +1,35 @@
+// Jinja2 templates, as far as chat templates use them: parsed once, rendered often, byte for byte what Python's Jinja2
+// renders in Hugging Face's sandbox (immutable values, trim_blocks, lstrip_blocks, loop controls, tojson without HTML
+// escapes). What is not here, because a chat template stands alone: include, import, extends, block.
+#pragma once
+
+#include "text/jinja/limits.h"
+
+#include <nlohmann/json.hpp>
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ridge::text::jinja {
+
+class Template {
+ public:
+  // `name` stands for the template in messages. Errors (ridge::Error) read "name:line:column: what is wrong".
+  static Template parse(std::string_view source, std::string name, const Limits& limits = {});
+
+  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now tells.
+  // May be called from several threads at once.
+  std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const;
+
+  const std::string& name() const;
+  const std::string& source() const; // with line ends normalized
+
+ private:
+  struct Parsed;
+  explicit Template(std::shared_ptr<const Parsed> parsed) : parsed_(std::move(parsed)) {}
+  std::shared_ptr<const Parsed> parsed_;
+};
+
+} // namespace ridge::text::jinja

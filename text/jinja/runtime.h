@@ -1,0 +1,161 @@
+// Runs a parsed template, counting what it costs.
+#pragma once
+
+#include "text/jinja/ast.h"
+#include "text/jinja/builtins.h"
+#include "text/jinja/limits.h"
+
+#include <compare>
+#include <ctime>
+#include <functional>
+#include <span>
+
+namespace ridge::text::jinja {
+
+// The variables of one scope. Scopes that a macro or loop object may outlive its block with are kept by the Runtime and
+// emptied at its end, which undoes the cycles they may form.
+struct Frame {
+  std::shared_ptr<Frame> parent;
+  std::vector<std::pair<std::string, Value>> variables;
+  bool is_kept = false;
+
+  const Value* find(std::string_view name) const; // in this scope and those around it
+  void set(std::string_view name, Value value);   // in this scope
+};
+
+class Runtime {
+ public:
+  Runtime(const Limits& limits, const std::tm& now);
+  ~Runtime();
+
+  // Renders with the entries of `variables` as the outermost names. Throws Problem; `position` tells where.
+  std::string render(const Block& block, const Dict& variables);
+  size_t position() const { return position_; } // offset of what was being evaluated
+
+  // ---- services for built-ins
+
+  const std::tm& now() const { return now_; }
+
+  void spend(int64_t steps = 1) {
+    if ((steps_ += steps) > limits_.max_steps) fail("the template does not end: {} steps taken", limits_.max_steps);
+  }
+  void scan(size_t bytes) { spend(1 + static_cast<int64_t>(bytes / 64)); }
+  void allow(size_t bytes) const { // checked before a string or list of that size is made
+    if (bytes > limits_.max_value_bytes)
+      fail("a value of {} bytes is over the limit of {}", bytes, limits_.max_value_bytes);
+  }
+  size_t max_value_bytes() const { return limits_.max_value_bytes; }
+
+  Value text(std::string bytes, bool is_markup = false);
+  Value list(Values items, List::Kind kind = List::Kind::list);
+  Value dict(Dict dict);
+  Value keep(std::shared_ptr<Object> object); // one that can hold values that hold it
+
+  // As Python's str(); where it goes into markup and is none, with its HTML escaped.
+  std::string str(const Value& value, bool into_markup = false);
+  std::string repr(const Value& value); // as Python's repr()
+  Value soft_str(const Value& value);   // text as it is, anything else by str()
+  Values iterate(const Value& value);   // consumes a generator
+  int64_t length(const Value& value);
+
+  bool equal(const Value& a, const Value& b);
+  std::partial_ordering order(const Value& a, const Value& b,
+                              std::string_view op = "<"); // refuses what Python cannot order
+  bool contains(const Value& container, const Value& item);
+  Value binary(std::string_view op, const Value& a, const Value& b);
+
+  Value attribute(const Value& object, const std::string& name);
+  Value item(const Value& object, const Value& key);
+  Value path(const Value& object, const Value& attribute); // "a.b.0": items of items
+
+  Value call(const Value& callee, Arguments& arguments);
+  Value apply_filter(const std::string& name, const Value& operand, Arguments& arguments);
+  bool apply_test(const std::string& name, const Value& operand, Arguments& arguments);
+
+ private:
+  friend struct Macro;
+  friend struct Loop;
+  enum class Flow { normal, break_loop, continue_loop };
+
+  struct Deeper {
+    explicit Deeper(Runtime& runtime);
+    ~Deeper() { --runtime.depth_; }
+    Runtime& runtime;
+  };
+  struct Scope {
+    explicit Scope(Runtime& runtime, std::shared_ptr<Frame> parent);
+    ~Scope() { runtime.frame_ = std::move(outer); }
+    Runtime& runtime;
+    std::shared_ptr<Frame> outer;
+  };
+  struct Capture {
+    explicit Capture(Runtime& runtime) : runtime(runtime), outer(std::exchange(runtime.output_, {})) {}
+    ~Capture() { runtime.output_ = std::move(outer); }
+    Value take() { return runtime.text(std::exchange(runtime.output_, {})); }
+    Runtime& runtime;
+    std::string outer;
+  };
+
+  void emit(std::string_view text);
+  std::shared_ptr<Frame> kept_frame();
+
+  Flow run(const Block& block);
+  Flow run(const Statement& node);
+  Flow run_condition(const Statement& node);
+  void run_for(const Statement& node);
+  void run_loop(const Statement& node, const Value& iterable, int depth);
+  void run_call(const Statement& node);
+  void run_with(const Statement& node);
+  Value captured(const Block& body);
+  Value through_filters(const Expression* filters, Value text);
+  void assign(const Expression& target, const Value& value);
+
+  Value eval(const Expression& node);
+  Value eval_name(const Expression& node);
+  Value eval_parts(const Expression& node);
+  Value eval_dict(const Expression& node);
+  Value eval_slice(const Expression& node);
+  Value eval_call(const Expression& node, const Value* caller = nullptr);
+  Value eval_filter(const Expression& node);
+  Value eval_test(const Expression& node);
+  Value eval_compare(const Expression& node);
+  Value eval_concat(const Expression& node);
+  Value eval_negative(const Expression& node);
+  Arguments eval_arguments(const Expression& node);
+
+  Value slice(const Value& object, const Value& start, const Value& stop, const Value& step);
+
+  const Limits& limits_;
+  std::tm now_;
+  std::shared_ptr<Frame> frame_;
+  std::vector<std::shared_ptr<Frame>> kept_frames_;
+  std::vector<std::shared_ptr<Object>> kept_objects_;
+  std::string output_;
+  Value filter_operand_; // of the {% filter %} block whose filters are being evaluated
+  size_t position_ = 0;
+  int64_t steps_ = 0;
+  size_t created_bytes_ = 0;
+  int depth_ = 0;
+};
+
+// A name of the runtime's own that holds attributes: {% set ns.x = … %}.
+struct Namespace : Object {
+  std::vector<std::pair<std::string, Value>> attributes;
+
+  std::string_view type_name() const override { return "Namespace"; }
+  std::string print(Runtime& runtime) const override;
+  bool is_callable() const override { return false; }
+  void release() override { attributes.clear(); }
+  std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
+  void set(std::string_view name, Value value);
+};
+
+// A function with its state: what loop.cycle and the like are.
+struct Function : Object {
+  std::function<Value(Runtime&, Arguments&)> run;
+  explicit Function(std::function<Value(Runtime&, Arguments&)> run) : run(std::move(run)) {}
+  std::string_view type_name() const override { return "function"; }
+  Value call(Runtime& runtime, Arguments& arguments) override { return run(runtime, arguments); }
+};
+
+} // namespace ridge::text::jinja

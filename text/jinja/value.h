@@ -1,0 +1,161 @@
+// The values a chat template computes with: Python's, as far as templates can tell.
+//
+// All values but namespaces are immutable, as in Hugging Face's sandbox, so values form no cycles and copying one is
+// copying a pointer. Every list and dict knows how deep it nests; the limit on that depth is what makes the recursive
+// walks (printing, comparing, destroying) safe on the native stack.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ridge::text::jinja {
+
+// What went wrong while a template was read or run; the position is added where it is caught.
+struct Problem {
+  std::string message;
+  bool is_refusal = false; // the template itself called raise_exception
+};
+
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Problem{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+class Value;
+class Runtime;
+struct List;
+struct Dict;
+struct Object;
+
+struct Text {
+  std::string bytes;      // UTF-8
+  bool is_markup = false; // the result of `safe` or `escape`: joining it to plain text escapes the plain text
+};
+
+class Value {
+ public:
+  enum class Kind { undefined, none, boolean, integer, floating, string, list, dict, object };
+
+  Value() : data_(std::monostate{}) {} // none
+  Value(bool value) : data_(value) {}
+  Value(int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
+  Value(std::string bytes) : data_(std::make_shared<const Text>(Text{std::move(bytes), false})) {}
+  Value(std::string_view bytes) : Value(std::string(bytes)) {}
+  Value(const char* bytes) : Value(std::string(bytes)) {}
+  Value(std::shared_ptr<const List> list) : data_(std::move(list)) {}
+  Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
+  Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
+
+  static Value markup(std::string bytes);
+  // `why` is the message of the error that using the value raises.
+  static Value undefined(std::string why);
+
+  Kind kind() const { return static_cast<Kind>(data_.index()); }
+  bool is_undefined() const { return kind() == Kind::undefined; }
+  bool is_none() const { return kind() == Kind::none; }
+  bool is_string() const { return kind() == Kind::string; }
+  bool is_dict() const { return kind() == Kind::dict; }
+  bool is_bool() const { return kind() == Kind::boolean; }
+  bool is_integral() const { return kind() == Kind::integer || is_bool(); } // a boolean is an integer, as in Python
+  bool is_number() const { return is_integral() || kind() == Kind::floating; }
+
+  int64_t integer() const { return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_); }
+  double number() const { return kind() == Kind::floating ? std::get<double>(data_) : static_cast<double>(integer()); }
+  const std::string& string() const { return std::get<std::shared_ptr<const Text>>(data_)->bytes; }
+  bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->is_markup; }
+  const List* list() const { // nullptr: not a list of any kind
+    const auto* pointer = std::get_if<std::shared_ptr<const List>>(&data_);
+    return pointer ? pointer->get() : nullptr;
+  }
+  const Dict* dict() const { // nullptr: not a dict
+    const auto* pointer = std::get_if<std::shared_ptr<const Dict>>(&data_);
+    return pointer ? pointer->get() : nullptr;
+  }
+  std::shared_ptr<Object> object() const {
+    const auto* pointer = std::get_if<std::shared_ptr<Object>>(&data_);
+    return pointer ? *pointer : nullptr;
+  }
+  const std::string& why_undefined() const { return *std::get<Missing>(data_); }
+
+  bool truth() const;
+  std::string_view type_name() const;     // Python's
+  bool same_as(const Value& other) const; // Python's `is`
+
+ private:
+  using Missing = std::shared_ptr<const std::string>;
+  std::variant<Missing, std::monostate, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
+               std::shared_ptr<const Dict>, std::shared_ptr<Object>>
+      data_;
+};
+
+using Values = std::vector<Value>;
+
+// The kinds differ in how they print and in what may be asked of them: views have a length but no items by number;
+// a generator has neither, is always true, and gives its items once.
+struct List {
+  enum class Kind { list, tuple, range, keys, values, items, generator };
+  Kind kind;
+  int depth;
+  Values items;
+  mutable bool is_consumed = false;
+
+  bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }
+};
+
+struct Dict {
+  std::vector<std::pair<Value, Value>> entries; // in order of first insertion
+  int depth = 1;
+
+  const Value* find(const Value& key) const;      // nullptr: absent; a Problem where the key cannot be hashed
+  const Value* find(std::string_view key) const;  // the string key
+  void set(const Value& key, const Value& value); // only while the dict is being built
+
+ private:
+  std::unordered_map<std::string, size_t> index_;
+};
+
+struct Arguments {
+  Values positional;
+  std::vector<std::pair<std::string, Value>> keyword;
+};
+
+// Whatever else has attributes or can be called: functions, bound methods, macros, loops, namespaces.
+struct Object {
+  virtual ~Object() = default;
+  virtual std::string_view type_name() const = 0;
+  virtual std::string print(Runtime&) const { return fmt::format("<{}>", type_name()); }
+  virtual bool is_callable() const { return true; }
+  virtual Value call(Runtime&, Arguments&) { fail("'{}' object is not callable", type_name()); }
+  virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }
+  virtual void release() {} // drops the values it holds, at the end of the rendering
+};
+
+// Both refuse values that nest too deep.
+Value make_list(Values items, List::Kind kind = List::Kind::list);
+Value make_dict(Dict dict);
+
+Value from_json(const nlohmann::ordered_json& json);
+
+// json.dumps(value, ensure_ascii, indent, separators, sort_keys), refusing what Python refuses.
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent; // of one level
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes);
+
+} // namespace ridge::text::jinja

@@ -1,0 +1,90 @@
+// Words repeat: most of a text is a few thousand of them. The cache keeps the ids of recent short words, one cache line
+// each.
+#pragma once
+
+#include "text/tokenizer/token_hash.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace ridge::text {
+
+class WordCache {
+ public:
+  WordCache() : entries_(kEntries) {}
+
+  // Appends the ids of `word`; calls encode(), which is to append them, where they are not known yet.
+  template <class Encode>
+  void append(std::string_view word, std::vector<int32_t>& ids, Encode&& encode) {
+    if (word.empty() || word.size() > kMaxWordBytes) return encode();
+    Entry& entry = entries_[hash_bytes(word) & (kEntries - 1)];
+    if (entry.bytes == word.size() && std::memcmp(entry.word, word.data(), word.size()) == 0) {
+      ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
+      return;
+    }
+    const size_t before = ids.size();
+    encode();
+    const size_t count = ids.size() - before;
+    if (count > kMaxIds) return;
+    entry.bytes = static_cast<uint8_t>(word.size());
+    std::memcpy(entry.word, word.data(), word.size());
+    entry.count = static_cast<uint32_t>(count);
+    std::copy(ids.begin() + before, ids.end(), entry.ids);
+  }
+
+ private:
+  static constexpr size_t kMaxWordBytes = 31, kMaxIds = 7;
+  struct Entry {
+    uint8_t bytes = 0; // 0: empty
+    char word[kMaxWordBytes];
+    uint32_t count;
+    int32_t ids[kMaxIds];
+  };
+  static_assert(sizeof(Entry) == 64);
+  static constexpr size_t kEntries = 1 << 14; // 1 MB: stays in a core's second-level cache
+  std::vector<Entry> entries_;
+};
+
+// Working memory that outlives a call: encode() is const and may run on several threads, each borrows its own.
+template <class T>
+class Pool {
+ public:
+  class Lease {
+   public:
+    Lease(Pool& pool, std::unique_ptr<T> item) : pool_(pool), item_(std::move(item)) {}
+    ~Lease() {
+      const std::lock_guard lock(pool_.mutex_);
+      pool_.idle_.push_back(std::move(item_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    T& operator*() const { return *item_; }
+    T* operator->() const { return item_.get(); }
+
+   private:
+    Pool& pool_;
+    std::unique_ptr<T> item_;
+  };
+
+  Lease borrow() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        auto item = std::move(idle_.back());
+        idle_.pop_back();
+        return Lease(*this, std::move(item));
+      }
+    }
+    return Lease(*this, std::make_unique<T>());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<T>> idle_;
+};
+
+} // namespace ridge::text

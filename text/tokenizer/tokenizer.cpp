@@ -1,0 +1,245 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include "core/error.h"
+#include "core/strings/utf8.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/spm.h"
+#include "text/tokenizer/unigram.h"
+
+#include <cmath>
+
+namespace ridge::text {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{256} << 20; // offsets are 32 bits, and Viterbi keeps 16 bytes for each
+
+// Checks that the arrays fit the tokens, and fills in what a file may leave out.
+Vocabulary make_vocabulary(TokenizerData& data) {
+  const size_t tokens = data.tokens.size();
+  if (tokens == 0) throw_error("tokenizer.ggml.tokens: absent or empty");
+  const auto check_count = [&](std::string_view key, size_t count) {
+    if (count != 0 && count != tokens) throw_error("{}: {} values for {} tokens", key, count, tokens);
+  };
+  check_count("tokenizer.ggml.scores", data.scores.size());
+  check_count("tokenizer.ggml.token_type", data.kinds.size());
+
+  const bool scored = data.model == "llama" || data.model == "t5";
+  if (scored && data.scores.empty())
+    throw_error("tokenizer.ggml.scores: absent, but a tokenizer of the model \"{}\" needs them", data.model);
+  for (size_t id = 0; scored && id < tokens; ++id)
+    if (!std::isfinite(data.scores[id])) throw_error("tokenizer.ggml.scores[{}]: not a finite number", id);
+  data.scores.resize(tokens);
+
+  SpecialIds& special = data.special;
+  const auto assume = [&](int32_t& id, int32_t usual) { // where the file names none, the model's traditional one
+    if (id < 0 && usual < static_cast<int32_t>(tokens)) id = usual;
+  };
+  if (data.model == "llama") {
+    assume(special.unknown, 0);
+    assume(special.bos, 1);
+    assume(special.eos, 2);
+  } else if (data.model == "t5") {
+    assume(special.padding, 0);
+    assume(special.eos, 1);
+    assume(special.unknown, 2);
+  }
+  if (data.kinds.empty()) {
+    data.kinds.assign(tokens, TokenKind::normal);
+    for (size_t id = 0; id < tokens; ++id)
+      if (data.model != "gpt2" && byte_of(data.tokens[id]) >= 0) data.kinds[id] = TokenKind::byte;
+    for (const int32_t id : {special.bos, special.eos, special.padding})
+      if (id >= 0) data.kinds[id] = TokenKind::control;
+    if (special.unknown >= 0) data.kinds[special.unknown] = TokenKind::unknown;
+  }
+  return {data.tokens, std::move(data.kinds), std::move(data.scores)};
+}
+
+// Tokens that end a turn or a text, known by name because files often fail to mark them.
+struct EndToken {
+  std::string_view text;
+  bool ordinary_too = false; // even where the file calls it an ordinary token: nobody writes this in a text
+  bool ends_turn = false;    // is the "eot" token of a file that names none
+};
+constexpr EndToken kEndTokens[] = {
+    {"<|eot_id|>", true, true},
+    {"<|im_end|>", true, true},
+    {"<|end|>", true, true},
+    {"<end_of_turn>", true, true},
+    {"<|endoftext|>", true, true},
+    {"<|end_of_text|>", true, true},
+    {"< EOT >", false, true},
+    {"<EOT>", false, true},
+    {"_<EOT>", false, true},
+    {"\u2581<EOT>", false, true}, // Code Llama
+    {"[EOT]", false, true},
+    {"<\uFF5Cend\u2581of\u2581sentence\uFF5C>", true, true}, // DeepSeek
+    {"<end_of_utterance>", true, true},
+    {"<|eom_id|>", true},
+    {"<|return|>", true},
+    {"<|call|>", true},
+    {"<|calls|>", true},
+    {"<|flush|>", true},
+    {"<|fim_pad|>", true},
+    {"<|repo_name|>", true},
+    {"<|file_sep|>", true},
+    {"<turn|>", true},
+    {"<|tool_response>", true},
+    {"</s>"},
+    {"<eos>"},
+    {"[EOS]"},
+    {"[e~["},
+};
+
+} // namespace
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  for (size_t found; (found = text.find(from)) != std::string_view::npos; text.remove_prefix(found + from.size()))
+    (out += text.substr(0, found)) += to;
+  return out += text;
+}
+
+std::unique_ptr<Tokenizer> Tokenizer::from_file(const gguf::File& file) {
+  TokenizerData data = TokenizerData::from_file(file);
+  try {
+    return std::make_unique<Tokenizer>(std::move(data));
+  } catch (const Error& error) {
+    throw_error("{}: {}", file.path(), error.what());
+  }
+}
+
+Tokenizer::Tokenizer(TokenizerData data)
+    : model_(data.model), warnings_(std::move(data.warnings)), vocabulary_(make_vocabulary(data)),
+      special_(data.special), end_of_generation_(vocabulary_.size()) {
+  mark_end_of_generation();
+  make_model(data);
+  make_pieces();
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (kind(id) == TokenKind::user_defined) always_matched_.insert(token_text(id), id);
+    if (kind(id) == TokenKind::user_defined || is_special(id)) special_matched_.insert(token_text(id), id);
+  }
+}
+
+void Tokenizer::mark_end_of_generation() {
+  const auto is_there = [&](std::string_view text) { return find(text) >= 0; };
+  // Two dialects use "<|end|>" between parts of one turn, a third has "</s>" as an ordinary word.
+  const bool parts_end =
+      (is_there("<|return|>") && is_there("<|call|>")) || (is_there("<|calls|>") && is_there("<|flush|>"));
+  const bool tool_response = is_there("<|tool_response>");
+  for (const EndToken& end : kEndTokens) {
+    const int32_t id = find(end.text);
+    if (id < 0 || (kind(id) == TokenKind::normal && !end.ordinary_too)) continue;
+    if ((parts_end && end.text == "<|end|>") || (tool_response && end.text == "</s>")) continue;
+    end_of_generation_[id] = true;
+    vocabulary_.set_kind(id, TokenKind::control);
+    if (end.ends_turn && special_.eot < 0) special_.eot = id;
+    if (end.text == "<|eom_id|>" && special_.eom < 0) special_.eom = id;
+  }
+  for (const int32_t id :
+       {special_.eos, special_.eot, special_.eom, special_.fim_padding, special_.fim_repository, special_.fim_file})
+    if (id >= 0) end_of_generation_[id] = true;
+}
+
+void Tokenizer::make_model(const TokenizerData& data) {
+  bool add_bos = false, add_eos = false;
+  if (model_ == "llama") {
+    add_bos = true;
+    add_space_prefix_ = data.add_space_prefix.value_or(true);
+    text_model_ = std::make_unique<Spm>(vocabulary_, add_space_prefix_, special_.unknown);
+  } else if (model_ == "t5") {
+    add_eos = true;
+    add_space_prefix_ = data.add_space_prefix.value_or(true);
+    text_model_ = std::make_unique<Unigram>(
+        vocabulary_, UnigramOptions{.add_space_prefix = add_space_prefix_,
+                                    .remove_extra_whitespaces = data.remove_extra_whitespaces.value_or(false),
+                                    .charsmap = data.charsmap,
+                                    .unknown_id = special_.unknown});
+  } else if (model_ == "gpt2" || model_ == "gemma4") {
+    const std::string_view wanted = model_ == "gemma4" ? "gemma4" : data.pre;
+    const PretokenizerFamily* family = find_pretokenizer(wanted);
+    if (!family) {
+      family = &pretokenizer_families().front();
+      warnings_.push_back(
+          wanted.empty() ? "the file does not name its pre-tokenizer (tokenizer.ggml.pre); using \"default\""
+                         : fmt::format("unknown pre-tokenizer \"{}\" (tokenizer.ggml.pre); using \"default\"", wanted));
+    }
+    pre_ = family->names.substr(0, family->names.find(' '));
+    if (data.merges.empty())
+      throw_error("tokenizer.ggml.merges: absent or empty, but a tokenizer of the model \"{}\" needs them", model_);
+    auto bpe = std::make_unique<Bpe>(vocabulary_, data.merges, *family, special_.unknown);
+    if (bpe->unusable_merges() > 0)
+      warnings_.push_back(
+          fmt::format("{} of {} merges are of pieces that are no tokens (tokenizer.ggml.merges); ignored",
+                      bpe->unusable_merges(), data.merges.size()));
+    text_model_ = std::move(bpe);
+    add_bos = family->add_bos;
+  } else {
+    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5 and gemma4", model_);
+  }
+  add_bos_ = data.add_bos.value_or(add_bos) && special_.bos >= 0;
+  add_eos_ = data.add_eos.value_or(add_eos) && special_.eos >= 0;
+}
+
+void Tokenizer::make_pieces() {
+  piece_offsets_.reserve(vocab_size() + 1);
+  piece_offsets_.push_back(0);
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    const std::string_view text = token_text(id);
+    const int byte = kind(id) == TokenKind::byte ? byte_of(text) : -1;
+    if (byte >= 0)
+      pieces_.push_back(static_cast<char>(byte));
+    else if (kind(id) == TokenKind::normal || kind(id) == TokenKind::unused)
+      pieces_ += text_model_->piece(text);
+    else
+      pieces_ += text;
+    piece_offsets_.push_back(static_cast<uint32_t>(pieces_.size()));
+  }
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kMaxTextBytes) throw_error("a text of {} bytes is too long to tokenize at once", text.size());
+  std::vector<int32_t> ids;
+  if (options.add_special && add_bos_) ids.push_back(special_.bos);
+  const TokenTrie& matched = options.parse_special ? special_matched_ : always_matched_;
+  bool starts_text = true;
+  size_t done = 0;
+  const auto encode_until = [&](size_t end) {
+    if (end == done) return;
+    text_model_->encode(text.substr(done, end - done), starts_text, ids);
+    starts_text = false;
+  };
+  for (size_t position = 0; !matched.empty() && position < text.size();) {
+    const TokenTrie::Match match = matched.longest(text.substr(position));
+    if (match.id < 0) {
+      ++position;
+      continue;
+    }
+    encode_until(position);
+    ids.push_back(match.id);
+    starts_text = true;
+    done = position += match.bytes;
+  }
+  encode_until(text.size());
+  if (options.add_special && add_eos_) ids.push_back(special_.eos);
+  return ids;
+}
+
+void Tokenizer::append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const {
+  if (id < 0 || id >= vocab_size()) throw_error("token id {}: the vocabulary has {} tokens", id, vocab_size());
+  const bool splits = is_special(id) || kind(id) == TokenKind::user_defined; // what follows starts as a text does
+  std::string_view bytes = piece(id);
+  if (is_special(id) && !render_special) bytes = {};
+  if (strip_space && !splits && bytes.starts_with(' ')) bytes.remove_prefix(1);
+  text += bytes;
+  strip_space = add_space_prefix_ && splits;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions options) const {
+  std::string text;
+  bool strip_space = add_space_prefix_ && !options.continues;
+  for (const int32_t id : ids) append_piece(id, options.render_special, strip_space, text);
+  return text;
+}
+
+} // namespace ridge::text

@@ -1,0 +1,107 @@
+#include "text/tokenizer/unigram.h"
+
+#include "core/strings/utf8.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ridge::text {
+namespace {
+
+constexpr double kUnknownPenalty = 10; // SentencePiece: a character without a token scores this below the worst token
+
+struct Arrival { // the best way to write the text up to some byte
+  double score = -std::numeric_limits<double>::infinity();
+  uint32_t start = 0; // of its last token
+  int32_t id = -1;    // of its last token; -1: a character without one
+};
+
+} // namespace
+
+Unigram::Unigram(const Vocabulary& vocabulary, const UnigramOptions& options)
+    : vocabulary_(vocabulary), add_space_prefix_(options.add_space_prefix),
+      remove_extra_whitespaces_(options.remove_extra_whitespaces), unknown_id_(options.unknown_id),
+      charsmap_(options.charsmap), byte_ids_(vocabulary.byte_tokens()) {
+  float worst = 0;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const TokenKind kind = vocabulary.kind(id);
+    if (kind == TokenKind::normal) worst = std::min(worst, vocabulary.score(id));
+    if (kind == TokenKind::normal || kind == TokenKind::unused || kind == TokenKind::user_defined)
+      pieces_.insert(vocabulary.text(id), id);
+  }
+  unknown_score_ = worst - kUnknownPenalty;
+}
+
+std::string Unigram::normalized(std::string_view text) const {
+  std::string plain;
+  plain.reserve(text.size());
+  while (!text.empty()) {
+    if (const Charsmap::Rule rule = charsmap_.find(text); rule.bytes > 0) {
+      plain += rule.replacement;
+      text.remove_prefix(rule.bytes);
+      continue;
+    }
+    const core::Utf8Head head = core::utf8_head(text);
+    plain += head.status == core::Utf8Status::valid ? text.substr(0, head.bytes) : core::kReplacementCharacter;
+    text.remove_prefix(head.bytes);
+  }
+  if (remove_extra_whitespaces_) {
+    const auto repeats = [](char a, char b) { return a == ' ' && b == ' '; };
+    plain.erase(std::unique(plain.begin(), plain.end(), repeats), plain.end());
+    if (plain.starts_with(' ')) plain.erase(0, 1);
+    if (plain.ends_with(' ')) plain.pop_back();
+  }
+  return plain;
+}
+
+void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t>& ids) const {
+  const std::string plain = normalized(raw);
+  if (plain.empty()) return;
+  std::string marked(starts_text && add_space_prefix_ ? kSpaceMark : "");
+  marked += replaced(plain, " ", kSpaceMark);
+  const std::string_view text = marked;
+
+  std::vector<Arrival> arrivals(text.size() + 1); // by byte; only those between characters are reached
+  arrivals[0].score = 0;
+  const auto arrive = [&](size_t start, size_t end, int32_t id, double score) {
+    const double total = arrivals[start].score + score;
+    if (total > arrivals[end].score) arrivals[end] = {total, static_cast<uint32_t>(start), id};
+  };
+  for (size_t start = 0; start < text.size();) {
+    const size_t character = core::utf8_step(text.substr(start));
+    bool has_token = false; // of exactly this character
+    int32_t node = 0;
+    for (size_t end = start; end < text.size();) {
+      node = pieces_.child(node, static_cast<unsigned char>(text[end++]));
+      if (node < 0) break;
+      const int32_t id = pieces_.id_at(node);
+      if (id < 0) continue;
+      has_token = has_token || end == start + character;
+      arrive(start, end, id, vocabulary_.kind(id) == TokenKind::user_defined ? 0.0 : vocabulary_.score(id));
+    }
+    if (!has_token) arrive(start, start + character, -1, unknown_score_);
+    start += character;
+  }
+
+  std::vector<std::pair<size_t, size_t>> spans; // of the best path, last token first
+  for (size_t end = text.size(); end > 0; end = arrivals[end].start) spans.emplace_back(arrivals[end].start, end);
+  for (size_t i = spans.size(); i-- > 0;) {
+    auto [start, end] = spans[i];
+    if (arrivals[end].id >= 0) {
+      ids.push_back(arrivals[end].id);
+      continue;
+    }
+    while (i > 0 && arrivals[spans[i - 1].second].id < 0) end = spans[--i].second; // neighbours become one unknown
+    append_unknown(text.substr(start, end - start), ids);
+  }
+}
+
+void Unigram::append_unknown(std::string_view characters, std::vector<int32_t>& ids) const {
+  if (std::ranges::find(byte_ids_, -1) != byte_ids_.end()) { // not all bytes are tokens
+    if (unknown_id_ >= 0) ids.push_back(unknown_id_);
+    return;
+  }
+  for (const char c : characters) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+}
+
+} // namespace ridge::text

@@ -1,0 +1,126 @@
+#include "ui/panels/chat_settings.h"
+
+#include "ui/widgets/widgets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace ridge::ui {
+namespace {
+
+namespace intent = core::intent;
+
+constexpr int kLongest = 4096; // tokens of an answer on the slider; its end means no limit
+
+void draw_context(const core::Snapshot& now) {
+  const float share = static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context));
+  dim_text("Context");
+  bar(share, {0, px(6)}, share > 0.9f ? theme().red : share > 0.75f ? theme().amber : theme().accent);
+  text(fmt::format("{} of {} tokens", now.kv.tokens, now.kv.context), theme().text, fonts().small);
+  ImGui::Dummy({0, px(2)});
+  dim_text("Speed");
+  text(now.speed.tokens_per_s > 0
+           ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, bytes_text(now.speed.bytes_per_s))
+           : "nothing measured yet",
+       theme().text, fonts().small);
+  ImGui::Dummy({0, px(2)});
+}
+
+void draw_sampling(const View& view) {
+  dim_text("Sampling");
+  core::SamplerParams params = view.now.sampling;
+  auto max_tokens = static_cast<int>(view.now.max_tokens);
+  bool changed = false;
+  // Label, slider, value: the grab must not cover the number.
+  const auto row = [](const char* label, const char* help, const std::string& value) {
+    ImGui::AlignTextToFramePadding();
+    text(label, theme().text, fonts().small);
+    tooltip(help);
+    ImGui::SameLine(px(104));
+    const float width = ImGui::GetContentRegionAvail().x;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    text_at({at.x + width, at.y + px(4)}, value, theme().text, fonts().small, 1);
+    ImGui::SetNextItemWidth(width - px(58));
+  };
+  const auto number = [](float x, float off, const char* word) { return x == off ? word : fmt::format("{:.2f}", x); };
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(4)));
+  row("Temperature", "0: always the most probable token", number(params.temp, 0, "greedy"));
+  changed |= ImGui::SliderFloat("##temp", &params.temp, 0, 2, "");
+  row("Top-k", "draw from the k most probable tokens", params.top_k == 0 ? "all" : std::to_string(params.top_k));
+  changed |= ImGui::SliderInt("##topk", &params.top_k, 0, 200, "");
+  row("Top-p", "draw from the most probable tokens of this mass", number(params.top_p, 1, "all"));
+  changed |= ImGui::SliderFloat("##topp", &params.top_p, 0.01f, 1, "");
+  row("Min-p", "tokens at least this fraction as probable as the best", number(params.min_p, 0, "all"));
+  changed |= ImGui::SliderFloat("##minp", &params.min_p, 0, 1, "");
+  row("Repeat", "divides the logits of recent tokens", number(params.repeat_penalty, 1, "off"));
+  changed |= ImGui::SliderFloat("##repeat", &params.repeat_penalty, 1, 2, "");
+  row("Seed", "the same seed gives the same answer to the same question", params.seed < 0 ? "random" : "");
+  if (bool fixed = params.seed >= 0; ImGui::Checkbox("##fixed", &fixed)) {
+    params.seed = fixed ? 1 : -1;
+    changed = true;
+  }
+  if (params.seed >= 0) {
+    ImGui::SameLine(0, px(6));
+    ImGui::SetNextItemWidth(-1);
+    auto seed = static_cast<int>(std::min<int64_t>(params.seed, INT_MAX));
+    if (ImGui::InputInt("##seed", &seed, 0)) {
+      params.seed = std::max(0, seed);
+      changed = true;
+    }
+  }
+  row("Longest", "tokens of an answer", max_tokens < 0 ? "no limit" : std::to_string(max_tokens));
+  int length = max_tokens < 0 ? kLongest : max_tokens;
+  if (ImGui::SliderInt("##max", &length, 1, kLongest, "", ImGuiSliderFlags_Logarithmic)) {
+    max_tokens = length >= kLongest ? -1 : length;
+    changed = true;
+  }
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+  if (changed) view.send(intent::SetSampling{params, max_tokens});
+}
+
+} // namespace
+
+void ChatSettings::draw(const View& view, ImVec2 size) {
+  begin_card("settings", size, nullptr, true);
+  draw_context(view.now);
+  ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // what they change counts from the next answer on
+  draw_system(view);
+  draw_sampling(view);
+  ImGui::Dummy({0, px(2)});
+  bool keep = view.now.keep_choices;
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(3), px(3)));
+  if (ImGui::Checkbox("Token probabilities", &keep)) view.send(intent::KeepChoices{keep});
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+  tooltip("Point at a word of an answer to see what else the model thought of. On a GPU tokens are then chosen by the "
+          "host, which costs speed.");
+  ImGui::EndDisabled();
+  end_card();
+}
+
+void ChatSettings::draw_system(const View& view) {
+  dim_text("System prompt");
+  if (!system_.active() && shown_system_ != view.now.system_prompt) {
+    shown_system_ = view.now.system_prompt;
+    system_.set_text(shown_system_);
+  }
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x, height = px(84);
+  ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + width, at.y + height}, theme().raised, px(6));
+  const ImVec2 before = ImGui::GetCursorPos();
+  ImGui::SetCursorPos({before.x + px(8), before.y + px(6)});
+  system_.draw("system", {width - px(12), height - px(12)}, fonts().small, TextEditor::Enter::breaks_line, "none");
+  if (system_.was_left() && system_.text() != view.now.system_prompt) {
+    shown_system_ = view.now.system_prompt; // until the engine has taken it over
+    view.send(intent::SetSystemPrompt{system_.text()});
+  }
+  ImGui::SetCursorPos({before.x, before.y + height});
+  ImGui::Dummy({0, px(2)});
+}
+
+} // namespace ridge::ui

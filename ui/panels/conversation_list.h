@@ -1,0 +1,25 @@
+// The conversations beside the chat: begin, open, rename, delete.
+#pragma once
+
+#include "ui/panels/panel.h"
+
+#include <imgui.h>
+
+#include <string>
+
+namespace ridge::ui {
+
+class ConversationList {
+ public:
+  void draw(const View& view, ImVec2 size);
+
+ private:
+  void draw_row(const View& view, const core::ConversationRow& row);
+  void draw_name_field(const View& view, const core::ConversationRow& row);
+
+  std::string renaming_, name_; // the id of the one being renamed, and its new name
+  std::string deleting_;        // the id of the one whose deletion is to be confirmed
+  bool focus_name_ = false;
+};
+
+} // namespace ridge::ui

@@ -1,0 +1,25 @@
+// A piece of a tensor as a picture: its weights, what a format makes of them, or the difference.
+#pragma once
+
+#include "core/snapshot.h"
+#include "ui/widgets/theme.h"
+
+namespace ridge::ui {
+
+class HeatMap {
+ public:
+  // Returns true where another piece is wanted: from first_row() and first_col() on.
+  bool draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t tensor_cols, ImVec2 size);
+  int64_t first_row() const { return first_row_; }
+  int64_t first_col() const { return first_col_; }
+  void reset() { first_row_ = first_col_ = 0; }
+
+ private:
+  void draw_legend(double full, ImVec2 at, float width) const;
+  void hover(const core::SliceStudy& slice, int row, int col) const;
+
+  int shown_ = 0; // 0 weights, 1 decoded, 2 error
+  int64_t first_row_ = 0, first_col_ = 0;
+};
+
+} // namespace ridge::ui

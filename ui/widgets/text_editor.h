@@ -1,0 +1,36 @@
+// A field for text of several lines, wrapped between words, which ImGui's own field cannot do.
+#pragma once
+
+#include "ui/widgets/wrapped_text.h"
+
+#include <imgui.h>
+
+#include <string>
+#include <string_view>
+
+namespace ridge::ui {
+
+class TextEditor {
+ public:
+  enum class Enter { sends, breaks_line }; // with Ctrl or Shift it does break lines in any case
+
+  // Draws it at the cursor, on nothing; shows `hint` where it is empty. True when Enter was pressed that sends.
+  bool draw(const char* id, ImVec2 size, ImFont* font, Enter enter, std::string_view hint = {});
+
+  std::string text() const { return text_.utf8(); }
+  void set_text(std::string_view utf8) { text_.set(utf8); }
+  bool empty() const { return text_.characters().empty(); }
+  void focus() { focus_ = true; } // when it is drawn next
+  bool active() const { return active_; }
+  bool was_left() const { return was_left_; } // in the last draw()
+
+ private:
+  bool take_keys(Enter enter);
+  void draw_text(ImVec2 at, float line, ImFont* font, const std::vector<WrappedText::Row>& rows) const;
+
+  WrappedText text_;
+  bool focus_ = false, active_ = false, was_left_ = false, show_cursor_ = false;
+  double changed_at_ = 0; // when the caret moved: it does not blink right after
+};
+
+} // namespace ridge::ui

@@ -31,7 +31,7 @@ namespace {
 constexpr int kWarps = 8, kThreads = kWarps * kWarp, kRows = kAttentionRows;
 constexpr int kKeysPerWarp = 16, kKeysPerRound = kWarps * kKeysPerWarp;
 // A second round costs less than another block to merge with, a third one more.
-constexpr int kKeysAlone = 2 * kKeysPerRound;
+constexpr int kSingleSplitKeys = 2 * kKeysPerRound;
 constexpr float kLog2e = 1.4426950408889634f;
 
 // Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
@@ -46,9 +46,9 @@ struct Round {
   __align__(16) float largest[8 * kTiles][kWarps], sums[8 * kTiles][kWarps];
 };
 
-// Dims: of a head, k_dim = v_dim, 64 or 128. kTiles: of eight rows. kTurn: q, k and v come as their matrices gave them,
+// Dims: of a head, k_dim = v_dim, 64 or 128. kTiles: of eight rows. kRope: q, k and v come as their matrices gave them,
 // by `heads`; a tile is one token.
-template <int kDim, bool kKeyCodes, bool kValueCodes, int kTiles, bool kTurn>
+template <int kDim, bool kKeyCodes, bool kValueCodes, int kTiles, bool kRope>
 __global__ void __launch_bounds__(kThreads, 2)
     attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ RopeStoreArgs heads) {
   constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
@@ -63,31 +63,31 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ uint4 dynamic[];
   auto* const rounds = reinterpret_cast<Round<kDim, kTiles>*>(dynamic); // one or two, in turn
   const bool two_rounds = dynamic_shared_bytes() >= 2 * sizeof(Round<kDim, kTiles>);
-  struct Newest { // what kTurn adds: cosines and sines, this token's key as the cache has it, its value as f16
+  struct Newest { // what kRope adds: cosines and sines, this token's key as the cache has it, its value as f16
     __align__(16) float2 angles[kDim / 2];
     __align__(16) uint8_t key[2 * kDim];
     __align__(16) uint16_t key_scales[kDim / 32];
     __align__(16) __half value[kDim];
   };
-  __shared__ std::conditional_t<kTurn, Newest, char> newest;
+  __shared__ std::conditional_t<kRope, Newest, char> newest;
   let_successor_start();
   stamp(args.stamps, kStarts);
-  if constexpr (!kTurn) wait_for_predecessor();
-  if constexpr (!kTurn) stamp(args.stamps, kMayGoOn);
+  if constexpr (!kRope) wait_for_predecessor();
+  if constexpr (!kRope) stamp(args.stamps, kMayGoOn);
 
   // All that the first loads need, in one go: one after the other these would take longer than what they wait for.
   const int64_t stream = args.streams[first_token];
   const int length = args.positions[first_token + tokens - 1] + 1;
   const int pair = threadIdx.x;
-  const bool turned = kTurn && pair < heads.rope.pairs;
+  const bool turned = kRope && pair < heads.rope.pairs;
   const float frequency = turned ? heads.rope.inverse_frequency[pair] : 0;
   __syncwarp(); // or the assembler moves them behind one another
   const int64_t head_at = (stream * cache.heads + kv_head) * cache.context;
   const Rows<kDim, kKeyCodes> keys(cache.k, cache.k_scales, head_at);
   const Rows<kDim, kValueCodes> values(cache.v, cache.v_scales, head_at);
   const int per_split =
-      length <= kKeysAlone
-          ? kKeysAlone
+      length <= kSingleSplitKeys
+          ? kSingleSplitKeys
           : max(kKeysPerRound, (length + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp);
   const int used_splits = (length + per_split - 1) / per_split;
   if (split >= used_splits) return;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int c = 0; c < kChunks; ++c) key.piece[i][c] = from.load(row, 8 * t + 32 * c);
   };
   const auto key_row = [&](int base, int i) { return base + 8 * i + g; };
-  const int stored = kTurn ? max(length - 2, 0) : length - 1; // the last row that is in the cache from the beginning
+  const int stored = kRope ? max(length - 2, 0) : length - 1; // the last row that is in the cache from the beginning
   const auto fetch_keys = [&](int base) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) fetch_key(i, keys, min(key_row(base, i), stored));
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   // way of registers.
   constexpr int kPieces = kDim / 8, kRowStep = kThreads / kPieces, kThreadPieces = kKeysPerRound / kRowStep;
   const int value_row = threadIdx.x / kPieces, value_column = threadIdx.x % kPieces * 8;
-  const int newest_row = kTurn && end == length ? length - 1 : -1, stored_end = kTurn ? min(end, length - 1) : end;
+  const int newest_row = kRope && end == length ? length - 1 : -1, stored_end = kRope ? min(end, length - 1) : end;
   struct {
     uint2 piece[kValueCodes ? kThreadPieces : 1];
     uint16_t scale[kValueCodes ? kThreadPieces : 1];
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
     copy_async_wait<0>();
-    if constexpr (kTurn) // in place of the zeros: the thread that laid them down
+    if constexpr (kRope) // in place of the zeros: the thread that laid them down
       if (const int in_round = newest_row - base;
           in_round >= 0 && in_round < kKeysPerRound && in_round % kRowStep == value_row)
         *reinterpret_cast<uint4*>(&to.values[in_round][value_column]) =
@@ -156,21 +156,21 @@ __global__ void __launch_bounds__(kThreads, 2)
   // The tile's queries into shared memory, and of the block that comes to the end of the context the new key and value:
   // a vector to kDim / 4 lanes.
   constexpr int kLanes = kDim / 4, kPerWarp = kWarp / kLanes;
-  const Quad<kDim> quad(kTurn && heads.rope.split);
+  const Quad<kDim> quad(kRope && heads.rope.split);
   float2 angles[2] = {};
   float4 q_norm = {}, k_norm = {};
-  if constexpr (kTurn) {
+  if constexpr (kRope) {
     if (heads.q_norm) q_norm = quad.load(heads.q_norm);
     if (heads.k_norm) k_norm = quad.load(heads.k_norm);
     if (pair < kDim / 2)
-      newest.angles[pair] = turned ? turn_of(frequency, length - 1, heads.rope.magnitude) : float2{1, 0};
+      newest.angles[pair] = turned ? rope_cos_sin(frequency, length - 1, heads.rope.magnitude) : float2{1, 0};
     __syncthreads();
     angles[0] = newest.angles[2 * quad.number], angles[1] = newest.angles[2 * quad.number + 1];
   }
-  const int vectors = kTurn && end == length ? rows + 2 : rows;
+  const int vectors = kRope && end == length ? rows + 2 : rows;
   const auto vector = [&](int v) {
     v = min(v, vectors - 1);
-    if constexpr (kTurn) {
+    if constexpr (kRope) {
       const int64_t head = int64_t{first_token} * cache.heads + kv_head;
       return v < rows    ? heads.q_in + (head * group + v) * kDim
              : v == rows ? heads.k_in + head * kDim
@@ -180,13 +180,13 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   };
   const float* first_vector = vector(warp * kPerWarp + lane / kLanes);
-  if constexpr (kTurn) {
+  if constexpr (kRope) {
     asm volatile("" ::"l"(first_vector)); // known before the wait
-    if (!heads.handed_over) wait_for_predecessor();
+    if (!heads.dataflow_input) wait_for_predecessor();
     stamp(args.stamps, kMayGoOn);
   }
   const auto load = [&](const float* from) {
-    if constexpr (kTurn) return quad.load_latest(from);
+    if constexpr (kRope) return quad.load_latest(from);
     return quad.load(from);
   };
   float4 ahead = load(first_vector);
@@ -195,8 +195,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     const int v = first + lane / kLanes;
     float4 x = ahead;
     if (first + kWarps * kPerWarp < vectors) ahead = load(vector(v + kWarps * kPerWarp));
-    if constexpr (kTurn) {
-      while (heads.handed_over && __any_sync(~0u, is_absent(x))) x = load(vector(v));
+    if constexpr (kRope) {
+      while (heads.dataflow_input && __any_sync(~0u, is_sentinel(x))) x = load(vector(v));
       if (heads.q_norm || heads.k_norm) {
         const float squares = warp_reduce(
             x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w, [](float a, float b) { return a + b; }, kLanes);
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, 2)
           x = {x.x * inverse * w.x, x.y * inverse * w.y, x.z * inverse * w.z, x.w * inverse * w.w};
         }
       }
-      if (v <= rows) quad.turn_by(x, angles[0], angles[1]);
+      if (v <= rows) quad.rotate(x, angles[0], angles[1]);
       if (vectors > rows && first + kPerWarp > rows) { // a key or value in this warp
         const int64_t at = head_at + length - 1;
         if constexpr (kKeyCodes) {
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int row = 8 * n + 2 * t + k;
-      visible[n][k] = kTurn || row >= rows ? end : min(end, args.positions[first_token + row / group] + 1);
+      visible[n][k] = kRope || row >= rows ? end : min(end, args.positions[first_token + row / group] + 1);
     }
   // Outputs: a warp has 16 columns and the keys of kMine warps, which where there are 64 columns are half of them. Row
   // 8 n + g has its maximum and sum in lanes 4 g + t.
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
       for (int k = 0; k < 2; ++k) warp_max[n][k] = -INFINITY, warp_total[n][k] = 0, weight[n][k] = 0;
     if (base < end) {
-      if constexpr (kTurn)
+      if constexpr (kRope)
         if (base + kKeysPerWarp >= length) {
           const Rows<kDim, kKeyCodes> new_key(newest.key, newest.key_scales, 0);
 #pragma unroll
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 
   const auto result_of = [&](int row) { // where a row's output goes
-    const int64_t head = kTurn ? (int64_t{first_token} * cache.heads + kv_head) * group + row
+    const int64_t head = kRope ? (int64_t{first_token} * cache.heads + kv_head) * group + row
                                : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
     return args.out + head * kDim;
   };
@@ -436,7 +436,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   if (used_splits == 1) {
     stamp_latest(args.stamps, kEnds);
-    if (kTurn && heads.handed_over) wait_for_predecessor(); // who waits for this kernel waits for those before it
+    if (kRope && heads.dataflow_input) wait_for_predecessor(); // who waits for this kernel waits for those before it
     return;
   }
 
@@ -520,34 +520,34 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   stamp_latest(args.stamps, kEnds);
-  if (kTurn && heads.handed_over) wait_for_predecessor();
+  if (kRope && heads.dataflow_input) wait_for_predecessor();
 }
 
-template <int kDim, int kTiles, bool kTurn>
+template <int kDim, int kTiles, bool kRope>
 auto fast_kernel(const Cache& cache) {
   if (cache.k_scales)
-    return cache.v_scales ? attention_kernel<kDim, true, true, kTiles, kTurn>
-                          : attention_kernel<kDim, true, false, kTiles, kTurn>;
-  return cache.v_scales ? attention_kernel<kDim, false, true, kTiles, kTurn>
-                        : attention_kernel<kDim, false, false, kTiles, kTurn>;
+    return cache.v_scales ? attention_kernel<kDim, true, true, kTiles, kRope>
+                          : attention_kernel<kDim, true, false, kTiles, kRope>;
+  return cache.v_scales ? attention_kernel<kDim, false, true, kTiles, kRope>
+                        : attention_kernel<kDim, false, false, kTiles, kRope>;
 }
-template <int kDim, int kTiles, bool kTurn>
+template <int kDim, int kTiles, bool kRope>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   constexpr size_t kRoundBytes = sizeof(Round<kDim, kTiles>);
   const int stages = launch.shared_per_block >= (80 << 10) ? 2 : 1;
-  const auto kernel = fast_kernel<kDim, kTiles, kTurn>(args.cache);
+  const auto kernel = fast_kernel<kDim, kTiles, kRope>(args.cache);
   allow_shared(kernel, stages * kRoundBytes);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Heads first: where the context is short, the blocks that have work start first.
   launch(kernel, dim3(args.cache.heads, args.splits, tiles), kThreads, stages * kRoundBytes, args, heads);
 }
-template <bool kTurn>
+template <bool kRope>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   const bool narrow = args.tile_tokens * (args.heads / args.cache.heads) <= 8;
   if (args.cache.k_dim == 64)
-    narrow ? launch_fast<64, 1, kTurn>(launch, args, heads) : launch_fast<64, 2, kTurn>(launch, args, heads);
+    narrow ? launch_fast<64, 1, kRope>(launch, args, heads) : launch_fast<64, 2, kRope>(launch, args, heads);
   else
-    narrow ? launch_fast<128, 1, kTurn>(launch, args, heads) : launch_fast<128, 2, kTurn>(launch, args, heads);
+    narrow ? launch_fast<128, 1, kRope>(launch, args, heads) : launch_fast<128, 2, kRope>(launch, args, heads);
 }
 
 } // namespace
@@ -561,12 +561,12 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
   return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
 }
 
-bool turns_heads(const AttentionArgs& args, const RopeStoreArgs& heads) {
+bool can_fuse_rope(const AttentionArgs& args, const RopeStoreArgs& heads) {
   return args.tile_tokens == 1 && fast_attention(args.cache) && args.heads / args.cache.heads <= kAttentionRows &&
          heads.head_dim == args.cache.k_dim && (!heads.rope.split || 2 * heads.rope.pairs == args.cache.k_dim);
 }
 
-void launch_turning_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
+void launch_rope_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   launch_fast<true>(launch, args, heads);
 }
 

@@ -47,13 +47,13 @@ __device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, 
 }
 
 // Cosine and sine of a pair's angle, times the magnitude.
-__device__ __forceinline__ float2 turn_of(float inverse_frequency, int position, float magnitude) {
+__device__ __forceinline__ float2 rope_cos_sin(float inverse_frequency, int position, float magnitude) {
   float sine, cosine; // the accurate ones: angles reach 100,000 radians
   sincosf(static_cast<float>(position) * inverse_frequency, &sine, &cosine);
   return {cosine * magnitude, sine * magnitude};
 }
-__device__ __forceinline__ float2 turn_of(const RopeArgs& rope, int pair, int position) {
-  return turn_of(rope.inverse_frequency[pair], position, rope.magnitude);
+__device__ __forceinline__ float2 rope_cos_sin(const RopeArgs& rope, int pair, int position) {
+  return rope_cos_sin(rope.inverse_frequency[pair], position, rope.magnitude);
 }
 
 __device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
@@ -85,7 +85,7 @@ struct Quad {
     *reinterpret_cast<uint32_t*>(to + low) = pack_half2(x.x, x.y);
     *reinterpret_cast<uint32_t*>(to + high) = pack_half2(x.z, x.w);
   }
-  __device__ __forceinline__ void turn_by(float4& x, float2 first, float2 second) const {
+  __device__ __forceinline__ void rotate(float4& x, float2 first, float2 second) const {
     if (split) {
       turn(x.x, x.z, first);
       turn(x.y, x.w, second);

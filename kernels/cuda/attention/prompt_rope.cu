@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
   const int position = args.positions[token], lane = threadIdx.x % kWarp, dim = args.head_dim;
   const RopeArgs& rope = args.rope;
   const Cache& cache = args.cache;
-  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) turns[pair] = turn_of(rope, pair, position);
+  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) turns[pair] = rope_cos_sin(rope, pair, position);
   __syncthreads();
   const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
   for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {

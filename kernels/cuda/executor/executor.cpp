@@ -67,11 +67,11 @@ void Executor::allocate() {
     const int64_t rows = slot.gathered ? config_.max_outputs : config_.max_batch;
     values_.push_back(memory(rows * slot.width * 4, "the activations"));
   }
-  handed_over_at_.push_back(0);
+  dataflow_offset_.push_back(0);
   for (size_t id = 0; id < program_.values.size(); ++id)
-    handed_over_at_.push_back(handed_over_at_.back() +
-                              (plan_.handed_over[id] ? (program_.values[id].width + 3) / 4 * 4 : 0));
-  handed_over_ = memory(handed_over_at_.back() * kMatvecTokens * 4, "the activations");
+    dataflow_offset_.push_back(dataflow_offset_.back() +
+                               (plan_.dataflow_values[id] ? (program_.values[id].width + 3) / 4 * 4 : 0));
+  dataflow_memory_ = memory(dataflow_offset_.back() * kMatvecTokens * 4, "the activations");
   for (const core::RopeTable& table : program_.rope_tables) {
     const size_t bytes = table.inverse_frequency.size() * 4;
     rope_tables_.push_back(memory(bytes, "a rotation table"));
@@ -222,7 +222,7 @@ void Executor::load_input(std::span<const float> input, const Shape& shape) {
       cudaMemcpyAsync(value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
 }
 
-bool Executor::apart(std::span<const int32_t> streams, int64_t tokens) {
+bool Executor::distinct_streams(std::span<const int32_t> streams, int64_t tokens) {
   if (streams.empty()) return tokens == 1;
   std::vector<int32_t> sorted(streams.begin(), streams.end());
   std::ranges::sort(sorted);
@@ -238,7 +238,7 @@ void Executor::forward(const core::Batch& batch) {
     one_run &= host_batch_.streams[i] == host_batch_.streams[0] &&
                batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
   const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1, false,
-                    apart(batch.streams, std::ssize(batch.tokens))};
+                    distinct_streams(batch.streams, std::ssize(batch.tokens))};
   load_input(batch.input, shape);
   result_rows_ = rows_of(program_.result(), shape);
   result_read_ = false;
@@ -275,7 +275,7 @@ std::vector<int32_t> Executor::generate_greedy(std::span<const int32_t> tokens, 
   for (int64_t done = 0; done < count;) {
     const int64_t steps = std::min(kHistory, count - done);
     RIDGE_CUDA(cudaMemsetAsync(greedy_args_.step, 0, n * sizeof(int32_t), stream_.handle));
-    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true, apart(streams, n)});
+    for (int64_t i = 0; i < steps; ++i) run({n, n, 1, true, distinct_streams(streams, n)});
     chosen.resize((done + steps) * n);
     RIDGE_CUDA(cudaMemcpyAsync(chosen.data() + done * n, greedy_args_.history, steps * n * sizeof(int32_t),
                                cudaMemcpyDeviceToHost, stream_.handle));

@@ -52,14 +52,14 @@ class Executor final : public CudaExecutor {
  private:
   struct Shape { // of a batch, as far as launches depend on it
     int64_t tokens, outputs;
-    int tile_tokens;     // for attention
-    bool greedy;         // ends with the choice of the next tokens
-    bool apart;          // each token is of another stream: none attends to another one's key
-    bool sample = false; // ends with the choice of the next token by the sampler chain
+    int tile_tokens;       // for attention
+    bool greedy;           // ends with the choice of the next tokens
+    bool distinct_streams; // each token is of another stream: none attends to another one's key
+    bool sample = false;   // ends with the choice of the next token by the sampler chain
     auto operator<=>(const Shape&) const = default;
   };
 
-  static bool apart(std::span<const int32_t> streams, int64_t tokens);
+  static bool distinct_streams(std::span<const int32_t> streams, int64_t tokens);
   void check_config() const;
   void check_batch(const core::Batch& batch) const;
   void allocate();
@@ -97,11 +97,12 @@ class Executor final : public CudaExecutor {
 
   float* value(core::ValueId id) const {
     if (id == renamed_.from) id = renamed_.to;
-    if (handing_over_ && plan_.handed_over[id]) return handed_over_.as<float>() + handing_over_ * handed_over_at_[id];
+    if (dataflow_tokens_ && plan_.dataflow_values[id])
+      return dataflow_memory_.as<float>() + dataflow_tokens_ * dataflow_offset_[id];
     return values_[plan_.buffers.slot_of_value[id]].as<float>();
   }
   // Of the step that is being launched.
-  bool input_is_handed_over() const { return handing_over_ && plan_.steps[step_].handed_over; }
+  bool input_is_dataflow() const { return dataflow_tokens_ && plan_.steps[step_].dataflow_input; }
   int32_t* ids(core::ValueId id) const { return reinterpret_cast<int32_t*>(value(id)); }
   int64_t width(core::ValueId id) const { return program_.values[id].width; }
   int64_t rows_of(core::ValueId id, const Shape& shape) const {
@@ -139,9 +140,9 @@ class Executor final : public CudaExecutor {
   std::vector<DeviceMemory> values_; // by slot
   // Values that are handed over in batches of up to kMatvecTokens: memory of their own, which a step begins by making
   // absent.
-  DeviceMemory handed_over_;
-  std::vector<int64_t> handed_over_at_; // by value, and in the end of all: floats of a token
-  int64_t handing_over_ = 0;            // tokens of the batch that is being launched, if its values are
+  DeviceMemory dataflow_memory_;
+  std::vector<int64_t> dataflow_offset_; // by value, and in the end of all: floats of a token
+  int64_t dataflow_tokens_ = 0;          // tokens of the batch that is being launched, if its values are
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory cache_;
   std::vector<Cache> cache_layers_; // views into cache_

@@ -105,7 +105,7 @@ struct Launchers {
   // A block that has a large table to fill and few weights has the time to wait for its predecessor.
   static bool waits(const MatvecArgs& args, int blocks) {
     const int64_t chunks = groups_of_block(args, blocks) * ((U::items_of(args.cols) + kUnitItems - 1) / kUnitItems);
-    return kBookBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
+    return kLutBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
   }
 
   // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
@@ -128,10 +128,10 @@ struct Launchers {
       blocks = std::min(groups, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
     Chunks<Format>::share_out(args, blocks);
-    if (waits(args, blocks)) args.handed_over = false;
+    if (waits(args, blocks)) args.dataflow_input = false;
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
     allow_shared(kernel, shared);
-    args.alone = !launch.overlap;
+    args.after_predecessor = !launch.overlap;
     args.stamps = launch.stamps();
     launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
   }
@@ -139,7 +139,7 @@ struct Launchers {
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     const bool single = args.tokens == 1 || args.ids != nullptr; // experts differ from token to token
     const int most = matvec_warps<false>(launch, args.cols, 1);
-    if constexpr (kExactApart<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
+    if constexpr (kHasExactKernel<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
       // Of float formats the two differ in nothing else: little room is enough to do without.
       const bool crowded = quant::FloatFormat<Format> && matvec_warps<true>(launch, args.cols, 1) > 2 * most;
       if (exact || most < 1 || crowded) return matvec_with<1, true>(launch, args);
@@ -180,9 +180,9 @@ struct Launchers {
     Chunks<Other>::share_out(other, launch.sm_count - best);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
     allow_shared(kernel, shared);
-    if (waits(args, best)) args.handed_over = false;
-    if (Launchers<Other>::waits(other, launch.sm_count - best)) other.handed_over = false;
-    args.alone = other.alone = !launch.overlap;
+    if (waits(args, best)) args.dataflow_input = false;
+    if (Launchers<Other>::waits(other, launch.sm_count - best)) other.dataflow_input = false;
+    args.after_predecessor = other.after_predecessor = !launch.overlap;
     args.stamps = other.stamps = launch.stamps();
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
     return true;
@@ -242,11 +242,11 @@ struct Launchers {
     if (args.ranges > 1) args.sibling_follows = args.follows_sibling = false; // there is one scratch for partial sums
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
-    const int tasks = args.token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+    const int tasks = args.token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
     args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
            args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
-    if (args.ranges > 1 && !args.in_turn) launch_batch_finish(launch, args, kTileTokens);
+    if (args.ranges > 1 && !args.serial_ranges) launch_batch_finish(launch, args, kTileTokens);
     return true;
   }
 

@@ -30,9 +30,9 @@ void Executor::launch_all(const Shape& shape) {
   sibling_under_way_ = false;
   size_t parts = 0; // of products that become one
   const bool overlap = launch_.overlap;
-  handing_over_ = overlap && options_.hand_over && shape.tokens <= kMatvecTokens ? shape.tokens : 0;
-  if (const int64_t floats = handing_over_ * handed_over_at_.back(); floats > 0)
-    RIDGE_CUDA(cudaMemsetAsync(handed_over_.as(), 0xff, floats * 4, launch_.stream));
+  dataflow_tokens_ = overlap && options_.dataflow_sync && shape.tokens <= kMatvecTokens ? shape.tokens : 0;
+  if (const int64_t floats = dataflow_tokens_ * dataflow_offset_.back(); floats > 0)
+    RIDGE_CUDA(cudaMemsetAsync(dataflow_memory_.as(), 0xff, floats * 4, launch_.stream));
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
     // No kernel of a batch starts before the batch in front of it is done: attention reads positions and caches early.
@@ -54,7 +54,7 @@ void Executor::launch_all(const Shape& shape) {
         converted_.reset();
   }
   launch_.overlap = overlap;
-  handing_over_ = 0;
+  dataflow_tokens_ = 0;
   if (shape.sample) return launch_sample(launch_, decoding_.args);
   if (!shape.greedy) return;
   GreedyArgs args = greedy_args_;
@@ -109,15 +109,15 @@ RopeStoreArgs Executor::rope_store_args(const HeadsStep& h, const Shape& shape) 
                table.style == core::RopeStyle::split};
   args.store = true;
   args.cache = cache_layers_[h.kv_layer];
-  args.handed_over = input_is_handed_over();
+  args.dataflow_input = input_is_dataflow();
   return args;
 }
 
 void Executor::launch_heads(const HeadsStep& h, const Shape& shape) {
   const RopeStoreArgs args = rope_store_args(h, shape);
-  if (h.attention && shape.apart) {
+  if (h.attention && shape.distinct_streams) {
     const AttentionArgs attention = attention_args(*h.attention, shape);
-    if (turns_heads(attention, args)) return launch_turning_attention(launch_, attention, args);
+    if (can_fuse_rope(attention, args)) return launch_rope_attention(launch_, attention, args);
   }
   if (shape.tokens >= kPromptTokensAtLeast && can_rope_prompts(args))
     launch_prompt_rope(launch_, args);
@@ -148,7 +148,7 @@ void Executor::launch_matrix(const MatrixStep& m, const Shape& shape) {
                        vector(part.bias)};
   }
   args.swiglu = m.swiglu;
-  args.handed_over = input_is_handed_over();
+  args.dataflow_input = input_is_dataflow();
   if (m.residual != kNone) {
     args.residual = value(m.residual);
     args.residual_stride = width(m.residual);
@@ -262,7 +262,7 @@ AttentionArgs Executor::attention_args(const core::Op& op, const Shape& shape) c
   args.scale = params.scale;
   args.cache = cache_layers_[params.layer];
   args.tile_tokens =
-      shape.apart ? 1 : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
+      shape.distinct_streams ? 1 : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Two blocks per multiprocessor, where the context has that much to share out.
   args.splits = tiles > kGraphTokens

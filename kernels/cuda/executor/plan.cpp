@@ -21,7 +21,7 @@ class Planner {
   void fuse_residuals();
   void merge_siblings();
   void fuse_heads();
-  void hand_over();
+  void find_dataflow();
   Plan finish();
 
  private:
@@ -78,7 +78,7 @@ class Planner {
 
   const Program& program_;
   std::vector<Step> steps_;
-  std::vector<bool> handed_over_;
+  std::vector<bool> dataflow_values_;
 };
 
 // norm -> matrices  =>  matrices that norm their own input. Only where nothing else needs the normed value.
@@ -240,7 +240,7 @@ void Planner::fuse_heads() {
 // Which values go from one running kernel to the next. A step that reads only such values does not wait for its
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
 // what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early.
-void Planner::hand_over() {
+void Planner::find_dataflow() {
   const auto takes_part = [](const Step& step) {
     return (step.kind == Step::Kind::matrix && step.matrix.ids == kNone) ||
            (step.kind == Step::Kind::heads && step.heads.attention);
@@ -248,20 +248,21 @@ void Planner::hand_over() {
   const auto takes_value = [](const Step& step, ValueId id) {
     return step.kind == Step::Kind::heads || step.matrix.x == id;
   };
-  handed_over_.resize(program_.values.size());
+  dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
     if (takes_part(step))
       for (const ValueId id : step.inputs)
         if (const int from = writer(id); takes_value(step, id) && from >= 0 && takes_part(steps_[from]))
-          handed_over_[id] = id != program_.result();
+          dataflow_values_[id] = id != program_.result();
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
-    if (!takes_part(step) || !std::ranges::all_of(step.inputs, [&](ValueId id) { return handed_over_[id]; })) continue;
+    if (!takes_part(step) || !std::ranges::all_of(step.inputs, [&](ValueId id) { return dataflow_values_[id]; }))
+      continue;
     int from = static_cast<int>(i);
     for (const ValueId id : step.inputs)
       if (takes_value(step, id)) from = std::min(from, writer(id));
-    step.handed_over = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
-                                   [](const Step& other) { return other.handed_over; });
+    step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
+                                      [](const Step& other) { return other.dataflow_input; });
   }
 }
 
@@ -273,7 +274,7 @@ Plan Planner::finish() {
   shadow.input = program_.input;
   for (const Step& step : steps_)
     shadow.ops.push_back({step.op->kind, step.op->layer, step.op->name, step.inputs, step.outputs, {}, {}});
-  return {std::move(steps_), core::plan_buffers(shadow), std::move(handed_over_)};
+  return {std::move(steps_), core::plan_buffers(shadow), std::move(dataflow_values_)};
 }
 
 } // namespace
@@ -287,7 +288,7 @@ Plan make_plan(const Program& program, bool fuse) {
     planner.merge_siblings();
     planner.fuse_heads();
   }
-  planner.hand_over();
+  planner.find_dataflow();
   return planner.finish();
 }
 

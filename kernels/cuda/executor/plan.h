@@ -47,13 +47,13 @@ struct Step {
   MatrixStep matrix;
   HeadsStep heads;
   std::vector<core::ValueId> inputs, outputs;
-  bool handed_over = false; // all that it reads is handed over: it need not wait for its predecessor
+  bool dataflow_input = false; // all that it reads is handed over: it need not wait for its predecessor
 };
 
 struct Plan {
   std::vector<Step> steps;
-  core::BufferPlan buffers;      // for these steps
-  std::vector<bool> handed_over; // by value: written by a matrix, read by another one's kernel while both run
+  core::BufferPlan buffers;          // for these steps
+  std::vector<bool> dataflow_values; // by value: written by a matrix, read by another one's kernel while both run
 };
 
 // The Program must outlive the plan.

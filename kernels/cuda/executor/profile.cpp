@@ -47,7 +47,7 @@ std::vector<std::string> names_of_steps(const core::Program& program, const Plan
 std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repetitions) {
   forward(batch);
   const Shape shape{std::ssize(batch.tokens), std::ssize(batch.outputs), 1, false,
-                    apart(batch.streams, std::ssize(batch.tokens))};
+                    distinct_streams(batch.streams, std::ssize(batch.tokens))};
   if (shape.outputs == 0) throw std::logic_error("CUDA: a profile needs an output");
   struct Logging { // of all launches, as long as it lives
     Launch& launch;

@@ -44,7 +44,7 @@ struct PlaneLayout : PackedLayout<Format> {
                         kRelative = kBlockUnit || Scales::kRelative, kOwnBias = Scales::kOwnBias;
   static constexpr float kUnit = Scales::kUnit;
   using Codes = CodePlanes;
-  using Book = typename CodePlanes::Book;
+  using Lut = typename CodePlanes::Lut;
   static_assert(CodePlanes::kBytes * kBlockItems<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
 
   static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
@@ -72,8 +72,8 @@ struct PlaneLayout : PackedLayout<Format> {
     CodePlanes::fetch(raw.code, unit, items, item);
     Scales::template fetch<Format>(raw.scale, unit + CodePlanes::kBytes * items, items, item);
   }
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Book& book = {}) {
-    CodePlanes::unpack(out.word, raw.code, book);
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Lut& lut = {}) {
+    CodePlanes::unpack(out.word, raw.code, lut);
     Scales::template unpack<Format>(out, raw.scale, item);
   }
   // Of items 8 · block to 8 · block + 7 of a unit.
@@ -136,23 +136,23 @@ __device__ __forceinline__ int bias_of(const Item& item, int eight) {
   return (L::kOwnBias ? item.bias : L::kBias) + (L::kLowers ? static_cast<int>(item.lowered >> (8 * eight) & 2) : 0);
 }
 
-// `book`: an L::Book, or nothing, which asks the table in device memory.
-template <typename L, typename... Book>
-__device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int items, int item, const Book&... book) {
+// `lut`: an L::Lut, or nothing, which asks the table in device memory.
+template <typename L, typename... Lut>
+__device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int items, int item, const Lut&... lut) {
   typename L::Raw raw;
   L::fetch(raw, unit, items, item);
-  L::unpack(out, raw, item, book...);
+  L::unpack(out, raw, item, lut...);
 }
 
 // The weights of an item as floats: of packed formats, factor being 1, as the CPU decodes them.
-template <typename Format, typename... Book>
+template <typename Format, typename... Lut>
 __device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kItemWeights>& out, const uint8_t* unit, int items,
-                                             int item, const Book&... book) {
+                                             int item, const Lut&... lut) {
   using L = Layout<Format>;
   if constexpr (quant::FloatFormat<Format>) {
     typename L::Raw raw;
     L::fetch(raw, unit, items, item);
-    L::unpack(out, raw, book...);
+    L::unpack(out, raw, lut...);
   } else {
     Item packed;
     load_item<L>(packed, unit, items, item);

@@ -83,14 +83,14 @@ inline constexpr int kBlockItems = Format::kWeights / 32;
 
 using RawScale = uint32_t[3];
 
-// An L::Book is what the unpacking of items looks up: tables in kBytes of shared memory at a multiple of 16, which
-// every thread of a block fills a part of (`Book::template Filler<kThreads>(thread).store(words)`, then
+// An L::Lut is what the unpacking of items looks up: tables in kBytes of shared memory at a multiple of 16, which
+// every thread of a block fills a part of (`Lut::template Filler<kThreads>(thread).store(words)`, then
 // __syncthreads()), and constants in registers. Made once, by whole warps, for many items. This one is for layouts that
 // look nothing up.
-struct NoBook {
+struct NoLut {
   static constexpr int kBytes = 0;
-  NoBook() = default;
-  __device__ explicit NoBook(const uint8_t*) {}
+  NoLut() = default;
+  __device__ explicit NoLut(const uint8_t*) {}
   template <int kThreads>
   struct Filler {
     __device__ explicit Filler(int) {}
@@ -106,7 +106,7 @@ struct PackedLayout {
   static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
                         kOddFactors = false, kBlockUnit = false, kRelative = false, kOwnBias = false, kLowers = false;
   static constexpr float kUnit = 1;
-  using Book = NoBook;
+  using Lut = NoLut;
   static constexpr int unit_payload(int items) {
     return items / kBlockItems<Format> * static_cast<int>(sizeof(Format));
   }
@@ -130,7 +130,7 @@ struct Layout : PackedLayout<Format> {
   static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int, int item) {
     raw = {reinterpret_cast<const Format*>(unit) + item / kBlockItems<Format>, item % kBlockItems<Format>};
   }
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int, NoBook = {}) {
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int, NoLut = {}) {
     quant::Group group;
     raw.block->unpack(raw.group, group);
 #pragma unroll

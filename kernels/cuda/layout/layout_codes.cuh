@@ -60,8 +60,8 @@ struct Codes {
     if constexpr (kOne) raw[kWords - 1] = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
   }
 
-  using Book = NoBook;
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+  using Lut = NoLut;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoLut) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       word[k] = kBits == 8 ? raw[k % kWords] : 0;
@@ -85,7 +85,7 @@ struct SignCodes : Codes<1> {
   static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
     Codes<1>::fetch(raw, unit, items, place(items, item));
   }
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoLut) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) word[k] = shifted(raw[0], 1 - k) & 0x02020202;
   }
@@ -112,8 +112,8 @@ struct Codes<3> {
     raw[1] = pair.y;
     raw[2] = word_at(unit + 8 * items + 4 * item);
   }
-  using Book = NoBook;
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoBook) {
+  using Lut = NoLut;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoLut) {
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
       word[2 * k] = raw[k] & 0x07070707;
@@ -170,13 +170,13 @@ constexpr uint32_t iq4_levels(int k) {
 }
 
 struct Iq4Codes : Nibbles {
-  struct Book : NoBook {
+  struct Lut : NoLut {
     uint32_t first, third, halves;
-    __device__ __forceinline__ Book() {
+    __device__ __forceinline__ Lut() {
       constexpr uint32_t t0 = iq4_levels(0), t2 = iq4_levels(2);
       first = t0, third = t2, halves = 0x32103210;
     }
-    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+    __device__ __forceinline__ explicit Lut(const uint8_t*) : Lut() {
       first = kept(first), third = kept(third), halves = kept(halves);
     }
   };
@@ -185,9 +185,9 @@ struct Iq4Codes : Nibbles {
         code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
   }
 
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Lut& lut) {
     constexpr uint32_t second = iq4_levels(1), fourth = iq4_levels(3);
-    look_up(word, raw, {book.first, second, book.third, fourth}, book.halves);
+    look_up(word, raw, {lut.first, second, lut.third, fourth}, lut.halves);
   }
 };
 
@@ -195,10 +195,10 @@ struct Iq4Codes : Nibbles {
 // Positive and negative levels are looked up with and without that bit, and one of the two is 0. (Added, not combined
 // by logic, which would have to share the permutes' units.)
 struct E2m1Codes : Nibbles { // doubled
-  struct Book : NoBook {
+  struct Lut : NoLut {
     uint32_t positive, negative; // of magnitudes 0 1 2 3
-    __device__ __forceinline__ Book() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
-    __device__ __forceinline__ explicit Book(const uint8_t*) : Book() {
+    __device__ __forceinline__ Lut() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
+    __device__ __forceinline__ explicit Lut(const uint8_t*) : Lut() {
       positive = kept(positive), negative = kept(negative);
     }
   };
@@ -207,8 +207,8 @@ struct E2m1Codes : Nibbles { // doubled
     Nibbles::store(
         code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, unit, item);
   }
-  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Book& book) {
-    const uint32_t low = book.positive, low_negative = book.negative;
+  static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Lut& lut) {
+    const uint32_t low = lut.positive, low_negative = lut.negative;
     constexpr uint32_t kHigh = 0x18141210, kHighNegative = 0x00040608; // 4 6 8 12
 #pragma unroll
     for (int k = 0; k < 4; ++k) {

@@ -2,13 +2,13 @@
 // that a lane takes, 32 bytes of scalars or 16 weights of a block with a scale.
 //
 //   struct Raw; fetch(Raw&, unit, items, item)   reads an item's bits
-//   unpack(Numbers&, const Raw&, const Book&)    makes numbers of them, without a book the exact ones
+//   unpack(Numbers&, const Raw&, const Lut&)    makes numbers of them, without a lut the exact ones
 //   unpack_halves(pairs, factor, const Raw&)     of blocks: numbers as pairs of f16, as near as that comes
 //   store(block, piece, unit, items, item)       of blocks, whose pieces are items; scalars: place(…)
 #pragma once
 
-#include "kernels/cuda/layout/layout_book.cuh"
 #include "kernels/cuda/layout/layout_codes.cuh"
+#include "kernels/cuda/layout/layout_lut.cuh"
 #include "quant/formats/bf16.h"
 #include "quant/formats/f16.h"
 #include "quant/formats/f32.h"
@@ -28,7 +28,7 @@ struct Numbers { // weight i is factor · number[i]
 struct FloatLayout { // what the layout of a float format is, unless it says otherwise
   static constexpr bool kBlockUnit = false;
   static constexpr float kUnit = 1;
-  using Book = NoBook;
+  using Lut = NoLut;
 };
 
 // 32 bytes of consecutive weights, in two planes of 16 bytes.
@@ -49,7 +49,7 @@ struct Layout<Format> : FloatLayout {
     raw = {*reinterpret_cast<const uint4*>(unit + 16 * item),
            *reinterpret_cast<const uint4*>(unit + 16 * items + 16 * item)};
   }
-  static __device__ __forceinline__ void unpack(Numbers<kItemWeights>& out, const Raw& raw, NoBook = {}) {
+  static __device__ __forceinline__ void unpack(Numbers<kItemWeights>& out, const Raw& raw, NoLut = {}) {
     uint32_t words[8];
     put(words, raw.first);
     put(words + 4, raw.second);
@@ -111,7 +111,7 @@ struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
     }
     factor = 256 * raw.scale; // E4M3's exponents are 8 behind binary16's
   }
-  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoBook = {}) {
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoLut = {}) {
     uint32_t pair[8];
     unpack_halves(pair, out.factor, raw);
 #pragma unroll
@@ -155,13 +155,13 @@ struct LevelLayout : ScaledLayout<Format, 8> {
       return table.word;
     }
   };
-  using Book = SharedBook<LevelTable>;
-  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, const Book& book) {
+  using Lut = SharedLut<LevelTable>;
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, const Lut& lut) {
 #pragma unroll
-    for (int k = 0; k < 8; ++k) put2(out.number + 2 * k, halves_of(book.of_byte(raw.nibbles[k / 4], k % 4)));
+    for (int k = 0; k < 8; ++k) put2(out.number + 2 * k, halves_of(lut.of_byte(raw.nibbles[k / 4], k % 4)));
     out.factor = raw.scale;
   }
-  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoBook = {}) { // exactly
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoLut = {}) { // exactly
 #pragma unroll
     for (int k = 0; k < 16; ++k) out.number[k] = Format::level(raw.nibbles[k / 8] >> (4 * (k % 8)) & 15);
     out.factor = raw.scale;

@@ -1,8 +1,8 @@
-// How each codebook format, and TQ1_0, lies: what layout_book.cuh says, applied. Parts: kWords words that `fetch` reads
+// How each codebook format, and TQ1_0, lies: what layout_lut.cuh says, applied. Parts: kWords words that `fetch` reads
 // of an item, its bytes in planes as `store` says.
 #pragma once
 
-#include "kernels/cuda/layout/layout_book.cuh"
+#include "kernels/cuda/layout/layout_lut.cuh"
 #include "quant/formats/iq1_m.h"
 #include "quant/formats/iq1_s.h"
 #include "quant/formats/iq2_s.h"
@@ -15,9 +15,9 @@
 namespace ridge::kernels::cuda {
 
 template <typename Parts>
-struct BookLayout : PackedLayout<typename Parts::Format> {
+struct LutLayout : PackedLayout<typename Parts::Format> {
   using Format = typename Parts::Format;
-  using Book = SharedBook<typename Parts::Table>;
+  using Lut = SharedLut<typename Parts::Table>;
   static constexpr bool kHasOffset = Parts::kHasOffset, kFactors = Parts::kFactors, kOddFactors = kFactors,
                         kBlockUnit = !kHasOffset;
   static constexpr int kBias = Parts::kBias;
@@ -33,9 +33,9 @@ struct BookLayout : PackedLayout<typename Parts::Format> {
   static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
     Parts::fetch(raw.word, unit, items, item);
   }
-  template <typename AnyBook = GlobalBook<typename Parts::Table>>
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const AnyBook& book = {}) {
-    Parts::unpack(out, raw.word, item, book);
+  template <typename AnyLut = GlobalLut<typename Parts::Table>>
+  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const AnyLut& lut = {}) {
+    Parts::unpack(out, raw.word, item, lut);
   }
   static __device__ __forceinline__ float block_unit(const uint8_t* unit, int items, int block) {
     return half_of(short_at(unit + Parts::unit_at(items, block)));
@@ -88,12 +88,12 @@ struct Iq2XxsParts : HalvesScale<8> {
     load2(raw, unit + 8 * item);
     raw[2] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, kIq2Negative, book.of_byte(raw[0], j) | sign_selectors(signs, j));
+      select_codes(out.word + 2 * j, lut.constant, kIq2Negative, lut.of_byte(raw[0], j) | sign_selectors(signs, j));
     const uint32_t factor = twice<4>(raw[1], 28);
     scale(out, half_of(raw[2]), factor, factor);
   }
@@ -128,13 +128,13 @@ struct Iq2XsParts : HalvesScale<8> {
     raw[2] = unit[8 * items + item];
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
-                   book(j < 3 ? moved(raw[0], 5 + 9 * j, Table::kAt) : aligned(raw[1], raw[0], 28, Table::kAt)) |
+      select_codes(out.word + 2 * j, lut.constant, kIq2Negative,
+                   lut(j < 3 ? moved(raw[0], 5 + 9 * j, Table::kAt) : aligned(raw[1], raw[0], 28, Table::kAt)) |
                        sign_selectors(signs, j));
     scale_nibbles(out, raw[3], raw[2]);
   }
@@ -163,12 +163,12 @@ struct Iq2SParts : HalvesScale<8> {
     raw[2] = short_at(unit + 8 * items + 2 * item);
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      select_codes(out.word + 2 * j, book.constant, kIq2Negative,
-                   book(j < 3 ? moved(raw[0], 2 + 10 * j, Table::kAt) : aligned(raw[2] << 16, raw[0], 24, Table::kAt)) |
+      select_codes(out.word + 2 * j, lut.constant, kIq2Negative,
+                   lut(j < 3 ? moved(raw[0], 2 + 10 * j, Table::kAt) : aligned(raw[2] << 16, raw[0], 24, Table::kAt)) |
                        sign_selectors(raw[1], j));
     scale_nibbles(out, raw[3], raw[2]);
   }
@@ -196,13 +196,13 @@ struct Iq3XxsParts : HalvesScale<4> {
     raw[2] = word_at(unit + 8 * items + 4 * item);
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[2]);
 #pragma unroll
     for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
-      const uint32_t selectors = sign_selectors(signs, j) | book.constant;
-      const uint32_t first = book.of_byte(raw[j / 2], j % 2 * 2), second = book.of_byte(raw[j / 2], j % 2 * 2 + 1);
+      const uint32_t selectors = sign_selectors(signs, j) | lut.constant;
+      const uint32_t first = lut.of_byte(raw[j / 2], j % 2 * 2), second = lut.of_byte(raw[j / 2], j % 2 * 2 + 1);
       out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
       out.word[2 * j + 1] = permute_upper(second, 0x01010100 - second, selectors);
     }
@@ -244,8 +244,8 @@ struct Iq3SParts : AnyParts {
     raw[4] = unit[13 * items + item / 2];
     raw[5] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
     constexpr uint32_t kLowerFive = 31u << Table::kAt;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
@@ -254,7 +254,7 @@ struct Iq3SParts : AnyParts {
         index = rotated(raw[k / 3], 9 * (k % 3), 0);
       else
         index = select_bits(kLowerFive, rotated(raw[k - 6], 27, 0), moved(raw[3], 4 * (k - 6), Table::kAt + 5));
-      out.word[k] = book(index) ^ sign_bytes(raw[2] << (7 - k));
+      out.word[k] = lut(index) ^ sign_bytes(raw[2] << (7 - k));
     }
     const float s = half_of(raw[5]) * static_cast<float>(1 + 2 * (raw[4] >> (4 * (item & 1)) & 15));
     out.scale[0] = out.scale[1] = 2 * s;
@@ -277,19 +277,19 @@ struct Iq1Indices {
     store_short(rest, half[3] | half[2] << 1 | others << 2 | number[2] << 6);
   }
   // Selectors of the eight digits of each: first those of digits 0 to 3.
-  template <typename Book>
+  template <typename Lut>
   static __device__ __forceinline__ void look_up(uint32_t (&selectors)[4], uint32_t word, uint32_t rest,
-                                                 const Book& book) {
-    selectors[0] = book.half_word(word & 0x107fe, 32, 2);
-    selectors[1] = book.half_word(word & 0x7fe0001, 2, 32);
-    selectors[2] = book.half_word(rest);
-    selectors[3] = book.half_word((select_bits(0xf800, word, word >> 21) & Table::kMask) | (rest << 1 & 2));
+                                                 const Lut& lut) {
+    selectors[0] = lut.half_word(word & 0x107fe, 32, 2);
+    selectors[1] = lut.half_word(word & 0x7fe0001, 2, 32);
+    selectors[2] = lut.half_word(rest);
+    selectors[3] = lut.half_word((select_bits(0xf800, word, word >> 21) & Table::kMask) | (rest << 1 & 2));
   }
   // Codes 0, 8 and 16.
-  template <typename Book>
-  static __device__ __forceinline__ void digits(uint32_t* codes, uint32_t selectors, const Book& book) {
-    codes[0] = permute(book.constant, eight_digits(false, 1), selectors);
-    codes[1] = permute(book.second, eight_digits(true, 1), selectors);
+  template <typename Lut>
+  static __device__ __forceinline__ void digits(uint32_t* codes, uint32_t selectors, const Lut& lut) {
+    codes[0] = permute(lut.constant, eight_digits(false, 1), selectors);
+    codes[1] = permute(lut.second, eight_digits(true, 1), selectors);
   }
 };
 
@@ -314,12 +314,12 @@ struct Iq1SParts : HalvesScale<8> {
     raw[1] = short_at(unit + 4 * items + 2 * item);
     raw[2] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     uint32_t selectors[4];
-    Indices::look_up(selectors, raw[0], raw[1], book);
+    Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], book);
+    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], lut);
     out.bias = raw[1] & 32 ? 9 : 7; // shifted down or up
     const uint32_t factor = twice<3>(raw[1], 2);
     scale(out, half_of(raw[2]), factor, factor);
@@ -359,12 +359,12 @@ struct Iq1MParts : HalvesScale<8> {
     raw[1] = short_at(unit + 4 * items + 2 * item);
     load2(raw + 2, unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
     uint32_t selectors[4];
-    Indices::look_up(selectors, raw[0], raw[1], book);
+    Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], book);
+    for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], lut);
     out.lowered = (raw[1] >> 1 & 30) * 0x204081 & 0x02020202; // bits 2 to 5, a byte each
     const int group = item % 8;                               // its scales come to bits 1 to 6
     const uint32_t scales =
@@ -410,30 +410,30 @@ struct Tq1Parts : AnyParts {
     raw[2] = unit[6 * items + item / 2];
     raw[3] = short_at(unit + unit_at(items, item / 8));
   }
-  template <typename Book>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Book& book) {
+  template <typename Lut>
+  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
     uint32_t point[6];
 #pragma unroll
     for (int k = 0; k < 6; ++k) {
-      point[k] = book.of_byte(raw[k / 4], k % 4);
-      out.word[k] = permute(book.constant, 0, point[k]);
+      point[k] = lut.of_byte(raw[k / 4], k % 4);
+      out.word[k] = permute(lut.constant, 0, point[k]);
     }
     const auto fifths = [&](int k) { return permute(point[k], point[k + 1], 0x0062); };
     out.word[6] = permute(fifths(0), fifths(2), 0x5410);
-    out.word[7] = permute(book.constant, fifths(4), (raw[2] << (8 - 2 * (item & 1)) & 0x3300) | 0x0054);
+    out.word[7] = permute(lut.constant, fifths(4), (raw[2] << (8 - 2 * (item & 1)) & 0x3300) | 0x0054);
     out.scale_by_unit(half_of(raw[3]), 1, 1);
   }
 };
 
 // clang-format off
-template <> struct Layout<quant::IQ1_S>   : BookLayout<Iq1SParts> {};
-template <> struct Layout<quant::IQ1_M>   : BookLayout<Iq1MParts> {};
-template <> struct Layout<quant::IQ2_XXS> : BookLayout<Iq2XxsParts> {};
-template <> struct Layout<quant::IQ2_XS>  : BookLayout<Iq2XsParts> {};
-template <> struct Layout<quant::IQ2_S>   : BookLayout<Iq2SParts> {};
-template <> struct Layout<quant::IQ3_XXS> : BookLayout<Iq3XxsParts> {};
-template <> struct Layout<quant::IQ3_S>   : BookLayout<Iq3SParts> {};
-template <> struct Layout<quant::TQ1_0>   : BookLayout<Tq1Parts> {};
+template <> struct Layout<quant::IQ1_S>   : LutLayout<Iq1SParts> {};
+template <> struct Layout<quant::IQ1_M>   : LutLayout<Iq1MParts> {};
+template <> struct Layout<quant::IQ2_XXS> : LutLayout<Iq2XxsParts> {};
+template <> struct Layout<quant::IQ2_XS>  : LutLayout<Iq2XsParts> {};
+template <> struct Layout<quant::IQ2_S>   : LutLayout<Iq2SParts> {};
+template <> struct Layout<quant::IQ3_XXS> : LutLayout<Iq3XxsParts> {};
+template <> struct Layout<quant::IQ3_S>   : LutLayout<Iq3SParts> {};
+template <> struct Layout<quant::TQ1_0>   : LutLayout<Tq1Parts> {};
 // clang-format on
 
 } // namespace ridge::kernels::cuda

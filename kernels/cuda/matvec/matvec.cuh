@@ -64,7 +64,7 @@ template <typename Format, bool kExact>
 constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int groups) {
   using C = Chunks<Format>;
   const int64_t units = (Units<Format>::items_of(cols) + kUnitItems - 1) / kUnitItems;
-  return kBookBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
+  return kLutBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
          tokens * (activation_bytes<Format, kExact>(cols) + 16) + (groups + 1) / 2 * 16 +
          int64_t{groups} * C::kRows * units * tokens * 4 + 16;
 }
@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   using C = Chunks<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>, kBits = !kExact && BitFormat<Format>;
   constexpr int kRing = C::kSlots;
-  const bool polls = !kFloat && args.handed_over; // float formats' weights come before all else
+  const bool polls = !kFloat && args.dataflow_input; // float formats' weights come before all else
   let_successor_start();
   stamp(args.stamps, kStarts);
   const int threads = blockDim.x, warps = threads / kWarp;
@@ -157,7 +157,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) load(next[k], k + 1);
   };
-  const bool asks_first = polls || (args.alone && !args.ids);
+  const bool asks_first = polls || (args.after_predecessor && !args.ids);
   if (!kFloat && asks_first) load_all();
 
   // This block's groups: those of results, or with swiglu those of the gate, then those of up. They are neighbours, so
@@ -173,9 +173,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   };
 
   extern __shared__ uint4 shared[];
-  auto* book_words = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* const my_ring = book_words + kBookBytes<Format, kExact> + warp * kRing * C::kBytes;
-  uint8_t* behind_ring = book_words + kBookBytes<Format, kExact> + warps * kRing * C::kBytes;
+  auto* lut_words = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* const my_ring = lut_words + kLutBytes<Format, kExact> + warp * kRing * C::kBytes;
+  uint8_t* behind_ring = lut_words + kLutBytes<Format, kExact> + warps * kRing * C::kBytes;
   auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
   uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
   const int token_bytes = (items * kItemBytes<Format, kExact> + 15) / 16 * 16;
@@ -221,17 +221,17 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     }
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
-  using Book = BookOf<Format, kExact>;
-  const typename Book::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
+  using Lut = LutOf<Format, kExact>;
+  const typename Lut::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
   // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
   // the memory's queues behind the weights, and the others right behind them.
   constexpr int kEarly = kFloat ? kRing - 1 : C::kEarly;
 #pragma unroll 1
   for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
-  filler.store(book_words);
+  filler.store(lut_words);
   for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
-    typename Book::template Filler<kMatvecThreads>(t).store(book_words);
-  const Book book(book_words);
+    typename Lut::template Filler<kMatvecThreads>(t).store(lut_words);
+  const Lut lut(lut_words);
 
   // Bring in the activations.
   if (!polls) wait_for_predecessor();
@@ -278,7 +278,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (t > 0 || !asks_first) load_all();
       const auto arrive = [&] {
         if (polls && column - 8 * lane < args.cols)
-          for (bool absent; __any_sync(~0u, absent = is_absent(now));)
+          for (bool absent; __any_sync(~0u, absent = is_sentinel(now));)
             if (absent) load(now, 0); // only these: all blocks ask the same memory
       };
       arrive();
@@ -403,13 +403,13 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
           };
           if constexpr (kFloat) {
             Numbers<L::kItemWeights> first, second;
-            load_numbers<Format>(first, first_unit, unit_items, my_item, book);
-            load_numbers<Format>(second, second_unit, unit_items, my_item, book);
+            load_numbers<Format>(first, first_unit, unit_items, my_item, lut);
+            load_numbers<Format>(second, second_unit, unit_items, my_item, lut);
             multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
           } else {
             Item first, second;
-            load_item<L>(first, first_unit, unit_items, my_item, book);
-            load_item<L>(second, second_unit, unit_items, my_item, book);
+            load_item<L>(first, first_unit, unit_items, my_item, lut);
+            load_item<L>(second, second_unit, unit_items, my_item, lut);
             multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
           }
         }
@@ -459,7 +459,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       }
       if (args.residual) {
         if (i != first_result) addend[t] = load_latest(residual_at(t, row));
-        while (polls && is_absent(addend[t])) addend[t] = load_latest(residual_at(t, row));
+        while (polls && is_sentinel(addend[t])) addend[t] = load_latest(residual_at(t, row));
         value[0] += addend[t];
       }
       store_latest(segment.out + (first_token + t) * segment.out_stride + row, value[0]);

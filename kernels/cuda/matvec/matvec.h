@@ -43,13 +43,13 @@ struct MatvecArgs {
   bool x_per_slot = false;
 
   // x and residual are handed over: they arrive one by one while the kernel runs (ptx.cuh).
-  bool handed_over = false;
+  bool dataflow_input = false;
 
   // The launcher fills these in: groups of results, of all segments; how many a block has at least; and how many blocks
   // have one more.
   int result_groups = 0, block_groups = 0, fuller_blocks = 0;
-  bool alone = false;      // starts when its predecessor is done; the launcher fills this in
-  Stamp* stamps = nullptr; // likewise
+  bool after_predecessor = false; // starts when its predecessor is done; the launcher fills this in
+  Stamp* stamps = nullptr;        // likewise
 };
 
 } // namespace ridge::kernels::cuda

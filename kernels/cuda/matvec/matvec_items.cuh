@@ -45,13 +45,13 @@ constexpr int64_t activation_bytes(int64_t cols) {
 
 // What is looked up in shared memory.
 template <typename Format, bool kExact>
-using BookOf = std::conditional_t<kExact, NoBook, typename Layout<Format>::Book>;
+using LutOf = std::conditional_t<kExact, NoLut, typename Layout<Format>::Lut>;
 template <typename Format, bool kExact>
-inline constexpr int kBookBytes = BookOf<Format, kExact>::kBytes;
+inline constexpr int kLutBytes = LutOf<Format, kExact>::kBytes;
 
 // Whether exact mode has a kernel of its own.
 template <typename Format>
-inline constexpr bool kExactApart = !quant::FloatFormat<Format> || kBookBytes<Format, false> > 0;
+inline constexpr bool kHasExactKernel = !quant::FloatFormat<Format> || kLutBytes<Format, false> > 0;
 
 inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
 

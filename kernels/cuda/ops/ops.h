@@ -67,7 +67,7 @@ struct RopeStoreArgs {
   RopeArgs rope;
   bool store;
   Cache cache;
-  bool handed_over = false; // q, k and v arrive while the kernel runs (ptx.cuh); for launch_turning_attention
+  bool dataflow_input = false; // q, k and v arrive while the kernel runs (ptx.cuh); for launch_rope_attention
 };
 void launch_rope_store(const Launch&, const RopeStoreArgs&);
 bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
@@ -97,8 +97,8 @@ void launch_plain_attention(const Launch&, const AttentionArgs&); // for any hea
 // The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
 // own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
 // of its own batch writes them.
-bool turns_heads(const AttentionArgs&, const RopeStoreArgs&);
-void launch_turning_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
+bool can_fuse_rope(const AttentionArgs&, const RopeStoreArgs&);
+void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
 
 // launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);
 // `tile_tokens`, `splits` and the scratch are not used.

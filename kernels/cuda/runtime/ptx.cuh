@@ -142,10 +142,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-// Values that are handed over from one running kernel to the next: their memory holds kAbsent, a NaN that no arithmetic
-// gives, until they are there, and the reader asks again until they are. No launch is waited for, and no fence needed:
-// each value tells of itself only. Loads and stores that other multiprocessors see at once, in L2.
-inline constexpr uint32_t kAbsent = 0xffffffff;
+// Values that are handed over from one running kernel to the next: their memory holds kSentinel, a NaN that no
+// arithmetic gives, until they are there, and the reader asks again until they are. No launch is waited for, and no
+// fence needed: each value tells of itself only. Loads and stores that other multiprocessors see at once, in L2.
+inline constexpr uint32_t kSentinel = 0xffffffff;
 
 __device__ __forceinline__ float load_latest(const float* from) {
   float v;
@@ -177,15 +177,15 @@ __device__ __forceinline__ unsigned take_ticket(unsigned* tickets) {
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
   return before;
 }
-__device__ __forceinline__ bool is_absent(float v) { return __float_as_uint(v) == kAbsent; }
-__device__ __forceinline__ bool is_absent(float4 v) {
-  return is_absent(v.x) || is_absent(v.y) || is_absent(v.z) || is_absent(v.w);
+__device__ __forceinline__ bool is_sentinel(float v) { return __float_as_uint(v) == kSentinel; }
+__device__ __forceinline__ bool is_sentinel(float4 v) {
+  return is_sentinel(v.x) || is_sentinel(v.y) || is_sentinel(v.z) || is_sentinel(v.w);
 }
 template <int kCount>
-__device__ __forceinline__ bool is_absent(const float (&v)[kCount]) {
+__device__ __forceinline__ bool is_sentinel(const float (&v)[kCount]) {
   bool any = false;
 #pragma unroll
-  for (float value : v) any |= is_absent(value);
+  for (float value : v) any |= is_sentinel(value);
   return any;
 }
 __device__ __forceinline__ void put(float* to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }

@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   stamp(args.stamps, kMayGoOn);
 
   const int token_tiles = experts ? *args.tile_count : args.token_tiles;
-  const int passes = args.in_turn ? args.ranges : 1;
-  const int tasks = token_tiles * args.shares * (args.in_turn ? 1 : args.ranges);
+  const int passes = args.serial_ranges ? args.ranges : 1;
+  const int tasks = token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
   int slot = 0, parity = 0;
   const auto next_slot = [&] {
     if (++slot == B::kSlots) slot = 0, parity ^= 1;
@@ -98,7 +98,9 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         experts ? args.tiles[token_tile]
                 : ExpertTile{0, token_tile * kTileTokens, min(kTileTokens, product.tokens - token_tile * kTileTokens)}};
   };
-  const auto range_of = [&](int task, int pass) { return args.in_turn ? pass : task / (args.shares * token_tiles); };
+  const auto range_of = [&](int task, int pass) {
+    return args.serial_ranges ? pass : task / (args.shares * token_tiles);
+  };
 
   if (fetches) { // eight lanes bring a row, so that a warp's rows are four times four
     constexpr int kRows = kWarp / 8;
@@ -151,11 +153,11 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
   for (int task = blockIdx.x; task < tasks; task += gridDim.x) {
     const Task work = task_of(task);
     const auto slot_of = [&](int i) { return experts ? args.order[work.tokens.first + i] : work.tokens.first + i; };
-    // Sums over some of the columns of a row tile; in_turn the one that a block adds them up in.
+    // Sums over some of the columns of a row tile; serial_ranges the one that a block adds them up in.
     constexpr int kPart = kTileTokens * kBatchRows;
     const auto part_of = [&](int row_tile, int range) {
       const int longest_share = (args.row_tiles + args.shares - 1) / args.shares;
-      return args.partial + (args.in_turn
+      return args.partial + (args.serial_ranges
                                  ? int64_t{blockIdx.x} * longest_share + row_tile - work.first_tile
                                  : (int64_t{work.token_tile} * args.row_tiles + row_tile) * args.ranges + range) *
                                 kPart;
@@ -195,7 +197,7 @@ __global__ void __launch_bounds__(BatchUnit<Format>::kMaxThreads, 1)
         const auto look_up = [&](int i) {
           Element e{i >> row_bits, i & row_mask, {0, 0}, {}};
           if (last) e.result.look_up(args, row_tile, e.in_tile, slot_of(e.token));
-          if (args.in_turn && pass > 0) {
+          if (args.serial_ranges && pass > 0) {
             e.before[0] = part[e.token * kBatchRows + e.in_tile];
             if (halves) e.before[1] = part[e.token * kBatchRows + e.in_tile + 8];
           }
@@ -296,25 +298,25 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
     for (int range = units; range > 0; --range) {
       const int ranges = tiles(units, range);
       if (bytes(groups, range) > limit || tiles(units, ranges) != range) continue;
-      for (const bool in_turn : {false, true}) {
-        if (in_turn ? ranges == 1 && !experts : ranges > 1 && experts) continue;
-        const int in_parallel = args.token_tiles * (in_turn ? 1 : ranges);
+      for (const bool serial_ranges : {false, true}) {
+        if (serial_ranges ? ranges == 1 && !experts : ranges > 1 && experts) continue;
+        const int in_parallel = args.token_tiles * (serial_ranges ? 1 : ranges);
         const int shares = std::min(experts ? 4 : std::max(1, launch.sm_count / in_parallel), args.row_tiles);
         const int rows = tiles(args.row_tiles, shares), rounds = tiles(in_parallel * shares, launch.sm_count);
-        const int64_t parts = ranges == 1 ? 0
-                              : in_turn   ? int64_t{launch.sm_count} * rows
-                                          : int64_t{args.token_tiles} * args.row_tiles * ranges;
+        const int64_t parts = ranges == 1     ? 0
+                              : serial_ranges ? int64_t{launch.sm_count} * rows
+                                              : int64_t{args.token_tiles} * args.row_tiles * ranges;
         if (parts * tile_tokens * kBatchRows * 4 > kBatchScratchBytes) continue;
-        const int passes = in_turn ? ranges : 1;
+        const int passes = serial_ranges ? ranges : 1;
         const double cost = rounds * (passes * range * (rows + tiles(rows, groups)) + kPassCost * passes +
                                       (ranges > 1 ? part_cost * rows * passes : 0)) +
-                            (ranges > 1 && !in_turn ? kFinishCost : 0);
+                            (ranges > 1 && !serial_ranges ? kFinishCost : 0);
         if (best != 0 && cost >= best) continue;
         best = cost;
         args.groups = groups;
         args.range_units = range;
         args.ranges = ranges;
-        args.in_turn = in_turn;
+        args.serial_ranges = serial_ranges;
         args.shares = shares;
       }
     }

@@ -24,14 +24,14 @@ struct BatchArgs {
   bool sibling_follows, follows_sibling;
 
   // How the work is cut up: a task is a tile of tokens and a share of the rows, in tiles of 16, and one range of
-  // columns or, in_turn, all of them one after the other.
+  // columns or, serial_ranges, all of them one after the other.
   int token_tiles, row_tiles, shares;
   int range_units, ranges;
-  bool in_turn;
+  bool serial_ranges;
   int groups; // per block
 
-  float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or in_turn per
-                  // block and row tile of its share; kBatchScratchBytes
+  float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or serial_ranges
+                  // per block and row tile of its share; kBatchScratchBytes
 
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;

@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
     else if (arg == "--no-fuse")
       options.fuse = false;
     else if (arg == "--no-hand-over")
-      options.hand_over = false;
+      options.dataflow_sync = false;
     else if (arg == "--no-graphs")
       options.graphs = false;
     else if (arg == "--as")

@@ -51,7 +51,7 @@ void attention_layer(RandomProgram& model, int64_t heads, int64_t kv_heads, int6
 
 std::vector<std::pair<const char*, CudaOptions>> twins() {
   CudaOptions unfused, eager, serial, waiting, turing, ada;
-  unfused.fuse = eager.graphs = serial.overlap = waiting.hand_over = false;
+  unfused.fuse = eager.graphs = serial.overlap = waiting.dataflow_sync = false;
   turing.as_compute = 75;
   ada.as_compute = 89;
   return {{"fused", {}},        {"unfused", unfused}, {"without graphs", eager}, {"without overlap", serial},

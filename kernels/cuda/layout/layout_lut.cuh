@@ -13,7 +13,7 @@
 // - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
 //   or a selector.
 //
-// Nothing is added to the file's bits. `Book` is the table as `unpack` sees it; without one, it reads a single copy in
+// Nothing is added to the file's bits. `Lut` is the table as `unpack` sees it; without one, it reads a single copy in
 // device memory (through L1), which suits kernels that decode a weight for many tokens.
 #pragma once
 
@@ -35,12 +35,12 @@ struct Words {
 
 // Points of eight weights as the numbers of their levels, in nibbles.
 template <int kSize, int kLevels>
-constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& book, const int (&levels)[kLevels]) {
+constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& lut, const int (&levels)[kLevels]) {
   Words<kSize> result{};
   for (int i = 0; i < kSize; ++i)
     for (int weight = 0; weight < 8; ++weight)
       for (int level = 0; level < kLevels; ++level)
-        if ((book.point[i] >> (8 * weight) & 0xff) == (levels[level] & 0xff))
+        if ((lut.point[i] >> (8 * weight) & 0xff) == (levels[level] & 0xff))
           result.word[i] |= static_cast<uint32_t>(level) << (4 * weight);
   return result;
 }
@@ -53,7 +53,7 @@ constexpr uint32_t pair_selector(int a, int b) {
   return static_cast<uint32_t>(number % 8 == 0 ? 8 - number : number);
 }
 template <int kSize>
-constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& book, const int (&levels)[3]) {
+constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& lut, const int (&levels)[3]) {
   Words<kSize / 2> result{};
   const auto digit = [&](uint64_t point, int weight) {
     for (int i = 0; i < 2; ++i)
@@ -62,7 +62,7 @@ constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& b
   };
   for (int i = 0; i < kSize; ++i)
     for (int pair = 0; pair < 4; ++pair)
-      result.word[i / 2] |= pair_selector(digit(book.point[i], pair), digit(book.point[i], pair + 4))
+      result.word[i / 2] |= pair_selector(digit(lut.point[i], pair), digit(lut.point[i], pair + 4))
                             << (16 * (i % 2) + 4 * pair);
   return result;
 }
@@ -78,9 +78,9 @@ constexpr uint32_t eight_digits(bool second, int half) {
 
 // Odd codes c as (c - 1) / 2.
 template <int kSize>
-constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& book) {
+constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& lut) {
   Words<kSize> result{};
-  for (int i = 0; i < kSize; ++i) result.word[i] = book.point[i] >> 1 & 0x7f7f7f7f;
+  for (int i = 0; i < kSize; ++i) result.word[i] = lut.point[i] >> 1 & 0x7f7f7f7f;
   return result;
 }
 
@@ -153,13 +153,13 @@ struct TernaryTable : Table<243, 32, bytes_of(-1, 0, 1)> {
 
 // The table in shared memory, where a block's `Filler`s have put it.
 template <typename T>
-class SharedBook {
+class SharedLut {
  public:
   static constexpr int kBytes = (T::kEntries * T::kCopies * 4 + 15) / 16 * 16;
 
   const uint32_t constant, second;
 
-  __device__ __forceinline__ explicit SharedBook(const uint8_t*)
+  __device__ __forceinline__ explicit SharedLut(const uint8_t*)
       : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
         copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
@@ -235,7 +235,7 @@ class SharedBook {
 };
 
 template <typename T>
-struct GlobalBook {
+struct GlobalLut {
   static constexpr uint32_t constant = T::kConstant, second = T::kSecond;
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const {
     return T::words()[(bits & T::kMask) >> T::kAt];

@@ -1,3 +1,4 @@
+// add: the sum of two values.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,3 +1,4 @@
+// attention: each query head against the history of its stream up to its own position.
 #include "support/naive.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// embed: the table's row of each token.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,3 +1,4 @@
+// expert_linear: the matrices of a token's experts times the token's row, or each times the row of its slot.
 #include "support/naive.h"
 
 namespace ridge::tests {

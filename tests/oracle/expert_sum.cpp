@@ -1,3 +1,4 @@
+// expert_sum: the sum of a token's experts by their shares.
 #include "support/naive.h"
 
 namespace ridge::tests {

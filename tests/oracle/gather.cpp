@@ -1,3 +1,4 @@
+// gather: the rows of the tokens whose logits are wanted.
 #include "support/naive.h"
 
 namespace ridge::tests {

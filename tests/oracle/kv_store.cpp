@@ -1,3 +1,4 @@
+// kv_store: cuts the history of a stream off at the position of the token and continues it there.
 #include "support/naive.h"
 
 #include "core/half.h"

@@ -1,3 +1,4 @@
+// linear: a matrix times each row, plus the bias where there is one.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,3 +1,4 @@
+// permute: the columns of each group in another order.
 #include "support/naive.h"
 
 #include <cstring>

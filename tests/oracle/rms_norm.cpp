@@ -1,3 +1,4 @@
+// rms_norm: each group of a row, divided by its root mean square, times the weights.
 #include "support/naive.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// route: the experts with the highest scores, equal ones in their order, and their shares of the softmax.
 #include "support/naive.h"
 
 #include <algorithm>

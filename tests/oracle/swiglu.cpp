@@ -1,3 +1,4 @@
+// swiglu: silu(gate) * up.
 #include "support/naive.h"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/ops/vectors.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/vectors.cpp"
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/formats/simd-inl.h"

@@ -17,6 +17,7 @@ class Call {
   bool truth(size_t i, bool absent) const { return named[i] ? named[i]->truth() : absent; }
   int64_t integer(size_t i, int64_t absent) const;
   std::string_view string(size_t i) const; // must be there and be a string
+  const TaintedText& text(size_t i) const; // likewise
 
   std::vector<const Value*> named;
   Arguments rest; // what `*` and `**` caught

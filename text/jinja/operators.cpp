@@ -33,7 +33,9 @@ class Printer {
     case Value::Kind::integer: out += std::to_string(value.integer()); return;
     case Value::Kind::floating: out += float_repr(value.number()); return;
     case Value::Kind::string:
-      out += value.is_markup() ? fmt::format("Markup({})", string_repr(value.string())) : string_repr(value.string());
+      out += value.is_markup() ? "Markup(" : "";
+      out += string_repr(value.text());
+      out += value.is_markup() ? ")" : "";
       return;
     case Value::Kind::list: repr_list(*value.list()); return;
     case Value::Kind::dict: {
@@ -52,7 +54,7 @@ class Printer {
     }
   }
 
-  std::string out;
+  TaintedText out;
 
  private:
   void repr_items(const Values& items) {
@@ -161,15 +163,15 @@ Value float_arithmetic(std::string_view op, double a, double b) {
 
 } // namespace
 
-std::string Runtime::str(const Value& value, bool into_markup) {
-  if (into_markup && !value.is_markup()) return escape_html(str(value));
-  if (value.is_string()) return value.string();
+TaintedText Runtime::str(const Value& value, bool into_markup) {
+  if (into_markup && !value.is_markup()) return str(value).map(escape_html);
+  if (value.is_string()) return value.text();
   if (value.is_undefined()) return {};
   Deeper deeper(*this);
   return repr(value);
 }
 
-std::string Runtime::repr(const Value& value) {
+TaintedText Runtime::repr(const Value& value) {
   Deeper deeper(*this);
   Printer printer(*this);
   printer.repr(value);
@@ -192,11 +194,11 @@ Values Runtime::iterate(const Value& value) {
     return items;
   }
   if (value.is_string()) {
-    const std::string& bytes = value.string();
+    const std::string_view bytes = value.string();
     allow(bytes.size() * sizeof(Value));
     spend(static_cast<int64_t>(bytes.size()));
     for (size_t at = 0; at < bytes.size(); at += decode_at(bytes, at).bytes)
-      items.push_back(Value(bytes.substr(at, decode_at(bytes, at).bytes)));
+      items.push_back(value.text().part(bytes.substr(at, decode_at(bytes, at).bytes)));
     return items;
   }
   fail("'{}' object is not iterable", value.type_name());
@@ -299,7 +301,9 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
     if (a.is_string() && b.is_string()) {
       const bool is_markup = a.is_markup() || b.is_markup();
       allow(a.string().size() + b.string().size());
-      return text(str(a, is_markup) + str(b, is_markup), is_markup);
+      TaintedText both = str(a, is_markup);
+      both += str(b, is_markup);
+      return text(std::move(both), is_markup);
     }
     if (left && right && left->kind == right->kind &&
         (left->kind == List::Kind::list || left->kind == List::Kind::tuple)) {
@@ -317,10 +321,11 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
       return total;
     };
     if (repeated.is_string()) {
-      std::string out;
+      checked(repeated.text().held_bytes());
+      TaintedText out;
       out.reserve(checked(repeated.string().size()));
       if (!repeated.string().empty())
-        for (size_t i = 0; i < count; ++i) out += repeated.string();
+        for (size_t i = 0; i < count; ++i) out += repeated.text();
       return text(std::move(out), repeated.is_markup());
     }
     if (const List* items = repeated.list();
@@ -366,7 +371,7 @@ Value Runtime::item(const Value& object, const Value& key) {
       dict && !(key.list() && key.list()->kind != List::Kind::tuple) && !key.is_dict())
     if (const Value* value = dict->find(key)) return *value;
   if (key.is_string()) return attribute(object, key.string());
-  return Value::undefined(fmt::format("{} object has no element {}", object.type_name(), repr(key)));
+  return Value::undefined(fmt::format("{} object has no element {}", object.type_name(), repr(key).bytes()));
 }
 
 Value Runtime::path(const Value& object, const Value& attribute) {
@@ -401,13 +406,13 @@ Value Runtime::slice(const Value& object, const Value& start, const Value& stop,
   const int64_t end = bound(stop, stride > 0 ? size : -1);
   std::vector<size_t> picked;
   if (object.is_string() && stride == 1) {
-    const std::string& bytes = object.string();
+    const std::string_view bytes = object.string();
     if (first >= end) return text({}, object.is_markup());
     size_t from = 0, to;
     int64_t count = 0;
     while (count < first) from += decode_at(bytes, from).bytes, ++count;
     for (to = from; count < end; ++count) to += decode_at(bytes, to).bytes;
-    return text(bytes.substr(from, to - from), object.is_markup());
+    return text(object.text().part(bytes.substr(from, to - from)), object.is_markup());
   }
   for (int64_t i = first; stride > 0 ? i < end : i > end;) {
     picked.push_back(static_cast<size_t>(i));
@@ -420,10 +425,9 @@ Value Runtime::slice(const Value& object, const Value& start, const Value& stop,
     for (const size_t i : picked) out.push_back(items->items[i]);
     return list(std::move(out), items->kind);
   }
-  const std::string& bytes = object.string();
-  const std::vector<size_t> offsets = code_point_offsets(bytes);
-  std::string out;
-  for (const size_t i : picked) out.append(bytes, offsets[i], offsets[i + 1] - offsets[i]);
+  const std::vector<size_t> offsets = code_point_offsets(object.string());
+  TaintedText out;
+  for (const size_t i : picked) out.append(object.text(), offsets[i], offsets[i + 1] - offsets[i]);
   return text(std::move(out), object.is_markup());
 }
 

@@ -55,12 +55,12 @@ Value Runtime::keep(std::shared_ptr<Object> object) {
 
 // ---- values and their cost
 
-Value Runtime::text(std::string bytes, bool is_markup) {
-  allow(bytes.size());
-  scan(bytes.size());
-  if ((created_bytes_ += bytes.size()) > limits_.max_created_bytes)
+Value Runtime::text(TaintedText text, bool is_markup) {
+  allow(text.size());
+  scan(text.size());
+  if ((created_bytes_ += text.held_bytes()) > limits_.max_created_bytes)
     fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
-  return is_markup ? Value::markup(std::move(bytes)) : Value(std::move(bytes));
+  return {std::move(text), is_markup};
 }
 
 Value Runtime::list(Values items, List::Kind kind) {
@@ -80,21 +80,33 @@ Value Runtime::dict(Dict dict) {
   return make_dict(std::move(dict));
 }
 
-void Runtime::emit(std::string_view text) {
-  scan(text.size());
-  if (output_.size() + text.size() > limits_.max_output_bytes)
+void Runtime::count_output(size_t bytes) {
+  scan(bytes);
+  if (output_.size() + bytes > limits_.max_output_bytes)
     fail("the template writes more than {} bytes", limits_.max_output_bytes);
-  if ((created_bytes_ += text.size()) > limits_.max_created_bytes)
+  if ((created_bytes_ += bytes) > limits_.max_created_bytes)
     fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
+}
+
+void Runtime::emit(std::string_view own) {
+  count_output(own.size());
+  output_ += own;
+}
+
+void Runtime::emit(const TaintedText& text) {
+  count_output(text.size());
+  created_bytes_ += text.held_bytes() - text.size(); // the next value or output checks the sum
   output_ += text;
 }
 
 // ---- objects with state
 
-std::string Namespace::print(Runtime& runtime) const {
+TaintedText Namespace::print(Runtime& runtime) const {
   Dict dict;
-  for (const auto& [name, value] : attributes) dict.set(Value(name), value);
-  return fmt::format("<Namespace {}>", runtime.repr(make_dict(std::move(dict))));
+  for (const auto& [name, value] : attributes) dict.set(keyword_text(name), value);
+  TaintedText out("<Namespace ");
+  out += runtime.repr(make_dict(std::move(dict)));
+  return out += ">";
 }
 
 std::optional<Value> Namespace::attribute(Runtime&, std::string_view name) {
@@ -119,8 +131,8 @@ struct Macro : Object {
   Macro(const Statement& node, std::shared_ptr<Frame> frame) : node(node), frame(std::move(frame)) {}
 
   std::string_view type_name() const override { return "Macro"; }
-  std::string print(Runtime&) const override {
-    return node.text.empty() ? "<Macro anonymous>" : fmt::format("<Macro {}>", string_repr(node.text));
+  TaintedText print(Runtime&) const override {
+    return TaintedText(node.text.empty() ? "<Macro anonymous>" : fmt::format("<Macro {}>", string_repr(node.text)));
   }
 
   std::optional<Value> attribute(Runtime&, std::string_view name) override {
@@ -169,7 +181,7 @@ struct Macro : Object {
     }
     if (node.special_names.kwargs) {
       Dict dict;
-      for (const auto& [name, value] : keywords) dict.set(Value(name), value);
+      for (const auto& [name, value] : keywords) dict.set(keyword_text(name), value);
       inner.set("kwargs", runtime.dict(std::move(dict)));
     } else if (!keywords.empty()) {
       fail("macro '{}' takes no keyword argument '{}'", node.text, keywords[0].first);
@@ -196,7 +208,9 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
       : node(node), frame(std::move(frame)), items(std::move(items)), depth(depth) {}
 
   std::string_view type_name() const override { return "LoopContext"; }
-  std::string print(Runtime&) const override { return fmt::format("<LoopContext {}/{}>", index + 1, items.size()); }
+  TaintedText print(Runtime&) const override {
+    return TaintedText(fmt::format("<LoopContext {}/{}>", index + 1, items.size()));
+  }
   void release() override { last_seen.reset(); }
 
   Value call(Runtime& runtime, Arguments& arguments) override {
@@ -252,7 +266,7 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
 
 // ---- statements
 
-std::string Runtime::render(const Block& block, const Dict& variables) {
+TaintedText Runtime::render(const Block& block, const Dict& variables) {
   frame_ = std::make_shared<Frame>();
   frame_->set("self",
               keep(std::make_shared<Namespace>())); // the template's blocks in Jinja2, of which there are none here
@@ -291,7 +305,7 @@ Runtime::Flow Runtime::run(const Statement& node) {
   case Kind::filter: {
     const Value result = through_filters(node.expression.get(), captured(node.body));
     if (!result.is_string()) fail("the filter makes a '{}' of its block, not text", result.type_name());
-    emit(result.string());
+    emit(result.text());
     break;
   }
   case Kind::with: run_with(node); break;

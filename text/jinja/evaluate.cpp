@@ -1,6 +1,8 @@
 // Expressions.
 #include "text/jinja/runtime.h"
 
+#include "text/jinja/objects.h"
+
 namespace ridge::text::jinja {
 
 using Kind = Expression::Kind;

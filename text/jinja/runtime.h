@@ -2,7 +2,7 @@
 #pragma once
 
 #include "text/jinja/ast.h"
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/limits.h"
 
 #include <compare>
@@ -138,26 +138,6 @@ class Runtime {
   int64_t steps_ = 0;
   size_t created_bytes_ = 0;
   int depth_ = 0;
-};
-
-// A name of the runtime's own that holds attributes: {% set ns.x = … %}.
-struct Namespace : Object {
-  std::vector<std::pair<std::string, Value>> attributes;
-
-  std::string_view type_name() const override { return "Namespace"; }
-  TaintedText print(Runtime& runtime) const override;
-  bool is_callable() const override { return false; }
-  void release() override { attributes.clear(); }
-  std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
-  void set(std::string_view name, Value value);
-};
-
-// A function with its state: what loop.cycle and the like are.
-struct Function : Object {
-  std::function<Value(Runtime&, Arguments&)> run;
-  explicit Function(std::function<Value(Runtime&, Arguments&)> run) : run(std::move(run)) {}
-  std::string_view type_name() const override { return "function"; }
-  Value call(Runtime& runtime, Arguments& arguments) override { return run(runtime, arguments); }
 };
 
 } // namespace ridge::text::jinja

@@ -1,6 +1,7 @@
 // How built-ins get their arguments, and the tests and functions among them.
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 
+#include "text/jinja/objects.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -268,8 +269,9 @@ constexpr Builtin kFunctions[] = {
 } // namespace
 
 const Builtin* find_filter(std::string_view name) {
-  const Builtin* filter = find_in(text_filters(), name);
-  return filter ? filter : find_in(sequence_filters(), name);
+  for (const auto table : {text_filters(), number_filters(), sequence_filters()})
+    if (const Builtin* filter = find_in(table, name)) return filter;
+  return nullptr;
 }
 const Builtin* find_test(std::string_view name) { return find_in(kTests, name); }
 const Builtin* find_function(std::string_view name) { return find_in(kFunctions, name); }

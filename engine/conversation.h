@@ -43,10 +43,11 @@ class Conversation {
 
  private:
   struct Prompt {
-    std::string text;
+    text::jinja::TaintedText text;
     std::vector<int32_t> tokens;
   };
   Prompt render(const Json& messages) const;
+  bool continues_known(const text::jinja::TaintedText& prompt) const;
 
   const LoadedModel& model_;
   Session& session_;
@@ -55,6 +56,8 @@ class Conversation {
   // What the session's tokens stand for, so that the next prompt continues them exactly: tokenizing the model's own
   // words again could split them in another way, and the cache would be lost from there on.
   std::string known_text_;
+  size_t known_prompt_bytes_ = 0;          // of known_text_; the rest is the model's answer
+  std::vector<text::ByteSpan> known_data_; // of those bytes
   std::vector<int32_t> known_tokens_;
 };
 

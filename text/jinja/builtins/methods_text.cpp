@@ -1,33 +1,44 @@
-// The methods of strings, lists, tuples, dicts and numbers.
+// The methods of strings.
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ridge::text::jinja {
 
 namespace {
 
-const std::string& self_text(Runtime& runtime, const Call& call) {
+const TaintedText& self_tainted(Runtime& runtime, const Call& call) {
   runtime.scan(call.self.string().size() * 8);
-  return call.self.string();
+  return call.self.text();
 }
+const std::string& self_text(Runtime& runtime, const Call& call) { return self_tainted(runtime, call).bytes(); }
 
-Value same_kind(Runtime& runtime, const Call& call, std::string text) {
+Value same_kind(Runtime& runtime, const Call& call, TaintedText text) {
   return runtime.text(std::move(text), call.self.is_markup());
 }
+// `view`: of the bytes of the method's object.
+Value part_of_self(Runtime& runtime, const Call& call, std::string_view view) {
+  return same_kind(runtime, call, call.self.text().part(view));
+}
 
+// A change that treats every character alike wherever it stands.
 template <std::string (*change)(std::string_view)>
 Value mapped(Runtime& runtime, const Call& call) {
-  return same_kind(runtime, call, change(self_text(runtime, call)));
+  return same_kind(runtime, call, self_tainted(runtime, call).map(change));
+}
+// A change that depends on what stands before a character.
+template <std::string (*change)(std::string_view)>
+Value mapped_whole(Runtime& runtime, const Call& call) {
+  const TaintedText& text = self_tainted(runtime, call);
+  return same_kind(runtime, call, TaintedText(change(text.bytes()), text.has_data()));
 }
 
 template <bool left, bool right>
 Value stripped(Runtime& runtime, const Call& call) {
   std::optional<std::string_view> chars;
   if (call.has(0)) chars = call.string(0);
-  return same_kind(runtime, call, std::string(strip(self_text(runtime, call), left, right, chars)));
+  return part_of_self(runtime, call, strip(self_text(runtime, call), left, right, chars));
 }
 
 template <bool from_right>
@@ -36,14 +47,14 @@ Value split_text(Runtime& runtime, const Call& call) {
   if (call.has(0)) separator = call.string(0);
   Values parts;
   for (const std::string_view part : split(self_text(runtime, call), separator, call.integer(1, -1), from_right))
-    parts.push_back(same_kind(runtime, call, std::string(part)));
+    parts.push_back(part_of_self(runtime, call, part));
   return runtime.list(std::move(parts));
 }
 
 Value split_into_lines(Runtime& runtime, const Call& call) {
   Values lines;
   for (const std::string_view line : split_lines(self_text(runtime, call), call.truth(0, false)))
-    lines.push_back(same_kind(runtime, call, std::string(line)));
+    lines.push_back(part_of_self(runtime, call, line));
   return runtime.list(std::move(lines));
 }
 
@@ -109,12 +120,12 @@ Value replace(Runtime& runtime, const Call& call) {
   Arguments arguments{{*call[0], is_markup ? Value(runtime.str(*call[1], true)) : *call[1]}, {}};
   if (call.has(2)) arguments.positional.push_back(Value(std::max<int64_t>(-1, call.integer(2, -1))));
   const Value plain = runtime.apply_filter("replace", call.self, arguments);
-  return is_markup ? runtime.text(plain.string(), true) : plain;
+  return is_markup ? runtime.text(plain.text(), true) : plain;
 }
 
 Value join(Runtime& runtime, const Call& call) {
-  const std::string& between = self_text(runtime, call);
-  std::string out;
+  const TaintedText& between = self_tainted(runtime, call);
+  TaintedText out;
   bool is_first = true;
   int64_t i = 0;
   for (const Value& item : runtime.iterate(*call[0])) {
@@ -135,13 +146,13 @@ Value partition(Runtime& runtime, const Call& call) {
   if (separator.empty()) fail("empty separator");
   const size_t at = from_right ? text.rfind(separator) : text.find(separator);
   const auto parts = [&](std::string_view before, std::string_view middle, std::string_view after) {
-    return runtime.list({same_kind(runtime, call, std::string(before)), same_kind(runtime, call, std::string(middle)),
-                         same_kind(runtime, call, std::string(after))},
-                        List::Kind::tuple);
+    return runtime.list(
+        {part_of_self(runtime, call, before), part_of_self(runtime, call, middle), part_of_self(runtime, call, after)},
+        List::Kind::tuple);
   };
   if (at == text.npos) return from_right ? parts("", "", text) : parts(text, "", "");
   const std::string_view whole = text;
-  return parts(whole.substr(0, at), separator, whole.substr(at + separator.size()));
+  return parts(whole.substr(0, at), whole.substr(at, separator.size()), whole.substr(at + separator.size()));
 }
 
 std::string case_fold(std::string_view text) { // as lower, but for the sharp s
@@ -157,11 +168,11 @@ enum class Side { left, right, both };
 
 template <Side text_side>
 Value padded(Runtime& runtime, const Call& call) {
-  const std::string& text = self_text(runtime, call);
-  std::string fill = " ";
+  const TaintedText& text = self_tainted(runtime, call);
+  TaintedText fill(" ");
   if (call[1]) call.string(1), fill = runtime.str(*call[1], call.self.is_markup());
-  if (code_point_count(fill) != 1) fail("the fill character must be exactly one character long");
-  const int64_t margin = call.integer(0, 0) - static_cast<int64_t>(code_point_count(text));
+  if (code_point_count(fill.bytes()) != 1) fail("the fill character must be exactly one character long");
+  const int64_t margin = call.integer(0, 0) - static_cast<int64_t>(code_point_count(text.bytes()));
   if (margin <= 0) return call.self;
   size_t bytes;
   runtime.allow(__builtin_mul_overflow(static_cast<size_t>(margin), fill.size(), &bytes) ? SIZE_MAX : bytes);
@@ -169,7 +180,7 @@ Value padded(Runtime& runtime, const Call& call) {
   const int64_t left = text_side == Side::left    ? 0
                        : text_side == Side::right ? margin
                                                   : margin / 2 + (margin & call.integer(0, 0) & 1);
-  std::string out;
+  TaintedText out;
   for (int64_t i = 0; i < left; ++i) out += fill;
   out += text;
   for (int64_t i = left; i < margin; ++i) out += fill;
@@ -182,24 +193,27 @@ Value zero_fill(Runtime& runtime, const Call& call) {
   if (margin <= 0) return call.self;
   runtime.allow(static_cast<size_t>(margin));
   const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  return same_kind(runtime, call,
-                   text.substr(0, sign) + std::string(static_cast<size_t>(margin), '0') + text.substr(sign));
+  TaintedText out;
+  out.append(call.self.text(), 0, sign);
+  out += std::string(static_cast<size_t>(margin), '0');
+  out.append(call.self.text(), sign, text.size() - sign);
+  return same_kind(runtime, call, std::move(out));
 }
 
 Value expand_tabs(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);
   const int64_t size = call.integer(0, 8);
-  std::string out;
+  TaintedText out;
   int64_t column = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = decode_at(text, at);
     if (point.value == '\t') {
       const int64_t spaces = size > 0 ? size - column % size : 0;
       runtime.allow(out.size() + static_cast<size_t>(spaces));
-      out.append(static_cast<size_t>(spaces), ' ');
+      out += std::string(static_cast<size_t>(spaces), ' ');
       column += spaces;
     } else {
-      out += text.substr(at, point.bytes);
+      out.append(call.self.text(), at, point.bytes);
       column = point.value == '\n' || point.value == '\r' ? 0 : column + 1;
     }
     at += point.bytes;
@@ -246,10 +260,9 @@ Value is_ascii(Runtime& runtime, const Call& call) {
 
 template <bool at_end>
 Value without_affix(Runtime& runtime, const Call& call) {
-  const std::string& text = self_text(runtime, call);
-  const std::string_view affix = call.string(0);
+  const std::string_view text = self_text(runtime, call), affix = call.string(0);
   if (at_end ? !text.ends_with(affix) : !text.starts_with(affix)) return call.self;
-  return same_kind(runtime, call, at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
+  return part_of_self(runtime, call, at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
 }
 
 Value test_of(Runtime& runtime, const Call& call, const char* test) {
@@ -274,8 +287,8 @@ constexpr Builtin kTextMethods[] = {
     {"upper", "", mapped<upper>},
     {"lower", "", mapped<lower>},
     {"casefold", "", mapped<case_fold>},
-    {"title", "", mapped<title>},
-    {"capitalize", "", mapped<capitalize>},
+    {"title", "", mapped_whole<title>},
+    {"capitalize", "", mapped_whole<capitalize>},
     {"swapcase", "", mapped<swap_case>},
     {"find", "sub start? end?", find_text<false, false>},
     {"rfind", "sub start? end?", find_text<true, false>},
@@ -304,100 +317,8 @@ constexpr Builtin kTextMethods[] = {
     {"islower", "", [](Runtime& r, const Call& c) { return test_of(r, c, "lower"); }},
 };
 
-// ---- lists and tuples
-
-Value count_items(Runtime& runtime, const Call& call) {
-  int64_t count = 0;
-  for (const Value& item : call.self.list()->items) count += runtime.equal(item, *call[0]);
-  return count;
-}
-
-Value index_of(Runtime& runtime, const Call& call) {
-  const Values& items = call.self.list()->items;
-  const auto size = static_cast<int64_t>(items.size());
-  const auto bound = [&](size_t i, int64_t absent) {
-    const int64_t index = call.integer(i, absent);
-    return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size);
-  };
-  const int64_t end = bound(2, size);
-  for (int64_t i = bound(1, 0); i < end; ++i)
-    if (runtime.equal(items[static_cast<size_t>(i)], *call[0])) return i;
-  fail("{} is not in list", runtime.repr(*call[0]));
-}
-
-constexpr Builtin kListMethods[] = {
-    {"count", "value", count_items},
-    {"index", "value start? stop?", index_of},
-    {"copy", "", [](Runtime&, const Call& c) { return c.self; }},
-    {"append", "", nullptr},
-    {"extend", "", nullptr},
-    {"insert", "", nullptr},
-    {"pop", "", nullptr},
-    {"remove", "", nullptr},
-    {"reverse", "", nullptr},
-    {"sort", "", nullptr},
-    {"clear", "", nullptr},
-};
-constexpr size_t kTupleMethods = 2; // the first of them: a tuple has count and index, and nothing to refuse
-
-// ---- dicts
-
-template <List::Kind kind>
-Value view(Runtime& runtime, const Call& call) {
-  Values items;
-  for (const auto& [key, value] : call.self.dict()->entries) {
-    if (kind == List::Kind::keys)
-      items.push_back(key);
-    else if (kind == List::Kind::values)
-      items.push_back(value);
-    else
-      items.push_back(runtime.list({key, value}, List::Kind::tuple));
-  }
-  return runtime.list(std::move(items), kind);
-}
-
-constexpr Builtin kDictMethods[] = {
-    {"get", "key default?",
-     [](Runtime&, const Call& c) {
-       const Value* found = c.self.dict()->find(*c[0]);
-       return found ? *found : c[1] ? *c[1] : Value();
-     }},
-    {"items", "", view<List::Kind::items>},
-    {"keys", "", view<List::Kind::keys>},
-    {"values", "", view<List::Kind::values>},
-    {"copy", "", [](Runtime&, const Call& c) { return c.self; }},
-    {"pop", "", nullptr},
-    {"popitem", "", nullptr},
-    {"setdefault", "", nullptr},
-    {"update", "", nullptr},
-    {"clear", "", nullptr},
-};
-
-// ---- numbers
-
-constexpr Builtin kFloatMethods[] = {
-    {"is_integer", "",
-     [](Runtime&, const Call& c) -> Value {
-       return std::isfinite(c.self.number()) && c.self.number() == std::floor(c.self.number());
-     }},
-};
-
 } // namespace
 
-const Builtin* find_method(const Value& self, std::string_view name) {
-  std::span<const Builtin> table;
-  if (self.is_string())
-    table = kTextMethods;
-  else if (self.is_dict())
-    table = kDictMethods;
-  else if (self.kind() == Value::Kind::floating)
-    table = kFloatMethods;
-  else if (const List* list = self.list(); list && list->kind == List::Kind::list)
-    table = kListMethods;
-  else if (list && list->is_sequence())
-    table = std::span(kListMethods).first(kTupleMethods);
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& row) { return row.name == name; });
-  return found == table.end() ? nullptr : &*found;
-}
+std::span<const Builtin> text_methods() { return kTextMethods; }
 
 } // namespace ridge::text::jinja

@@ -1,5 +1,6 @@
-// Python's two ways to format text: 'text' % values, and text.format(values). Both come down to one field writer.
+// Python's two ways to format text: 'text' % values, and text.format(values).
 #include "core/strings/utf8.h"
+#include "text/jinja/builtins/format_field.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -9,189 +10,20 @@ namespace ridge::text::jinja {
 
 namespace {
 
-constexpr int64_t kMaxDigits = 1000; // of a field's precision
-
-struct Field {
-  std::string fill = " ";
-  char align = 0; // < > = ^, or 0: numbers right, text left
-  char sign = '-';
-  bool is_alternate = false;
-  char group = 0; // , or _
-  int64_t width = 0;
-  int64_t precision = -1;
-  char type = 0;
-};
-
-std::string pad(Runtime& runtime, const Field& field, std::string_view prefix, std::string_view body,
-                char default_align) {
-  const int64_t margin = field.width - static_cast<int64_t>(code_point_count(prefix) + code_point_count(body));
-  if (margin <= 0) return std::string(prefix) + std::string(body);
-  runtime.allow(static_cast<size_t>(margin) * field.fill.size());
-  const char align = field.align ? field.align : default_align;
-  const int64_t left = align == '<' ? 0 : align == '^' ? margin / 2 : margin;
-  std::string before, after;
-  for (int64_t i = 0; i < left; ++i) before += field.fill;
-  for (int64_t i = left; i < margin; ++i) after += field.fill;
-  if (align == '=') return std::string(prefix) + before + std::string(body);
-  return before + std::string(prefix) + std::string(body) + after;
-}
-
-// Digits of the whole part in groups: of three, or of four for _ in other bases.
-std::string grouped(std::string_view digits, char separator, size_t size) {
-  const size_t whole = std::min(digits.find_first_of(".e"), digits.size());
-  std::string out;
-  for (size_t i = 0; i < whole; ++i) {
-    if (i > 0 && (whole - i) % size == 0) out += separator;
-    out += digits[i];
-  }
-  return out += digits.substr(whole);
-}
-
-std::string write_integer(Runtime& runtime, const Field& field, int64_t value) {
-  const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  std::string prefix = value < 0 ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
-  std::string digits;
-  switch (field.type) {
-  case 'x': digits = fmt::format("{:x}", magnitude); break;
-  case 'X': digits = fmt::format("{:X}", magnitude); break;
-  case 'o': digits = fmt::format("{:o}", magnitude); break;
-  case 'b': digits = fmt::format("{:b}", magnitude); break;
-  default: digits = std::to_string(magnitude);
-  }
-  if (field.is_alternate && field.type && std::string_view("xXob").find(field.type) != std::string_view::npos)
-    (prefix += '0') += field.type;
-  if (field.precision > static_cast<int64_t>(digits.size()))
-    digits.insert(0, static_cast<size_t>(field.precision) - digits.size(), '0');
-  if (field.group) digits = grouped(digits, field.group, field.type && field.type != 'd' && field.type != 'n' ? 4 : 3);
-  return pad(runtime, field, prefix, digits, '>');
-}
-
-std::string write_float(Runtime& runtime, const Field& field, double value) {
-  std::string prefix = std::signbit(value) && !std::isnan(value) ? "-"
-                       : field.sign == '-'                       ? ""
-                                                                 : std::string(1, field.sign);
-  const double magnitude = std::abs(value);
-  const int64_t precision = field.precision < 0 ? 6 : field.precision;
-  std::string digits;
-  if (!std::isfinite(magnitude)) {
-    digits = std::isnan(magnitude) ? "nan" : "inf";
-  } else {
-    switch (field.type) {
-    case 'e':
-    case 'E': digits = fmt::format("{:.{}e}", magnitude, precision); break;
-    case 'f':
-    case 'F': digits = fmt::format("{:.{}f}", magnitude, precision); break;
-    case '%': digits = fmt::format("{:.{}f}%", magnitude * 100, precision); break;
-    case 'g':
-    case 'G': digits = fmt::format("{:.{}g}", magnitude, precision); break;
-    default: // as str() prints it, or as g that keeps one decimal
-      if (field.precision < 0) {
-        digits = float_repr(magnitude);
-      } else {
-        digits = fmt::format("{:.{}g}", magnitude, precision);
-        if (digits.find_first_of(".e") == digits.npos) digits += ".0";
-      }
-    }
-  }
-  if (field.type == 'E' || field.type == 'G' || field.type == 'F') digits = upper(digits);
-  if (field.group) digits = grouped(digits, field.group, 3);
-  return pad(runtime, field, prefix, digits, '>');
-}
-
-std::string write_text(Runtime& runtime, const Field& field, std::string_view text) {
-  if (field.precision >= 0 && code_point_count(text) > static_cast<size_t>(field.precision))
-    text = text.substr(0, code_point_offsets(text)[static_cast<size_t>(field.precision)]);
-  return pad(runtime, field, "", text, '<');
-}
-
-bool is_among(char c, std::string_view set) { return c != 0 && set.find(c) != set.npos; }
-
-// Reads a number at `at`; digits beyond any sense are refused.
-int64_t read_number(std::string_view text, size_t& at) {
-  int64_t value = 0;
-  while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
-    value = value * 10 + (text[at++] - '0');
-    if (value > int64_t{1} << 40) fail("too many digits in format string");
-  }
-  return value;
-}
-
-// The part of a replacement field after its colon.
-Field parse_field(std::string_view spec) {
-  Field field;
-  size_t at = 0;
-  if (!spec.empty()) {
-    const size_t fill = decode_at(spec, 0).bytes;
-    if (fill < spec.size() && is_among(spec[fill], "<>=^")) {
-      field.fill = spec.substr(0, fill);
-      field.align = spec[fill];
-      at = fill + 1;
-    } else if (is_among(spec[0], "<>=^")) {
-      field.align = spec[0];
-      at = 1;
-    }
-  }
-  const auto next = [&] { return at < spec.size() ? spec[at] : '\0'; };
-  if (is_among(next(), "+- ")) field.sign = spec[at++];
-  if (next() == '#') field.is_alternate = true, ++at;
-  if (next() == '0') {
-    if (!field.align) field.fill = "0", field.align = '=';
-    ++at;
-  }
-  field.width = read_number(spec, at);
-  if (is_among(next(), ",_")) field.group = spec[at++];
-  if (next() == '.') {
-    ++at;
-    if (!is_among(next(), "0123456789")) fail("format specifier missing precision");
-    field.precision = read_number(spec, at);
-    if (field.precision > kMaxDigits) fail("precision too big: at most {}", kMaxDigits);
-  }
-  if (at < spec.size()) field.type = spec[at++];
-  if (at != spec.size()) fail("invalid format specifier '{}'", spec);
-  return field;
-}
-
-std::string write_field(Runtime& runtime, const Value& value, std::string_view spec) {
-  if (spec.empty()) return runtime.str(value);
-  const Field field = parse_field(spec);
-  if (value.is_string()) {
-    if (field.type != 0 && field.type != 's') fail("unknown format code '{}' for object of type 'str'", field.type);
-    if (field.group) fail("cannot specify '{}' with 's'", field.group);
-    if (field.sign != '-' || field.align == '=')
-      fail("sign and '=' alignment are not allowed in string format specifier");
-    return write_text(runtime, field, value.string());
-  }
-  if (value.is_number()) {
-    if (value.is_integral() && (field.type == 0 || is_among(field.type, "dnxXob"))) {
-      if (field.precision >= 0) fail("precision not allowed in integer format specifier");
-      return write_integer(runtime, field, value.integer());
-    }
-    if (value.is_integral() && field.type == 'c') {
-      if (value.integer() < 0 || value.integer() >= 0x110000) fail("'c' needs a number below 0x110000");
-      std::string out;
-      core::append_utf8(out, static_cast<char32_t>(value.integer()));
-      return write_text(runtime, field, out);
-    }
-    if (field.type != 0 && !is_among(field.type, "eEfFgG%n"))
-      fail("unknown format code '{}' for object of type '{}'", field.type, value.type_name());
-    return write_float(runtime, field, value.number());
-  }
-  fail("unsupported format string passed to {}.__format__", value.type_name());
-}
-
 // text.format: reads replacement fields, which may contain one more level of fields in their specifications.
 class BraceFormatter {
  public:
   BraceFormatter(Runtime& runtime, const Arguments& arguments, bool escapes)
       : runtime_(runtime), arguments_(arguments), escapes_(escapes) {}
 
-  std::string run(std::string_view text, int depth) {
+  TaintedText run(const TaintedText& format, int depth) {
     if (depth > 2) fail("Max string recursion exceeded");
-    std::string out;
+    const std::string_view text = format.bytes();
+    TaintedText out;
     for (size_t at = 0; at < text.size();) {
       const char c = text[at];
       if ((c == '{' || c == '}') && at + 1 < text.size() && text[at + 1] == c) {
-        out += c;
+        out.append(format, at, 1);
         at += 2;
       } else if (c == '}') {
         fail("Single '}}' encountered in format string");
@@ -202,19 +34,21 @@ class BraceFormatter {
           if (open == 0) break;
         }
         if (end >= text.size()) fail("expected '}}' before end of string");
-        out += replacement(text.substr(at + 1, end - at - 1), depth);
+        out += replacement(format.part(text.substr(at + 1, end - at - 1)), depth);
         runtime_.allow(out.size());
         at = end + 1;
       } else {
-        out += c;
-        ++at;
+        const size_t end = std::min(text.find_first_of("{}", at), text.size());
+        out.append(format, at, end - at);
+        at = end;
       }
     }
     return out;
   }
 
  private:
-  std::string replacement(std::string_view field, int depth) {
+  TaintedText replacement(const TaintedText& tainted, int depth) {
+    const std::string_view field = tainted.bytes();
     size_t end = 0; // of the name: a bracket may contain anything
     while (end < field.size() && field[end] != ':' && field[end] != '!') {
       if (field[end] == '[') end = std::min(field.find(']', end), field.size() - 1);
@@ -228,12 +62,13 @@ class BraceFormatter {
       if (!is_among(conversion, "rsa") || (end < field.size() && field[end] != ':'))
         fail("expected ':' after conversion specifier");
     }
-    const std::string spec = end < field.size() ? run(field.substr(end + 1), depth + 1) : std::string();
-    Value value = lookup(name);
+    Value value = lookup(name); // before the fields inside the specification, which are numbered after it
+    const TaintedText spec = end < field.size() ? run(tainted.part(field.substr(end + 1)), depth + 1) : TaintedText();
     if (conversion) value = Value(conversion == 's' ? runtime_.str(value) : runtime_.repr(value));
     if (escapes_ && value.is_markup() && !spec.empty()) fail("unsupported format specification for Markup");
-    std::string text = write_field(runtime_, value, spec);
-    return escapes_ && !value.is_markup() ? escape_html(text) : text;
+    TaintedText text = write_field(runtime_, value, spec.bytes());
+    if (spec.has_data()) text.mark_all(); // the specification names the character to fill with
+    return escapes_ && !value.is_markup() ? text.map(escape_html) : text;
   }
 
   Value lookup(std::string_view name) {
@@ -284,8 +119,7 @@ class BraceFormatter {
 } // namespace
 
 Value format_braces(Runtime& runtime, const Value& format, const Arguments& arguments) {
-  return runtime.text(BraceFormatter(runtime, arguments, format.is_markup()).run(format.string(), 1),
-                      format.is_markup());
+  return runtime.text(BraceFormatter(runtime, arguments, format.is_markup()).run(format.text(), 1), format.is_markup());
 }
 
 Value format_percent(Runtime& runtime, const Value& format, const Value& arguments) {
@@ -299,15 +133,17 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
     ++next;
     return arguments;
   };
-  std::string out;
+  TaintedText out;
   for (size_t at = 0; at < text.size();) {
     if (text[at] != '%') {
-      out += text[at++];
+      const size_t end = std::min(text.find('%', at), text.size());
+      out.append(format.text(), at, end - at);
+      at = end;
       continue;
     }
     ++at;
     if (at < text.size() && text[at] == '%') {
-      out += text[at++];
+      out.append(format.text(), at++, 1);
       continue;
     }
     std::optional<Value> named;
@@ -369,7 +205,7 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
         core::append_utf8(character, static_cast<char32_t>(value.integer()));
       else
         fail("%c requires int or char");
-      out += write_text(runtime, field, character);
+      out += write_text(runtime, field, TaintedText(std::move(character), kCharactersAreData));
     } else {
       if (value.is_undefined()) fail("{}", value.why_undefined());
       if (!value.is_number()) fail("%{} format: a number is required, not {}", type, value.type_name());

@@ -1,21 +1,30 @@
-// Filters that make text or a number of one value.
+// Filters that make text of one value.
 #include "core/strings/utf8.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ridge::text::jinja {
 
 namespace {
 
-// A filter of text: `change(bytes)` of the operand's text, which stays markup if it was and may.
+// A filter of text: `change(text)` of the operand's text, which stays markup if it was and may.
 template <typename Change>
 Value changed(Runtime& runtime, const Call& call, Change change, bool keeps_markup = true) {
-  const std::string bytes = runtime.str(call.self);
-  runtime.scan(bytes.size() * 8);
-  return runtime.text(std::string(change(std::string_view(bytes))), keeps_markup && call.self.is_markup());
+  const TaintedText text = runtime.str(call.self);
+  runtime.scan(text.size() * 8);
+  return runtime.text(change(text), keeps_markup && call.self.is_markup());
+}
+
+// For `changed`: a change that treats every character alike, and one that depends on what stands before it.
+template <std::string (*change)(std::string_view)>
+TaintedText each(const TaintedText& text) {
+  return text.map(change);
+}
+template <std::string (*change)(std::string_view)>
+TaintedText whole(const TaintedText& text) {
+  return TaintedText(change(text.bytes()), text.has_data());
 }
 
 Value markup_of(Runtime& runtime, const Call& call) { return runtime.text(runtime.str(call.self, true), true); }
@@ -44,40 +53,48 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-std::string replaced(Runtime& runtime, std::string_view text, std::string_view old, std::string_view with,
+TaintedText replaced(Runtime& runtime, const TaintedText& tainted, std::string_view old, const TaintedText& with,
                      int64_t count) {
-  std::string out;
+  const std::string_view text = tainted.bytes();
+  TaintedText out;
   size_t at = 0;
-  const auto insert = [&](std::string_view piece) {
-    runtime.allow(out.size() + piece.size());
-    out += piece;
+  const auto keep = [&](size_t bytes) {
+    runtime.allow(out.size() + bytes);
+    out.append(tainted, at, bytes);
+    at += bytes;
+  };
+  const auto insert = [&] {
+    runtime.allow(out.held_bytes() + with.held_bytes());
+    out += with;
+  };
+  const auto rest = [&] {
+    out.append(tainted, at, text.size() - at);
+    return std::move(out);
   };
   if (old.empty()) { // between all code points, and at both ends
     while (count != 0) {
-      insert(with);
+      insert();
       --count;
       if (at >= text.size()) return out;
-      const size_t bytes = decode_at(text, at).bytes;
-      insert(text.substr(at, bytes));
-      at += bytes;
+      keep(decode_at(text, at).bytes);
     }
-    return out += text.substr(at);
+    return rest();
   }
   for (; count != 0; --count) {
     const size_t found = text.find(old, at);
     if (found == text.npos) break;
-    insert(text.substr(at, found - at));
-    insert(with);
-    at = found + old.size();
+    keep(found - at);
+    insert();
+    at += old.size();
   }
-  return out += text.substr(at);
+  return rest();
 }
 
 Value replace(Runtime& runtime, const Call& call) {
-  const std::string text = runtime.str(call.self);
+  const TaintedText text = runtime.str(call.self);
   runtime.scan(text.size() * 8);
   const int64_t count = call.has(2) ? call.integer(2, -1) : -1;
-  return runtime.text(replaced(runtime, text, runtime.str(*call[0]), runtime.str(*call[1]), count));
+  return runtime.text(replaced(runtime, text, runtime.str(*call[0]).bytes(), runtime.str(*call[1]), count));
 }
 
 Value indent(Runtime& runtime, const Call& call) {
@@ -85,22 +102,23 @@ Value indent(Runtime& runtime, const Call& call) {
     if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
     fail("indent: expected a string, got '{}'", call.self.type_name());
   }
-  std::string prefix;
+  TaintedText prefix;
   if (call[0] && call[0]->is_string()) {
-    prefix = call[0]->string();
+    prefix = call[0]->text();
   } else {
     const int64_t width = call.integer(0, 4);
     runtime.allow(static_cast<size_t>(std::max<int64_t>(width, 0)));
-    prefix.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
+    prefix += std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   const bool first = call.truth(1, false), blank = call.truth(2, false);
-  const std::string text = call.self.string() + "\n";
-  const auto lines = split_lines(text, false);
-  std::string out;
+  TaintedText text = call.self.text();
+  text += '\n';
+  const auto lines = split_lines(text.bytes(), false);
+  TaintedText out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out += '\n';
     if (i == 0 ? first : blank || !lines[i].empty()) out += prefix;
-    out += lines[i];
+    out += text.part(lines[i]);
     runtime.allow(out.size());
   }
   return runtime.text(std::move(out), call.self.is_markup());
@@ -108,8 +126,8 @@ Value indent(Runtime& runtime, const Call& call) {
 
 Value truncate(Runtime& runtime, const Call& call) {
   const int64_t length = call.integer(0, 255), leeway = call.has(3) ? call.integer(3, 5) : 5;
-  const std::string end = call[2] ? runtime.str(*call[2]) : "...";
-  const auto end_length = static_cast<int64_t>(code_point_count(end));
+  const TaintedText end = call[2] ? runtime.str(*call[2]) : TaintedText("...");
+  const auto end_length = static_cast<int64_t>(code_point_count(end.bytes()));
   if (length < end_length) fail("truncate: expected length >= {}, got {}", end_length, length);
   if (leeway < 0) fail("truncate: expected leeway >= 0, got {}", leeway);
   if (runtime.length(call.self) <= length + std::min<int64_t>(leeway, INT64_MAX - length)) return call.self;
@@ -118,7 +136,9 @@ Value truncate(Runtime& runtime, const Call& call) {
   const size_t cut = code_point_offsets(text)[static_cast<size_t>(length - end_length)];
   std::string_view kept = std::string_view(text).substr(0, cut);
   if (!call.truth(1, false)) kept = split(kept, " ", 1, true)[0];
-  return runtime.text(std::string(kept) + end, call.self.is_markup());
+  TaintedText out = call.self.text().part(kept);
+  out += end;
+  return runtime.text(std::move(out), call.self.is_markup());
 }
 
 // textwrap's rule: two letters or the like before the hyphen (or a-b-), two letters after it.
@@ -186,10 +206,10 @@ Value wordwrap(Runtime& runtime, const Call& call) {
   if (!call.self.is_string()) fail("wordwrap: expected a string, got '{}'", call.self.type_name());
   const int64_t width = call.integer(0, 79);
   if (width <= 0) fail("wordwrap: invalid width {}", width);
-  const std::string separator = call.has(2) ? runtime.str(*call[2]) : "\n";
+  const TaintedText separator = call.has(2) ? runtime.str(*call[2]) : TaintedText("\n");
   const std::string& text = call.self.string();
   runtime.spend(static_cast<int64_t>(text.size()));
-  std::string out;
+  TaintedText out;
   bool is_first = true;
   for (const std::string_view line : split_lines(text, false)) {
     std::vector<std::string> rows;
@@ -201,11 +221,12 @@ Value wordwrap(Runtime& runtime, const Call& call) {
       runtime.allow(out.size());
     }
   }
+  if (call.self.text().has_data()) out.mark_all();
   return runtime.text(std::move(out));
 }
 
 Value wordcount(Runtime& runtime, const Call& call) {
-  const std::string text = runtime.str(call.self);
+  const std::string text = runtime.str(call.self).bytes();
   runtime.scan(text.size() * 8);
   int64_t words = 0;
   bool inside = false;
@@ -218,7 +239,8 @@ Value wordcount(Runtime& runtime, const Call& call) {
 }
 
 Value striptags(Runtime& runtime, const Call& call) {
-  std::string text = runtime.str(call.self);
+  const TaintedText tainted = runtime.str(call.self);
+  std::string text = tainted.bytes();
   for (const auto& [open, close] : {std::pair("<!--", "-->"), std::pair("<", ">")}) {
     std::string out;
     size_t at = 0;
@@ -234,11 +256,14 @@ Value striptags(Runtime& runtime, const Call& call) {
   for (const std::string_view word : split(text, std::nullopt, -1, false)) (out += out.empty() ? "" : " ") += word;
   constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
       {"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
-  for (const auto& [entity, meaning] : kEntities) out = replaced(runtime, out, entity, meaning, -1);
-  return runtime.text(std::move(out));
+  TaintedText plain(std::move(out), tainted.has_data());
+  for (const auto& [entity, meaning] : kEntities)
+    plain = replaced(runtime, plain, entity, TaintedText(std::string(meaning), tainted.has_data()), -1);
+  return runtime.text(std::move(plain));
 }
 
-std::string percent_encoded(std::string_view text, bool is_query) {
+template <bool is_query>
+std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)) ||
@@ -254,11 +279,13 @@ std::string percent_encoded(std::string_view text, bool is_query) {
 
 Value urlencode(Runtime& runtime, const Call& call) {
   if (call.self.is_string() || !(call.self.list() || call.self.is_dict() || call.self.is_undefined()))
-    return runtime.text(percent_encoded(runtime.str(call.self), false));
-  std::string out;
+    return runtime.text(runtime.str(call.self).map(percent_encoded<false>));
+  TaintedText out;
   const auto pair = [&](const Value& key, const Value& value) {
     if (!out.empty()) out += '&';
-    out += percent_encoded(runtime.str(key), true) + "=" + percent_encoded(runtime.str(value), true);
+    out += runtime.str(key).map(percent_encoded<true>);
+    out += '=';
+    out += runtime.str(value).map(percent_encoded<true>);
     runtime.allow(out.size());
   };
   if (const Dict* dict = call.self.dict()) {
@@ -275,110 +302,21 @@ Value urlencode(Runtime& runtime, const Call& call) {
 
 Value xmlattr(Runtime& runtime, const Call& call) {
   if (!call.self.is_dict()) fail("xmlattr: expected a mapping, got '{}'", call.self.type_name());
-  std::string out;
+  TaintedText out;
   for (const auto& [key, value] : call.self.dict()->entries) {
     if (value.is_none() || value.is_undefined()) continue;
     if (!key.is_string()) fail("xmlattr: attribute names are strings, not '{}'", key.type_name());
     const std::string& name = key.string();
     if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos)
       fail("Invalid character in attribute name: {}", string_repr(name));
-    if (!out.empty()) out += ' ';
-    out += escape_html(name) + "=\"" + runtime.str(value, true) + "\"";
+    if (!out.empty() || call.truth(0, true)) out += ' ';
+    out += key.text().map(escape_html);
+    out += "=\"";
+    out += runtime.str(value, true);
+    out += '"';
     runtime.allow(out.size());
   }
-  if (call.truth(0, true) && !out.empty()) out.insert(out.begin(), ' ');
   return runtime.text(std::move(out));
-}
-
-Value to_int(Runtime&, const Call& call) {
-  const Value absent = call[0] ? *call[0] : Value(int64_t{0});
-  if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
-  if (call.self.is_integral()) return call.self.integer();
-  std::optional<double> number;
-  if (call.self.is_string()) {
-    if (const auto value = parse_integer(call.self.string(), call.integer(1, 10))) return *value;
-    number = parse_float(call.self.string());
-  } else if (call.self.is_number()) {
-    number = call.self.number();
-  }
-  if (!number || !std::isfinite(*number)) {
-    if (number && call.self.is_number() && std::isinf(*number)) fail("cannot convert float infinity to integer");
-    return absent;
-  }
-  if (std::abs(*number) >= 9.2e18) fail("integer overflow: {} does not fit 64 bits", float_repr(*number));
-  return static_cast<int64_t>(*number);
-}
-
-Value to_float(Runtime&, const Call& call) {
-  if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
-  if (call.self.is_number()) return call.self.number();
-  if (call.self.is_string())
-    if (const auto number = parse_float(call.self.string())) return *number;
-  return call[0] ? *call[0] : Value(0.0);
-}
-
-Value absolute(Runtime& runtime, const Call& call) {
-  if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
-  if (!call.self.is_number()) fail("bad operand type for abs(): '{}'", call.self.type_name());
-  if (!call.self.is_integral()) return std::abs(call.self.number());
-  return call.self.integer() < 0 ? runtime.binary("-", Value(int64_t{0}), call.self) : Value(call.self.integer());
-}
-
-Value round_number(Runtime& runtime, const Call& call) {
-  const int64_t precision = call.integer(0, 0);
-  const std::string method = call[1] ? runtime.str(*call[1]) : "common";
-  if (method != "common" && method != "ceil" && method != "floor") fail("round: method must be common, ceil or floor");
-  if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
-  if (!call.self.is_number()) fail("type {} doesn't define __round__ method", call.self.type_name());
-  const double number = call.self.number();
-  if (method != "common") {
-    const double scale = std::pow(10.0, static_cast<double>(precision));
-    const double scaled = number * scale;
-    if (!std::isfinite(scaled) || scale == 0) fail("round: the result is out of range");
-    return ((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale; // + 0.0: Python has no int -0
-  }
-  if (call.self.is_integral()) {
-    if (precision >= 0) return call.self.integer();
-    if (precision < -18) return int64_t{0};
-    int64_t unit = 1;
-    for (int64_t i = precision; i < 0; ++i) unit *= 10;
-    const int64_t value = call.self.integer();
-    int64_t down = value / unit * unit;
-    if (value % unit < 0) down -= unit;
-    const int64_t rest = value - down; // half goes to the even multiple
-    return rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0) ? down + unit : down;
-  }
-  if (!std::isfinite(number) || precision > 300) return number;
-  if (precision < -300) return std::copysign(0.0, number);
-  if (precision < 0) {
-    const double unit = std::pow(10.0, static_cast<double>(-precision));
-    return std::nearbyint(number / unit) * unit;
-  }
-  return std::strtod(fmt::format("{:.{}f}", number, precision).c_str(), nullptr); // exact decimal, half to even
-}
-
-std::string bytes_with_unit(double bytes, bool binary) {
-  const double base = binary ? 1024 : 1000;
-  if (bytes == 1) return "1 Byte";
-  if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0); // no minus before zero
-  constexpr std::string_view kPrefixes = "kMGTPEZY";
-  long double unit = base; // which has 10^24, a double has not
-  for (size_t i = 0;; ++i) {
-    unit *= base;
-    if (bytes < unit || i + 1 == kPrefixes.size())
-      return fmt::format("{:.1f} {}{}", base * bytes / static_cast<double>(unit), binary && i == 0 ? 'K' : kPrefixes[i],
-                         binary ? "iB" : "B");
-  }
-}
-
-Value file_size(Runtime& runtime, const Call& call) {
-  const Value& self = call.self;
-  if (self.is_undefined()) fail("{}", self.why_undefined());
-  const std::optional<double> number = self.is_number()   ? self.number()
-                                       : self.is_string() ? parse_float(self.string())
-                                                          : std::nullopt;
-  if (!number || !std::isfinite(*number)) fail("filesizeformat: not a size: {}", runtime.repr(self));
-  return runtime.text(bytes_with_unit(*number, call.truth(0, false)));
 }
 
 Value tojson(Runtime& runtime, const Call& call) {
@@ -386,20 +324,20 @@ Value tojson(Runtime& runtime, const Call& call) {
   style.ensure_ascii = call.truth(0, false);
   if (call.has(1)) {
     if (call[1]->is_string()) {
-      style.indent = call[1]->string();
+      style.indent = call[1]->text();
     } else {
       const int64_t width = std::max<int64_t>(0, call.integer(1, 0));
       runtime.allow(static_cast<size_t>(width));
-      style.indent = std::string(static_cast<size_t>(width), ' ');
+      style.indent = TaintedText(std::string(static_cast<size_t>(width), ' '));
     }
-    style.item_separator = ",";
+    style.item_separator = TaintedText(",");
   }
   if (call.has(2)) {
     const Values separators = runtime.iterate(*call[2]);
     if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string())
       fail("tojson: separators are two strings");
-    style.item_separator = separators[0].string();
-    style.key_separator = separators[1].string();
+    style.item_separator = separators[0].text();
+    style.key_separator = separators[1].text();
   }
   style.sort_keys = call.truth(3, false);
   return runtime.text(to_json(call.self, style, runtime.max_value_bytes()));
@@ -411,7 +349,7 @@ Value format_filter(Runtime& runtime, const Call& call) {
   Value arguments;
   if (!call.rest.keyword.empty()) {
     Dict dict;
-    for (const auto& [name, value] : call.rest.keyword) dict.set(Value(name), value);
+    for (const auto& [name, value] : call.rest.keyword) dict.set(keyword_text(name), value);
     arguments = runtime.dict(std::move(dict));
   } else {
     arguments = runtime.list(call.rest.positional, List::Kind::tuple);
@@ -425,21 +363,21 @@ Value centered(Runtime& runtime, const Call& call) {
 }
 
 constexpr Builtin kFilters[] = {
-    {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, upper); }},
-    {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, lower); }},
-    {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, capitalize); }},
-    {"title", "", [](Runtime& r, const Call& c) { return changed(r, c, title_words, false); }},
+    {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, each<upper>); }},
+    {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, each<lower>); }},
+    {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, whole<capitalize>); }},
+    {"title", "", [](Runtime& r, const Call& c) { return changed(r, c, whole<title_words>, false); }},
     {"trim", "chars?",
      [](Runtime& r, const Call& c) {
        std::optional<std::string_view> chars;
        if (c.has(0)) chars = c.string(0);
-       return changed(r, c, [&](std::string_view text) { return strip(text, true, true, chars); });
+       return changed(r, c, [&](const TaintedText& text) { return text.part(strip(text.bytes(), true, true, chars)); });
      }},
     {"string", "", [](Runtime& r, const Call& c) { return r.soft_str(c.self); }},
     {"safe", "", [](Runtime& r, const Call& c) { return r.text(r.str(c.self), true); }},
     {"escape", "", markup_of},
     {"e", "", markup_of},
-    {"forceescape", "", [](Runtime& r, const Call& c) { return r.text(escape_html(r.str(c.self)), true); }},
+    {"forceescape", "", [](Runtime& r, const Call& c) { return r.text(r.str(c.self).map(escape_html), true); }},
     {"replace", "old new count?", replace},
     {"indent", "width? first? blank?", indent},
     {"truncate", "length? killwords? end? leeway?", truncate},
@@ -452,11 +390,6 @@ constexpr Builtin kFilters[] = {
     {"xmlattr", "autospace?", xmlattr},
     {"pprint", "", [](Runtime& r, const Call& c) { return r.text(r.repr(c.self)); }},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", tojson},
-    {"int", "default? base?", to_int},
-    {"float", "default?", to_float},
-    {"abs", "", absolute},
-    {"round", "precision? method?", round_number},
-    {"filesizeformat", "binary?", file_size},
 };
 
 } // namespace

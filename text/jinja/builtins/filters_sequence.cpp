@@ -12,7 +12,7 @@ Value generator(Runtime& runtime, Values items) { return runtime.list(std::move(
 
 // Sorting and grouping look at strings without their case unless told otherwise.
 Value folded(Runtime& runtime, Value value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? runtime.text(lower(value.string())) : value;
+  return value.is_string() && !case_sensitive ? runtime.text(value.text().map(lower)) : value;
 }
 
 Value attribute_of(const Call& call, size_t i) { return call[i] ? *call[i] : Value(); }
@@ -51,7 +51,7 @@ Value sort(Runtime& runtime, const Call& call) {
 
 Value dictsort(Runtime& runtime, const Call& call) {
   if (!call.self.is_dict()) fail("dictsort: expected a mapping, got '{}'", call.self.type_name());
-  const std::string by = call[1] ? runtime.str(*call[1]) : "key";
+  const std::string by = call[1] ? runtime.str(*call[1]).bytes() : "key";
   if (by != "key" && by != "value") fail("dictsort: you can only sort by either \"key\" or \"value\"");
   Values items, keys;
   for (const auto& [key, value] : call.self.dict()->entries) {
@@ -140,7 +140,7 @@ Value map(Runtime& runtime, const Call& call) {
     }
     return generator(runtime, std::move(out));
   }
-  const std::string name = runtime.str(arguments.positional[0]);
+  const std::string name = runtime.str(arguments.positional[0]).bytes();
   arguments.positional.erase(arguments.positional.begin());
   for (const Value& item : runtime.iterate(call.self)) {
     Arguments copy = arguments;
@@ -162,7 +162,7 @@ Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wante
   }
   std::optional<std::string> test;
   if (!given.empty()) {
-    test = runtime.str(given[0]);
+    test = runtime.str(given[0]).bytes();
     given.erase(given.begin());
   }
   Values out;
@@ -176,8 +176,8 @@ Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wante
 
 Value join(Runtime& runtime, const Call& call) {
   const Value separator = call[0] ? *call[0] : Value("");
-  const std::string between = runtime.str(separator);
-  std::string out;
+  const TaintedText between = runtime.str(separator);
+  TaintedText out;
   const char* none = nullptr;
   for (const Value& item : runtime.iterate(call.self)) {
     if (none) out += between;
@@ -198,9 +198,9 @@ Value sum(Runtime& runtime, const Call& call) {
 
 Value reverse(Runtime& runtime, const Call& call) {
   if (call.self.is_string()) {
-    const std::string& text = call.self.string();
-    const std::vector<size_t> offsets = code_point_offsets(text);
-    std::string out;
+    const TaintedText& text = call.self.text();
+    const std::vector<size_t> offsets = code_point_offsets(text.bytes());
+    TaintedText out;
     for (size_t i = offsets.size() - 1; i > 0; --i) out.append(text, offsets[i - 1], offsets[i] - offsets[i - 1]);
     return runtime.text(std::move(out), call.self.is_markup());
   }

@@ -17,6 +17,7 @@ class Call {
   bool truth(size_t i, bool absent) const { return named[i] ? named[i]->truth() : absent; }
   int64_t integer(size_t i, int64_t absent) const;
   std::string_view string(size_t i) const; // must be there and be a string
+  const TaintedText& text(size_t i) const; // must be there and be a string
 
   std::vector<const Value*> named;
   Arguments rest; // what `*` and `**` caught
@@ -40,7 +41,9 @@ const Builtin* find_method(const Value& self, std::string_view name);
 
 // The tables' parts.
 std::span<const Builtin> text_filters();
+std::span<const Builtin> number_filters();
 std::span<const Builtin> sequence_filters();
+std::span<const Builtin> text_methods();
 
 // printf-style formatting (text % arguments) and str.format. Markup escapes what it takes in, and stays markup.
 Value format_percent(Runtime& runtime, const Value& format, const Value& arguments);

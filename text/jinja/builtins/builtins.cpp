@@ -1,6 +1,7 @@
 // How built-ins get their arguments, and the tests and functions among them.
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 
+#include "text/jinja/objects.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -20,10 +21,12 @@ int64_t Call::integer(size_t i, int64_t absent) const {
   return named[i]->integer();
 }
 
-std::string_view Call::string(size_t i) const {
+const TaintedText& Call::text(size_t i) const {
   if (!named[i]->is_string()) fail("expected a string, got '{}'", named[i]->type_name());
-  return named[i]->string();
+  return named[i]->text();
 }
+
+std::string_view Call::string(size_t i) const { return text(i).bytes(); }
 
 Value Builtin::operator()(Runtime& runtime, const Value& self, Arguments& arguments) const {
   struct Parameter {
@@ -136,8 +139,10 @@ constexpr Builtin kTests[] = {
     {"odd", "", [](Runtime& r, const Call& c) { return remainder_is(r, c, Value(int64_t{2}), 1); }},
     {"even", "", [](Runtime& r, const Call& c) { return remainder_is(r, c, Value(int64_t{2}), 0); }},
     {"divisibleby", "num", [](Runtime& r, const Call& c) { return remainder_is(r, c, *c[0], 0); }},
-    {"lower", "", [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self), is_lower, is_upper); }},
-    {"upper", "", [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self), is_upper, is_lower); }},
+    {"lower", "",
+     [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self).bytes(), is_lower, is_upper); }},
+    {"upper", "",
+     [](Runtime& r, const Call& c) -> Value { return has_case(r.str(c.self).bytes(), is_upper, is_lower); }},
     {"filter", "", [](Runtime&, const Call& c) -> Value { return names(c.self, find_filter); }},
     {"test", "", [](Runtime&, const Call& c) -> Value { return names(c.self, find_test); }},
     {"sameas", "other", [](Runtime&, const Call& c) -> Value { return c.self.same_as(*c[0]); }},
@@ -190,7 +195,7 @@ Dict dict_of(Runtime& runtime, const Call& call) {
       }
     }
   }
-  for (const auto& [name, value] : call.rest.keyword) dict.set(Value(name), value);
+  for (const auto& [name, value] : call.rest.keyword) dict.set(keyword_text(name), value);
   return dict;
 }
 
@@ -226,9 +231,9 @@ struct Cycler : Object {
 };
 
 struct Joiner : Object {
-  std::string separator;
+  TaintedText separator;
   bool is_used = false;
-  explicit Joiner(std::string separator) : separator(std::move(separator)) {}
+  explicit Joiner(TaintedText separator) : separator(std::move(separator)) {}
   std::string_view type_name() const override { return "Joiner"; }
   Value call(Runtime&, Arguments&) override { return std::exchange(is_used, true) ? Value(separator) : Value(""); }
 };
@@ -238,7 +243,7 @@ Value strftime_now(Runtime& runtime, const Call& call) {
   const std::string format(call.string(0));
   std::string out(format.size() * 4 + 4096, '\0');
   out.resize(strftime_l(out.data(), out.size(), format.c_str(), &runtime.now(), kPlain)); // 0 where it does not fit
-  return runtime.text(std::move(out));
+  return runtime.text(TaintedText(std::move(out), call.text(0).has_data()));
 }
 
 constexpr Builtin kFunctions[] = {
@@ -251,10 +256,12 @@ constexpr Builtin kFunctions[] = {
        return r.keep(std::make_shared<Cycler>(c.rest.positional));
      }},
     {"joiner", "sep?",
-     [](Runtime& r, const Call& c) { return r.keep(std::make_shared<Joiner>(c[0] ? r.str(*c[0]) : ", ")); }},
+     [](Runtime& r, const Call& c) {
+       return r.keep(std::make_shared<Joiner>(c[0] ? r.str(*c[0]) : TaintedText(", ")));
+     }},
     {"raise_exception", "message",
      [](Runtime& r, const Call& c) -> Value {
-       throw Problem{r.str(*c[0]), true};
+       throw Problem{r.str(*c[0]).bytes(), true};
      }},
     {"strftime_now", "format", strftime_now},
 };
@@ -262,8 +269,9 @@ constexpr Builtin kFunctions[] = {
 } // namespace
 
 const Builtin* find_filter(std::string_view name) {
-  const Builtin* filter = find_in(text_filters(), name);
-  return filter ? filter : find_in(sequence_filters(), name);
+  for (const auto table : {text_filters(), number_filters(), sequence_filters()})
+    if (const Builtin* filter = find_in(table, name)) return filter;
+  return nullptr;
 }
 const Builtin* find_test(std::string_view name) { return find_in(kTests, name); }
 const Builtin* find_function(std::string_view name) { return find_in(kFunctions, name); }

@@ -37,7 +37,6 @@ class Conversation {
   // Throws Error where `json` is not a list of messages (or an object with one under "messages").
   void set_messages(const Json& json, const std::string& label);
 
-  int64_t tokens_used() const { return std::ssize(session_.tokens()); }
   // How many tokens the conversation has, with a further user message.
   int64_t tokens_with(const std::string& user_text) const;
 

@@ -107,9 +107,15 @@ TEST_CASE("a format is one header and one row") {
 TEST_CASE("an architecture is one file and one row") {
   const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/arches.def");
   std::set<std::string> named, present;
-  for (const std::string& name : matches(rows, R"(\nRIDGE_ARCH\((\w+),)")) named.insert(name);
-  for (const Source& source : sources("models/arch")) present.insert(source.path.stem());
+  for (const std::string& name : matches(rows, R"re(\nRIDGE_ARCH\("[^"]+", (\w+))re")) named.insert(name);
+  for (const Source& source : sources("models/arch")) {
+    present.insert(source.path.stem());
+    CHECK_MESSAGE(matches(source.text, R"re(const ArchitectureFile arch::(\w+))re") ==
+                      std::vector<std::string>{source.path.stem()},
+                  source.path, " defines another architecture than its name says");
+  }
   CHECK(named == present);
+  CHECK(matches(rows, R"re((\nRIDGE_ARCH\())re").size() == named.size());
 }
 
 TEST_CASE("an op is one row and one file in each folder of ops") {

@@ -1,6 +1,7 @@
 #include "kernels/cpu/executor/lowering.h"
 
 #include "core/error.h"
+#include "core/rope_angle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -71,9 +72,9 @@ void Lowering::add_rope_angles() {
              [this, &table, pairs, cos_sin](int64_t first, int64_t last) {
                for (int64_t t = first; t < last; ++t)
                  for (int64_t i = 0; i < pairs; ++i) {
-                   const double angle = static_cast<double>(batch_.positions[t]) * table.inverse_frequency[i];
-                   cos_sin[2 * pairs * t + i] = static_cast<float>(std::cos(angle) * table.magnitude);
-                   cos_sin[2 * pairs * t + pairs + i] = static_cast<float>(std::sin(angle) * table.magnitude);
+                   const float angle = core::rope_angle(batch_.positions[t], table.inverse_frequency[i]);
+                   cos_sin[2 * pairs * t + i] = std::cos(angle) * table.magnitude;
+                   cos_sin[2 * pairs * t + pairs + i] = std::sin(angle) * table.magnitude;
                  }
              });
   }

@@ -1,10 +1,10 @@
 // y = W x for one to four rows of activations at a time: the kernel of decoding.
 //
-// Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has
-// neighbouring groups; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So
-// a warp meets the same columns again and again and keeps its activations in registers: each lane takes one item (with
-// one-bit weights: matvec_bits.cuh), 32 codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row
-// over the columns of a unit meet in shared memory at the end.
+// Rows go in row_blocks whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block
+// has neighbouring row_blocks; its warps share out the chunks evenly, the row_blocks of one unit first, then those of
+// the next. So a warp meets the same columns again and again and keeps its activations in registers: each lane takes
+// one group (with one-bit weights: matvec_bits.cuh), 32 codes times 32 activations (matvec_groups.cuh), of row after
+// row. Sums of a row over the columns of a unit meet in shared memory at the end.
 //
 // Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
 // bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their
@@ -20,7 +20,7 @@
 
 #include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/matvec/matvec_bits.cuh"
-#include "kernels/cuda/matvec/matvec_items.cuh"
+#include "kernels/cuda/matvec/matvec_groups.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 #include <algorithm>
@@ -36,37 +36,37 @@ inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 // large units, whose arithmetic is light, gain from twice that. Of them, kEarly are fetched before the activations.
 template <typename Format>
 struct Chunks {
-  static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kBytes = kRows * kUnitBytes;
-  static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
+  static constexpr int kRows = TileLayout<Format>::kRowBlockRows, kTileBytes = TileLayout<Format>::kBytes;
+  static constexpr int kBytes = kRows * kTileBytes;
+  static constexpr int kInFlight = kTileBytes >= 1024 ? 6400 : 3200;
   static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
   static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
   static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
 
-  // Counts the groups of the segments' rows; returns how many there are of results.
-  static int count_groups(MatvecArgs& args) {
-    int groups = 0;
+  // Counts the row_blocks of the segments' rows; returns how many there are of results.
+  static int count_row_blocks(MatvecArgs& args) {
+    int row_blocks = 0;
     for (int s = 0; s < args.segments; ++s) {
-      args.segment[s].groups = (args.segment[s].rows + kRows - 1) / kRows;
-      if (s == 0 || !args.swiglu) groups += args.segment[s].groups;
+      args.segment[s].row_blocks = (args.segment[s].rows + kRows - 1) / kRows;
+      if (s == 0 || !args.swiglu) row_blocks += args.segment[s].row_blocks;
     }
-    return args.result_groups = groups;
+    return args.result_row_blocks = row_blocks;
   }
   // ... and shares them out.
   static void share_out(MatvecArgs& args, int blocks) {
-    args.block_groups = args.result_groups / blocks;
-    args.fuller_blocks = args.result_groups % blocks;
+    args.row_blocks_per_block = args.result_row_blocks / blocks;
+    args.fuller_blocks = args.result_row_blocks % blocks;
   }
 };
 
-// `groups`: of rows, that a block has.
+// `row_blocks`: of rows, that a block has.
 template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int groups) {
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int row_blocks) {
   using C = Chunks<Format>;
-  const int64_t units = (Units<Format>::items_of(cols) + kUnitItems - 1) / kUnitItems;
+  const int64_t tiles = (TileLayout<Format>::groups_of(cols) + kTileGroups - 1) / kTileGroups;
   return kLutBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (groups + 1) / 2 * 16 +
-         int64_t{groups} * C::kRows * units * tokens * 4 + 16;
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (row_blocks + 1) / 2 * 16 +
+         int64_t{row_blocks} * C::kRows * tiles * tokens * 4 + 16;
 }
 
 // a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
@@ -92,12 +92,12 @@ __device__ __forceinline__ float sum_of_eight(float (&v)[kCount]) {
   return v[0];
 }
 
-// The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
-// compiler.
+// The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's group lies is known to
+// the compiler.
 template <typename Format, int kTokens, bool kExact, bool kWhole>
 __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
   using L = Layout<Format>;
-  using U = Units<Format>;
+  using U = TileLayout<Format>;
   using C = Chunks<Format>;
   constexpr bool kFloat = kFloatDots<Format, kExact>, kBits = !kExact && BitFormat<Format>;
   constexpr int kRing = C::kSlots;
@@ -108,11 +108,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
   const auto cols = static_cast<unsigned>(args.cols);
-  const int items = static_cast<int>((cols + L::kItemWeights - 1) / L::kItemWeights),
-            units = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);
-  const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
-  const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
+  const int groups = static_cast<int>((cols + L::kGroupWeights - 1) / L::kGroupWeights),
+            tiles = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);
+  const int tail_groups = kWhole ? kTileGroups : groups - (tiles - 1) * kTileGroups;
+  const int tail_bytes = kWhole ? C::kTileBytes : U::rounded(L::tile_payload(tail_groups));
+  const auto tile_bytes = [&](int tile) { return kWhole || tile < tiles - 1 ? C::kTileBytes : tail_bytes; };
 
   // The weights of the norm are constant: they are fetched first, or would wait behind the others.
   const auto load_norm = [&](float(&v)[8], int i) {
@@ -160,15 +160,15 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const bool asks_first = polls || (args.after_predecessor && !args.ids);
   if (!kFloat && asks_first) load_all();
 
-  // This block's groups: those of results, or with swiglu those of the gate, then those of up. They are neighbours, so
-  // that the next kernel's warps each wait for a few blocks.
-  const int first_group = args.block_groups * block + min(block, args.fuller_blocks),
-            result_groups = args.block_groups + (block < args.fuller_blocks);
-  const int groups = args.swiglu ? 2 * result_groups : result_groups;
-  const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
-    segment_group = first_group + group;
+  // This block's row_blocks: those of results, or with swiglu those of the gate, then those of up. They are neighbours,
+  // so that the next kernel's warps each wait for a few blocks.
+  const int first_row_block = args.row_blocks_per_block * block + min(block, args.fuller_blocks),
+            result_row_blocks = args.row_blocks_per_block + (block < args.fuller_blocks);
+  const int row_blocks = args.swiglu ? 2 * result_row_blocks : result_row_blocks;
+  const auto locate = [&](int row_block, int& segment_row_block) -> const MatvecSegment& {
+    segment_row_block = first_row_block + row_block;
     int s = 0;
-    while (segment_group >= args.segment[s].groups) segment_group -= args.segment[s++].groups;
+    while (segment_row_block >= args.segment[s].row_blocks) segment_row_block -= args.segment[s++].row_blocks;
     return args.segment[s];
   };
 
@@ -176,11 +176,11 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   auto* lut_words = reinterpret_cast<uint8_t*>(shared);
   uint8_t* const my_ring = lut_words + kLutBytes<Format, kExact> + warp * kRing * C::kBytes;
   uint8_t* behind_ring = lut_words + kLutBytes<Format, kExact> + warps * kRing * C::kBytes;
-  auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
-  uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
-  const int token_bytes = (items * kItemBytes<Format, kExact> + 15) / 16 * 16;
+  auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the row_blocks, those of the first tile
+  uint8_t* activations = behind_ring + (row_blocks + 1) / 2 * 16;
+  const int token_bytes = (groups * kGroupBytes<Format, kExact> + 15) / 16 * 16;
   auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
-  float* sums = scratch + kTokens * warps;                                       // [tokens][units][groups][rows]
+  float* sums = scratch + kTokens * warps;                                       // [tokens][tiles][row_blocks][rows]
 
   int64_t expert_offset = 0;
   if (args.ids) {
@@ -188,26 +188,28 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     expert_offset = args.ids[first_token] * args.expert_bytes;
     if (!args.x_per_slot) from = args.x + first_token / args.slots * args.x_stride + my_first;
   }
-  for (int i = threadIdx.x; i < groups; i += threads) {
-    const bool up = i >= result_groups;
-    int segment_group;
-    const MatvecSegment& segment = locate(up ? i - result_groups : i, segment_group);
+  for (int i = threadIdx.x; i < row_blocks; i += threads) {
+    const bool up = i >= result_row_blocks;
+    int segment_row_block;
+    const MatvecSegment& segment = locate(up ? i - result_row_blocks : i, segment_row_block);
     chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
-                int64_t{segment_group} * (C::kRows * args.row_bytes);
+                int64_t{segment_row_block} * (C::kRows * args.row_bytes);
   }
   __syncthreads();
 
   // The warp's chunks. The fetching side runs kRing - 1 of them ahead of the computing side.
-  const int share = quotient(groups * units, warps), more = groups * units - share * warps; // warps with one more
+  const int share = quotient(row_blocks * tiles, warps),
+            more = row_blocks * tiles - share * warps; // warps with one more
   const int first_chunk = share * warp + min(warp, more);
-  int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
-  int fetch_unit = unit, fetch_group = group;
-  uint32_t fetch_offset = unit * C::kBytes + 16 * lane; // of a group's first byte, where this lane's first copy is
+  int left = share + (warp < more), tile = quotient(first_chunk, row_blocks),
+      row_block = first_chunk - tile * row_blocks;
+  int fetch_tile = tile, fetch_row_block = row_block;
+  uint32_t fetch_offset = tile * C::kBytes + 16 * lane; // of a row_block's first byte, where this lane's first copy is
   const uint64_t policy = evict_first_policy();
   const auto fetch_next = [&](uint8_t* slot, bool any) {
     if (any) {
-      const uint8_t* from = chunks[fetch_group] + fetch_offset;
-      const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
+      const uint8_t* from = chunks[fetch_row_block] + fetch_offset;
+      const int bytes = C::kRows * tile_bytes(fetch_tile) - 16 * lane;
       const uint32_t to = plain_address(slot + 16 * lane, args.cols >> 31);
       [&]<int... kCopy>(std::integer_sequence<int, kCopy...>) {
         constexpr int kStride = 16 * kWarp;
@@ -217,7 +219,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
         (copy(std::integral_constant<int, kCopy * kStride>()), ...);
       }
       (std::make_integer_sequence<int, C::kCopies>());
-      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit, fetch_offset += C::kBytes;
+      if (++fetch_row_block == row_blocks) fetch_row_block = 0, ++fetch_tile, fetch_offset += C::kBytes;
     }
     copy_async_commit(); // also where there is nothing left, so that counts stay in step
   };
@@ -244,7 +246,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     uint8_t* to = activations + t * token_bytes;
     float squares = 0;
     if constexpr (kFloat && kWhole) {
-      constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
+      constexpr int kQuads = L::kGroupWeights / 4, kBatch = 8; // loads under way together
       auto* out = reinterpret_cast<float4*>(to);
       const int quads = args.cols / 4;
       for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
@@ -261,17 +263,17 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
             const float4 w = reinterpret_cast<const float4*>(args.norm_weight)[i];
             v[k] = {v[k].x * w.x, v[k].y * w.y, v[k].z * w.z, v[k].w * w.w};
           }
-          out[i % kQuads * items + i / kQuads] = v[k];
+          out[i % kQuads * groups + i / kQuads] = v[k];
         }
       }
     } else if constexpr (kFloat) {
-      constexpr int kItem = L::kItemWeights;
+      constexpr int kGroup = L::kGroupWeights;
       auto* out = reinterpret_cast<float*>(to);
-      for (int i = threadIdx.x; i < items * kItem; i += threads) {
+      for (int i = threadIdx.x; i < groups * kGroup; i += threads) {
         float v = i < args.cols ? x[i] : 0;
         squares += v * v;
         if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
-        out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
+        out[(i % kGroup / 4 * groups + i / kGroup) * 4 + i % 4] = v;
       }
     } else {
       // cols is a multiple of 32.
@@ -287,7 +289,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       if (t == 0)
 #pragma unroll 1
         for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
-      std::conditional_t<kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, items, my_first);
+      std::conditional_t<kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, groups, my_first);
 #pragma unroll 1
       while (column - 8 * lane < args.cols) { // by whole warps
         if (args.norm_weight)
@@ -325,9 +327,9 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     return args.residual + (first_token + t) * args.residual_stride + row;
   };
   constexpr int kAdders = 4; // lanes that add up a row's sums
-  const int results = result_groups * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
+  const int results = result_row_blocks * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
   float addend[kTokens] = {};
-  if (const int row = first_group * C::kRows + first_result; row < args.segment[0].rows && first_result < results)
+  if (const int row = first_row_block * C::kRows + first_result; row < args.segment[0].rows && first_result < results)
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
       if (args.residual && t < tokens) addend[t] = load_latest(residual_at(t, row));
@@ -337,28 +339,28 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
   for (int t = 0; t < kTokens; ++t)
     result_scale[t] =
-        (kExact ? 1 : L::kUnit) * (args.norm_weight && t < tokens
-                                       ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0),
-                                                           static_cast<float>(args.cols)) +
-                                                args.norm_epsilon)
-                                       : 1);
+        (kExact ? 1 : L::kConstantScale) *
+        (args.norm_weight && t < tokens ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0),
+                                                            static_cast<float>(args.cols)) +
+                                                 args.norm_epsilon)
+                                        : 1);
 
-  constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
+  constexpr bool kHeld = kTokens * (kFloat ? L::kGroupWeights : 20) <= 40; // activations stay in registers
   using Activations =
-      std::conditional_t<kBits, BitUnit,
-                         std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<L, kLowParts<Format>>>>;
+      std::conditional_t<kBits, BitTile,
+                         std::conditional_t<kFloat, FloatGroup<L::kGroupWeights>, IntegerGroup<L, kLowParts<Format>>>>;
   constexpr int kSumLanes = kBits ? 4 : 1;                    // that get the sum of the same row
   uint32_t landed_at = 0, freed_at = (kRing - 1) * C::kBytes; // in the ring
   float* chunk_sums = sums + first_chunk * C::kRows + lane / kSumLanes;
-  for (; left > 0; group = 0, ++unit) {
-    const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-    const bool active = kWhole || lane < unit_items;
-    const int my_item = active ? lane : 0, item = unit * kUnitItems + my_item, row_bytes = unit_bytes(unit);
+  for (; left > 0; row_block = 0, ++tile) {
+    const int tile_groups = !kWhole && tile == tiles - 1 ? tail_groups : kTileGroups;
+    const bool active = kWhole || lane < tile_groups;
+    const int my_group = active ? lane : 0, group = tile * kTileGroups + my_group, row_bytes = tile_bytes(tile);
     const auto activations_of = [&](int t) {
       if constexpr (kBits)
-        return BitUnit(activations + t * token_bytes, items, unit * kUnitItems, unit_items);
+        return BitTile(activations + t * token_bytes, groups, tile * kTileGroups, tile_groups);
       else
-        return Activations(activations + t * token_bytes, items, item);
+        return Activations(activations + t * token_bytes, groups, group);
     };
     Activations held[kHeld ? kTokens : 1];
     if constexpr (kHeld)
@@ -370,7 +372,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
       else
         use(activations_of(t));
     };
-    for (; left > 0 && group < groups; --left, ++group) {
+    for (; left > 0 && row_block < row_blocks; --left, ++row_block) {
       copy_async_wait<kRing - 2>();
       __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
       fetch_next(my_ring + freed_at, left >= kRing);
@@ -386,13 +388,13 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
 #pragma unroll
           for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
       } else {
-        float sum[kTokens][C::kRows], unit_of_eight = 1; // lane l's: of row l % kRows and its eight lanes' items
-        if constexpr (!kFloat && L::kBlockUnit)
-          if (kWhole || lane < unit_items)
-            unit_of_eight = L::block_unit(landed + lane % C::kRows * row_bytes, unit_items, lane / 8);
+        float sum[kTokens][C::kRows], block_scale = 1; // lane l's: of row l % kRows and its eight lanes' groups
+        if constexpr (!kFloat && L::kBlockScale)
+          if (kWhole || lane < tile_groups)
+            block_scale = L::block_scale(landed + lane % C::kRows * row_bytes, tile_groups, lane / 8);
 #pragma unroll
         for (int j = 0; j < C::kRows; j += 2) {
-          const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
+          const uint8_t *first_tile = landed + j * row_bytes, *second_tile = first_tile + row_bytes;
           const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
 #pragma unroll
             for (int t = 0; t < kTokens; ++t)
@@ -402,27 +404,27 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
               });
           };
           if constexpr (kFloat) {
-            Numbers<L::kItemWeights> first, second;
-            load_numbers<Format>(first, first_unit, unit_items, my_item, lut);
-            load_numbers<Format>(second, second_unit, unit_items, my_item, lut);
+            Numbers<L::kGroupWeights> first, second;
+            load_numbers<Format>(first, first_tile, tile_groups, my_group, lut);
+            load_numbers<Format>(second, second_tile, tile_groups, my_group, lut);
             multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
           } else {
-            Item first, second;
-            load_item<L>(first, first_unit, unit_items, my_item, lut);
-            load_item<L>(second, second_unit, unit_items, my_item, lut);
-            multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
+            GroupCodes first, second;
+            load_group<L>(first, first_tile, tile_groups, my_group, lut);
+            load_group<L>(second, second_tile, tile_groups, my_group, lut);
+            multiply(first, second, [](const GroupCodes& w, const Activations& x) { return group_dot<L>(w, x); });
           }
         }
 #pragma unroll
         for (int t = 0; t < kTokens; ++t) {
-          total[t] = sum_of_eight(sum[t]) * unit_of_eight;
+          total[t] = sum_of_eight(sum[t]) * block_scale;
 #pragma unroll
           for (int lanes = 8; lanes < kWarp; lanes *= 2) total[t] += __shfl_xor_sync(~0u, total[t], lanes);
         }
       }
       if (lane % kSumLanes == 0 && lane < kSumLanes * C::kRows)
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) chunk_sums[t * units * groups * C::kRows] = total[t];
+        for (int t = 0; t < kTokens; ++t) chunk_sums[t * tiles * row_blocks * C::kRows] = total[t];
       chunk_sums += C::kRows;
       freed_at = landed_at;
       landed_at = landed_at == (kRing - 1) * C::kBytes ? 0 : landed_at + C::kBytes;
@@ -440,10 +442,10 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
     for (int t = 0; t < kTokens; ++t) {
       float value[2] = {0, 0}; // the second with swiglu
 #pragma unroll 1
-      for (int u = lane % kAdders; u < units; u += kAdders) {
-        const float* of_unit = sums + (t * units + u) * groups * C::kRows + (real ? i : 0);
-        value[0] += of_unit[0];
-        if (args.swiglu) value[1] += of_unit[results];
+      for (int u = lane % kAdders; u < tiles; u += kAdders) {
+        const float* of_tile = sums + (t * tiles + u) * row_blocks * C::kRows + (real ? i : 0);
+        value[0] += of_tile[0];
+        if (args.swiglu) value[1] += of_tile[results];
       }
 #pragma unroll
       for (float& v : value) {

@@ -158,7 +158,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
     const RopeArgs& rope = args.rope;
     for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      turn(head[first], head[second], rope_cos_sin(rope, pair, position));
+      rotate_pair(head[first], head[second], rope_cos_sin(rope, pair, position));
     }
     __syncthreads();
   }

@@ -1,4 +1,4 @@
-// 32 weights of a row as halves: what every tensor-core kernel makes of packed weights, whichever way it then goes on.
+// Decodes a span, 32 consecutive weights of a row, to f16: the left side of every tensor-core product.
 #pragma once
 
 #include "kernels/cuda/gemm/gemm.h"
@@ -8,23 +8,23 @@
 namespace ridge::kernels::cuda {
 
 template <typename Format>
-inline constexpr int kUnitGroups = Units<Format>::kWeights / 32; // of 32 weights
+inline constexpr int kTileSpans = TileLayout<Format>::kWeights / 32; // of a full warp tile
 
-// An item as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
+// A packed group as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
 // permute; the subtraction is exact, the scale rounds.
 template <typename L>
-__device__ __forceinline__ void item_halves(uint32_t (&out)[16], const Item& item) {
+__device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group) {
   constexpr float kFactor = 1 << kWeightExponent;
   __half2 zero[4]; // of eight weights each
 #pragma unroll
-  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(bias_of<L>(item, e)));
+  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(bias_of<L>(group, e)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const __half2 scale = __float2half2_rn(item.scale[half] * kFactor),
-                  offset = __float2half2_rn(item.offset[half] * kFactor);
+    const __half2 scale = __float2half2_rn(group.scale[half] * kFactor),
+                  offset = __float2half2_rn(group.offset[half] * kFactor);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-      const uint32_t codes = item.word[4 * half + k / 2] ^ 0x80808080;
+      const uint32_t codes = group.word[4 * half + k / 2] ^ 0x80808080;
       const uint32_t pair = __byte_perm(codes, 0x64646464, k % 2 ? 0x4342 : 0x4140);
       const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero[2 * half + k / 4]);
       const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
@@ -33,19 +33,19 @@ __device__ __forceinline__ void item_halves(uint32_t (&out)[16], const Item& ite
   }
 }
 
-// Group `group` of a unit, which holds `items` items; what lies past them is zero. `fetch` only loads, so that it can
-// be long before `halves`.
+// Span `span` of a warp tile of `groups` groups; weights past these are zero. `fetch` only loads, so that a kernel can
+// call it long before `halves`.
 template <typename Format>
-class TileWeights {
+class SpanWeights {
  public:
-  __device__ __forceinline__ void fetch(const uint8_t* unit, int items, int group) {
-    real_ = group < items;
-    if (real_) L::fetch(raw_, unit, items, group);
+  __device__ __forceinline__ void fetch(const uint8_t* tile, int groups, int span) {
+    real_ = span < groups;
+    if (real_) L::fetch(raw_, tile, groups, span);
   }
-  __device__ __forceinline__ void halves(uint32_t (&out)[16], int group) const {
-    Item item{};
-    if (real_) L::unpack(item, raw_, group);
-    item_halves<L>(out, item);
+  __device__ __forceinline__ void halves(uint32_t (&out)[16], int span) const {
+    GroupCodes group{};
+    if (real_) L::unpack(group, raw_, span);
+    group_halves<L>(out, group);
   }
 
  private:
@@ -55,23 +55,23 @@ class TileWeights {
 };
 
 template <quant::FloatFormat Format>
-class TileWeights<Format> {
+class SpanWeights<Format> {
  public:
-  __device__ __forceinline__ void fetch(const uint8_t* unit, int items, int group) {
+  __device__ __forceinline__ void fetch(const uint8_t* tile, int groups, int span) {
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const int item = group * kItems + k;
-      real_[k] = item < items;
-      if (real_[k]) L::fetch(raw_[k], unit, items, item);
+    for (int k = 0; k < kGroups; ++k) {
+      const int group = span * kGroups + k;
+      real_[k] = group < groups;
+      if (real_[k]) L::fetch(raw_[k], tile, groups, group);
     }
   }
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int) const {
     constexpr float kFactor = 1 << kWeightExponent;
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
+    for (int k = 0; k < kGroups; ++k) {
       uint32_t pair[kPairs];
       if constexpr (quant::ScalarFormat<Format>) {
-        Numbers<L::kItemWeights> w;
+        Numbers<L::kGroupWeights> w;
         L::unpack(w, raw_[k]);
 #pragma unroll
         for (int i = 0; i < kPairs; ++i) pair[i] = pack_half2(w.number[2 * i] * kFactor, w.number[2 * i + 1] * kFactor);
@@ -92,9 +92,9 @@ class TileWeights<Format> {
 
  private:
   using L = Layout<Format>;
-  static constexpr int kItems = 32 / L::kItemWeights, kPairs = L::kItemWeights / 2;
-  typename L::Raw raw_[kItems];
-  bool real_[kItems];
+  static constexpr int kGroups = 32 / L::kGroupWeights, kPairs = L::kGroupWeights / 2;
+  typename L::Raw raw_[kGroups];
+  bool real_[kGroups];
 };
 
 } // namespace ridge::kernels::cuda

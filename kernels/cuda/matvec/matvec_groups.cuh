@@ -1,10 +1,10 @@
-// Activations as the kernel of single tokens wants them, and their products with an item of weights.
+// Activations as the matvec kernel takes them, and their dot products with a group of weights.
 //
-// Activations are integers for this: x ≈ s · (256 · high + low), one scale s per 32, 16 bits, high and low in bytes, so
-// that a product of four codes and four activations is one instruction (dp4a) for each half. That is exact to about
-// 1e-9 NMSE, the arithmetic being hidden behind the weights' bytes. It is not with formats of less than two bits a
-// weight: they get 8 bits, x ≈ s · high, as all do on the CPU; a matrix is then exact to about 5e-5. In exact mode, and
-// for float formats, both weights and activations are f32 instead.
+// Activations become integers: x ≈ s · (256 · high + low), 16 bits with one scale s per 32, high and low in bytes, so
+// that a product of four codes and four activations is one dp4a for each half. That is exact to about 1e-9 NMSE, and
+// the arithmetic hides behind the weights' bytes. It does not hide with formats of less than two bits a weight: those
+// get 8 bits, x ≈ s · high, as all formats do on the CPU; a matrix is then exact to about 5e-5. In exact mode, and for
+// float formats, both weights and activations are f32 instead.
 #pragma once
 
 #include "kernels/cuda/layout/layout.cuh"
@@ -15,7 +15,7 @@ namespace ridge::kernels::cuda {
 template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
-// What matvec_bits.cuh multiplies, fast.
+// Formats that matvec_bits.cuh multiplies.
 template <typename Format>
 concept BitFormat = requires {
   requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>;
@@ -26,24 +26,24 @@ inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 
 // Shared memory of the activations of one token.
 //   integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, low 0-15, low 16-31, the latter two only with
-//   low parts) and of 4 bytes: its scale s, then, where kItemSums, the sums of its first half, of its second half, of
+//   low parts) and of 4 bytes: its scale s, then, where kGroupSums, the sums of its first half, of its second half, of
 //   all, s times that;
-//   floats: planes of 4 values per item, so that the lanes' 16-byte reads lie side by side.
+//   floats: planes of 4 values per group, so that the lanes' 16-byte reads lie side by side.
 template <bool kLow>
 inline constexpr int kPlaneBytes = kLow ? 64 : 32;
 template <typename L>
-inline constexpr bool kItemSums = L::kBias != 0 || L::kOwnBias || L::kHasOffset; // else nobody asks for them
+inline constexpr bool kGroupSums = L::kBias != 0 || L::kOwnBias || L::kHasOffset; // else no dot product reads them
 template <typename Format, bool kExact>
-inline constexpr int kItemBytes = kPlaneBytes<kLowParts<Format>> + (kItemSums<Layout<Format>> ? 20 : 4);
+inline constexpr int kGroupBytes = kPlaneBytes<kLowParts<Format>> + (kGroupSums<Layout<Format>> ? 20 : 4);
 template <typename Format, bool kExact>
 requires kFloatDots<Format, kExact>
-inline constexpr int kItemBytes<Format, kExact> = Layout<Format>::kItemWeights * 4;
+inline constexpr int kGroupBytes<Format, kExact> = Layout<Format>::kGroupWeights * 4;
 template <typename Format, bool kExact>
 constexpr int64_t activation_bytes(int64_t cols) {
-  return Units<Format>::items_of(cols) * kItemBytes<Format, kExact>;
+  return TileLayout<Format>::groups_of(cols) * kGroupBytes<Format, kExact>;
 }
 
-// What is looked up in shared memory.
+// The lookup table that `unpack` reads in shared memory.
 template <typename Format, bool kExact>
 using LutOf = std::conditional_t<kExact, NoLut, typename Layout<Format>::Lut>;
 template <typename Format, bool kExact>
@@ -66,12 +66,12 @@ __device__ __forceinline__ float largest_of(const float (&v)[8]) {
   return largest;
 }
 
-// Eight values of a group of 32 that four neighbouring lanes hold -> shared memory, where they are real. By whole
-// warps.
+// Stores eight values per lane to shared memory; four neighbouring lanes hold a group. Whole warps call it; lanes whose
+// values are not `real` store nothing.
 template <typename L, bool kLow>
 class IntegerStore {
  public:
-  // `first`: of the eight values' columns. From `to` on lie the activations of `groups` groups.
+  // `first`: the first of the eight values' columns. The activations of `groups` groups start at `to`.
   __device__ __forceinline__ IntegerStore(uint8_t* to, int groups, int first) : groups_(groups) {
     const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
     planes_ = reinterpret_cast<uint2*>(to) + 2 * (half * groups + group) + part;
@@ -101,7 +101,7 @@ class IntegerStore {
     }
     const float scale = largest * (1 / kMax);
     float mine = scale, scaled_sum = 0;
-    if constexpr (kItemSums<L>) {
+    if constexpr (kGroupSums<L>) {
       constexpr int kOnes = 0x01010101;
       int total = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
       if constexpr (kLow) {
@@ -116,8 +116,8 @@ class IntegerStore {
     if (!real) return;
     planes_[0] = {high[0], high[1]};
     if constexpr (kLow) planes_[4 * groups_] = {low[0], low[1]};
-    if (kItemSums<L> || place_ == 0) *rest_ = mine;
-    if (kItemSums<L> && place_ == 0) rest_[4 * groups_] = scaled_sum;
+    if (kGroupSums<L> || place_ == 0) *rest_ = mine;
+    if (kGroupSums<L> && place_ == 0) rest_[4 * groups_] = scaled_sum;
   }
 
  private:
@@ -133,15 +133,15 @@ __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int 
   return __dp4a(static_cast<int>(codes[3]), static_cast<int>(x.w), sum);
 }
 
-// Group `group` of one token's activations.
+// One token's activations of group `group`.
 template <typename L, bool kLow>
-struct IntegerItem {
+struct IntegerGroup {
   uint4 high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum;
   int sum[2], all, eights[2]; // sums; of eight: negative, two to a word
 
-  IntegerItem() = default;
-  __device__ __forceinline__ IntegerItem(const uint8_t* activations, int groups, int group) {
+  IntegerGroup() = default;
+  __device__ __forceinline__ IntegerGroup(const uint8_t* activations, int groups, int group) {
     const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
     high[0] = planes[0];
     high[1] = planes[groups];
@@ -151,7 +151,7 @@ struct IntegerItem {
     }
     const auto* rest = reinterpret_cast<const float*>(activations + kPlaneBytes<kLow> * groups) + group;
     scale = rest[0];
-    if constexpr (kItemSums<L>) {
+    if constexpr (kGroupSums<L>) {
       sum[0] = __float_as_int(rest[groups]);
       sum[1] = __float_as_int(rest[2 * groups]);
       all = __float_as_int(rest[3 * groups]);
@@ -175,18 +175,18 @@ __device__ __forceinline__ int times_factor(int dot, int factor) {
   return dot * factor + (L::kOddFactors ? dot : 0);
 }
 
-// What the codes' bias takes off a dot with activations of that sum.
+// What the codes' bias subtracts from a dot product with activations of that sum.
 template <typename L>
-__device__ __forceinline__ int bias_times(const Item& w, int sum) {
+__device__ __forceinline__ int bias_times(const GroupCodes& w, int sum) {
   if constexpr (L::kOwnBias) return -w.bias * sum;
   return L::kBias ? -L::kBias * sum : 0;
 }
 
-// Σ weight · activation over an item, without the unit where L::kRelative. Integers as long as they fit: codes' bias
-// goes where the sums begin, scales of 16 that are products of small integers are multiplied before anything becomes a
-// float.
+// Σ weight · activation over a group, where L::kRelative without the block's or the constant scale. Integers as long as
+// they fit: the codes' bias is what the sums begin with, and scales of 16 that are products of small integers are
+// multiplied in before anything becomes a float.
 template <typename L, bool kLow>
-__device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kLow>& x) {
+__device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGroup<L, kLow>& x) {
   if constexpr (L::kHalfScales) {
     int dot[2];
 #pragma unroll
@@ -201,12 +201,12 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
     const float(&scale)[2] = L::kRelative ? w.relative : w.scale;
     float result;
     if constexpr (L::kFactors)
-      result = (L::kBlockUnit ? 1 : w.unit) *
+      result = (L::kBlockScale ? 1 : w.block_scale) *
                static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
     else
       result = scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1]);
     if constexpr (L::kHasOffset && L::kFactors)
-      result += w.offset_unit * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
+      result += w.block_offset * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
     else if constexpr (L::kHasOffset)
       result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
     return result * x.scale;
@@ -217,7 +217,7 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
     if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     float result;
     if constexpr (L::kFactors)
-      result = (L::kBlockUnit ? 1 : w.unit) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
+      result = (L::kBlockScale ? 1 : w.block_scale) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
     else
       result = (L::kRelative ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
     if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
@@ -225,16 +225,16 @@ __device__ __forceinline__ float item_dot(const Item& w, const IntegerItem<L, kL
   }
 }
 
-// An item of one token's activations as floats.
+// One token's activations of a group as floats.
 template <int kWeights>
-struct FloatItem {
+struct FloatGroup {
   float4 quad[kWeights / 4];
 
-  FloatItem() = default;
-  __device__ __forceinline__ FloatItem(const uint8_t* activations, int items, int item) {
-    const auto* from = reinterpret_cast<const float4*>(activations) + item;
+  FloatGroup() = default;
+  __device__ __forceinline__ FloatGroup(const uint8_t* activations, int groups, int group) {
+    const auto* from = reinterpret_cast<const float4*>(activations) + group;
 #pragma unroll
-    for (int k = 0; k < kWeights / 4; ++k) quad[k] = from[k * items];
+    for (int k = 0; k < kWeights / 4; ++k) quad[k] = from[k * groups];
   }
   __device__ __forceinline__ float dot(const Numbers<kWeights>& w) const {
     float sum = 0;

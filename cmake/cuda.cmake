@@ -21,7 +21,8 @@ endif()
 
 if(NOT have_cuda)
   message(STATUS "ridge: no CUDA (no nvcc, RIDGE_CUDA=OFF or a sanitizer build): models run on the CPU")
-  add_library(ridge_cuda STATIC ${cuda_dir}/executor/without_cuda.cpp ${cuda_dir}/executor/plan.cpp
+  file(GLOB plan_sources CONFIGURE_DEPENDS ${cuda_dir}/plan/*.cpp) # host code, which its tests want
+  add_library(ridge_cuda STATIC ${cuda_dir}/executor/without_cuda.cpp ${cuda_dir}/executor/options.cpp ${plan_sources}
               ${cuda_dir}/runtime/timeline.cpp)
   target_link_libraries(ridge_cuda PUBLIC ridge_quant)
   return()

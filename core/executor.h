@@ -93,6 +93,9 @@ class Executor {
   // parts are those of the batch as it always runs, and add up to it; without, they are held apart, so that together
   // they take longer than forward(). Empty where an executor cannot tell.
   virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
+
+  // What an executor launches for a batch, a line per kernel. Empty where it has no such plan.
+  virtual std::string describe_plan(const Batch&) { return {}; }
 };
 
 } // namespace ridge::core

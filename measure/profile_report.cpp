@@ -105,6 +105,7 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
   }
   std::ranges::sort(seconds);
   profile.step_seconds = seconds[seconds.size() / 2];
+  profile.plan = executor.describe_plan(batch);
   return profile;
 }
 

@@ -26,6 +26,7 @@ struct StepProfile {
   double step_seconds; // the undivided step: forward() as it always runs
   double read_bytes_per_second;
   std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
+  std::string plan = {};      // Executor::describe_plan
 };
 
 // Evaluates `token` at `position` twice as often as `repetitions`. The cache must hold what lies before.

@@ -24,7 +24,7 @@ struct BenchCommand {
   std::string gpu_layers = "-1", batches = "2048", ubatches = "512", threads = "0", streams = "1";
   std::string k_types = "f16", v_types = "f16";
   measure::BenchPlan plan;
-  bool json = false;
+  bool json = false, verbose = false;
 
   std::vector<measure::BenchRow> rows;
 
@@ -51,6 +51,10 @@ struct BenchCommand {
       bench(std::move(loaded), shape);
     }
     if (output == "md") print_bench_markdown(rows);
+    if (output == "md" && verbose)
+      for (const measure::BenchRow& row : rows)
+        if (row.profile && !row.profile->plan.empty())
+          fmt::print("\n{} {}: {}", row.model, row.test(), row.profile->plan);
     if (output == "md" && !plan.profile)
       note("where a step's time goes: --profile; what this machine can do: ridge roofline");
     if (output == "csv") print_bench_csv(rows);
@@ -115,6 +119,7 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--profile", o->plan.profile, "where the time of one step goes, op by op");
+  command->add_flag("-v,--verbose", o->verbose, "with --profile: also the kernels of the step (GPU)");
   command->add_option("-o,--output", o->output, "md, csv, json or jsonl (a line per test, as it ends)")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str()

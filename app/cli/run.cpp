@@ -22,7 +22,7 @@ struct RunCommand {
   engine::TemplateOptions chat_template;
   TextOptions prompt;
   std::string system;
-  bool raw = false, json = false, profile = false;
+  bool raw = false, json = false, profile = false, verbose = false;
 
   void run() {
     if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
@@ -63,6 +63,7 @@ struct RunCommand {
     } else {
       if (stdout_is_terminal()) printer.finish();
       if (step) fmt::print(stderr, "\n{}", measure::profile_table(*step));
+      if (step && verbose && !step->plan.empty()) fmt::print(stderr, "\n{}", step->plan);
     }
     if (answer.stop == engine::StopReason::context_full)
       note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
@@ -112,6 +113,7 @@ void add_run_command(CLI::App& app) {
   command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");
   command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
   command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
+  command->add_flag("-v,--verbose", options->verbose, "with --profile: also the kernels of the step (GPU)");
   add_template_options(*command, options->chat_template);
   add_sampling_options(*command, options->sampling);
   command->callback([options] { options->run(); });

@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,7 @@ struct DeviceInfo {
   int sm_count = 0, compute_major = 0, compute_minor = 0;
   double memory_bytes = 0, free_bytes = 0;
 };
-DeviceInfo device_info();
+DeviceInfo device_info(int device = 0);
 
 // Thrown where not enough of the GPU's memory is free; the message has what was needed and what is free.
 class OutOfMemory : public core::Error {
@@ -35,6 +34,7 @@ class DeviceFailed : public core::Error {
 };
 
 struct CudaOptions {
+  int device = 0;
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()
   // For tests: the twins that fusions, graphs, overlapping launches and what these hand over are compared with.
@@ -44,16 +44,15 @@ struct CudaOptions {
   int as_compute = 0;
 };
 
+// The options with graphs, overlap and dataflow sync off where `serial` (the value of RIDGE_CUDA_SERIAL; may be null)
+// is set and not "0": every kernel starts when the one before it has ended. Sanitizers that run kernels one after
+// another need that, because a kernel that spin-waits on values of a running predecessor never ends there.
+CudaOptions with_serial_mode(CudaOptions options, const char* serial);
+
 class CudaExecutor : public core::Executor {
  public:
-  // Continues each stream greedily by `count` tokens, without the host in between: feeds tokens[i] at positions[i] of
-  // streams[i] (empty: stream 0), then the token of the largest logit, and so on. Returns the chosen tokens,
-  // [count][tokens.size()]. At most config().max_outputs streams.
-  virtual std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
-                                               std::span<const int32_t> streams, int64_t count) = 0;
-
   // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
-  // GPU.
+  // GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive positions.
   virtual double time_decode(int64_t position, int64_t streams, int repetitions) = 0;
 };
 
@@ -67,6 +66,6 @@ std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, c
 bool fits(const core::Program& program, const core::ExecutorConfig& config);
 
 // Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
-double measure_read_bandwidth();
+double measure_read_bandwidth(int device = 0);
 
 } // namespace ridge::kernels::cuda

@@ -92,10 +92,10 @@ struct Launchers {
 
   // How many warps of a block that has a group or two have room for their rings; 0: not even one.
   template <bool kExact>
-  static int matvec_warps(const Launch& launch, int64_t cols, int tokens) {
+  static int matvec_warps(const ChipLimits& chip, int64_t cols, int tokens) {
     const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0, 2),
                   each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1, 2) - none;
-    return static_cast<int>(std::clamp<int64_t>((launch.shared_per_block - none) / each, 0, kMatvecWarps));
+    return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
   // Row blocks of a block, where there are `blocks`.
@@ -111,8 +111,8 @@ struct Launchers {
 
   // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
   // multiprocessor is free first. More than half of the shared memory keeps them apart.
-  static size_t matvec_shared(const Launch& launch, int64_t needed) {
-    return std::max(static_cast<size_t>(needed), static_cast<size_t>(launch.shared_per_block) / 2 + 2048);
+  static size_t matvec_shared(const ChipLimits& chip, int64_t needed) {
+    return std::max(static_cast<size_t>(needed), static_cast<size_t>(chip.shared_per_block) / 2 + 2048);
   }
 
   template <int kTokens, bool kExact, bool kWhole = false>
@@ -154,12 +154,16 @@ struct Launchers {
     matvec_with<1, false>(launch, args);
   }
 
+  // How two products share the blocks of one launch.
+  struct PairCut {
+    int first_blocks = 0; // of the first product; 0: there is no such launch
+    int64_t shared_bytes = 0;
+  };
   template <typename Other>
-  static bool matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other) {
-    if (args.cols % U::kWeights != 0 || launch.sm_count < 2 ||
-        matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps ||
-        Launchers<Other>::template matvec_warps<false>(launch, args.cols, 1) < kMatvecWarps)
-      return false;
+  static PairCut cut_pair(const ChipLimits& chip, MatvecArgs args, MatvecArgs other) {
+    if (args.cols % U::kWeights != 0 || chip.sm_count < 2 || matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps ||
+        Launchers<Other>::template matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps)
+      return {};
     Chunks<Format>::count_row_blocks(args);
     Chunks<Other>::count_row_blocks(other);
     // Blocks in proportion to the bytes.
@@ -169,40 +173,62 @@ struct Launchers {
       return rows * static_cast<double>(of.row_bytes);
     };
     const int best =
-        std::clamp(static_cast<int>(std::lround(launch.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
-                   launch.sm_count - 1);
+        std::clamp(static_cast<int>(std::lround(chip.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
+                   chip.sm_count - 1);
     const int64_t needed =
         std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, row_blocks_of(args, best)),
                  matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps,
-                                                   Launchers<Other>::row_blocks_of(other, launch.sm_count - best)));
-    if (needed > launch.shared_per_block) return false;
-    const size_t shared = matvec_shared(launch, needed);
-    Chunks<Format>::share_out(args, best);
-    Chunks<Other>::share_out(other, launch.sm_count - best);
-    constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
-    allow_shared(kernel, shared);
-    if (waits(args, best)) args.dataflow_input = false;
-    if (Launchers<Other>::waits(other, launch.sm_count - best)) other.dataflow_input = false;
-    args.after_predecessor = other.after_predecessor = !launch.overlap;
-    args.stamps = other.stamps = launch.stamps();
-    launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, best);
-    return true;
+                                                   Launchers<Other>::row_blocks_of(other, chip.sm_count - best)));
+    if (needed > chip.shared_per_block) return {};
+    return {best, needed};
   }
 
-  // Recipes give attn_v one of these formats where the other matrices have blocks of 256 weights.
-  static bool matvec_pair(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other,
-                          quant::Type other_type) {
+  template <typename Other>
+  static void matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other) {
+    const PairCut cut = cut_pair<Other>(launch, args, other);
+    const int blocks = cut.first_blocks, other_blocks = launch.sm_count - blocks;
+    const size_t shared = matvec_shared(launch, cut.shared_bytes);
+    Chunks<Format>::count_row_blocks(args);
+    Chunks<Other>::count_row_blocks(other);
+    Chunks<Format>::share_out(args, blocks);
+    Chunks<Other>::share_out(other, other_blocks);
+    constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
+    allow_shared(kernel, shared);
+    if (waits(args, blocks)) args.dataflow_input = false;
+    if (Launchers<Other>::waits(other, other_blocks)) other.dataflow_input = false;
+    args.after_predecessor = other.after_predecessor = !launch.overlap;
+    args.stamps = other.stamps = launch.stamps();
+    launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, blocks);
+  }
+
+  // Calls visit(std::type_identity<Other>) for the formats that may come second. Recipes give attn_v one of these where
+  // the other matrices have blocks of 256 weights.
+  template <typename Visit>
+  static void visit_second(quant::Type other_type, Visit&& visit) {
     if constexpr (quant::PackedFormat<Format>)
       if constexpr (Format::kWeights == 256) {
-        const auto with = [&]<typename Other>(std::type_identity<Other>) {
-          if constexpr (!std::is_same_v<Format, Other>) return matvec_pair_with<Other>(launch, args, other);
-          return false;
+        const auto with = [&]<typename Other>(std::type_identity<Other> other) {
+          if constexpr (!std::is_same_v<Format, Other>) visit(other);
         };
-        if (other_type == quant::Type::Q4_K) return with(std::type_identity<quant::Q4_K>());
-        if (other_type == quant::Type::Q5_K) return with(std::type_identity<quant::Q5_K>());
-        if (other_type == quant::Type::Q6_K) return with(std::type_identity<quant::Q6_K>());
+        if (other_type == quant::Type::Q4_K) with(std::type_identity<quant::Q4_K>());
+        if (other_type == quant::Type::Q5_K) with(std::type_identity<quant::Q5_K>());
+        if (other_type == quant::Type::Q6_K) with(std::type_identity<quant::Q6_K>());
       }
-    return false;
+  }
+
+  static bool can_pair(const ChipLimits& chip, const MatvecArgs& args, const MatvecArgs& other,
+                       quant::Type other_type) {
+    bool can = false;
+    visit_second(other_type, [&]<typename Other>(std::type_identity<Other>) {
+      can = cut_pair<Other>(chip, args, other).first_blocks > 0;
+    });
+    return can;
+  }
+
+  static void matvec_pair(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other,
+                          quant::Type other_type) {
+    visit_second(other_type,
+                 [&]<typename Other>(std::type_identity<Other>) { matvec_pair_with<Other>(launch, args, other); });
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
@@ -237,11 +263,16 @@ struct Launchers {
     large ? gemm_with<LargeShape>(launch, args) : gemm_with<PromptShape>(launch, args);
   }
 
+  static BatchCut cut_batch(const ChipLimits& chip, const BatchArgs& args, int tile_tokens) {
+    Launch launch;
+    static_cast<ChipLimits&>(launch) = chip;
+    BatchArgs cut = args;
+    return {plan_batch<Format>(launch, cut, tile_tokens) > 0, cut.ranges > 1};
+  }
+
   template <int kTileTokens>
-  static bool batch_with(const Launch& launch, BatchArgs& args) {
+  static void batch_with(const Launch& launch, BatchArgs args) {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
-    if (shared == 0) return false;
-    if (args.ranges > 1) args.sibling_follows = args.follows_sibling = false; // there is one scratch for partial sums
     constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
     const int tasks = args.token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
@@ -249,10 +280,9 @@ struct Launchers {
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
            args.warp_groups * (BatchShape<Format>::kConsumerThreads + kWarp), shared, args);
     if (args.ranges > 1 && !args.serial_ranges) launch_batch_finish(launch, args, kTileTokens);
-    return true;
   }
 
-  static bool batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
+  static void batch(const Launch& launch, const BatchArgs& args, int tile_tokens) {
     switch (tile_tokens) {
     case 8: return batch_with<8>(launch, args);
     case 16: return batch_with<16>(launch, args);
@@ -269,10 +299,18 @@ struct Launchers {
 template <typename Format>
 constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
-  return {type,       &L::row_bytes, &TileLayout<Format>::matrix_bytes,
-          &L::repack, &L::matvec,    &L::matvec_pair,
-          &L::embed,  &L::gemm,      &L::batch,
-          &L::expand};
+  return {.type = type,
+          .row_bytes = &L::row_bytes,
+          .matrix_bytes = &TileLayout<Format>::matrix_bytes,
+          .repack = &L::repack,
+          .matvec = &L::matvec,
+          .can_pair = &L::can_pair,
+          .matvec_pair = &L::matvec_pair,
+          .embed = &L::embed,
+          .gemm = &L::gemm,
+          .cut_batch = &L::cut_batch,
+          .batch = &L::batch,
+          .expand = &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

@@ -12,6 +12,11 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kMaxMatvecTokens = 4; // rows of activations per pass over the weights
 
+struct BatchCut {
+  bool fits = false;
+  bool split_columns = false; // into ranges, whose sums are added up through memory
+};
+
 struct FormatKernels {
   quant::Type type;
 
@@ -28,9 +33,10 @@ struct FormatKernels {
   // kMaxMatvecTokens (fewer where the activations do not fit into shared memory).
   void (*matvec)(const Launch&, const MatvecArgs&, bool exact);
 
-  // The same for one token and two steps with the same input, the second of another format, in one launch. False:
-  // nothing was done, these two formats or shapes having no such kernel.
-  bool (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
+  // The same for one token and two steps with the same input, the second of another format, in one launch; and whether
+  // there is such a kernel for these two formats and shapes. Asking follows no pointers.
+  bool (*can_pair)(const ChipLimits&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
+  void (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
 
   // out[i] = row ids[i] as f32, [n, cols].
   void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
@@ -38,9 +44,11 @@ struct FormatKernels {
   // out = x Wᵀ with f16 activations, for prompts, on any chip with tensor cores.
   void (*gemm)(const Launch&, const GemmArgs&);
 
-  // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; fills in how the work is cut up. False:
-  // nothing was done, shared memory being too small for such tiles.
-  bool (*batch)(const Launch&, BatchArgs&, int tile_tokens);
+  // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; and whether shared memory is large
+  // enough for such tiles, and how the work is cut up. Asking follows no pointers. Of siblings none is split by
+  // columns.
+  BatchCut (*cut_batch)(const ChipLimits&, const BatchArgs&, int tile_tokens);
+  void (*batch)(const Launch&, const BatchArgs&, int tile_tokens);
 
   // Rows as operands of a prompt's product.
   void (*expand)(const Launch&, const ExpandArgs&);

@@ -2,11 +2,16 @@
 //
 // Rows are copied there one matrix after the other. For an 8B and 512 tokens that is 2.5 GB, some 0.1 s, against tens
 // of seconds that the same batch takes on a CPU.
-#include "kernels/cuda/executor/executor_impl.h"
+#include "kernels/cuda/executor/launches.h"
+
+#include <map>
+#include <vector>
 
 namespace ridge::kernels::cuda {
 
-void Executor::observe(const core::Op& op, const MatrixStep& m, int64_t rows) {
+void KernelLauncher::observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
+  const MatrixStep& m = call.products[0].matrix;
+  const int64_t rows = call.rows;
   const int64_t cols = program_.weights[m.parts[0].weight].cols;
   const bool experts = m.ids != kNone, per_slot = experts && width(m.x) != cols;
   const int64_t slots = experts ? rows * m.used : 0, count = per_slot ? slots : rows;
@@ -15,17 +20,16 @@ void Executor::observe(const core::Op& op, const MatrixStep& m, int64_t rows) {
   const auto* x = observed_.as<float>();
   const auto* chosen = observed_.as<int32_t>() + count * cols;
   const auto bring = [&](const void* to, const void* from, size_t size) {
-    if (size > 0)
-      RIDGE_CUDA(cudaMemcpyAsync(const_cast<void*>(to), from, size, cudaMemcpyDeviceToHost, stream_.handle));
+    if (size > 0) RIDGE_CUDA(cudaMemcpyAsync(const_cast<void*>(to), from, size, cudaMemcpyDeviceToHost, launch.stream));
   };
-  bring(x, value(m.x), 4 * count * cols);
-  if (experts) bring(chosen, ids(m.ids), 4 * slots);
-  RIDGE_CUDA(cudaStreamSynchronize(stream_.handle));
+  bring(x, value(plan, m.x), 4 * count * cols);
+  if (experts) bring(chosen, ids(plan, m.ids), 4 * slots);
+  RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
 
   std::map<int32_t, std::vector<const float*>> rows_of_matrix;
   for (int64_t i = 0; i < (experts ? slots : rows); ++i)
     rows_of_matrix[experts ? chosen[i] : 0].push_back(x + (experts && !per_slot ? i / m.used : i) * cols);
-  for (const auto& [matrix, inputs] : rows_of_matrix) config_.observer->observe(op, matrix, inputs);
+  for (const auto& [matrix, inputs] : rows_of_matrix) config_.observer->observe(*call.op, matrix, inputs);
 }
 
 } // namespace ridge::kernels::cuda

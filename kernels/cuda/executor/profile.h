@@ -1,7 +1,10 @@
-// Which ops of a Program a step of the plan computes, and ranges for Nsight.
+// Where a step's time goes: its graph as always, whose kernels now write when their blocks start, wait and end. And
+// ranges for Nsight.
 #pragma once
 
-#include "kernels/cuda/executor/plan.h"
+#include "core/executor.h"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/runtime/device.h"
 
 #include <nvtx3/nvToolsExt.h> // header-only: loads its library, where a profiler brings one, at the first range
 
@@ -10,12 +13,23 @@
 
 namespace ridge::kernels::cuda {
 
-// Per step, indices into Program::ops. Every op belongs to one step: the one that writes what it computes, or else the
-// one that its result is used up in.
-std::vector<std::vector<int32_t>> ops_of_steps(const core::Program& program, const Plan& plan);
+// Where the blocks of a batch's kernels put their stamps.
+class StampMemory {
+ public:
+  explicit StampMemory(size_t blocks) : count_(blocks * kStampPlaces), memory_(count_ * sizeof(Stamp), "a profile") {}
+  Stamp* device() const { return memory_.as<Stamp>(); }
+  size_t bytes() const { return memory_.bytes(); }
+  size_t count() const { return count_; }
 
-// Per step "layer:ops".
-std::vector<std::string> names_of_steps(const core::Program& program, const Plan& plan);
+ private:
+  size_t count_;
+  DeviceMemory memory_;
+};
+
+// Runs the graph and says how long each step of the plan takes on average. `log`: its kernels, with their stamps.
+std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan& plan, const Graph& graph,
+                                        const LaunchLog& log, const StampMemory& memory, cudaStream_t stream,
+                                        int repetitions);
 
 class ProfilerRange {
  public:

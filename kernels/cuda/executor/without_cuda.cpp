@@ -8,7 +8,7 @@
 
 namespace ridge::kernels::cuda {
 
-DeviceInfo device_info() {
+DeviceInfo device_info(int) {
   DeviceInfo info;
   info.problem = "this ridge was built without CUDA";
   return info;
@@ -33,6 +33,6 @@ quant::MakeHessian hessian_maker(std::string& problem) {
 
 bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
 
-double measure_read_bandwidth() { throw Error("CUDA: " + device_info().problem); }
+double measure_read_bandwidth(int) { throw Error("CUDA: " + device_info().problem); }
 
 } // namespace ridge::kernels::cuda

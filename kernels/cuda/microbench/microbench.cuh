@@ -19,13 +19,6 @@ struct Bench {
   }
 };
 
-struct TimedEvent {
-  cudaEvent_t handle = nullptr;
-  TimedEvent() { RIDGE_CUDA(cudaEventCreate(&handle)); }
-  ~TimedEvent() { cudaEventDestroy(handle); }
-  TimedEvent(const TimedEvent&) = delete;
-};
-
 // Median seconds of `work`, which puts something on the stream, on the GPU's clock. The first run is not counted.
 template <typename Work>
 double median_seconds(cudaStream_t stream, int runs, Work&& work) {

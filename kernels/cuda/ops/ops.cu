@@ -168,66 +168,6 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }
 
-__device__ __forceinline__ bool better(float a, int32_t a_index, float b, int32_t b_index) {
-  return a > b || (a == b && a_index < b_index);
-}
-
-__device__ void block_best(float& value, int32_t& index) {
-  __shared__ float values[kWarp];
-  __shared__ int32_t indices[kWarp];
-  for (int round = 0; round < 2; ++round) {
-    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-      const float other = __shfl_xor_sync(~0u, value, offset);
-      const int32_t other_index = __shfl_xor_sync(~0u, index, offset);
-      if (better(other, other_index, value, index)) value = other, index = other_index;
-    }
-    if (round == 1) break;
-    const int warps = blockDim.x / kWarp, lane = threadIdx.x % kWarp;
-    if (lane == 0) values[threadIdx.x / kWarp] = value, indices[threadIdx.x / kWarp] = index;
-    __syncthreads();
-    value = lane < warps ? values[lane] : -INFINITY;
-    index = lane < warps ? indices[lane] : INT32_MAX;
-  }
-}
-
-__global__ void greedy_kernel(const __grid_constant__ GreedyArgs args) {
-  let_successor_start();
-  wait_for_predecessor();
-  const int row = blockIdx.y;
-  const float* logits = args.logits + row * args.vocab;
-  float value = -INFINITY;
-  int32_t index = INT32_MAX;
-  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < args.vocab; i += int64_t{gridDim.x} * blockDim.x)
-    if (better(logits[i], static_cast<int32_t>(i), value, index)) value = logits[i], index = static_cast<int32_t>(i);
-  block_best(value, index);
-  __shared__ bool last;
-  if (threadIdx.x == 0) {
-    args.best_value[row * kGreedyBlocks + blockIdx.x] = value;
-    args.best_index[row * kGreedyBlocks + blockIdx.x] = index;
-    __threadfence();
-    last = atomicAdd(&args.tickets[row], 1) == gridDim.x - 1;
-  }
-  __syncthreads();
-  if (!last || threadIdx.x >= kWarp) return;
-  __threadfence();
-  const bool mine = threadIdx.x < gridDim.x;
-  value = mine ? args.best_value[row * kGreedyBlocks + threadIdx.x] : -INFINITY;
-  index = mine ? args.best_index[row * kGreedyBlocks + threadIdx.x] : INT32_MAX;
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float other = __shfl_xor_sync(~0u, value, offset);
-    const int32_t other_index = __shfl_xor_sync(~0u, index, offset);
-    if (better(other, other_index, value, index)) value = other, index = other_index;
-  }
-  if (threadIdx.x == 0) {
-    args.tickets[row] = 0;
-    if (index == INT32_MAX) index = 0; // every logit is NaN
-    args.tokens[row] = index;
-    args.positions[row] += 1;
-    args.history[args.step[row] * args.n + row] = index;
-    args.step[row] += 1;
-  }
-}
-
 } // namespace
 
 void launch_rms_norm(const Launch& launch, const float* x, const float* weight, float* out, int64_t groups,
@@ -272,9 +212,6 @@ void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
       (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
   const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kThreads);
   launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args, launch.stamps());
-}
-void launch_greedy(const Launch& launch, const GreedyArgs& args) {
-  launch(greedy_kernel, dim3(kGreedyBlocks, args.n), 1024, 0, args);
 }
 
 } // namespace ridge::kernels::cuda

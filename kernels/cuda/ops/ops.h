@@ -105,21 +105,4 @@ void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreA
 bool can_attend_prompts(const Cache& cache, int heads);
 void launch_prompt_attention(const Launch&, AttentionArgs);
 
-// The index of the largest logit of each row, and the step of a generating loop: tokens[i] = it, positions[i] += 1,
-// history[step[i] * n + i] = it; step[i] += 1.
-struct GreedyArgs {
-  const float* logits; // [n, vocab]
-  int64_t vocab;
-  int n;
-  int32_t* tokens;
-  int32_t* positions;
-  int32_t* history;
-  int32_t* step;     // [n]
-  unsigned* tickets; // [n] zero before and after
-  float* best_value; // [n, kGreedyBlocks]
-  int32_t* best_index;
-};
-inline constexpr int kGreedyBlocks = 32;
-void launch_greedy(const Launch&, const GreedyArgs&);
-
 } // namespace ridge::kernels::cuda

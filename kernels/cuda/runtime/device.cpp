@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/context.h"
 
 #include <algorithm>
 #include <vector>
@@ -30,7 +31,7 @@ void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {
               shared_needed, shared_limit);
 }
 
-DeviceInfo device_info() {
+DeviceInfo device_info(int device) {
   DeviceInfo info;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -41,8 +42,13 @@ DeviceInfo device_info() {
                                                            : cudaGetErrorString(status);
     return info;
   }
+  if (device < 0 || device >= count) {
+    info.problem = fmt::format("no NVIDIA GPU number {}", device);
+    return info;
+  }
+  const CurrentDevice current(device);
   cudaDeviceProp properties;
-  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, device));
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   info.usable = true;
@@ -55,38 +61,28 @@ DeviceInfo device_info() {
   return info;
 }
 
-double measure_read_bandwidth() {
+double measure_read_bandwidth(int device) {
   // 2 GiB, or half of what a model has left, which is still more than caches hold.
   constexpr size_t kMost = size_t{2} << 30, kLeast = size_t{128} << 20;
   constexpr int kRuns = 9;
+  const CurrentDevice current(device);
+  const DeviceContext context(device);
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   const size_t bytes = std::clamp(free / 2, kLeast, kMost) / kReadBytes * kReadBytes;
-  Stream stream;
-  cudaDeviceProp properties;
-  RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
-  Launch launch;
-  launch.stream = stream.handle;
-  launch.sm_count = properties.multiProcessorCount;
   const DeviceMemory data(bytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
   RIDGE_CUDA(cudaMemset(data.as(), 0x5b, bytes));
-  cudaEvent_t start, stop;
-  RIDGE_CUDA(cudaEventCreate(&start));
-  RIDGE_CUDA(cudaEventCreate(&stop));
-  std::vector<float> milliseconds;
+  const TimedEvent start, stop;
+  std::vector<double> seconds;
   for (int i = 0; i <= kRuns; ++i) {
-    RIDGE_CUDA(cudaEventRecord(start, stream.handle));
-    launch_read(launch, data.as(), bytes, sink.as<uint32_t>());
-    RIDGE_CUDA(cudaEventRecord(stop, stream.handle));
-    RIDGE_CUDA(cudaEventSynchronize(stop));
-    float elapsed = 0;
-    RIDGE_CUDA(cudaEventElapsedTime(&elapsed, start, stop));
-    if (i > 0) milliseconds.push_back(elapsed); // the first run loads the kernel
+    start.record(context.stream());
+    launch_read(context.launch(), data.as(), bytes, sink.as<uint32_t>());
+    stop.record(context.stream());
+    context.synchronize();
+    if (i > 0) seconds.push_back(stop.seconds_since(start)); // the first run loads the kernel
   }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  std::ranges::nth_element(milliseconds, milliseconds.begin() + kRuns / 2);
-  return static_cast<double>(bytes) / (milliseconds[kRuns / 2] * 1e-3);
+  std::ranges::nth_element(seconds, seconds.begin() + kRuns / 2);
+  return static_cast<double>(bytes) / seconds[kRuns / 2];
 }
 
 } // namespace ridge::kernels::cuda

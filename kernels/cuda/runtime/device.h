@@ -2,6 +2,7 @@
 // failure into an Error that names the call.
 #pragma once
 
+#include "kernels/cuda/runtime/limits.h"
 #include "kernels/cuda/runtime/timeline.h"
 
 #include <cuda_runtime.h>
@@ -91,6 +92,22 @@ struct Event {
   Event(const Event&) = delete;
 };
 
+// An event that keeps the time at which the GPU came by.
+struct TimedEvent {
+  cudaEvent_t handle = nullptr;
+  TimedEvent() { RIDGE_CUDA(cudaEventCreate(&handle)); }
+  ~TimedEvent() { cudaEventDestroy(handle); }
+  TimedEvent(const TimedEvent&) = delete;
+
+  void record(cudaStream_t stream) const { RIDGE_CUDA(cudaEventRecord(handle, stream)); }
+  // Both must have happened.
+  double seconds_since(const TimedEvent& start) const {
+    float milliseconds = 0;
+    RIDGE_CUDA(cudaEventElapsedTime(&milliseconds, start.handle, handle));
+    return milliseconds * 1e-3;
+  }
+};
+
 struct Graph {
   cudaGraphExec_t handle = nullptr;
   Graph() = default;
@@ -102,12 +119,10 @@ struct Graph {
 
 // How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our
 // kernels waits for its predecessor itself where the chip knows how).
-struct Launch {
+struct Launch : ChipLimits {
   cudaStream_t stream = nullptr;
-  int sm_count = 1;
-  int shared_per_block = 48 << 10; // bytes a block may ask for
-  bool overlap = false;            // programmatic dependent launch
-  LaunchLog* log = nullptr;        // while a profile is taken
+  bool overlap = false;     // programmatic dependent launch
+  LaunchLog* log = nullptr; // while a profile is taken
 
   // Where the blocks of the next kernel put their stamps, or null.
   Stamp* stamps() const { return log && log->stamps ? log->stamps + log->blocks * kStampPlaces : nullptr; }

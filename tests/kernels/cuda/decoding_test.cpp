@@ -1,5 +1,6 @@
 // The kernel of single tokens at odd sizes, and for very long.
 #include "device.h"
+#include "greedy.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>
@@ -51,9 +52,9 @@ TEST_CASE("CUDA: 10,000 tokens are the same with overlapping kernels in a graph 
   config.context = 10240;
   CudaOptions one_by_one;
   one_by_one.graphs = one_by_one.overlap = false;
-  const std::vector<int32_t> start = {5}, zero = {0};
   const auto tokens_of = [&](const CudaOptions& options) {
-    return kernels::cuda::make_cuda_executor(model.program, config, options)->generate_greedy(start, zero, zero, 10000);
+    return tests::greedy_tokens(*kernels::cuda::make_cuda_executor(model.program, config, options), shape.vocab, 5, 0,
+                                10000);
   };
   const std::vector<int32_t> graph = tokens_of({});
   CHECK(graph.size() == 10000);

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "device.h"
+#include "greedy.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>
@@ -380,7 +381,7 @@ TEST_CASE("CUDA: a q8_0 cache loses little against one in f32") {
   CHECK(tests::nmse(run(*small, steps), full) < 1e-3);
 }
 
-TEST_CASE("CUDA: greedy generation on the device chooses what the host would choose, and the same twice") {
+TEST_CASE("CUDA: greedy decoding on the device chooses what the host would choose, and the same twice") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
@@ -400,15 +401,35 @@ TEST_CASE("CUDA: greedy generation on the device chooses what the host would cho
     }
     return chosen;
   };
-  const std::vector<int32_t> start = {5}, zero = {0}, stream = {1};
-  const auto first = executor->generate_greedy(start, zero, stream, 40);
+  const auto by_device = [&](int32_t token, int32_t stream, int count) {
+    return tests::greedy_tokens(*executor, shape.vocab, token, stream, count);
+  };
+  const std::vector<int32_t> first = by_device(5, 1, 40);
   CHECK(first == by_host(5, 1, 40));
-  CHECK(first == executor->generate_greedy(start, zero, stream, 40));
-  const std::vector<int32_t> two = {5, 7}, zeros = {0, 0};
-  const std::vector<int32_t> streams = {0, 1};
-  const auto both = executor->generate_greedy(two, zeros, streams, 20);
-  CHECK(both == executor->generate_greedy(two, zeros, streams, 20));
-  CHECK(both.size() == 40);
+  CHECK(first == by_device(5, 1, 40));
+  CHECK(by_device(7, 0, 20) == by_host(7, 0, 20));
+}
+
+TEST_CASE("CUDA: two streams at once have the same logits twice") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  model.transformer({}, Type::Q4_K, Type::Q6_K);
+  core::ExecutorConfig config = fast_config();
+  config.streams = 2;
+  const auto executor = make_cuda_executor(model.program, config);
+  const auto logits = [&] {
+    std::vector<float> all;
+    for (int32_t i = 0; i < 20; ++i) {
+      const std::vector<float> row = run(*executor, {{5 + i, 7 + i}, {i, i}, {0, 1}, {0, 1}});
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  };
+  const std::vector<float> once = logits();
+  CHECK(once.size() == 20 * 2 * 64);
+  CHECK(once == logits());
 }
 
 TEST_CASE("CUDA: broken weights give broken logits, not a crash") {

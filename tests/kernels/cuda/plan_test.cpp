@@ -1,5 +1,5 @@
 // Which values go from one running kernel to the next, without a GPU.
-#include "kernels/cuda/executor/plan.h"
+#include "kernels/cuda/plan/plan.h"
 
 #include "support/random_program.h"
 

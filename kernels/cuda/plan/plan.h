@@ -5,6 +5,7 @@
 
 #include "core/program.h"
 
+#include <string>
 #include <vector>
 
 namespace ridge::kernels::cuda {
@@ -58,5 +59,12 @@ struct Plan {
 
 // The Program must outlive the plan.
 Plan make_plan(const core::Program& program, bool fuse);
+
+// Per step, indices into Program::ops. Every op belongs to one step: the one that writes what it computes, or else the
+// one that its result is used up in.
+std::vector<std::vector<int32_t>> ops_of_steps(const core::Program& program, const Plan& plan);
+
+// Per step "layer:ops".
+std::vector<std::string> names_of_steps(const core::Program& program, const Plan& plan);
 
 } // namespace ridge::kernels::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/executor/upload.h"
+#include "kernels/cuda/executor/device_weights.h"
 
 #include "kernels/cuda/executor/format_kernels.h"
 
@@ -30,12 +30,9 @@ std::vector<Use> uses_of(const core::Program& program) {
 struct Piece {
   PinnedMemory host;
   DeviceMemory device;
-  cudaEvent_t done = nullptr;
+  Event done; // copied and repacked
 
-  explicit Piece(size_t bytes) : host(bytes), device(bytes, "the upload buffer") {
-    RIDGE_CUDA(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
-  }
-  ~Piece() { cudaEventDestroy(done); }
+  explicit Piece(size_t bytes) : host(bytes), device(bytes, "the upload buffer") {}
 };
 
 void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
@@ -46,16 +43,14 @@ void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
 
 } // namespace
 
-UploadedWeights allocate_weights(const core::Program& program) {
+DeviceWeights::DeviceWeights(const core::Program& program) : weights_(program.weights.size()) {
   const std::vector<Use> uses = uses_of(program);
-  UploadedWeights result;
-  result.weights.resize(program.weights.size());
   std::vector<size_t> offsets(program.weights.size());
   size_t total = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
     if (uses[i] == Use::none) continue;
     const core::Weight& w = program.weights[i];
-    DeviceWeight& to = result.weights[i];
+    DeviceWeight& to = weights_[i];
     offsets[i] = total;
     if (uses[i] == Use::matrix) {
       const FormatKernels& format = format_kernels(w.type);
@@ -64,29 +59,28 @@ UploadedWeights allocate_weights(const core::Program& program) {
     }
     total += aligned(uses[i] == Use::matrix ? to.matrix_bytes * w.count : w.total_bytes());
   }
-  result.memory = DeviceMemory(total, "the weights");
+  memory_ = DeviceMemory(total, "the weights");
   for (size_t i = 0; i < program.weights.size(); ++i)
-    if (uses[i] != Use::none) result.weights[i].data = result.memory.as() + offsets[i];
-  return result;
+    if (uses[i] != Use::none) weights_[i].data = memory_.as() + offsets[i];
 }
 
-void upload_weights(const core::Program& program, const UploadedWeights& result, const Launch& launch,
-                    const std::function<void(double, double)>& progress) {
+void DeviceWeights::upload(const core::Program& program, const Launch& launch,
+                           const std::function<void(double, double)>& progress) const {
   double total_file_bytes = 0;
   int64_t longest_row = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (!result.weights[i].data) continue;
+    if (!weights_[i].data) continue;
     total_file_bytes += static_cast<double>(program.weights[i].total_bytes());
     longest_row = std::max(longest_row, program.weights[i].row_bytes);
   }
 
-  RIDGE_CUDA(cudaMemsetAsync(result.memory.as(), 0, result.memory.bytes(), launch.stream)); // padding is fetched, too
+  RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), launch.stream)); // padding is fetched, too
   const int64_t piece_bytes = std::max(kPieceBytes, longest_row);
   std::array<Piece, kPieces> pieces = {Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes)};
   size_t next = 0;
   double done_bytes = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    const DeviceWeight& to = result.weights[i];
+    const DeviceWeight& to = weights_[i];
     if (!to.data) continue;
     const core::Weight& w = program.weights[i];
     auto* data = const_cast<uint8_t*>(to.data);
@@ -94,7 +88,7 @@ void upload_weights(const core::Program& program, const UploadedWeights& result,
     for (int64_t row = 0; row < rows; row += rows_per_piece) {
       const int64_t count = std::min(rows_per_piece, rows - row), bytes = count * w.row_bytes;
       Piece& piece = pieces[next++ % kPieces];
-      RIDGE_CUDA(cudaEventSynchronize(piece.done));
+      RIDGE_CUDA(cudaEventSynchronize(piece.done.handle));
       copy_with_all_threads(piece.host.as(), w.data + row * w.row_bytes, bytes);
       if (to.row_bytes == 0) { // a vector
         RIDGE_CUDA(
@@ -103,7 +97,7 @@ void upload_weights(const core::Program& program, const UploadedWeights& result,
         RIDGE_CUDA(cudaMemcpyAsync(piece.device.as(), piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
         format_kernels(w.type).repack(launch, piece.device.as(), w.row_bytes, data, w.cols, row, count, w.rows);
       }
-      RIDGE_CUDA(cudaEventRecord(piece.done, launch.stream));
+      RIDGE_CUDA(cudaEventRecord(piece.done.handle, launch.stream));
       done_bytes += static_cast<double>(bytes);
       if (progress) progress(done_bytes, total_file_bytes);
     }

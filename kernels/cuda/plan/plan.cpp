@@ -1,4 +1,4 @@
-#include "kernels/cuda/executor/plan.h"
+#include "kernels/cuda/plan/plan.h"
 
 #include <algorithm>
 

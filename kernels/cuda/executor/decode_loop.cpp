@@ -1,0 +1,94 @@
+#include "kernels/cuda/executor/decode_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int64_t kStateBytes = 256; // of a SampleState, in device memory and in the pinned copy
+static_assert(sizeof(SampleState) <= kStateBytes);
+
+bool is_greedy(const core::SamplerParams& p) { return p.temp == 0.0f; }
+
+} // namespace
+
+bool DecodeLoop::can_sample(const core::SamplerParams& p) {
+  return is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK);
+}
+
+bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t position, const float* logits,
+                       int64_t vocab, const BatchMemory::Arrays& batch, cudaStream_t stream) {
+  const core::SamplerParams& p = sampler.params();
+  // A ring that cannot fill up before the context does need not exist.
+  const int32_t ring_size = p.repeat_last_n > context ? -1 : p.repeat_last_n;
+  const bool moved = allocate(ring_size, logits, vocab, batch, stream);
+
+  const core::Sampler::Recent recent = sampler.recent();
+  const bool penalties = p.repeat_penalty != 1.0f || p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f;
+  *host_.as<SampleState>() = {.temp = p.temp,
+                              .top_p = p.top_p,
+                              .min_p = p.min_p,
+                              .repeat_penalty = p.repeat_penalty,
+                              .presence_penalty = p.presence_penalty,
+                              .frequency_penalty = p.frequency_penalty,
+                              .top_k = is_greedy(p) ? 1 : p.top_k,
+                              .penalties = penalties,
+                              .ring_size = ring_size,
+                              .ring_filled = static_cast<int32_t>(recent.ring.size()),
+                              .ring_oldest = static_cast<int32_t>(recent.oldest),
+                              .seed = sampler.seed(),
+                              .draws = sampler.draws(),
+                              .step = 0,
+                              .position = position};
+  const auto copy = [&](void* to, const void* from, size_t bytes) {
+    RIDGE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+  };
+  copy(args_.state, host_.as(), sizeof(SampleState));
+  if (penalties) {
+    copy(args_.counts, recent.counts.data(), recent.counts.size_bytes());
+    if (ring_size > 0) copy(args_.ring, recent.ring.data(), recent.ring.size_bytes());
+  }
+  position_ = position;
+  enqueued_ = read_ = 0;
+  return moved;
+}
+
+void DecodeLoop::record_choice(cudaStream_t stream) {
+  RIDGE_CUDA(cudaEventRecord(chosen_[enqueued_++ % 2].handle, stream));
+}
+
+int32_t DecodeLoop::read_token() {
+  const int64_t slot = read_++ % 2;
+  RIDGE_CUDA(cudaEventSynchronize(chosen_[slot].handle));
+  return args_.chosen[slot];
+}
+
+bool DecodeLoop::allocate(int32_t ring_size, const float* logits, int64_t vocab, const BatchMemory::Arrays& batch,
+                          cudaStream_t stream) {
+  if (!memory_.bytes()) {
+    const auto aligned = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+    const int64_t list_bytes = aligned(vocab * 8), counts_bytes = aligned(vocab * 4), best_bytes = kSampleChunks * 4;
+    memory_ = DeviceMemory(kStateBytes + list_bytes + counts_bytes + best_bytes, "sampling");
+    RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), stream));
+    host_ = PinnedMemory(kStateBytes + 2 * sizeof(int32_t));
+    uint8_t* at = memory_.as();
+    const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };
+    args_.vocab = vocab;
+    args_.logits = logits;
+    args_.state = reinterpret_cast<SampleState*>(take(kStateBytes));
+    args_.list = reinterpret_cast<uint64_t*>(take(list_bytes));
+    args_.counts = reinterpret_cast<int32_t*>(take(counts_bytes));
+    args_.chunk_best = reinterpret_cast<float*>(take(best_bytes));
+    args_.chosen = reinterpret_cast<int32_t*>(host_.as() + kStateBytes); // mapped under one address
+    args_.token = batch.tokens;
+    args_.position = batch.positions;
+  }
+  const size_t bytes = std::max<int64_t>(ring_size, 1) * sizeof(int32_t);
+  if (ring_.bytes() >= bytes) return false;
+  ring_ = DeviceMemory(bytes, "sampling");
+  args_.ring = ring_.as<int32_t>();
+  return true;
+}
+
+} // namespace ridge::kernels::cuda

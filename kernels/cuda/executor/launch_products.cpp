@@ -1,0 +1,148 @@
+// Arguments of the products' kernels, and what these kernels can do.
+#include "kernels/cuda/executor/launches.h"
+
+#include "kernels/cuda/ops/ops.h"
+
+namespace ridge::kernels::cuda {
+
+static_assert(kMostSiblingMatrices == kMostPromptMatrices);
+
+namespace {
+
+// Of questions: arguments whose pointers nobody follows.
+const BatchPlan& any_plan() {
+  static const BatchPlan plan{{1, 1, 1, true}};
+  return plan;
+}
+
+} // namespace
+
+MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::Product& product,
+                                       int64_t tokens) const {
+  const MatrixStep& m = product.matrix;
+  const core::Weight& first = first_weight(m);
+  MatvecArgs args = {};
+  args.x = value(plan, m.x);
+  args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
+  args.x_stride = first.cols;
+  args.tokens = static_cast<int>(tokens);
+  args.cols = static_cast<int>(first.cols);
+  args.row_bytes = weights_[m.parts[0].weight].row_bytes;
+  args.norm_weight = weights_.vector(m.norm);
+  args.norm_epsilon = m.norm_epsilon;
+  args.segments = static_cast<int>(m.parts.size());
+  for (size_t i = 0; i < m.parts.size(); ++i) {
+    const MatrixStep::Part& part = m.parts[i];
+    const core::Weight& w = program_.weights[part.weight];
+    args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), value(plan, part.out), w.rows,
+                       weights_.vector(part.bias)};
+  }
+  args.swiglu = m.swiglu;
+  args.dataflow_input = product.dataflow_input;
+  if (m.residual != kNone) {
+    args.residual = value(plan, m.residual);
+    args.residual_stride = width(m.residual);
+  }
+  if (m.ids != kNone) {
+    args.ids = ids(plan, m.ids);
+    args.expert_bytes = weights_[m.parts[0].weight].matrix_bytes;
+    args.slots = static_cast<int>(m.used);
+  }
+  return args;
+}
+
+// The input is what to_half wrote.
+GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
+  const int64_t cols = first_weight(m).cols;
+  GemmArgs args = {};
+  args.x = workspace_.half_x();
+  args.x_stride = (cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
+  args.exponent = workspace_.exponents();
+  args.tokens = static_cast<int>(rows);
+  args.cols = static_cast<int>(cols);
+  args.row_bytes = weights_[m.parts[0].weight].row_bytes;
+  args.segments = static_cast<int>(m.parts.size());
+  for (size_t i = 0; i < m.parts.size(); ++i) {
+    const MatrixStep::Part& part = m.parts[i];
+    args.segment[i] = {weights_[part.weight].data, static_cast<int>(program_.weights[part.weight].rows),
+                       value(plan, part.out), weights_.vector(part.bias)};
+  }
+  args.residual = m.residual == kNone ? nullptr : value(plan, m.residual);
+  return args;
+}
+
+// `tokens`: rows of the input, or slots of experts.
+BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
+  BatchArgs args = {};
+  args.product = gemm_args(plan, m, tokens);
+  args.swiglu = m.swiglu;
+  args.partial = workspace_.batch_parts();
+  args.used = 1;
+  if (m.ids == kNone) return args;
+  const bool x_per_slot = width(m.x) != first_weight(m).cols;
+  args.used = x_per_slot ? 1 : static_cast<int>(m.used);
+  args.expert_bytes = weights_[m.parts[0].weight].matrix_bytes;
+  args.tiles = workspace_.expert_tiles();
+  args.tile_count = workspace_.tile_count();
+  args.order = workspace_.slot_order();
+  return args;
+}
+
+void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  const int64_t stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
+  const int64_t tiled_rows = call.tiled ? (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens : 0;
+  cuda::launch_to_half(launch, value(plan, m.x), weights_.vector(m.norm), m.norm_epsilon, call.rows, call.cols,
+                       workspace_.half_x(), stride, tiled_rows, workspace_.exponents());
+}
+
+void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const KernelCall::Product& first = call.products[0];
+  const FormatKernels& format = format_of(first.matrix);
+  const MatvecArgs args = matvec_args(plan, first, call.rows);
+  if (call.kernel == Kernel::matvec) return format.matvec(launch, args, config_.exact);
+  const KernelCall::Product& second = call.products[1];
+  format.matvec_pair(launch, args, matvec_args(plan, second, call.rows), format_of(second.matrix).type);
+}
+
+void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  BatchArgs args = batch_args(plan, m, call.rows);
+  args.sibling_follows = call.sibling_follows;
+  args.follows_sibling = call.follows_sibling;
+  format_of(m).batch(launch, args, call.tile_tokens);
+}
+
+void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  std::vector<PromptMatrices> matrices;
+  for (const KernelCall::Product& product : call.products)
+    matrices.push_back({gemm_args(plan, product.matrix, call.rows), format_of(product.matrix).expand});
+  cuda::launch_prompt_product(launch, matrices, call.products[0].matrix.swiglu, workspace_.prompt_scratch());
+}
+
+void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  GemmArgs args = gemm_args(plan, m, call.rows);
+  if (m.swiglu) {
+    args.segment[0].out = workspace_.gate();
+    args.segment[1].out = workspace_.up();
+  }
+  format_of(m).gemm(launch, args);
+}
+
+void KernelLauncher::launch_gate_up_swiglu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const core::ValueId out = call.products[0].matrix.parts[0].out;
+  launch_swiglu(launch, workspace_.gate(), workspace_.up(), value(plan, out), call.rows * width(out));
+}
+
+bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second) const {
+  return format_of(first).can_pair(context_.limits(), matvec_args(any_plan(), {first}, 1),
+                                   matvec_args(any_plan(), {second}, 1), format_of(second).type);
+}
+
+KernelChoices::SmallBatch KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
+  const BatchCut cut = format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
+  return {cut.fits, cut.split_columns};
+}
+
+} // namespace ridge::kernels::cuda

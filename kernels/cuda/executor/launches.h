@@ -1,0 +1,75 @@
+// Launches the calls of a batch's plan: resolves values and weights to pointers and calls the kernel. Nothing is
+// decided here; the same argument builders answer the planner's questions about what the kernels can do.
+#pragma once
+
+#include "kernels/cuda/executor/batch_memory.h"
+#include "kernels/cuda/executor/decode_loop.h"
+#include "kernels/cuda/executor/device_weights.h"
+#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/executor/kv_cache.h"
+#include "kernels/cuda/executor/workspace.h"
+#include "kernels/cuda/plan/batch_plan.h"
+
+namespace ridge::kernels::cuda {
+
+class KernelLauncher final : public KernelChoices {
+ public:
+  // All of these must outlive the launcher.
+  KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
+                 const DeviceWeights& weights, const KvCache& cache, const Workspace& workspace,
+                 const BatchMemory& batch, const DecodeLoop& decoding)
+      : program_(program), config_(config), context_(context), weights_(weights), cache_(cache), workspace_(workspace),
+        batch_(batch), decoding_(decoding) {}
+
+  void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+
+  bool can_pair(const MatrixStep& first, const MatrixStep& second) const override;
+  SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
+  bool can_rope_in_attention(const HeadsStep& heads) const override;
+  bool can_rope_prompts(const HeadsStep& heads) const override;
+  bool can_attend_prompts(const core::Op& attention) const override;
+  bool has_fast_attention(const core::Op& attention) const override;
+
+ private:
+  float* value(const BatchPlan& plan, core::ValueId id) const {
+    return plan.is_dataflow(id) ? workspace_.dataflow_value(id, plan.dataflow_tokens) : workspace_.value(id);
+  }
+  int32_t* ids(const BatchPlan& plan, core::ValueId id) const { return reinterpret_cast<int32_t*>(value(plan, id)); }
+  int64_t width(core::ValueId id) const { return program_.values[id].width; }
+  const core::Weight& first_weight(const MatrixStep& m) const { return program_.weights[m.parts[0].weight]; }
+  const FormatKernels& format_of(const MatrixStep& m) const { return format_kernels(first_weight(m).type); }
+
+  // launch_products.cpp
+  MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
+  GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
+  BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
+  void launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_gate_up_swiglu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+
+  // launches.cpp
+  RopeStoreArgs rope_store_args(const BatchPlan& plan, const HeadsStep& heads) const;
+  AttentionArgs attention_args(const BatchPlan& plan, const core::Op& op, core::ValueId out,
+                               const Launch& launch) const;
+  void launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+
+  void observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch); // observe.cpp
+
+  const core::Program& program_;
+  const core::ExecutorConfig& config_;
+  const DeviceContext& context_;
+  const DeviceWeights& weights_;
+  const KvCache& cache_;
+  const Workspace& workspace_;
+  const BatchMemory& batch_;
+  const DecodeLoop& decoding_;
+  PinnedMemory observed_; // where observe() copies inputs to
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,327 @@
+#include "kernels/cuda/plan/batch_plan.h"
+
+#include "kernels/cuda/gemm/gemm.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+using core::OpKind;
+using core::ValueId;
+
+// Products of different formats with the same input, as q, k and v can be: for prompts and for single tokens they
+// become one.
+bool are_siblings(const Step& a, const Step& b) {
+  const auto plain = [](const Step& s) {
+    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.swiglu && s.matrix.residual == kNone;
+  };
+  return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
+}
+
+// By step: whether the next step is a sibling that one kernel has room for.
+std::vector<bool> find_siblings(const std::vector<Step>& steps) {
+  std::vector<bool> follows(steps.size());
+  size_t matrices = 0;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    matrices += steps[i].matrix.parts.size();
+    follows[i] =
+        are_siblings(steps[i], steps[i + 1]) && matrices + steps[i + 1].matrix.parts.size() <= kMostSiblingMatrices;
+    if (!follows[i]) matrices = 0;
+  }
+  return follows;
+}
+
+class BatchPlanner {
+ public:
+  BatchPlanner(const PlanInputs& in, const PlanShape& shape)
+      : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)) {
+    batch_.shape = shape;
+    batch_.dataflow_values = in.plan.dataflow_values;
+  }
+
+  BatchPlan run();
+
+ private:
+  // Where a gather of one token's row has nothing to do: its input, which is written as its output at once.
+  struct Gathered {
+    ValueId from = kNone, to = kNone;
+  };
+
+  const PlanShape& shape() const { return batch_.shape; }
+  bool overlaps() const { return in_.overlap && in_.limits.overlap; }
+  int64_t width(ValueId id) const { return in_.program.values[id].width; }
+  int64_t rows_of(ValueId id) const { return in_.program.values[id].gathered ? shape().outputs : shape().tokens; }
+  const core::Weight& weight(core::WeightId id) const { return in_.program.weights[id]; }
+  bool sorts(int64_t slots, int64_t experts) const { return sorts_experts(in_.config, in_.limits, slots, experts); }
+  ValueId placed(ValueId id) const { return id != kNone && id == gathered_.from ? gathered_.to : id; }
+
+  bool has_rows(const Step& step) const {
+    return shape().outputs > 0 || step.outputs.empty() || !in_.program.values[step.outputs[0]].gathered;
+  }
+  Gathered gathered_behind(size_t step) const;
+  void add_step(const Step& step);
+  void add_op(const Step& step);
+  void add_matrix(MatrixStep m, const core::Op& op);
+  void add_product(const MatrixStep& m, int64_t rows);
+  void add_experts(const MatrixStep& m, int64_t rows);
+  void add_matvec(const MatrixStep& m, int64_t rows);
+  void add_heads(HeadsStep heads);
+  void add_attention(const core::Op& op);
+  void convert(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
+  void forget_overwritten(ValueId id);
+
+  // A call of this step.
+  KernelCall call(Kernel kernel) const {
+    KernelCall call{kernel};
+    call.first_step = call.step = static_cast<int32_t>(step_);
+    call.gathers = gathered_.from != kNone;
+    return call;
+  }
+  KernelCall::Product product(const MatrixStep& m) const { return {m, dataflow_input()}; }
+  KernelCall product_call(Kernel kernel, const MatrixStep& m, int64_t rows) const {
+    KernelCall made = call(kernel);
+    made.products = {product(m)};
+    made.rows = rows;
+    return made;
+  }
+  bool dataflow_input() const { return batch_.dataflow_tokens > 0 && steps_[step_].dataflow_input; }
+  // No kernel of the first step starts before the batch in front of it is done: attention reads positions and caches
+  // early.
+  void add(KernelCall call) {
+    const bool is_kernel = call.kernel != Kernel::clear_dataflow && call.kernel != Kernel::observe;
+    call.overlap = is_kernel && overlaps() && launched_ && call.first_step > 0;
+    launched_ |= is_kernel;
+    batch_.calls.push_back(std::move(call));
+  }
+
+  const PlanInputs& in_;
+  const std::vector<Step>& steps_;
+  std::vector<bool> sibling_follows_; // by step
+  BatchPlan batch_;
+  bool launched_ = false;
+  size_t step_ = 0; // that calls are added for
+
+  Gathered gathered_; // of this step
+  struct Converted {
+    ValueId x;
+    core::WeightId norm;
+    int64_t cols;
+    bool tiled;
+    bool operator==(const Converted&) const = default;
+  };
+  std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same
+  std::optional<KernelCall> matvec_;   // that waits for the sibling behind it
+  std::vector<KernelCall::Product> prompt_products_; // likewise
+  bool sibling_runs_ = false;                        // the small batch before is this one's sibling
+};
+
+BatchPlan BatchPlanner::run() {
+  if (overlaps() && in_.dataflow_sync && shape().tokens <= kMatvecTokens) batch_.dataflow_tokens = shape().tokens;
+  if (batch_.dataflow_tokens > 0 && std::ranges::count(batch_.dataflow_values, true) > 0)
+    add(call(Kernel::clear_dataflow));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (!has_rows(step)) continue;
+    if (gathered_.from != kNone && step.inputs == std::vector{gathered_.from}) continue; // is done
+    step_ = i;
+    gathered_ = shape().tokens == 1 && shape().outputs == 1 ? gathered_behind(i) : Gathered{};
+    add_step(step);
+    for (const ValueId id : step.outputs) {
+      forget_overwritten(id);
+      forget_overwritten(placed(id));
+    }
+  }
+  gathered_ = {};
+  if (shape().sample) add(call(Kernel::sample));
+  return std::move(batch_);
+}
+
+// What the step behind this one gathers, if nobody else wants it. Values of gathered rows have memory of their own, of
+// which this step uses none.
+BatchPlanner::Gathered BatchPlanner::gathered_behind(size_t step) const {
+  if (step + 1 == steps_.size()) return {};
+  const Step& next = steps_[step + 1];
+  if (next.kind != Step::Kind::op || next.op->kind != OpKind::gather) return {};
+  const ValueId from = next.inputs[0];
+  const bool read_later = std::any_of(steps_.begin() + static_cast<std::ptrdiff_t>(step) + 2, steps_.end(),
+                                      [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
+  if (read_later || from == in_.program.result() || std::ranges::count(steps_[step].outputs, from) == 0) return {};
+  return {from, next.outputs[0]};
+}
+
+void BatchPlanner::forget_overwritten(ValueId id) {
+  const std::vector<int32_t>& slot_of = in_.plan.buffers.slot_of_value;
+  if (converted_ && slot_of[id] == slot_of[converted_->x]) converted_.reset();
+}
+
+void BatchPlanner::add_step(const Step& step) {
+  switch (step.kind) {
+  case Step::Kind::op: return add_op(step);
+  case Step::Kind::matrix: return add_matrix(step.matrix, *step.op);
+  case Step::Kind::heads: return add_heads(step.heads);
+  }
+}
+
+void BatchPlanner::add_op(const Step& step) {
+  const core::Op& op = *step.op;
+  if (op.kind == OpKind::attention) return add_attention(op);
+  KernelCall plain = call(Kernel::op);
+  plain.op = &op;
+  plain.inputs = op.inputs;
+  for (const ValueId id : op.outputs) plain.outputs.push_back(placed(id));
+  plain.rows = op.outputs.empty() ? shape().tokens : rows_of(op.outputs[0]);
+  add(plain);
+  if (op.kind != OpKind::route) return;
+  const auto& params = std::get<core::RouteParams>(op.params);
+  const int64_t slots = plain.rows * params.used;
+  if (!sorts(slots, params.experts)) return;
+  plain.kernel = Kernel::sort_experts;
+  plain.rows = slots;
+  plain.tile_tokens = expert_tile_tokens(slots, params.experts);
+  add(plain);
+}
+
+void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
+  const int64_t rows = rows_of(m.x);
+  if (in_.config.observer) {
+    KernelCall observe = product_call(Kernel::observe, m, rows);
+    observe.op = &op;
+    add(observe);
+  }
+  for (MatrixStep::Part& part : m.parts) part.out = placed(part.out);
+  if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) && rows > kMatvecTokens)
+    return add_product(m, rows);
+  const core::Weight& first = weight(m.parts[0].weight);
+  const int64_t slots = rows * m.used;
+  if (m.ids != kNone && sorts(slots, first.count) &&
+      in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits)
+    return add_experts(m, rows);
+  add_matvec(m, rows);
+}
+
+void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled) {
+  const Converted wanted = {m.x, m.norm, cols, tiled};
+  if (converted_ == wanted) return;
+  converted_ = wanted;
+  KernelCall to_half = product_call(Kernel::to_half, m, rows);
+  to_half.cols = cols;
+  to_half.tiled = tiled;
+  to_half.gathers = false;
+  add(to_half);
+}
+
+void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
+  const core::Weight& first = weight(m.parts[0].weight);
+  const int64_t slots = rows * m.used;
+  convert(m, width(m.x) != first.cols ? slots : rows, first.cols, false);
+  KernelCall experts = product_call(Kernel::expert_batch, m, slots);
+  experts.tile_tokens = expert_tile_tokens(slots, first.count);
+  add(experts);
+}
+
+void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
+  const bool small = in_.limits.small_batch && rows <= kBatchTokens,
+             tiled = has_prompt_products(in_.config, in_.limits) && !small;
+  convert(m, rows, width(m.x), tiled);
+  const bool follows_sibling = std::exchange(sibling_runs_, false);
+  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2) {
+    const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile);
+    if (!fit.fits) continue;
+    KernelCall batch = product_call(Kernel::small_batch, m, rows);
+    batch.tile_tokens = tile;
+    if (!fit.split_columns) { // there is one scratch for partial sums
+      batch.sibling_follows = sibling_follows_[step_];
+      batch.follows_sibling = follows_sibling;
+    }
+    sibling_runs_ = batch.sibling_follows;
+    return add(batch);
+  }
+  if (tiled) {
+    prompt_products_.push_back(product(m));
+    if (sibling_follows_[step_]) return;
+    KernelCall prompt = call(Kernel::prompt_product);
+    prompt.first_step -= static_cast<int32_t>(prompt_products_.size()) - 1;
+    prompt.products = std::exchange(prompt_products_, {});
+    prompt.rows = rows;
+    return add(prompt);
+  }
+  KernelCall gemm = product_call(Kernel::gemm, m, rows);
+  add(gemm);
+  if (!m.swiglu) return;
+  gemm.kernel = Kernel::gate_up_swiglu;
+  add(gemm);
+}
+
+// Two siblings go together where there is a kernel for both.
+void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
+  KernelCall matvec = product_call(Kernel::matvec, m, rows * m.used);
+  if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
+    if (in_.kernels.can_pair(before->products[0].matrix, m)) {
+      matvec.kernel = Kernel::matvec_pair;
+      matvec.first_step = before->step;
+      matvec.products.insert(matvec.products.begin(), before->products[0]);
+      return add(matvec);
+    }
+    add(*before);
+  }
+  if (sibling_follows_[step_] && matvec.rows == 1 && !in_.config.exact)
+    matvec_ = matvec;
+  else
+    add(matvec);
+}
+
+void BatchPlanner::add_heads(HeadsStep heads) {
+  KernelCall rope = call(Kernel::rope_store);
+  heads.q_out = placed(heads.q_out);
+  rope.heads = heads;
+  rope.rows = shape().tokens;
+  rope.dataflow_input = dataflow_input();
+  if (heads.attention && shape().distinct_streams && in_.kernels.can_rope_in_attention(heads)) {
+    rope.kernel = Kernel::rope_attention;
+    rope.op = heads.attention;
+    rope.inputs = {heads.attention->inputs[0]};
+    rope.outputs = {placed(heads.attention->outputs[0])};
+    return add(rope);
+  }
+  if (shape().tokens >= kPromptTokensAtLeast && in_.kernels.can_rope_prompts(heads)) rope.kernel = Kernel::prompt_rope;
+  add(rope);
+  if (heads.attention) add_attention(*heads.attention);
+}
+
+void BatchPlanner::add_attention(const core::Op& op) {
+  const bool prompt = has_prompt_products(in_.config, in_.limits) && shape().tile_tokens > 1 &&
+                      shape().tokens >= kPromptTokensAtLeast && in_.kernels.can_attend_prompts(op);
+  KernelCall attention = call(prompt                               ? Kernel::prompt_attention
+                              : in_.kernels.has_fast_attention(op) ? Kernel::attention
+                                                                   : Kernel::plain_attention);
+  attention.op = &op;
+  attention.inputs = op.inputs;
+  attention.outputs = {placed(op.outputs[0])};
+  attention.rows = shape().tokens;
+  add(attention);
+}
+
+} // namespace
+
+bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return !config.exact && limits.shared_per_block >= kGemmSharedBytes;
+}
+
+bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return has_tensor_products(config, limits) && config.max_batch > kBatchTokens && limits.prompt_products;
+}
+
+bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts) {
+  return has_tensor_products(config, limits) && limits.small_batch && 2 * slots > experts;
+}
+
+int expert_tile_tokens(int64_t slots, int64_t experts) {
+  return slots > 12 * experts ? 32 : slots > 5 * experts ? 16 : 8;
+}
+
+BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) { return BatchPlanner(inputs, shape).run(); }
+
+} // namespace ridge::kernels::cuda

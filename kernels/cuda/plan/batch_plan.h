@@ -1,0 +1,138 @@
+// Which kernels run for a batch, in order, with the values and weights that each of them gets. All choices are made
+// here, on the host and without a GPU; launching walks the list (executor/launches.h). A plan depends on the batch's
+// shape, not on its tokens.
+#pragma once
+
+#include "core/executor.h"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/runtime/limits.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as a graph
+
+// Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
+// prompts' product.
+inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
+
+// So many tokens fill the chip with a block or more for each of them, in attention and rope.
+inline constexpr int64_t kPromptTokensAtLeast = 64;
+
+// Matrices that one prompt product takes.
+inline constexpr size_t kMostSiblingMatrices = 3;
+
+// Of a batch, as far as kernels depend on it.
+struct PlanShape {
+  int64_t tokens, outputs;
+  int tile_tokens;       // most tokens of an attention tile: more than one where all are of one stream and in sequence
+  bool distinct_streams; // each token is of another stream: none attends to another one's key
+  bool sample = false;   // ends with the choice of the next token by the sampler chain
+  auto operator<=>(const PlanShape&) const = default;
+};
+
+enum class Kernel : uint8_t {
+  clear_dataflow, // sets all values that pass between running kernels to the sentinel
+  observe,        // no kernel: the host copies a matrix's input and shows it to the observer
+  to_half,        // a product's input as f16, normed where the product norms
+  matvec,
+  matvec_pair, // two matrices of different formats with the same input, one token
+  small_batch,
+  expert_batch, // small_batch on the rows that each expert was chosen for
+  prompt_product,
+  gemm,
+  gate_up_swiglu, // behind a gemm with gate and up
+  rope_store,
+  prompt_rope,
+  rope_attention, // rope_store and attention in one
+  attention,
+  plain_attention, // for any head size and cache type
+  prompt_attention,
+  sort_experts, // slots in the order of their experts, behind route
+  op,           // an op as it is
+  sample,
+};
+std::string_view name_of(Kernel kernel);
+
+struct KernelCall {
+  struct Product {
+    MatrixStep matrix;
+    bool dataflow_input = false; // its input arrives while the kernel runs
+  };
+
+  Kernel kernel;
+  int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
+  bool overlap = false;             // may start while its predecessor runs
+
+  std::vector<Product> products;              // of products; of to_half and observe the one whose input it is
+  HeadsStep heads;                            // of rope_store, prompt_rope, rope_attention
+  const core::Op* op = nullptr;               // of op, attention and sort_experts, and of observe
+  std::vector<core::ValueId> inputs, outputs; // of `op`
+  bool dataflow_input = false;                // of heads
+
+  int64_t rows = 0;                                      // tokens that it computes; of experts, slots
+  int64_t cols = 0;                                      // to_half: columns
+  bool tiled = false;                                    // to_half: in the tiles of the prompt product
+  int tile_tokens = 0;                                   // small_batch, expert_batch, sort_experts
+  bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
+  bool gathers = false; // one token: the result goes where the gather behind it would have copied it to
+};
+
+struct BatchPlan {
+  PlanShape shape;
+  int64_t dataflow_tokens = 0;       // tokens whose values pass between running kernels; 0: none do
+  std::vector<bool> dataflow_values; // by value
+  std::vector<KernelCall> calls;
+
+  bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
+};
+
+// What kernels can do on this chip. Answers depend on the Program, the configuration and limits, not on the device.
+class KernelChoices {
+ public:
+  virtual ~KernelChoices() = default;
+
+  // Whether one matvec kernel takes two products of one token, the second of another format.
+  virtual bool can_pair(const MatrixStep& first, const MatrixStep& second) const = 0;
+
+  // The product for small batches in tiles of 8, 16 or 32 tokens. `tokens`: rows of the input, or slots of experts.
+  struct SmallBatch {
+    bool fits;          // into shared memory
+    bool split_columns; // into ranges, whose sums are added up through memory
+  };
+  virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
+
+  virtual bool can_rope_in_attention(const HeadsStep& heads) const = 0; // each token being of another stream
+  virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
+  virtual bool can_attend_prompts(const core::Op& attention) const = 0;
+  virtual bool has_fast_attention(const core::Op& attention) const = 0;
+};
+
+// What a plan is made from beside the shape: the same for all batches of an executor.
+struct PlanInputs {
+  const core::Program& program;
+  const core::ExecutorConfig& config;
+  const Plan& plan;
+  DeviceLimits limits;
+  bool overlap = true, dataflow_sync = true; // CudaOptions
+  const KernelChoices& kernels;
+};
+
+bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
+bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
+
+// Whether some of `slots` choices among `experts` are likely to be the same: then slots are sorted by expert. And the
+// tokens of a tile, for experts that differ in how often they are chosen.
+bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts);
+int expert_tile_tokens(int64_t slots, int64_t experts);
+
+BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);
+
+// The plan as a table, a call per line: kernel, ops, formats, rows x columns, flags.
+std::string describe(const core::Program& program, const Plan& plan, const BatchPlan& batch);
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,18 @@
+// What of a chip and of the build decides which kernels run. This is host data without CUDA headers: plans of batches
+// are made, and tested, without a GPU.
+#pragma once
+
+namespace ridge::kernels::cuda {
+
+struct ChipLimits {
+  int sm_count = 1;                // multiprocessors
+  int shared_per_block = 48 << 10; // bytes of shared memory that a block may ask for
+};
+
+struct DeviceLimits : ChipLimits {
+  bool overlap = false;         // a kernel may start while its predecessor runs (sm_90 on sm_90)
+  bool small_batch = false;     // copies arrive at barriers: the product for small batches runs (sm_80)
+  bool prompt_products = false; // wgmma: the product and the attention for prompts run (sm_90a)
+};
+
+} // namespace ridge::kernels::cuda

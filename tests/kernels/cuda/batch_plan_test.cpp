@@ -1,0 +1,318 @@
+// Which kernels a batch runs, without a GPU: the chip's limits are given, and kernels that can do what they are asked
+// for.
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/plan/batch_plan.h"
+
+#include "support/executor_runs.h"
+
+#include <map>
+
+using namespace ridge;
+using kernels::cuda::BatchPlan;
+using kernels::cuda::Kernel;
+using kernels::cuda::KernelCall;
+using kernels::cuda::PlanShape;
+using quant::Type;
+using tests::RandomProgram;
+
+namespace {
+
+struct Kernels final : kernels::cuda::KernelChoices {
+  bool pairs = true, fast = true;
+  int largest_tile = 32; // of small batches
+  bool split_columns = false;
+
+  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
+  SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
+    return {tile_tokens <= largest_tile, split_columns};
+  }
+  bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast; }
+  bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
+  bool can_attend_prompts(const core::Op&) const override { return fast; }
+  bool has_fast_attention(const core::Op&) const override { return fast; }
+};
+
+kernels::cuda::DeviceLimits hopper() {
+  kernels::cuda::DeviceLimits limits;
+  limits.sm_count = 132;
+  limits.shared_per_block = 227 << 10;
+  limits.overlap = limits.small_batch = limits.prompt_products = true;
+  return limits;
+}
+
+// A model and what an executor for it would plan with.
+struct Setting {
+  RandomProgram model{1};
+  core::ExecutorConfig config;
+  kernels::cuda::DeviceLimits limits = hopper();
+  kernels::cuda::CudaOptions options;
+  Kernels kernels;
+
+  explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
+
+  BatchPlan plan(const PlanShape& shape) const {
+    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
+    return kernels::cuda::plan_for(
+        {model.program, config, steps, limits, options.overlap, options.dataflow_sync, kernels}, shape);
+  }
+  BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }
+};
+
+RandomProgram::Shape one_layer() {
+  RandomProgram::Shape shape;
+  shape.layers = 1;
+  return shape;
+}
+
+std::vector<Kernel> kernels_of(const BatchPlan& plan) {
+  std::vector<Kernel> kernels;
+  for (const KernelCall& call : plan.calls) kernels.push_back(call.kernel);
+  return kernels;
+}
+
+const KernelCall& call_of(const BatchPlan& plan, Kernel kernel, int number = 0) {
+  for (const KernelCall& call : plan.calls)
+    if (call.kernel == kernel && number-- == 0) return call;
+  FAIL("no such call");
+  return plan.calls[0];
+}
+
+int64_t count(const BatchPlan& plan, Kernel kernel) { return std::ranges::count(kernels_of(plan), kernel); }
+
+using enum Kernel;
+
+} // namespace
+
+TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its gather has nothing to do") {
+  const Setting setting(one_layer());
+  const BatchPlan plan = setting.plan(1);
+  // embed; q k v; attention; its output; gate and up; down; logits
+  CHECK(kernels_of(plan) == std::vector{clear_dataflow, op, matvec, rope_attention, matvec, matvec, matvec, matvec});
+  const KernelCall& down = call_of(plan, matvec, 3);
+  CHECK(down.gathers);
+  const core::Program& program = setting.model.program;
+  CHECK(program.values[down.products[0].matrix.parts[0].out].gathered);
+  CHECK(down.products[0].matrix.parts[0].out == call_of(plan, matvec, 4).products[0].matrix.x);
+  CHECK(plan.dataflow_tokens == 1);
+  CHECK_FALSE(plan.calls[1].overlap); // the first kernel of a batch waits for the batch before
+  for (size_t i = 2; i < plan.calls.size(); ++i) CHECK(plan.calls[i].overlap);
+  CHECK(down.products[0].dataflow_input);
+  CHECK(call_of(plan, rope_attention).dataflow_input);
+}
+
+TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
+  RandomProgram::Shape shape;
+  shape.value_type = Type::Q6_K;
+  Setting setting(shape);
+  for (const bool pairs : {false, true})
+    for (const int64_t tokens : {1, 2, 8, 64, 96, 512}) {
+      setting.kernels.pairs = pairs;
+      int32_t step = 0;
+      for (const KernelCall& call : setting.plan(tokens).calls) {
+        CHECK(call.first_step <= call.step);
+        CHECK(call.step >= step);
+        step = call.step;
+      }
+    }
+}
+
+TEST_CASE("batch plan: a token that is gathered, a token that is not, and no output") {
+  const Setting setting(one_layer());
+  const auto gathers = [](const BatchPlan& plan) {
+    return std::ranges::count_if(
+        plan.calls, [](const KernelCall& call) { return call.kernel == op && call.op->kind == core::OpKind::gather; });
+  };
+  CHECK(gathers(setting.plan(1, 1)) == 0);
+  CHECK(gathers(setting.plan(2, 1)) == 1);
+  CHECK(gathers(setting.plan(1, 0)) == 0);
+  for (const KernelCall& call : setting.plan(1, 0).calls) CHECK_FALSE(call.gathers);
+  CHECK(count(setting.plan(1, 0), matvec) == 4); // without the logits
+}
+
+TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one tile where they are of one stream") {
+  const Setting setting(one_layer());
+  CHECK(kernels_of(setting.plan({2, 2, 16, false})) ==
+        std::vector{clear_dataflow, op, matvec, rope_store, attention, matvec, matvec, matvec, op, matvec});
+  CHECK(count(setting.plan({2, 2, 1, true}), rope_attention) == 1);
+  CHECK(setting.plan(2).dataflow_tokens == 2);
+  CHECK(setting.plan(3).dataflow_tokens == 0);
+}
+
+TEST_CASE("batch plan: small batches convert an input once, in the largest tile for which there is room") {
+  Setting setting(one_layer());
+  for (const auto& [tokens, tile] : std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {64, 32}}) {
+    const BatchPlan plan = setting.plan(tokens, tokens);
+    CHECK(count(plan, small_batch) == 5);
+    CHECK(count(plan, to_half) == 5);
+    CHECK(count(plan, clear_dataflow) == 0);
+    CHECK(call_of(plan, small_batch).tile_tokens == tile);
+  }
+  setting.kernels.largest_tile = 8;
+  CHECK(call_of(setting.plan(64), small_batch).tile_tokens == 8);
+  CHECK(call_of(setting.plan(64, 1), matvec).rows == 1); // one row of logits
+  setting.kernels.largest_tile = 4;
+  CHECK(count(setting.plan(64, 64), gemm) == 5);
+  CHECK(count(setting.plan(64, 64), gate_up_swiglu) == 1);
+  CHECK(count(setting.plan(64, 64), small_batch) == 0);
+}
+
+TEST_CASE("batch plan: prompts go through the prompt product where the chip has it, else through the plain one") {
+  Setting setting(one_layer());
+  const BatchPlan plan = setting.plan(512);
+  CHECK(count(plan, prompt_product) == 4);
+  CHECK(count(plan, prompt_rope) == 1);
+  CHECK(count(plan, prompt_attention) == 1);
+  CHECK(call_of(plan, to_half).tiled);
+  setting.limits.prompt_products = false;
+  const BatchPlan older = setting.plan(512);
+  CHECK(count(older, prompt_product) == 0);
+  CHECK(count(older, gemm) == 4);
+  CHECK(count(older, gate_up_swiglu) == 1);
+  CHECK(count(older, attention) == 1);
+  CHECK_FALSE(call_of(older, to_half).tiled);
+  setting.limits.shared_per_block = 64 << 10;
+  CHECK(count(setting.plan(512), gemm) == 0);
+  CHECK(count(setting.plan(512), matvec) == 5);
+}
+
+TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {
+  RandomProgram::Shape shape = one_layer();
+  shape.value_type = Type::Q6_K;
+  Setting setting(shape);
+
+  const BatchPlan token = setting.plan(1);
+  const KernelCall& pair = call_of(token, matvec_pair);
+  CHECK(pair.products.size() == 2);
+  CHECK(pair.first_step + 1 == pair.step);
+  CHECK(pair.products[0].matrix.x == pair.products[1].matrix.x);
+  CHECK(pair.overlap);
+  setting.kernels.pairs = false;
+  CHECK(count(setting.plan(1), matvec_pair) == 0);
+  CHECK(count(setting.plan(1), matvec) == count(token, matvec) + 2);
+  CHECK(count(setting.plan(2), matvec_pair) == 0);
+
+  const BatchPlan batch = setting.plan(8);
+  const KernelCall &first = call_of(batch, small_batch, 0), &second = call_of(batch, small_batch, 1);
+  CHECK(first.sibling_follows);
+  CHECK_FALSE(first.follows_sibling);
+  CHECK(second.follows_sibling);
+  CHECK_FALSE(second.sibling_follows);
+  CHECK_FALSE(call_of(batch, small_batch, 2).follows_sibling);
+  CHECK(count(batch, to_half) + 1 + 1 == count(batch, small_batch) + 1); // v reads what q and k had converted
+  setting.kernels.split_columns = true;
+  for (const KernelCall& call : setting.plan(8).calls) CHECK_FALSE((call.sibling_follows || call.follows_sibling));
+
+  const BatchPlan prompt = setting.plan(512);
+  CHECK(call_of(prompt, prompt_product).products.size() == 2);
+  CHECK(count(prompt, prompt_product) == 4);
+}
+
+TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  const BatchPlan token = setting.plan(1);
+  CHECK(count(token, sort_experts) == 0);
+  CHECK(count(token, expert_batch) == 0);
+  CHECK(count(token, matvec) == 6); // q k v, output, scores; gate and up, down; logits
+  for (const KernelCall& call : token.calls)
+    for (const KernelCall::Product& product : call.products)
+      if (product.matrix.ids != kernels::cuda::kNone) CHECK_FALSE(product.dataflow_input);
+
+  const BatchPlan batch = setting.plan(64);
+  CHECK(count(batch, sort_experts) == 1);
+  CHECK(count(batch, expert_batch) == 2);
+  CHECK(call_of(batch, expert_batch).rows == 128);
+  CHECK(call_of(batch, expert_batch).tile_tokens == 32);
+  CHECK(call_of(batch, sort_experts).tile_tokens == 32);
+  CHECK(call_of(setting.plan(8), expert_batch).tile_tokens == 8);
+  setting.kernels.largest_tile = 4;
+  CHECK(count(setting.plan(64), expert_batch) == 0);
+  setting.limits.small_batch = false;
+  CHECK(count(setting.plan(64), sort_experts) == 0);
+}
+
+TEST_CASE("batch plan: exact mode has matvecs for every batch") {
+  Setting setting(one_layer());
+  setting.config.exact = true;
+  setting.config.k_type = setting.config.v_type = core::KvType::f32;
+  setting.kernels.fast = false;
+  for (const int64_t tokens : {1, 8, 64, 512}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count(plan, matvec) == 5);
+    CHECK(count(plan, to_half) == 0);
+    CHECK(count(plan, plain_attention) == 1);
+    CHECK(count(plan, rope_store) == 1);
+  }
+}
+
+TEST_CASE("batch plan: without fusions every op has its own call") {
+  Setting setting(one_layer());
+  setting.options.fuse = false;
+  const BatchPlan plan = setting.plan(2);
+  const core::Program& program = setting.model.program;
+  CHECK(std::ssize(plan.calls) - count(plan, clear_dataflow) == std::ssize(program.ops));
+  for (const KernelCall& call : plan.calls)
+    for (const KernelCall::Product& product : call.products) {
+      CHECK(product.matrix.norm == kernels::cuda::kNone);
+      CHECK(product.matrix.parts.size() == 1);
+    }
+}
+
+TEST_CASE("batch plan: an observer sees the input of every matrix before it is multiplied") {
+  struct Observer final : core::InputObserver {
+    void observe(const core::Op&, int64_t, std::span<const float* const>) override {}
+  } observer;
+  Setting setting(one_layer());
+  setting.options.fuse = false;
+  setting.config.observer = &observer;
+  for (const int64_t tokens : {1, 8, 512}) CHECK(count(setting.plan(tokens, tokens), observe) == 8);
+}
+
+TEST_CASE("batch plan: in serial mode no kernel starts before its predecessor ends, and the kernels are the same") {
+  Setting setting(one_layer());
+  const auto calls_of = [&](int64_t tokens) {
+    std::vector<Kernel> calls = kernels_of(setting.plan(tokens));
+    std::erase(calls, clear_dataflow);
+    return calls;
+  };
+  for (const int64_t tokens : {1, 2, 8, 64, 512}) {
+    setting.options = kernels::cuda::with_serial_mode({}, nullptr);
+    const std::vector<Kernel> overlapping = calls_of(tokens);
+    setting.options = kernels::cuda::with_serial_mode({}, "1");
+    CHECK(calls_of(tokens) == overlapping);
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(plan.dataflow_tokens == 0);
+    for (const KernelCall& call : plan.calls) {
+      CHECK_FALSE(call.overlap);
+      CHECK_FALSE(call.dataflow_input);
+      for (const KernelCall::Product& product : call.products) CHECK_FALSE(product.dataflow_input);
+    }
+  }
+  CHECK_FALSE(setting.options.graphs);
+  for (const char* off : {static_cast<const char*>(nullptr), "", "0"}) {
+    const kernels::cuda::CudaOptions options = kernels::cuda::with_serial_mode({}, off);
+    CHECK((options.graphs && options.overlap && options.dataflow_sync));
+  }
+}
+
+TEST_CASE("batch plan: decoding ends with the choice of a token") {
+  const Setting setting(one_layer());
+  const BatchPlan plan = setting.plan({1, 1, 16, true, true});
+  CHECK(plan.calls.back().kernel == sample);
+  CHECK(plan.calls.back().overlap);
+  CHECK(count(setting.plan(1), sample) == 0);
+}
+
+TEST_CASE("batch plan: the table has a line for each call, with its ops, format and size") {
+  const Setting setting(one_layer());
+  const kernels::cuda::Plan steps = kernels::cuda::make_plan(setting.model.program, true);
+  const BatchPlan plan = setting.plan(1);
+  const std::string table = kernels::cuda::describe(setting.model.program, steps, plan);
+  CAPTURE(table);
+  CHECK(std::ranges::count(table, '\n') == std::ssize(plan.calls) + 2);
+  CHECK(table.starts_with("plan of 8 calls for 1 token, 1 wanted\n"));
+  for (const char* part : {"rope_attention", "Q4_K", "512 x 256", "norm swiglu overlap dataflow", "gathers"})
+    CHECK(table.find(part) != std::string::npos);
+}

@@ -19,9 +19,9 @@ std::vector<Type> default_candidates() {
 }
 
 double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
-  // Measured on the trained model of docs/performance.md (5 layers, Q3_K in one role at a time, KL divergence over
-  // relative error). What the output matrix gets wrong is in the logits at once; what a layer's matrix gets wrong is
-  // one of many contributions to the residual stream, hence the number of layers.
+  // Measured on the trained model of docs/performance/log-quantizing.md (5 layers, Q3_K in one role at a time, KL
+  // divergence over relative error). What the output matrix gets wrong is in the logits at once; what a layer's matrix
+  // gets wrong is one of many contributions to the residual stream, hence the number of layers.
   constexpr double kOutputPerLayer = 5;
   if (is_output) return kOutputPerLayer * static_cast<double>(std::max<int64_t>(1, layers));
   switch (models::role_of(tensor)) {

@@ -2,18 +2,72 @@
 
 #include "core/error.h"
 
+#include <limits>
+
 namespace ridge::core {
+namespace {
+
+void check_range(std::string_view what, int64_t value, int64_t lowest) {
+  constexpr int64_t kHighest = std::numeric_limits<int32_t>::max(); // positions and indices are i32
+  if (value < lowest || value > kHighest) throw_error("{} of {}, expected {} to {}", what, value, lowest, kHighest);
+}
+
+void check_heads(KvType type, int64_t dim, const char* what, const char* flag) {
+  if (type == KvType::q8_0 && dim % kQ8Block != 0)
+    throw_error("a q8_0 cache of {} takes heads of a multiple of {} elements, this model's have {}; use {} f16", what,
+                kQ8Block, dim, flag);
+}
+
+void check_sizes(const Program& program, const ExecutorConfig& config, const Batch& batch) {
+  const auto tokens = std::ssize(batch.tokens), outputs = std::ssize(batch.outputs);
+  if (tokens < 1 || tokens > config.max_batch)
+    throw_error("a batch of {} tokens, expected 1 to {}", tokens, config.max_batch);
+  if (std::ssize(batch.positions) != tokens || (!batch.streams.empty() && std::ssize(batch.streams) != tokens))
+    throw_error("a batch of {} tokens with {} positions and {} streams", tokens, batch.positions.size(),
+                batch.streams.size());
+  if (outputs > config.max_outputs)
+    throw_error("{} outputs of a batch are wanted, expected at most {}", outputs, config.max_outputs);
+  int64_t elements = 0;
+  if (program.input >= 0) {
+    const ValueInfo& input = program.values[program.input];
+    elements = input.width * (input.gathered ? outputs : tokens);
+  }
+  if (std::ssize(batch.input) != elements)
+    throw_error("a batch with {} elements of input, expected {}", batch.input.size(), elements);
+}
+
+} // namespace
 
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
-  const auto check = [](KvType type, int64_t dim, const char* what, const char* flag) {
-    if (type == KvType::q8_0 && dim % kQ8Block != 0)
-      throw_error("a q8_0 cache of {} takes heads of a multiple of {} elements, this model's have {}; use {} f16", what,
-                  kQ8Block, dim, flag);
-  };
   for (const KvLayer& kv : program.kv_layers) {
-    check(config.k_type, kv.k_dim, "keys", "-ctk");
-    check(config.v_type, kv.v_dim, "values", "-ctv");
+    check_heads(config.k_type, kv.k_dim, "keys", "-ctk");
+    check_heads(config.v_type, kv.v_dim, "values", "-ctv");
   }
+}
+
+void check_config(const Program& program, const ExecutorConfig& config) {
+  check_range("a context", config.context, 1);
+  check_range("a number of streams", config.streams, 1);
+  check_range("a largest batch", config.max_batch, 1);
+  check_range("a largest number of outputs", config.max_outputs, 0);
+  check_range("a number of threads", config.threads, 0);
+  check_cache_types(program, config);
+}
+
+void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch) {
+  check_sizes(program, config, batch);
+  for (const int32_t token : batch.tokens)
+    if (token < 0 || token >= program.vocab)
+      throw_error("token id {} is outside this model's vocabulary of {}", token, program.vocab);
+  for (const int32_t position : batch.positions)
+    if (position < 0 || position >= config.context)
+      throw_error("position {} is outside the context of {} tokens; raise it with -c", position, config.context);
+  for (const int32_t stream : batch.streams)
+    if (stream < 0 || stream >= config.streams)
+      throw_error("stream {} of a batch, expected 0 to {}", stream, config.streams - 1);
+  for (const int32_t output : batch.outputs)
+    if (output < 0 || output >= std::ssize(batch.tokens))
+      throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
 }
 
 } // namespace ridge::core

@@ -1,6 +1,7 @@
 // What runs a Program. The session talks to executors only through this interface.
 #pragma once
 
+#include "core/kv_type.h"
 #include "core/program.h"
 
 #include <cstdint>
@@ -11,18 +12,7 @@
 
 namespace ridge::core {
 
-// How keys and values are cached. q8_0: 32 consecutive elements of a head share an f16 scale, 34 bytes together.
-enum class KvType : uint8_t { f16, f32, q8_0 };
-inline constexpr int64_t kQ8Block = 32;
-
-constexpr int64_t head_bytes(KvType type, int64_t dim) { // of one head at one position
-  return type == KvType::q8_0 ? dim / kQ8Block * (kQ8Block + 2) : dim * (type == KvType::f16 ? 2 : 4);
-}
-constexpr double bytes_per_element(KvType type) {
-  return static_cast<double>(head_bytes(type, kQ8Block)) / static_cast<double>(kQ8Block);
-}
-
-// Sees what goes into the matrices while a Program runs: what calibration collects.
+// Sees what goes into the matrices while a Program runs. Calibration collects it.
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
@@ -42,11 +32,15 @@ struct ExecutorConfig {
   InputObserver* observer = nullptr;
 };
 
-// Throws Error where a model's heads do not fit the cache types: q8_0 wants whole blocks of 32.
+// Throws Error if a model's heads do not fit the cache types: q8_0 needs whole blocks of 32.
 void check_cache_types(const Program& program, const ExecutorConfig& config);
+// Throws Error if an executor cannot be made with this configuration: context, streams and max_batch below 1,
+// max_outputs or threads below 0, one of them above 2^31 - 1, or cache types that do not fit. What a machine has memory
+// for is up to the executors.
+void check_config(const Program& program, const ExecutorConfig& config);
 
-// Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p; positions of one
-// stream are consecutive and start where its cache is to be continued (what lay behind is overwritten).
+// Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p. Positions of one
+// stream are consecutive and start where its cache is to be continued; what lay behind is overwritten.
 struct Batch {
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions; // same length
@@ -55,13 +49,18 @@ struct Batch {
   std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
 };
 
+// Throws Error if forward() cannot run the batch: it has no tokens, more tokens or outputs than the configuration
+// allows, spans of different lengths, or a token, position, stream or output out of range. Executors call it in
+// forward().
+void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
+
 class Sampler;
 
-// How long one part of a step took that is not divided further, such as a fused kernel.
+// How long one part of a step took. A part is not divided further; a fused kernel is one.
 struct OpTime {
   std::vector<int32_t> ops; // what it computes: indices into Program::ops
   double seconds = 0;       // from the end of the part before to its own
-  // Where an executor can tell, else 0; a part is worked on in blocks, which start while the part before ends.
+  // 0 where an executor cannot tell. A part is worked on in blocks, which start while the part before ends.
   double waiting = 0;    // of `seconds`, until a block had its input, on average
   double starts = 0;     // when the first block started, after the end of the part before: mostly negative
   double ends_apart = 0; // from the first block's end to the last one's
@@ -70,7 +69,8 @@ struct OpTime {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Runs the batch: fills the KV cache and computes logits for batch.outputs.
+  // Runs the batch: fills the KV cache and computes logits for batch.outputs. Throws what check_batch throws, and runs
+  // nothing then.
   virtual void forward(const Batch& batch) = 0;
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
   // of a split Program: row i of its output, rows one after another in memory.

@@ -26,6 +26,9 @@ RIDGE_HD uint32_t bits_from_f32(float value) {
 #endif
 }
 
+// The 32-bit word of two 16-bit halves: blocks of 16-bit alignment store 32-bit words this way.
+RIDGE_HD uint32_t u32_from_halves(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
+
 // IEEE binary16 -> binary32, exact for every input (subnormals, infinities and NaN payloads included).
 RIDGE_HD float f32_from_f16(uint16_t h) {
   // Shift the 15 magnitude bits to where a binary32 has them; the multiplication by 2^112 re-biases the exponent and
@@ -76,7 +79,7 @@ static_assert(sizeof(Half) == 2);
 // A binary32 in a block that is aligned to two bytes: its bits, low half first, read on use.
 struct SplitFloat {
   uint16_t half[2];
-  RIDGE_HD uint32_t bits() const { return half[0] | static_cast<uint32_t>(half[1]) << 16; }
+  RIDGE_HD uint32_t bits() const { return u32_from_halves(half[0], half[1]); }
   RIDGE_HD operator float() const { return f32_from_bits(bits()); }
   RIDGE_HD static SplitFloat from(float value) {
     const uint32_t bits = bits_from_f32(value);

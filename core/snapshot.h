@@ -6,6 +6,7 @@
 
 #include "core/ceiling.h"
 #include "core/jobs.h"
+#include "core/ops.h"
 #include "core/sampler.h"
 #include "core/token_choice.h"
 
@@ -80,6 +81,7 @@ struct Roofs {
 struct StepPlaces {
   struct Op {
     std::string name, kind;      // "attn_q", or "attn_q attn_k attn_v" where they run as one; "linear"
+    OpClass op_class = {};       // of the first, where several run as one
     std::string shape;           // "256 → 768, Q6_K"
     int64_t count = 0;           // of layers that have it
     double bytes = 0, flops = 0; // as op_cost says; of all of them together, like the following

@@ -30,8 +30,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   };
   for (Op& op : part.ops) {
     for (WeightId& id : op.weights) kept(id, weight_of, whole.weights, part.weights);
-    if (auto* kv = std::get_if<KvParams>(&op.params)) kept(kv->layer, cache_of, whole.kv_layers, part.kv_layers);
-    if (auto* kv = std::get_if<AttentionParams>(&op.params)) kept(kv->layer, cache_of, whole.kv_layers, part.kv_layers);
+    if (int32_t* layer = cache_layer(op.params)) kept(*layer, cache_of, whole.kv_layers, part.kv_layers);
   }
   return part;
 }

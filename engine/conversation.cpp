@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <algorithm>
+
 namespace ridge::engine {
 namespace {
 
@@ -62,21 +64,33 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
   text::ChatOptions options;
   options.bos_token = text_of(tokenizer.bos());
   options.eos_token = text_of(tokenizer.eos());
-  Prompt prompt{template_.render(messages, options), {}};
+  Prompt prompt{template_.render_tainted(messages, options), {}};
+  const std::string_view text = prompt.text.bytes();
 
-  if (!known_text_.empty() && prompt.text.starts_with(known_text_)) {
+  // Only what the template wrote becomes control tokens: "<|im_end|>" in a message is ordinary text.
+  if (continues_known(prompt.text)) {
     prompt.tokens = known_tokens_;
-    const auto rest =
-        tokenizer.encode(std::string_view(prompt.text).substr(known_text_.size()), {.parse_special = true});
-    prompt.tokens.insert(prompt.tokens.end(), rest.begin(), rest.end());
+    const auto rest = prompt.text.part(text.substr(known_text_.size()));
+    const auto tokens = tokenizer.encode(rest.bytes(), {.parse_special = true, .data = rest.data()});
+    prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
   } else {
     // Templates that write the BOS token themselves must not get a second one.
-    const bool has_bos = !options.bos_token.empty() && prompt.text.starts_with(options.bos_token);
-    prompt.tokens = tokenizer.encode(prompt.text, {.add_special = !has_bos, .parse_special = true});
+    const auto data = prompt.text.data();
+    const bool has_bos = !options.bos_token.empty() && text.starts_with(options.bos_token) &&
+                         (data.empty() || data[0].begin >= options.bos_token.size());
+    prompt.tokens = tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true, .data = data});
     if (tokenizer.add_eos() && !has_bos && !prompt.tokens.empty() && prompt.tokens.back() == tokenizer.eos())
       prompt.tokens.pop_back(); // the turn is the model's to end
   }
   return prompt;
+}
+
+// Whether the prompt begins with the text that the session's tokens stand for. Their prompt must also consist of the
+// same data: a message that spells out earlier turns, control tokens included, does not get those turns' tokens.
+bool Conversation::continues_known(const text::jinja::TaintedText& prompt) const {
+  if (known_text_.empty() || !prompt.bytes().starts_with(known_text_)) return false;
+  const auto start = prompt.part(std::string_view(prompt.bytes()).substr(0, known_prompt_bytes_));
+  return std::ranges::equal(start.data(), known_data_);
 }
 
 int64_t Conversation::tokens_with(const std::string& user_text) const {
@@ -87,9 +101,11 @@ int64_t Conversation::tokens_with(const std::string& user_text) const {
 
 Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
   const Prompt prompt = render(messages_);
-  Answer answer = answerer.answer(prompt.tokens, prompt.text, sink, cancel);
+  Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel);
 
-  known_text_ = prompt.text + answer.raw;
+  known_text_ = prompt.text.bytes() + answer.raw;
+  known_prompt_bytes_ = prompt.text.size();
+  known_data_.assign(prompt.text.data().begin(), prompt.text.data().end());
   const auto tokens = session_.tokens();
   known_tokens_.assign(tokens.begin(), tokens.end());
   const auto& tokenizer = model_.need_tokenizer();

@@ -37,16 +37,16 @@ class Conversation {
   // Throws Error where `json` is not a list of messages (or an object with one under "messages").
   void set_messages(const Json& json, const std::string& label);
 
-  int64_t tokens_used() const { return std::ssize(session_.tokens()); }
   // How many tokens the conversation has, with a further user message.
   int64_t tokens_with(const std::string& user_text) const;
 
  private:
   struct Prompt {
-    std::string text;
+    text::jinja::TaintedText text;
     std::vector<int32_t> tokens;
   };
   Prompt render(const Json& messages) const;
+  bool continues_known(const text::jinja::TaintedText& prompt) const;
 
   const LoadedModel& model_;
   Session& session_;
@@ -55,6 +55,8 @@ class Conversation {
   // What the session's tokens stand for, so that the next prompt continues them exactly: tokenizing the model's own
   // words again could split them in another way, and the cache would be lost from there on.
   std::string known_text_;
+  size_t known_prompt_bytes_ = 0;          // of known_text_; the rest is the model's answer
+  std::vector<text::ByteSpan> known_data_; // of those bytes
   std::vector<int32_t> known_tokens_;
 };
 

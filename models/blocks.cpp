@@ -1,10 +1,12 @@
 #include "models/blocks.h"
 
 #include "core/error.h"
+#include "core/strings/printable.h"
 #include "models/rope.h"
 
 #include <cmath>
 #include <cstring>
+#include <span>
 
 namespace ridge::models {
 
@@ -12,77 +14,20 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-Builder::Builder(const gguf::File& file) : file_(file) {
-  program_.architecture = file.get_string("general.architecture");
-  read_hparams();
+namespace {
+
+std::string block(int64_t il) { return fmt::format("blk.{}.", il); }
+
+} // namespace
+
+Builder::Builder(const gguf::File& file) : file_(file), hparams_(file) {
+  program_.architecture = hparams_.architecture();
+  program_.trained_context = hparams_.context();
 }
 
-std::string Builder::key(const char* name) const { return program_.architecture + "." + name; }
-int64_t Builder::get_int(const char* name) const { return file_.get_int(key(name)); }
-int64_t Builder::get_int(const char* name, int64_t absent) const { return file_.get_int(key(name), absent); }
-double Builder::get_float(const char* name, double absent) const { return file_.get_float(key(name), absent); }
-std::string_view Builder::get_string(const char* name, std::string_view absent) const {
-  return file_.get_string(key(name), absent);
-}
-
-void Builder::check_range(const char* what, int64_t found, int64_t low, int64_t high) const {
-  if (found < low || found > high)
-    throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(what),
-                found, low, high, program_.architecture);
-}
-
-// A hyperparameter that is one number for all layers, or an array with one number for each.
-std::vector<int64_t> Builder::per_layer(const char* name, int64_t absent) const {
-  const gguf::Value* found = file_.find(key(name));
-  if (found && found->is_array()) {
-    const auto values = found->as_ints();
-    if (!values || std::ssize(*values) < hparams_.layers)
-      throw_error("{}: {}: expected {} integers, one per layer", file_.path(), key(name), hparams_.layers);
-    return {values->begin(), values->begin() + hparams_.layers};
-  }
-  return std::vector<int64_t>(hparams_.layers, absent < 0 ? get_int(name) : get_int(name, absent));
-}
-
-void Builder::read_hparams() {
-  constexpr int64_t kMaxWidth = 1 << 20, kMaxLayers = 4096, kMaxHeads = 4096, kMaxHeadDim = 4096, kMaxExperts = 4096;
-  Hparams& h = hparams_;
-  h.layers = get_int("block_count");
-  check_range("block_count", h.layers, 1, kMaxLayers);
-  h.width = get_int("embedding_length");
-  check_range("embedding_length", h.width, 1, kMaxWidth);
-  h.context = get_int("context_length", 2048);
-  check_range("context_length", h.context, 1, int64_t{1} << 31);
-  program_.trained_context = h.context;
-
-  h.heads = per_layer("attention.head_count", -1);
-  h.kv_heads = file_.find(key("attention.head_count_kv")) ? per_layer("attention.head_count_kv", -1) : h.heads;
-  for (int64_t il = 0; il < h.layers; ++il) {
-    check_range("attention.head_count", h.heads[il], 1, kMaxHeads);
-    check_range("attention.head_count_kv", h.kv_heads[il], 1, h.heads[il]);
-    if (h.heads[il] % h.kv_heads[il] != 0)
-      throw_error("{}: layer {}: {} attention heads cannot share {} key-value heads evenly", file_.path(), il,
-                  h.heads[il], h.kv_heads[il]);
-  }
-  h.k_dim = get_int("attention.key_length", h.width / h.heads[0]);
-  check_range("attention.key_length", h.k_dim, 1, kMaxHeadDim);
-  h.v_dim = get_int("attention.value_length", h.width / h.heads[0]);
-  check_range("attention.value_length", h.v_dim, 1, kMaxHeadDim);
-  h.rope_dims = get_int("rope.dimension_count", h.k_dim);
-  check_range("rope.dimension_count", h.rope_dims, 2, h.k_dim);
-  if (h.rope_dims % 2 != 0) throw_error("{}: {} is odd ({})", file_.path(), key("rope.dimension_count"), h.rope_dims);
-
-  const double epsilon = get_float("attention.layer_norm_rms_epsilon", 1e-5);
-  if (!(epsilon >= 0 && epsilon < 1))
-    throw_error("{}: {} is {}, expected 0 to 1", file_.path(), key("attention.layer_norm_rms_epsilon"), epsilon);
-  h.norm_epsilon = static_cast<float>(epsilon);
-
-  h.experts = get_int("expert_count", 0);
-  check_range("expert_count", h.experts, 0, kMaxExperts);
-  h.experts_used = get_int("expert_used_count", 0);
-  if (h.experts > 0) check_range("expert_used_count", h.experts_used, 1, h.experts);
-  h.ffn_width = per_layer("feed_forward_length", h.experts > 0 ? 0 : -1);
-  if (h.experts == 0)
-    for (int64_t width : h.ffn_width) check_range("feed_forward_length", width, 1, 16 * kMaxWidth);
+std::string Builder::begin_layer(int64_t il) {
+  layer_ = static_cast<int32_t>(il);
+  return block(il);
 }
 
 WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
@@ -90,6 +35,7 @@ WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, in
     if (program_.weights[i].name == name) return static_cast<WeightId>(i);
   if (const auto planar = PlanarWeight::find(file_, name)) return planar_weight(*planar, cols, rows, count);
   const gguf::Tensor* tensor = file_.find_tensor(name);
+  used_tensors_.insert(name);
   if (!tensor)
     throw_error("{}: tensor {} is missing: the file is incomplete or not a {} model", file_.path(), name,
                 program_.architecture);
@@ -104,8 +50,9 @@ WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, in
   return static_cast<WeightId>(program_.weights.size() - 1);
 }
 
-// Weights of a scheme that GGUF has no type for are put together in memory, in the form that executors know.
+// Weights of a scheme that GGUF has no type for are assembled in memory, in a format that executors know.
 WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
+  for (const gguf::Tensor* tensor : planar.tensors()) used_tensors_.emplace(tensor->name);
   if (planar.cols() != cols || planar.rows() != rows || planar.count() != count)
     throw_error("{}: weight {} has shape [{}, {}, {}], expected [{}, {}, {}]", file_.path(), planar.name(),
                 planar.cols(), planar.rows(), planar.count(), cols, rows, count);
@@ -132,16 +79,16 @@ ValueId Builder::in_order_of(WeightId id, ValueId x) {
   if (found == order_of_weight_.end()) return x;
   const auto [order_id, group] = found->second;
   const core::Weight& order = program_.weights[order_id];
-  for (const core::Op& op : program_.ops) { // matrices with a common input often have a common order
+  for (const core::Op& op : program_.ops) { // matrices that share an input often share its order
     if (op.kind != OpKind::permute || op.inputs[0] != x) continue;
     const core::Weight& other = program_.weights[op.weights[0]];
     if (other.cols == order.cols && std::memcmp(other.data, order.data, order.total_bytes()) == 0) return op.outputs[0];
   }
-  return emit(OpKind::permute, order.name, {x}, program_.values[x].width / group * order.cols, {order_id},
+  return emit(OpKind::permute, order.name, {x}, width_of(x) / group * order.cols, {order_id},
               core::PermuteParams{group});
 }
 
-// Norm weights and biases: executors read them as f32 in place.
+// A norm's weights or a bias. Executors read them in place, as f32.
 WeightId Builder::vector(const std::string& name, int64_t width) {
   const WeightId id = weight(name, width, 1);
   if (program_.weights[id].type != static_cast<uint32_t>(quant::Type::F32))
@@ -164,83 +111,134 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
 }
 
 ValueId Builder::embed() {
+  const int64_t width = hparams_.width();
   if (const gguf::Tensor* table = file_.find_tensor("token_embd.weight")) program_.vocab = table->dims[1];
-  return emit(OpKind::embed, "token_embd", {}, hparams_.width,
-              {weight("token_embd.weight", hparams_.width, program_.vocab)});
+  return emit(OpKind::embed, "token_embd", {}, width, {weight("token_embd.weight", width, program_.vocab)});
 }
 
-ValueId Builder::rms_norm(ValueId x, const std::string& tensor) {
-  const int64_t width = program_.values[x].width;
-  const WeightId w = vector(tensor + ".weight", width);
-  return emit(OpKind::rms_norm, tensor, {x}, width, {w}, core::NormParams{hparams_.norm_epsilon, width});
+ValueId Builder::rms_norm(ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x)); }
+
+ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group) {
+  const WeightId w = vector(tensor + ".weight", group);
+  return emit(OpKind::rms_norm, tensor, {x}, width_of(x), {w}, core::NormParams{hparams_.norm_epsilon(), group});
 }
 
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
-  std::vector<WeightId> weights = {weight(tensor + ".weight", program_.values[x].width, rows)};
+  std::vector<WeightId> weights = {weight(tensor + ".weight", width_of(x), rows)};
   x = in_order_of(weights[0], x);
-  if (file_.find_tensor(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
+  if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
   return emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
 }
 
 ValueId Builder::add(ValueId a, ValueId b, const std::string& name) {
-  return emit(OpKind::add, name, {a, b}, program_.values[a].width);
+  return emit(OpKind::add, name, {a, b}, width_of(a));
 }
 
-ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, program_.values[x].width); }
+ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, width_of(x)); }
 
-int32_t Builder::rope_table(core::RopeStyle style) {
-  if (rope_table_ < 0) {
-    program_.rope_tables.push_back(make_rope_table(file_, program_.architecture, hparams_.rope_dims, style));
-    rope_table_ = static_cast<int32_t>(program_.rope_tables.size() - 1);
+ValueId Builder::rope(ValueId x, const std::string& name, const AttentionSpec& spec) {
+  if (spec.rope == Rope::none) return x;
+  const auto style = spec.rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
+  const int32_t table = rope_table(style, *spec.rope_dims);
+  return emit(OpKind::rope, name, {x}, width_of(x), {},
+              core::RopeParams{table, width_of(x) / *spec.k_dim, *spec.k_dim});
+}
+
+int32_t Builder::rope_table(core::RopeStyle style, int64_t dims) {
+  const auto [at, is_new] = rope_tables_.try_emplace({style, dims}, static_cast<int32_t>(program_.rope_tables.size()));
+  if (is_new) {
+    program_.rope_tables.push_back(make_rope_table(file_, program_.architecture, dims, style));
+    skip("rope_freqs.weight"); // it is in the table
   }
-  return rope_table_;
+  return at->second;
 }
 
-ValueId Builder::attention(ValueId x, int64_t il, const AttentionStyle& style) {
-  const std::string blk = "blk." + std::to_string(il) + ".";
-  const int64_t heads = hparams_.heads[il], kv_heads = hparams_.kv_heads[il];
-  const int64_t k_dim = hparams_.k_dim, v_dim = hparams_.v_dim;
-  const auto head_norm = [&](ValueId v, const std::string& tensor) {
-    if (!style.qk_norm) return v;
-    const WeightId w = vector(tensor + ".weight", k_dim);
-    return emit(OpKind::rms_norm, tensor, {v}, program_.values[v].width, {w},
-                core::NormParams{hparams_.norm_epsilon, k_dim});
-  };
-  const auto rope = [&](ValueId v, int64_t n, const char* name) {
-    return emit(OpKind::rope, blk + name, {v}, n * k_dim, {}, core::RopeParams{rope_table(style.rope), n, k_dim});
-  };
+// The spec with every field set, those that it leaves open from the file. Refuses what the ops cannot do.
+AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
+  const Hparams& h = hparams_;
+  if (!spec.heads) spec.heads = h.heads(il);
+  if (!spec.kv_heads) spec.kv_heads = h.kv_heads(il);
+  if (!spec.k_dim) spec.k_dim = h.k_dim(il);
+  if (!spec.v_dim) spec.v_dim = h.v_dim(il);
+  if (!spec.rope_dims && spec.rope != Rope::none) spec.rope_dims = h.rope_dims(*spec.k_dim);
+  if (!spec.scale) spec.scale = h.get_float("attention.scale", 0);
+  if (*spec.scale == 0) spec.scale = 1 / std::sqrt(static_cast<double>(*spec.k_dim));
+
+  if (!spec.causal.value_or(h.get_bool("attention.causal", true)))
+    h.refuse("attention.causal", "false", "attention to later tokens is");
+  const int64_t window = spec.window.value_or(h.layer_int("attention.sliding_window", il, 0));
+  if (window != 0 && window < h.context()) // a longer one makes no difference
+    h.refuse("attention.sliding_window", std::to_string(window), "sliding windows are");
+  if (const double cap = spec.soft_cap.value_or(h.get_float("attn_logit_softcapping", 0)); cap != 0)
+    h.refuse("attn_logit_softcapping", fmt::format("{}", cap), "soft caps of attention's scores are");
+  if (spec.sinks) throw_error("{}: {}: attention sinks are not supported yet", file_.path(), program_.architecture);
+  return spec;
+}
+
+ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
+  const std::string blk = block(il);
+  const AttentionSpec spec = resolved(wanted, il);
+  const int64_t heads = *spec.heads, kv_heads = *spec.kv_heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
   ValueId q = linear(x, blk + "attn_q", heads * k_dim);
   ValueId k = linear(x, blk + "attn_k", kv_heads * k_dim);
   const ValueId v = linear(x, blk + "attn_v", kv_heads * v_dim);
-  q = rope(head_norm(q, blk + "attn_q_norm"), heads, "q_rope");
-  k = rope(head_norm(k, blk + "attn_k_norm"), kv_heads, "k_rope");
+  if (spec.qk_norm) q = group_norm(q, blk + "attn_q_norm", k_dim);
+  q = rope(q, blk + "q_rope", spec);
+  if (spec.qk_norm) k = group_norm(k, blk + "attn_k_norm", k_dim);
+  k = rope(k, blk + "k_rope", spec);
 
   const auto layer = static_cast<int32_t>(program_.kv_layers.size());
   program_.kv_layers.push_back({kv_heads, k_dim, v_dim});
   program_.ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
-  double scale = get_float("attention.scale", 0);
-  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(k_dim));
   const ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, {},
-                                core::AttentionParams{layer, heads, static_cast<float>(scale)});
-  return linear(attended, blk + "attn_output", hparams_.width);
+                                core::AttentionParams{layer, heads, static_cast<float>(*spec.scale)});
+  return linear(attended, blk + "attn_output", hparams_.width());
 }
 
-ValueId Builder::ffn(ValueId x, int64_t il) {
-  const std::string blk = "blk." + std::to_string(il) + ".";
-  const int64_t width = hparams_.ffn_width[il];
+// The hidden layer of a gated feed-forward part.
+ValueId Builder::activate(ValueId gate, ValueId up, const std::string& name, const ActivationSpec& spec) {
+  if (spec.kind != Activation::silu || !spec.gated || spec.clamp != 0)
+    throw_error("{}: {}: activations other than gated SiLU are not supported yet", file_.path(), program_.architecture);
+  return emit(OpKind::swiglu, name, {gate, up}, width_of(gate));
+}
+
+ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
+  const std::string blk = block(il);
+  const int64_t width = hparams_.ffn_width(il);
   const ValueId gate = linear(x, blk + "ffn_gate", width);
   const ValueId up = linear(x, blk + "ffn_up", width);
-  return linear(emit(OpKind::swiglu, blk + "swiglu", {gate, up}, width), blk + "ffn_down", hparams_.width);
+  return linear(activate(gate, up, blk + "swiglu", activation), blk + "ffn_down", hparams_.width());
 }
 
-ValueId Builder::experts(ValueId x, int64_t il, int64_t expert_width) {
-  const std::string blk = "blk." + std::to_string(il) + ".";
-  const int64_t used = hparams_.experts_used;
-  if (file_.find_tensor(blk + "ffn_gate.0.weight"))
+// As above, of routing.
+RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
+  const Hparams& h = hparams_;
+  if (!spec.experts) spec.experts = h.experts();
+  if (!spec.used) spec.used = h.experts_used();
+  if (!spec.width) spec.width = h.expert_width(il);
+  if (!spec.normalize) spec.normalize = h.get_bool("expert_weights_norm", true);
+
+  const int64_t gate = spec.gate ? static_cast<int64_t>(*spec.gate) : h.get_int("expert_gating_func", 0);
+  if (gate != 0 && gate != static_cast<int64_t>(Gate::softmax))
+    h.refuse("expert_gating_func", std::to_string(gate), "gates other than softmax are");
+  if (const double scale = spec.scale.value_or(h.get_float("expert_weights_scale", 0)); scale != 0 && scale != 1)
+    h.refuse("expert_weights_scale", fmt::format("{}", scale), "a scale of the experts' shares is");
+  if (const int64_t groups = spec.groups.value_or(h.get_int("expert_group_count", 0)); groups > 1)
+    h.refuse("expert_group_count", std::to_string(groups), "expert groups are");
+  if (spec.selection_bias)
+    throw_error("{}: {}: a bias for the choice of experts is not supported yet", file_.path(), program_.architecture);
+  return spec;
+}
+
+ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const ActivationSpec& activation) {
+  const std::string blk = block(il);
+  if (has(blk + "ffn_gate.0.weight"))
     throw_error("{}: has one tensor per expert ({}ffn_gate.0.weight), a layout that was given up in 2024: convert the "
                 "model again",
                 file_.path(), blk);
-  const ValueId router = linear(x, blk + "ffn_gate_inp", hparams_.experts);
+  const RoutingSpec spec = resolved(wanted, il);
+  const int64_t used = *spec.used, width = hparams_.width();
+  const ValueId router = linear(x, blk + "ffn_gate_inp", *spec.experts);
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
   program_.ops.push_back({OpKind::route,
@@ -249,25 +247,47 @@ ValueId Builder::experts(ValueId x, int64_t il, int64_t expert_width) {
                           {router},
                           {ids, shares},
                           {},
-                          core::RouteParams{hparams_.experts, used, true}});
+                          core::RouteParams{*spec.experts, used, *spec.normalize}});
   const auto expert_linear = [&](ValueId in, const char* name, int64_t cols, int64_t rows) {
-    const WeightId id = weight(blk + name + ".weight", cols, rows, hparams_.experts);
+    const WeightId id = weight(blk + name + ".weight", cols, rows, *spec.experts);
     return emit(OpKind::expert_linear, blk + name, {in_order_of(id, in), ids}, used * rows, {id},
                 core::ExpertParams{used});
   };
-  const ValueId gate = expert_linear(x, "ffn_gate_exps", hparams_.width, expert_width);
-  const ValueId up = expert_linear(x, "ffn_up_exps", hparams_.width, expert_width);
-  const ValueId hidden = emit(OpKind::swiglu, blk + "swiglu", {gate, up}, used * expert_width);
-  const ValueId down = expert_linear(hidden, "ffn_down_exps", expert_width, hparams_.width);
-  return emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, hparams_.width, {}, core::ExpertParams{used});
+  const ValueId gate = expert_linear(x, "ffn_gate_exps", width, *spec.width);
+  const ValueId up = expert_linear(x, "ffn_up_exps", width, *spec.width);
+  const ValueId hidden = activate(gate, up, blk + "swiglu", activation);
+  const ValueId down = expert_linear(hidden, "ffn_down_exps", *spec.width, width);
+  return emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
 }
 
 void Builder::logits(ValueId x) {
+  layer_ = -1;
   x = rms_norm(x, "output_norm");
-  program_.logits = file_.find_tensor("output.weight") || PlanarWeight::find(file_, "output.weight")
+  program_.logits = has("output.weight") || PlanarWeight::find(file_, "output.weight")
                         ? linear(x, "output", program_.vocab)
                         : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
-                               {weight("token_embd.weight", hparams_.width, program_.vocab)});
+                               {weight("token_embd.weight", hparams_.width(), program_.vocab)});
+}
+
+void Builder::transformer(const AttentionSpec& spec, const Ffn& ffn) {
+  ValueId x = embed();
+  const int64_t layers = hparams_.layers();
+  for (int64_t il = 0; il < layers; ++il) {
+    const std::string blk = begin_layer(il);
+    const ValueId attended = attention(rms_norm(x, blk + "attn_norm"), il, spec);
+    x = add(x, attended, blk + "attn_add");
+    if (il + 1 == layers) x = gather(x); // the last feed-forward only for tokens whose logits are wanted
+    x = add(x, ffn(rms_norm(x, blk + "ffn_norm"), il), blk + "ffn_add");
+  }
+  logits(x);
+}
+
+void Builder::refuse_unused_tensors() const {
+  for (const gguf::Tensor& tensor : file_.tensors())
+    if (!used_tensors_.contains(tensor.name) &&
+        !tensor.name.ends_with(".input_scale")) // how activations were quantized
+      throw_error("{}: tensor {} has no place in a {} model: what it is for is not supported yet", file_.path(),
+                  core::printable(tensor.name), program_.architecture);
 }
 
 core::Program Builder::finish() && {
@@ -275,6 +295,8 @@ core::Program Builder::finish() && {
     if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
       throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),
                   program_.weights[op.weights[0]].name);
+  hparams_.refuse_ignored();
+  refuse_unused_tensors();
   core::validate(program_);
   return std::move(program_);
 }

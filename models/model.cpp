@@ -2,38 +2,22 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
+#include "models/architecture.h"
 #include "models/blocks.h"
 #include "models/planar.h"
 #include "models/recipes.h"
 
 #include <fmt/ranges.h>
 
-#include <array>
 #include <map>
 #include <set>
 
 namespace ridge::models {
 
-#define RIDGE_ARCH(name, build) void build(Builder&);
-#include "models/arches.def"
-#undef RIDGE_ARCH
-
 namespace {
-
-struct Architecture {
-  std::string_view name;
-  void (*build)(Builder&);
-};
-
-constexpr auto kArchitectures = std::to_array<Architecture>({
-#define RIDGE_ARCH(name, build) {#name, &build},
-#include "models/arches.def"
-#undef RIDGE_ARCH
-});
 
 std::string count_label(int64_t parameters) {
   const auto n = static_cast<double>(parameters);
-  if (n >= 99.5e9) return fmt::format("{:.0f}B", n / 1e9);
   if (n >= 9.95e9) return fmt::format("{:.0f}B", n / 1e9);
   if (n >= 1e9) return fmt::format("{:.1f}B", n / 1e9);
   if (n >= 1e6) return fmt::format("{:.0f}M", n / 1e6);
@@ -44,22 +28,21 @@ std::string count_label(int64_t parameters) {
 
 std::vector<std::string_view> architectures() {
   std::vector<std::string_view> names;
-  for (const Architecture& arch : kArchitectures) names.push_back(arch.name);
+  for (const Architecture& row : architecture_table()) names.push_back(row.name);
   return names;
 }
 
 core::Program build_program(const gguf::File& file) {
   const std::string_view name = file.get_string("general.architecture");
-  for (const Architecture& arch : kArchitectures) {
-    if (arch.name != name) continue;
-    Builder builder(file);
-    arch.build(builder);
-    core::Program program = std::move(builder).finish();
-    program.label = model_label(file);
-    return program;
-  }
-  throw_error("{}: unknown architecture '{}'; known are {}", file.path(), core::printable(name),
-              fmt::join(architectures(), ", "));
+  const Architecture* architecture = find_architecture(name);
+  if (!architecture)
+    throw_error("{}: unknown architecture '{}'; known are {}", file.path(), core::printable(name),
+                fmt::join(architectures(), ", "));
+  Builder builder(file);
+  architecture->file.build(builder);
+  core::Program program = std::move(builder).finish();
+  program.label = model_label(file);
+  return program;
 }
 
 int64_t parameter_count(const gguf::File& file) {

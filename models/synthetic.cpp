@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "gguf/writer.h"
+#include "models/architecture.h"
 #include "models/recipes.h"
 #include "quant/registry.h"
 
@@ -73,6 +74,32 @@ std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
   return bytes;
 }
 
+gguf::Metadata metadata_of(const Shape& s) {
+  gguf::Metadata metadata;
+  const auto set = [&](const char* key, auto value) { metadata.set(fmt::format("{}.{}", s.architecture, key), value); };
+  const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
+  metadata.set("general.architecture", s.architecture);
+  metadata.set("general.name", s.name);
+  set("block_count", u32(s.layers));
+  set("context_length", uint32_t{131072});
+  set("embedding_length", u32(s.width));
+  set("feed_forward_length", u32(s.ffn_width));
+  set("attention.head_count", u32(s.heads));
+  set("attention.head_count_kv", u32(s.kv_heads));
+  set("attention.key_length", u32(s.head_dim));
+  set("attention.value_length", u32(s.head_dim));
+  set("attention.layer_norm_rms_epsilon", 1e-5f);
+  set("rope.dimension_count", u32(s.head_dim));
+  set("rope.freq_base", static_cast<float>(s.rope_base));
+  set("vocab_size", u32(s.vocab));
+  if (s.experts > 0) {
+    set("expert_count", u32(s.experts));
+    set("expert_used_count", u32(s.experts_used));
+    set("expert_feed_forward_length", u32(s.ffn_width));
+  }
+  return metadata;
+}
+
 std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
   std::vector<gguf::TensorInfo> tensors;
   const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
@@ -81,6 +108,7 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
   const auto vector = [&](const std::string& tensor, int64_t width) {
     tensors.push_back({tensor, quant::Type::F32, {width}});
   };
+  const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
   const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
   matrix("", "token_embd", {s.width, s.vocab});
   for (int64_t layer = 0; layer < s.layers; ++layer) {
@@ -90,12 +118,12 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
     matrix(blk, "attn_k", {s.width, kv_width});
     matrix(blk, "attn_v", {s.width, kv_width});
     matrix(blk, "attn_output", {q_width, s.width});
-    if (s.architecture == "qwen2") {
+    if (checkpoint.qkv_bias) {
       vector(blk + "attn_q.bias", q_width);
       vector(blk + "attn_k.bias", kv_width);
       vector(blk + "attn_v.bias", kv_width);
     }
-    if (s.architecture.starts_with("qwen3")) {
+    if (checkpoint.qk_norm) {
       vector(blk + "attn_q_norm.weight", s.head_dim);
       vector(blk + "attn_k_norm.weight", s.head_dim);
     }
@@ -138,28 +166,8 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   }
 
   const Shape& s = *shape;
-  gguf::Metadata metadata;
-  const auto set = [&](const char* key, auto value) { metadata.set(fmt::format("{}.{}", s.architecture, key), value); };
-  const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
-  metadata.set("general.architecture", s.architecture);
+  gguf::Metadata metadata = metadata_of(s);
   metadata.set("general.name", fmt::format("synthetic {}", spec));
-  set("block_count", u32(s.layers));
-  set("context_length", uint32_t{131072});
-  set("embedding_length", u32(s.width));
-  set("feed_forward_length", u32(s.ffn_width));
-  set("attention.head_count", u32(s.heads));
-  set("attention.head_count_kv", u32(s.kv_heads));
-  set("attention.key_length", u32(s.head_dim));
-  set("attention.value_length", u32(s.head_dim));
-  set("attention.layer_norm_rms_epsilon", 1e-5f);
-  set("rope.dimension_count", u32(s.head_dim));
-  set("rope.freq_base", static_cast<float>(s.rope_base));
-  set("vocab_size", u32(s.vocab));
-  if (s.experts > 0) {
-    set("expert_count", u32(s.experts));
-    set("expert_used_count", u32(s.experts_used));
-    set("expert_feed_forward_length", u32(s.ffn_width));
-  }
   if (recipe) metadata.set("general.file_type", recipe->file_type);
   metadata.set("tokenizer.ggml.model", "none");
 

@@ -23,7 +23,8 @@ struct Shape {
 
 const std::vector<Shape>& shapes();
 
-// Its tensors in the order of files, matrices in F16.
+// Its hyperparameters, and its tensors in the order of files, matrices in F16.
+gguf::Metadata metadata_of(const Shape& shape);
 std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 
 // `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its mix per

@@ -30,9 +30,9 @@ std::string shape_of(const core::Program& program, const core::Op& op, int64_t p
 }
 
 void add_roof(StepPlaces::Op& op, const measure::RooflineReport& roofs) {
-  const char* const group = op.kind == "linear" || op.kind == "expert_linear" ? "matvec"
-                            : op.kind == "attention"                          ? "attention"
-                                                                              : "vector";
+  const char* const group = op.op_class == core::OpClass::matrix      ? "matvec"
+                            : op.op_class == core::OpClass::attention ? "attention"
+                                                                      : "vector";
   measure::Placement placement{group, "", op.count, 0, op.bytes, op.flops};
   op.floor_seconds = roofs.floor_seconds(placement);
   placement.seconds = op.seconds > 0 ? op.seconds : op.floor_seconds;
@@ -43,7 +43,8 @@ void add_roof(StepPlaces::Op& op, const measure::RooflineReport& roofs) {
 StepPlaces::Op& line_of(StepPlaces& places, const std::string& name, const std::string& shape, const core::Op& op) {
   for (StepPlaces::Op& line : places.ops)
     if (line.name == name && line.shape == shape) return line;
-  return places.ops.emplace_back(StepPlaces::Op{name, std::string(core::name_of(op.kind)), shape});
+  return places.ops.emplace_back(
+      StepPlaces::Op{name, std::string(core::name_of(op.kind)), core::class_of(op.kind), shape});
 }
 
 // The Program as if its matrices were packed in another format: as far as op_cost looks at it.

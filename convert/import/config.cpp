@@ -2,72 +2,56 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
+#include "models/hparams.h"
 
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cmath>
 #include <numbers>
 
 namespace ridge::convert::import {
 namespace {
 
-constexpr auto kArchitectures = std::to_array<Architecture>({
-    {.hf_class = "LlamaForCausalLM", .gguf = "llama", .rotates_adjacent = true},
-    {.hf_class = "MistralForCausalLM", .gguf = "llama", .rotates_adjacent = true},
-    {.hf_class = "MixtralForCausalLM",
-     .gguf = "llama",
-     .rotates_adjacent = true,
-     .router = "block_sparse_moe.gate",
-     .expert_gate = "block_sparse_moe.experts.{}.w1",
-     .expert_up = "block_sparse_moe.experts.{}.w3",
-     .expert_down = "block_sparse_moe.experts.{}.w2"},
-    {.hf_class = "Qwen2ForCausalLM", .gguf = "qwen2"},
-    {.hf_class = "Qwen3ForCausalLM", .gguf = "qwen3", .qk_norm = true},
-    {.hf_class = "Qwen3MoeForCausalLM",
-     .gguf = "qwen3moe",
-     .qk_norm = true,
-     .router = "mlp.gate",
-     .expert_gate = "mlp.experts.{}.gate_proj",
-     .expert_up = "mlp.experts.{}.up_proj",
-     .expert_down = "mlp.experts.{}.down_proj"},
-});
+using models::Architecture, models::kMaxContext, models::kMaxExperts, models::kMaxHeadDim, models::kMaxHeads,
+    models::kMaxLayers, models::kMaxWidth;
 
-constexpr int64_t kMaxWidth = 1 << 20, kMaxLayers = 4096, kMaxHeads = 4096, kMaxHeadDim = 4096, kMaxExperts = 4096,
-                  kMaxVocab = 1 << 24, kMaxContext = int64_t{1} << 31;
+constexpr int64_t kMaxVocab = 1 << 24;
 
+// The architecture whose row of models/arches.def lists the class that the checkpoint names.
 const Architecture& find_architecture(const Fields& config) {
   const Json* classes = config.find("architectures");
   const bool named = classes && classes->is_array() && !classes->empty() && (*classes)[0].is_string();
   if (!named) throw_error("{}: expected a list with the model's class", config.where("architectures"));
   const auto& name = (*classes)[0].get_ref<const std::string&>();
-  for (const Architecture& architecture : kArchitectures)
-    if (architecture.hf_class == name) return architecture;
   std::vector<std::string_view> known;
-  for (const Architecture& architecture : kArchitectures) known.push_back(architecture.hf_class);
+  for (const Architecture& architecture : models::architecture_table())
+    for (const std::string_view hf_class : architecture.hf_classes) {
+      if (hf_class == name) return architecture;
+      known.push_back(hf_class);
+    }
   throw_error("{}: {} is not known; known are {}", config.where("architectures"), core::printable(name),
               fmt::join(known, ", "));
 }
 
-// Every field that changes the computation in a way that no Program has.
-void refuse_what_cannot_run(const Fields& config, const Architecture& architecture) {
+// Throws Error for each field that changes the computation in a way that no Program has.
+void refuse_what_cannot_run(const Fields& config, const models::Checkpoint& checkpoint) {
   const auto refuse = [&](std::string_view key, std::string_view found) {
     throw_error("{}: {}: models of this kind cannot be run yet", config.where(key), found);
   };
   const std::string activation = config.find_string("hidden_act").value_or("silu");
   if (activation != "silu" && activation != "swish") refuse("hidden_act", core::printable(activation));
   if (config.get_number("partial_rotary_factor", 1) != 1) refuse("partial_rotary_factor", "is not 1");
-  if (architecture.gguf == "qwen3moe") {
-    if (!config.get_bool("norm_topk_prob", false)) refuse("norm_topk_prob", "is not true");
-    if (config.get_int("decoder_sparse_step", 0, kMaxLayers, 1) != 1) refuse("decoder_sparse_step", "is not 1");
-    if (const Json* dense = config.find("mlp_only_layers"); dense && !dense->empty())
-      refuse("mlp_only_layers", "some layers have no experts");
-  }
+  if (checkpoint.router.empty()) return;
+  const std::string_view normalized = checkpoint.shares_sum_to_1;
+  if (!normalized.empty() && !config.get_bool(normalized, false)) refuse(normalized, "is not true");
+  if (config.get_int("decoder_sparse_step", 0, kMaxLayers, 1) != 1) refuse("decoder_sparse_step", "is not 1");
+  if (const Json* dense = config.find("mlp_only_layers"); dense && !dense->empty())
+    refuse("mlp_only_layers", "some layers have no experts");
 }
 
-// A sliding window is no difference for texts that fit it, so the file says that it is made for those.
+// A sliding window makes no difference to a text that fits into it, so the file's context ends there.
 void limit_to_window(const Fields& config, Config& out) {
-  bool sliding = config.get_bool("use_sliding_window", out.architecture->gguf == "llama");
+  bool sliding = config.get_bool("use_sliding_window", out.checkpoint().slides_by_default);
   if (const Json* kinds = config.find("layer_types"); kinds && kinds->is_array()) {
     sliding = false;
     for (const Json& kind : *kinds) {
@@ -165,8 +149,6 @@ void read_rope(const Fields& config, const std::string& prefix, Config& out, ggu
 
 } // namespace
 
-std::span<const Architecture> imported_architectures() { return kArchitectures; }
-
 Config read_config(const std::string& folder, gguf::Metadata& metadata) {
   const Json document = read_json_file(folder, "config.json");
   if (document.is_null())
@@ -174,8 +156,7 @@ Config read_config(const std::string& folder, gguf::Metadata& metadata) {
   const Fields config(document, folder + "/config.json");
   Config out;
   out.architecture = &find_architecture(config);
-  const Architecture& architecture = *out.architecture;
-  refuse_what_cannot_run(config, architecture);
+  refuse_what_cannot_run(config, out.checkpoint());
 
   out.layers = config.get_int("num_hidden_layers", 1, kMaxLayers);
   out.width = config.get_int("hidden_size", 1, kMaxWidth);
@@ -188,8 +169,8 @@ Config read_config(const std::string& folder, gguf::Metadata& metadata) {
   out.vocab = config.get_int("vocab_size", 1, kMaxVocab);
   out.context = config.get_int("max_position_embeddings", 1, kMaxContext, 2048);
   out.tied = config.get_bool("tie_word_embeddings", false);
-  if (!architecture.router.empty()) {
-    const char* count_key = config.find("num_local_experts") ? "num_local_experts" : "num_experts";
+  const char* count_key = config.find("num_local_experts") ? "num_local_experts" : "num_experts";
+  if (!out.checkpoint().router.empty() && config.find(count_key)) {
     out.experts = config.get_int(count_key, 1, kMaxExperts);
     out.experts_used = config.get_int("num_experts_per_tok", 1, out.experts);
   }
@@ -198,7 +179,7 @@ Config read_config(const std::string& folder, gguf::Metadata& metadata) {
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
   limit_to_window(config, out);
 
-  const std::string prefix = std::string(architecture.gguf) + ".";
+  const std::string prefix = std::string(out.architecture->name) + ".";
   const auto set_int = [&](const char* key, int64_t value) {
     metadata.set(prefix + key, static_cast<uint32_t>(value));
   };

@@ -96,16 +96,16 @@ void Plan::experts(std::string_view pattern, int64_t il, const std::string& to, 
 }
 
 void Plan::layer(int64_t il) {
-  const Architecture& architecture = *config_.architecture;
+  const models::Checkpoint& checkpoint = config_.checkpoint();
   const std::string from = fmt::format("model.layers.{}.", il), to = fmt::format("blk.{}.", il);
   const int64_t width = config_.width, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
-  const RowOrder rotated{architecture.rotates_adjacent ? config_.head_dim : 0};
+  const RowOrder rotated{checkpoint.interleave_qk ? config_.head_dim : 0};
   vector(from + "input_layernorm.weight", to + "attn_norm.weight", width);
   linear(from + "self_attn.q_proj", to + "attn_q", q, width, rotated);
   linear(from + "self_attn.k_proj", to + "attn_k", kv, width, rotated);
   linear(from + "self_attn.v_proj", to + "attn_v", kv, width);
   linear(from + "self_attn.o_proj", to + "attn_output", width, q);
-  if (architecture.qk_norm) {
+  if (checkpoint.qk_norm) {
     vector(from + "self_attn.q_norm.weight", to + "attn_q_norm.weight", config_.head_dim);
     vector(from + "self_attn.k_norm.weight", to + "attn_k_norm.weight", config_.head_dim);
   }
@@ -116,11 +116,10 @@ void Plan::layer(int64_t il) {
     linear(from + "mlp.down_proj", to + "ffn_down", width, config_.ffn_width);
     return;
   }
-  matrices({from + std::string(architecture.router)}, to + "ffn_gate_inp", config_.experts, width, {},
-           quant::Type::F32);
-  experts(architecture.expert_gate, il, to + "ffn_gate_exps", config_.ffn_width, width);
-  experts(architecture.expert_up, il, to + "ffn_up_exps", config_.ffn_width, width);
-  experts(architecture.expert_down, il, to + "ffn_down_exps", width, config_.ffn_width);
+  matrices({from + std::string(checkpoint.router)}, to + "ffn_gate_inp", config_.experts, width, {}, quant::Type::F32);
+  experts(checkpoint.expert_gate, il, to + "ffn_gate_exps", config_.ffn_width, width);
+  experts(checkpoint.expert_up, il, to + "ffn_up_exps", config_.ffn_width, width);
+  experts(checkpoint.expert_down, il, to + "ffn_down_exps", width, config_.ffn_width);
 }
 
 // A tensor without a place would be a part of the model that is silently lost.
@@ -135,7 +134,7 @@ void Plan::check_all_used() const {
       continue;
     if (config_.tied && tensor.name == "lm_head.weight") continue; // the same numbers
     throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
-                tensors_.path_of(tensor), tensor.name, config_.architecture->gguf);
+                tensors_.path_of(tensor), tensor.name, config_.architecture->name);
   }
 }
 
@@ -179,7 +178,7 @@ ConvertReport convert(const std::string& folder, const std::string& out, const C
   metadata.set("general.type", "model");
   metadata.set("general.name", model_name(folder));
   Config config = read_config(folder, metadata);
-  metadata.set("general.architecture", config.architecture->gguf);
+  metadata.set("general.architecture", config.architecture->name);
 
   const gguf::Safetensors tensors = gguf::Safetensors::open(folder);
   Plan plan(tensors, config, options);

@@ -23,7 +23,7 @@ struct IQ2_XXS {
 
   RIDGE_HD void unpack(int g, Group& out) const {
     const uint16_t* q = qs + 4 * g;
-    const uint32_t signs_scale = q[2] | static_cast<uint32_t>(q[3]) << 16;
+    const uint32_t signs_scale = core::u32_from_halves(q[2], q[3]);
     for (int i = 0; i < 4; ++i) {
       const int index = (q[i / 2] >> (8 * (i & 1))) & 255;
       store8(out.code + 8 * i, with_signs(kIq2XxsCodebook.point[index], eight_signs(signs_scale >> (7 * i))));

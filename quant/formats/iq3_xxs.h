@@ -23,7 +23,7 @@ struct IQ3_XXS {
   uint16_t signs_scale[16];
 
   RIDGE_HD void unpack(int g, Group& out) const {
-    const uint32_t bits = signs_scale[2 * g] | static_cast<uint32_t>(signs_scale[2 * g + 1]) << 16;
+    const uint32_t bits = core::u32_from_halves(signs_scale[2 * g], signs_scale[2 * g + 1]);
     for (int i = 0; i < 4; ++i) {
       const uint8_t* q = qs + 8 * g + 2 * i;
       const uint64_t low = kIq3XxsCodebook.point[q[0]], high = kIq3XxsCodebook.point[q[1]];

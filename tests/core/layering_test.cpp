@@ -1,5 +1,6 @@
 // The rules of the tree that a compiler does not check: who may include whom, where CUDA may appear, that libraries
-// neither print nor exit, and that a format is one header and one row, an architecture one file and one row.
+// neither print nor exit, and that a format is one header and one row, an architecture one file and one row, an op one
+// row and one file in each folder of ops.
 #include "support/reference.h"
 
 #include <map>
@@ -106,7 +107,26 @@ TEST_CASE("a format is one header and one row") {
 TEST_CASE("an architecture is one file and one row") {
   const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/arches.def");
   std::set<std::string> named, present;
-  for (const std::string& name : matches(rows, R"(\nRIDGE_ARCH\((\w+),)")) named.insert(name);
-  for (const Source& source : sources("models/arch")) present.insert(source.path.stem());
+  for (const std::string& name : matches(rows, R"re(\nRIDGE_ARCH\("[^"]+", (\w+))re")) named.insert(name);
+  for (const Source& source : sources("models/arch")) {
+    present.insert(source.path.stem());
+    CHECK_MESSAGE(matches(source.text, R"re(const ArchitectureFile arch::(\w+))re") ==
+                      std::vector<std::string>{source.path.stem()},
+                  source.path, " defines another architecture than its name says");
+  }
   CHECK(named == present);
+  CHECK(matches(rows, R"re((\nRIDGE_ARCH\())re").size() == named.size());
+}
+
+TEST_CASE("an op is one row and one file in each folder of ops") {
+  const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/core/ops.def");
+  std::set<std::string> named;
+  for (const std::string& name : matches(rows, R"(\nRIDGE_OP\((\w+),)")) named.insert(name);
+  REQUIRE(!named.empty());
+  for (const char* folder : {"kernels/cpu/ops", "tests/oracle"}) {
+    CAPTURE(folder);
+    std::set<std::string> present;
+    for (const Source& source : sources(folder)) present.insert(source.path.stem());
+    CHECK(named == present);
+  }
 }

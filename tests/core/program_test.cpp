@@ -42,8 +42,30 @@ TEST_CASE("malformed programs are bugs that validate names") {
   SUBCASE("a bias of another width") { p.weights[5].cols = 23; }
   SUBCASE("too few inputs") { p.ops[3].inputs = {1}; }
   SUBCASE("a gathered operand beside one that is not") { p.values[4].gathered = true; }
+  SUBCASE("an output too many") { p.ops[0].outputs = {0, 1}; }
+  SUBCASE("a weight too many") { p.ops[0].weights = {0, 5}; }
+  SUBCASE("no weight") { p.ops[1].weights = {}; }
+  SUBCASE("params of another op") { p.ops[3].params = ExpertParams{1}; }
+  SUBCASE("several matrices for one") { p.weights[3].count = 2; }
+  SUBCASE("a matrix for a bias") { p.weights[5].rows = 2; }
+  SUBCASE("an order for a matrix") { p.weights[3].type = kOrderType; }
   SUBCASE("no logits") { p.logits = -1; }
   CHECK_THROWS_AS(validate(p), std::logic_error);
+}
+
+TEST_CASE("the table of ops says what each kind is") {
+  CHECK(name_of(OpKind::embed) == "embed");
+  CHECK(name_of(OpKind::expert_sum) == "expert_sum");
+  CHECK(class_of(OpKind::expert_linear) == OpClass::matrix);
+  CHECK(class_of(OpKind::kv_store) == OpClass::cache);
+  const OpInfo& linear = info_of(OpKind::linear);
+  CHECK(linear.inputs == 1);
+  CHECK(linear.outputs == 1);
+  CHECK(linear.required_weights == 1);
+  REQUIRE(linear.weights.count == 2);
+  CHECK(linear.weights.roles[1] == WeightRole::vector);
+  CHECK(linear.params == OpParams().index());
+  CHECK(info_of(OpKind::route).params == OpParams(RouteParams{}).index());
 }
 
 TEST_CASE("a linear op costs its weights once, its operands and two flops per weight and row") {
@@ -64,6 +86,15 @@ TEST_CASE("after gather only the wanted rows cost") {
   const Program p = small_program();
   CHECK(op_cost(p, p.ops[7], {.tokens = 50, .outputs = 1}).flops == 2 * 8 * 100);
   CHECK(op_cost(p, p.ops[6], {.tokens = 50, .outputs = 2}).activation_bytes == 2 * 4 * 2 * 8);
+}
+
+TEST_CASE("element-wise ops cost their flops per element, of the rows that they have") {
+  Program p = small_program();
+  CHECK(op_cost(p, p.ops[3], {.tokens = 3}).flops == 5 * 3 * 24); // swiglu
+  CHECK(op_cost(p, p.ops[5], {.tokens = 3}).flops == 3 * 8);      // add
+  p.values = {{"x", 16, ValueKind::f32, true}, {"shares", 2, ValueKind::f32, true}, {"y", 8, ValueKind::f32, true}};
+  const Op sum{OpKind::expert_sum, 0, "sum", {0, 1}, {2}, {}, ExpertParams{2}};
+  CHECK(op_cost(p, sum, {.tokens = 50, .outputs = 3}).flops == 2 * 3 * 16);
 }
 
 TEST_CASE("attention reads the whole cache once per stream and computes the causal half of the new square") {

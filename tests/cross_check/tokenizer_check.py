@@ -25,7 +25,7 @@ TEXTS = [
 
 def corpus():
     root = HERE.parent.parent
-    return [p.read_text() for pattern in ("docs/*.md", "models/*.cpp", "README.md") for p in root.glob(pattern)]
+    return [p.read_text() for pattern in ("docs/**/*.md", "models/*.cpp", "README.md") for p in root.glob(pattern)]
 
 
 def bpe(pre, **more):

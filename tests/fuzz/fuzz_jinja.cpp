@@ -1,11 +1,12 @@
 // Feeds any bytes to the template engine as a chat template, then renders it over a small conversation. The limits are
 // set low enough that the slowest template takes well under a second even with sanitizers; only ridge::Error may come
-// out.
+// out, and the ranges of data lie in order inside the text.
 #include "core/error.h"
 #include "text/jinja/jinja.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace jinja = ridge::text::jinja;
@@ -24,7 +25,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limits.max_created_bytes = size_t{16} << 20;
   try {
     const std::string_view source(reinterpret_cast<const char*>(data), size);
-    jinja::Template::parse(source, "fuzz", limits).render(variables, std::tm{});
+    const jinja::TaintedText out = jinja::Template::parse(source, "fuzz", limits).render_tainted(variables, std::tm{});
+    size_t end = 0;
+    for (const ridge::text::ByteSpan& span : out.data()) { // in order, apart, not empty
+      if (span.begin >= span.end || (end > 0 && span.begin <= end)) std::abort();
+      end = span.end;
+    }
+    if (end > out.size()) std::abort();
   } catch (const ridge::Error&) {
   }
   return 0;

@@ -1,5 +1,5 @@
-// What the tests of all executors share: batches, configurations, one random Program per op, and how far an executor is
-// from the meaning of a Program (naive.h).
+// What the tests of all executors share: batches, configurations, random Programs around each op, and how far an
+// executor is from the meaning of a Program (naive.h).
 #pragma once
 
 #include "core/error.h"
@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -80,7 +81,7 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
   return worst;
 }
 
-// A Program of random shape around each op in turn: check(name, model).
+// Programs of random shape that together have every kind of op: check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const char*, RandomProgram&)>& check) {
   using core::OpKind;
   using quant::Type;
@@ -220,15 +221,23 @@ inline void check_broken_weights(const MakeExecutor& make_executor, uint64_t see
   }
 }
 
+// Every executor refuses what check_batch and check_config do.
 inline void check_refusals(const MakeExecutor& make_executor) {
   RandomProgram model(1);
   model.transformer({}, quant::Type::F32, quant::Type::F32); // 64 tokens, a context of 64
-  const auto executor = make_executor(model.program, exact_config());
+  core::ExecutorConfig config = exact_config();
+  const auto executor = make_executor(model.program, config);
   CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);
   CHECK_THROWS_AS(executor->forward(Steps{{-1}, {0}, {0}, {0}}.batch()), Error);
   CHECK_THROWS_AS(executor->forward(Steps{{1}, {64}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{1}, {0}, {1}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{1}, {0}, {0}, {1}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{1}, {}, {0}, {0}}.batch()), Error);
+  CHECK_THROWS_AS(executor->forward(Steps{{}, {}, {}, {}}.batch()), Error);
   executor->forward(Steps{{1}, {63}, {0}, {0}}.batch());
   CHECK_THROWS_AS(executor->logits(1), std::logic_error);
+  config.context = 0;
+  CHECK_THROWS_AS(make_executor(model.program, config), Error);
 }
 
 } // namespace ridge::tests

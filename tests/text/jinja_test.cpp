@@ -78,6 +78,7 @@ TEST_CASE("operators follow Python") {
   CHECK(refusal("{{ [1][::0] }}").find("step cannot be zero") != std::string::npos);
   CHECK(render("{{ '%d%%' % 5 }}") == "5%");
   CHECK(refusal("{{ '%5%' % 5 }}").find("unsupported format character '%'") != std::string::npos);
+  CHECK(render("{{ '{:{}}|{:{}}'.format('a', '>3', 'b', '<2') }}|") == "  a|b |");
   CHECK(render("{{ '%s=%03d %.1f' % ('a', 7, 2.25) }} {{ '{:>4}|{x[0]}'.format(1, x='z') }}") == "a=007 2.2    1|z");
 }
 

@@ -3,15 +3,30 @@
 
 #include "core/error.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace ridge::text {
+
+namespace {
+
+constexpr std::string_view kRoles[] = {"system", "developer",   "user",     "assistant", "tool",
+                                       "model",  "observation", "function", "ipython"};
+
+bool is_data(std::span<const std::string_view> path, std::string_view text) {
+  if (path.size() == 1) return path[0] != "bos_token" && path[0] != "eos_token";
+  const bool is_role = path.size() == 2 && path[0] == "messages" && path[1] == "role";
+  return !is_role || std::ranges::find(kRoles, text) == std::end(kRoles);
+}
+
+} // namespace
 
 ChatTemplate ChatTemplate::parse(std::string_view source, std::string name) {
   return ChatTemplate(jinja::Template::parse(source, std::move(name)));
 }
 
-std::string ChatTemplate::render(const nlohmann::ordered_json& messages, const ChatOptions& options) const {
+jinja::TaintedText ChatTemplate::render_tainted(const nlohmann::ordered_json& messages,
+                                                const ChatOptions& options) const {
   if (!messages.is_array())
     throw_error("chat messages: expected a JSON array of messages, got {}", messages.type_name());
   for (size_t i = 0; i < messages.size(); ++i)
@@ -36,7 +51,7 @@ std::string ChatTemplate::render(const nlohmann::ordered_json& messages, const C
     const std::time_t clock = std::time(nullptr);
     localtime_r(&clock, &now);
   }
-  return template_.render(variables, now);
+  return template_.render_tainted(variables, now, is_data);
 }
 
 std::tm parse_time(std::string_view text) {

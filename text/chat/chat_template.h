@@ -28,7 +28,13 @@ class ChatTemplate {
 
   // `messages` in OpenAI form: an array of objects with a role. The prompt is exactly what the template writes.
   // An Error where the template refuses the messages, names its reason.
-  std::string render(const nlohmann::ordered_json& messages, const ChatOptions& options) const;
+  // Data are all strings of messages, tools, documents and extra variables, keys included. Not data are the texts of
+  // the BOS and EOS tokens, and the usual names of roles, because templates build control tokens of them ("<|user|>").
+  jinja::TaintedText render_tainted(const nlohmann::ordered_json& messages, const ChatOptions& options) const;
+  // Its bytes alone.
+  std::string render(const nlohmann::ordered_json& messages, const ChatOptions& options) const {
+    return render_tainted(messages, options).bytes();
+  }
 
   const std::string& name() const { return template_.name(); }
   const std::string& source() const { return template_.source(); }

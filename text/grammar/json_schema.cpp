@@ -1,6 +1,7 @@
 // Walks a schema and writes one grammar rule per part of it. Rules with the same body are written once.
 #include "text/grammar/json_schema.h"
 
+#include "text/grammar/json_schema_keywords.h"
 #include "text/grammar/json_schema_merge.h"
 #include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
@@ -15,29 +16,6 @@ namespace {
 
 constexpr size_t kMaxNesting = 200;
 constexpr size_t kMaxWork = 2'000'000; // values visited or copied
-
-struct TypeKeywords {
-  const char* type;
-  std::set<std::string> keywords;
-};
-
-const std::vector<TypeKeywords>& type_keywords() {
-  static const std::vector<TypeKeywords> kTypeKeywords = {
-      {"object", {"properties", "required", "additionalProperties", "minProperties", "maxProperties"}},
-      {"array", {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"}},
-      {"string", {"minLength", "maxLength", "pattern", "format"}},
-      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
-  };
-  return kTypeKeywords;
-}
-
-bool is_annotation(const std::string& keyword) {
-  static const std::set<std::string> kAnnotations = {
-      "title",           "description",      "default", "examples", "example",  "deprecated",   "readOnly",
-      "writeOnly",       "$schema",          "$id",     "$comment", "$anchor",  "$defs",        "definitions",
-      "contentEncoding", "contentMediaType", "strict",  "id",       "nullable", "discriminator"};
-  return kAnnotations.contains(keyword) || keyword.starts_with("x-");
-}
 
 std::string child(const std::string& path, const std::string& key) {
   std::string escaped; // as in a JSON pointer
@@ -129,17 +107,6 @@ class Converter {
     }
     if (schema.contains("const") || schema.contains("enum")) return enum_rule(rules_, schema, path, hint);
     return visit_types(schema, path, hint);
-  }
-
-  void check_keywords(const Json& schema, const std::string& path) const {
-    static const std::set<std::string> kGeneral = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"};
-    for (const auto& entry : schema.items()) {
-      const std::string& keyword = entry.key();
-      if (is_annotation(keyword) || kGeneral.contains(keyword)) continue;
-      const bool is_known = std::any_of(type_keywords().begin(), type_keywords().end(),
-                                        [&](const TypeKeywords& t) { return t.keywords.contains(keyword); });
-      if (!is_known) fail_schema(path, fmt::format("the keyword `{}` is not supported", keyword));
-    }
   }
 
   Json without(const Json& schema, const char* keyword, const std::string& path) {

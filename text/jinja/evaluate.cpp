@@ -1,6 +1,8 @@
 // Expressions.
 #include "text/jinja/runtime.h"
 
+#include "text/jinja/objects.h"
+
 namespace ridge::text::jinja {
 
 using Kind = Expression::Kind;
@@ -147,7 +149,7 @@ Value Runtime::eval_test(const Expression& node) {
 }
 
 Value Runtime::eval_concat(const Expression& node) { // markup joined this way is plain text again
-  std::string joined;
+  TaintedText joined;
   for (const ExpressionPtr& part : node.parts) {
     const Value value = eval(*part);
     position_ = node.offset;

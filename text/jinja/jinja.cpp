@@ -49,10 +49,11 @@ Template Template::parse(std::string_view source, std::string name, const Limits
   return Template(std::move(parsed));
 }
 
-std::string Template::render(const nlohmann::ordered_json& variables, const std::tm& now) const {
+TaintedText Template::render_tainted(const nlohmann::ordered_json& variables, const std::tm& now,
+                                     IsData is_data) const {
   Runtime runtime(parsed_->limits, now);
   try {
-    const Value value = from_json(variables);
+    const Value value = from_json(variables, is_data);
     if (!value.is_dict()) throw_error("{}: the variables of a template are a JSON object", parsed_->name);
     return runtime.render(parsed_->block, *value.dict());
   } catch (const Problem& problem) {

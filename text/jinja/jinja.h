@@ -4,6 +4,7 @@
 #pragma once
 
 #include "text/jinja/limits.h"
+#include "text/jinja/tainted_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,9 +20,15 @@ class Template {
   // `name` stands for the template in messages. Errors (ridge::Error) read "name:line:column: what is wrong".
   static Template parse(std::string_view source, std::string name, const Limits& limits = {});
 
-  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now tells.
+  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now tells. The result tells
+  // apart what the template wrote and what came from the strings of `variables` that are data (without `is_data`: all).
   // May be called from several threads at once.
-  std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const;
+  TaintedText render_tainted(const nlohmann::ordered_json& variables, const std::tm& now,
+                             IsData is_data = nullptr) const;
+  // Its bytes alone.
+  std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const {
+    return render_tainted(variables, now).bytes();
+  }
 
   const std::string& name() const;
   const std::string& source() const; // with line ends normalized

@@ -1,9 +1,7 @@
 // Statements: scopes, loops, macros, and what they cost.
 #include "text/jinja/runtime.h"
 
-#include "text/jinja/text.h"
-
-#include <algorithm>
+#include "text/jinja/objects.h"
 
 namespace ridge::text::jinja {
 
@@ -55,12 +53,12 @@ Value Runtime::keep(std::shared_ptr<Object> object) {
 
 // ---- values and their cost
 
-Value Runtime::text(std::string bytes, bool is_markup) {
-  allow(bytes.size());
-  scan(bytes.size());
-  if ((created_bytes_ += bytes.size()) > limits_.max_created_bytes)
+Value Runtime::text(TaintedText text, bool is_markup) {
+  allow(text.size());
+  scan(text.size());
+  if ((created_bytes_ += text.held_bytes()) > limits_.max_created_bytes)
     fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
-  return is_markup ? Value::markup(std::move(bytes)) : Value(std::move(bytes));
+  return {std::move(text), is_markup};
 }
 
 Value Runtime::list(Values items, List::Kind kind) {
@@ -80,182 +78,32 @@ Value Runtime::dict(Dict dict) {
   return make_dict(std::move(dict));
 }
 
-void Runtime::emit(std::string_view text) {
-  scan(text.size());
-  if (output_.size() + text.size() > limits_.max_output_bytes)
+void Runtime::count_output(size_t bytes) {
+  scan(bytes);
+  if (output_.size() + bytes > limits_.max_output_bytes)
     fail("the template writes more than {} bytes", limits_.max_output_bytes);
-  if ((created_bytes_ += text.size()) > limits_.max_created_bytes)
+  if ((created_bytes_ += bytes) > limits_.max_created_bytes)
     fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
+}
+
+void Runtime::emit(std::string_view own) {
+  count_output(own.size());
+  output_ += own;
+}
+
+void Runtime::emit(const TaintedText& text) {
+  count_output(text.size());
+  created_bytes_ += text.held_bytes() - text.size(); // the next value or output checks the sum
   output_ += text;
 }
 
-// ---- objects with state
-
-std::string Namespace::print(Runtime& runtime) const {
-  Dict dict;
-  for (const auto& [name, value] : attributes) dict.set(Value(name), value);
-  return fmt::format("<Namespace {}>", runtime.repr(make_dict(std::move(dict))));
-}
-
-std::optional<Value> Namespace::attribute(Runtime&, std::string_view name) {
-  for (const auto& [key, value] : attributes)
-    if (key == name) return value;
-  return std::nullopt;
-}
-
-void Namespace::set(std::string_view name, Value value) {
-  for (auto& [key, old] : attributes)
-    if (key == name) {
-      old = std::move(value);
-      return;
-    }
-  attributes.emplace_back(name, std::move(value));
-}
-
-struct Macro : Object {
-  const Statement& node;
-  std::shared_ptr<Frame> frame; // where it was defined
-
-  Macro(const Statement& node, std::shared_ptr<Frame> frame) : node(node), frame(std::move(frame)) {}
-
-  std::string_view type_name() const override { return "Macro"; }
-  std::string print(Runtime&) const override {
-    return node.text.empty() ? "<Macro anonymous>" : fmt::format("<Macro {}>", string_repr(node.text));
-  }
-
-  std::optional<Value> attribute(Runtime&, std::string_view name) override {
-    if (name == "name") return node.text.empty() ? Value() : Value(node.text);
-    return std::nullopt;
-  }
-
-  Value call(Runtime& runtime, Arguments& arguments) override {
-    Runtime::Deeper deeper(runtime);
-    Runtime::Scope scope(runtime, frame);
-    bind(runtime, arguments);
-    Runtime::Capture capture(runtime);
-    runtime.run(node.body);
-    return capture.take();
-  }
-
- private:
-  void bind(Runtime& runtime, Arguments& arguments) {
-    Frame& inner = *runtime.frame_;
-    Values& given = arguments.positional;
-    auto& keywords = arguments.keyword;
-    std::vector<size_t> defaults;
-    for (size_t i = 0; i < node.parameters.size(); ++i) {
-      const std::string& name = node.parameters[i].name;
-      const auto keyword =
-          std::find_if(keywords.begin(), keywords.end(), [&](const auto& k) { return k.first == name; });
-      if (i < given.size()) {
-        inner.set(name, given[i]);
-      } else if (keyword != keywords.end()) {
-        inner.set(name, keyword->second);
-        keywords.erase(keyword);
-      } else {
-        inner.set(name, Value::undefined(fmt::format("parameter '{}' was not provided", name)));
-        if (node.parameters[i].default_value) defaults.push_back(i);
-      }
-    }
-    for (const size_t i : defaults) inner.set(node.parameters[i].name, runtime.eval(*node.parameters[i].default_value));
-
-    const bool names_caller = std::any_of(node.parameters.begin(), node.parameters.end(),
-                                          [](const Parameter& p) { return p.name == "caller"; });
-    if (node.special_names.caller && !names_caller) {
-      const auto caller =
-          std::find_if(keywords.begin(), keywords.end(), [](const auto& k) { return k.first == "caller"; });
-      inner.set("caller", caller == keywords.end() ? Value::undefined("No caller defined") : caller->second);
-      if (caller != keywords.end()) keywords.erase(caller);
-    }
-    if (node.special_names.kwargs) {
-      Dict dict;
-      for (const auto& [name, value] : keywords) dict.set(Value(name), value);
-      inner.set("kwargs", runtime.dict(std::move(dict)));
-    } else if (!keywords.empty()) {
-      fail("macro '{}' takes no keyword argument '{}'", node.text, keywords[0].first);
-    }
-    if (node.special_names.varargs) {
-      const size_t taken = std::min(given.size(), node.parameters.size());
-      inner.set("varargs", runtime.list(Values(given.begin() + static_cast<std::ptrdiff_t>(taken), given.end()),
-                                        List::Kind::tuple));
-    } else if (given.size() > node.parameters.size()) {
-      fail("macro '{}' takes not more than {} argument(s)", node.text, node.parameters.size());
-    }
-  }
-};
-
-struct Loop : Object, std::enable_shared_from_this<Loop> {
-  const Statement& node;
-  std::shared_ptr<Frame> frame; // around the loop, if it is recursive
-  Values items;
-  size_t index = 0;
-  int depth;
-  std::optional<Value> last_seen; // by changed()
-
-  Loop(const Statement& node, std::shared_ptr<Frame> frame, Values items, int depth)
-      : node(node), frame(std::move(frame)), items(std::move(items)), depth(depth) {}
-
-  std::string_view type_name() const override { return "LoopContext"; }
-  std::string print(Runtime&) const override { return fmt::format("<LoopContext {}/{}>", index + 1, items.size()); }
-  void release() override { last_seen.reset(); }
-
-  Value call(Runtime& runtime, Arguments& arguments) override {
-    if (!node.is_recursive) fail("the loop must have the 'recursive' marker to be called");
-    if (arguments.positional.size() != 1 || !arguments.keyword.empty()) fail("loop() takes one argument");
-    Runtime::Deeper deeper(runtime);
-    Runtime::Scope scope(runtime, frame);
-    Runtime::Capture capture(runtime);
-    runtime.run_loop(node, arguments.positional[0], depth + 1);
-    return capture.take();
-  }
-
-  std::optional<Value> attribute(Runtime&, std::string_view name) override {
-    const auto number = [](size_t n) { return Value(static_cast<int64_t>(n)); };
-    if (name == "index") return number(index + 1);
-    if (name == "index0") return number(index);
-    if (name == "revindex") return number(items.size() - index);
-    if (name == "revindex0") return number(items.size() - index - 1);
-    if (name == "first") return Value(index == 0);
-    if (name == "last") return Value(index + 1 == items.size());
-    if (name == "length") return number(items.size());
-    if (name == "depth") return Value(int64_t{depth} + 1);
-    if (name == "depth0") return Value(int64_t{depth});
-    if (name == "previtem") return index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
-    if (name == "nextitem")
-      return index + 1 < items.size() ? items[index + 1] : Value::undefined("there is no next item");
-    if (name == "cycle") return method(&Loop::cycle);
-    if (name == "changed") return method(&Loop::changed);
-    return std::nullopt;
-  }
-
- private:
-  Value method(Value (Loop::*run)(Runtime&, Arguments&)) {
-    return std::static_pointer_cast<Object>(
-        std::make_shared<Function>([self = shared_from_this(), run](Runtime& runtime, Arguments& arguments) {
-          return ((*self).*run)(runtime, arguments);
-        }));
-  }
-
-  Value cycle(Runtime&, Arguments& arguments) {
-    if (arguments.positional.empty()) fail("no items for cycling given");
-    return arguments.positional[index % arguments.positional.size()];
-  }
-
-  Value changed(Runtime& runtime, Arguments& arguments) {
-    const Value seen = runtime.list(arguments.positional, List::Kind::tuple);
-    if (last_seen && runtime.equal(*last_seen, seen)) return false;
-    if (!last_seen) runtime.keep(shared_from_this());
-    last_seen = seen;
-    return true;
-  }
-};
-
 // ---- statements
 
-std::string Runtime::render(const Block& block, const Dict& variables) {
+TaintedText Runtime::render(const Block& block, const Dict& variables) {
   frame_ = std::make_shared<Frame>();
-  frame_->set("self",
-              keep(std::make_shared<Namespace>())); // the template's blocks in Jinja2, of which there are none here
+  frame_->set(
+      "self",
+      keep(std::make_shared<Namespace>())); // Jinja2 keeps the template's blocks there; chat templates have none
   for (const auto& [name, value] : variables.entries) frame_->set(name.string(), value);
   auto inner = std::make_shared<Frame>(); // assignments of the template hide the variables given to it
   inner->parent = frame_;
@@ -291,7 +139,7 @@ Runtime::Flow Runtime::run(const Statement& node) {
   case Kind::filter: {
     const Value result = through_filters(node.expression.get(), captured(node.body));
     if (!result.is_string()) fail("the filter makes a '{}' of its block, not text", result.type_name());
-    emit(result.string());
+    emit(result.text());
     break;
   }
   case Kind::with: run_with(node); break;

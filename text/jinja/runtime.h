@@ -2,7 +2,7 @@
 #pragma once
 
 #include "text/jinja/ast.h"
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/limits.h"
 
 #include <compare>
@@ -29,7 +29,7 @@ class Runtime {
   ~Runtime();
 
   // Renders with the entries of `variables` as the outermost names. Throws Problem; `position` tells where.
-  std::string render(const Block& block, const Dict& variables);
+  TaintedText render(const Block& block, const Dict& variables);
   size_t position() const { return position_; } // offset of what was being evaluated
 
   // ---- services for built-ins
@@ -46,14 +46,14 @@ class Runtime {
   }
   size_t max_value_bytes() const { return limits_.max_value_bytes; }
 
-  Value text(std::string bytes, bool is_markup = false);
+  Value text(TaintedText text, bool is_markup = false);
   Value list(Values items, List::Kind kind = List::Kind::list);
   Value dict(Dict dict);
   Value keep(std::shared_ptr<Object> object); // one that can hold values that hold it
 
   // As Python's str(); where it goes into markup and is none, with its HTML escaped.
-  std::string str(const Value& value, bool into_markup = false);
-  std::string repr(const Value& value); // as Python's repr()
+  TaintedText str(const Value& value, bool into_markup = false);
+  TaintedText repr(const Value& value); // as Python's repr()
   Value soft_str(const Value& value);   // text as it is, anything else by str()
   Values iterate(const Value& value);   // consumes a generator
   int64_t length(const Value& value);
@@ -93,10 +93,12 @@ class Runtime {
     ~Capture() { runtime.output_ = std::move(outer); }
     Value take() { return runtime.text(std::exchange(runtime.output_, {})); }
     Runtime& runtime;
-    std::string outer;
+    TaintedText outer;
   };
 
-  void emit(std::string_view text);
+  void emit(const TaintedText& text);
+  void emit(std::string_view own);
+  void count_output(size_t bytes); // before they are written
   std::shared_ptr<Frame> kept_frame();
 
   Flow run(const Block& block);
@@ -130,32 +132,12 @@ class Runtime {
   std::shared_ptr<Frame> frame_;
   std::vector<std::shared_ptr<Frame>> kept_frames_;
   std::vector<std::shared_ptr<Object>> kept_objects_;
-  std::string output_;
+  TaintedText output_;
   Value filter_operand_; // of the {% filter %} block whose filters are being evaluated
   size_t position_ = 0;
   int64_t steps_ = 0;
   size_t created_bytes_ = 0;
   int depth_ = 0;
-};
-
-// A name of the runtime's own that holds attributes: {% set ns.x = … %}.
-struct Namespace : Object {
-  std::vector<std::pair<std::string, Value>> attributes;
-
-  std::string_view type_name() const override { return "Namespace"; }
-  std::string print(Runtime& runtime) const override;
-  bool is_callable() const override { return false; }
-  void release() override { attributes.clear(); }
-  std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
-  void set(std::string_view name, Value value);
-};
-
-// A function with its state: what loop.cycle and the like are.
-struct Function : Object {
-  std::function<Value(Runtime&, Arguments&)> run;
-  explicit Function(std::function<Value(Runtime&, Arguments&)> run) : run(std::move(run)) {}
-  std::string_view type_name() const override { return "function"; }
-  Value call(Runtime& runtime, Arguments& arguments) override { return run(runtime, arguments); }
 };
 
 } // namespace ridge::text::jinja

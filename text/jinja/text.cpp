@@ -258,10 +258,15 @@ std::string float_repr(double value) {
   return out + digits.substr(0, whole) + "." + digits.substr(whole);
 }
 
-std::string string_repr(std::string_view text) {
-  const bool use_double = text.find('\'') != text.npos && text.find('"') == text.npos;
-  const char quote = use_double ? '"' : '\'';
-  std::string out(1, quote);
+namespace {
+
+char quote_of(std::string_view text) {
+  return text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
+}
+
+std::string escaped(std::string_view text, char quote) {
+  std::string out;
+  out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = decode_at(text, at);
     const auto c = static_cast<uint32_t>(point.value);
@@ -281,6 +286,18 @@ std::string string_repr(std::string_view text) {
                            : fmt::format("\\U{:08x}", c);
     at += point.bytes;
   }
+  return out;
+}
+
+} // namespace
+
+std::string string_repr(std::string_view text) { return string_repr(TaintedText(std::string(text))).bytes(); }
+
+TaintedText string_repr(const TaintedText& text) {
+  const char quote = quote_of(text.bytes());
+  TaintedText out;
+  out += quote;
+  out += text.map([quote](std::string_view bytes) { return escaped(bytes, quote); });
   return out += quote;
 }
 

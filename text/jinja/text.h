@@ -2,6 +2,8 @@
 // Bytes that are not UTF-8 count as one code point each (U+FFFD) and are copied through unchanged.
 #pragma once
 
+#include "text/jinja/tainted_text.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,6 +48,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 
 std::string float_repr(double value);           // the shortest digits that read back, as Python prints them
 std::string string_repr(std::string_view text); // quoted and escaped as Python prints a string inside a list
+TaintedText string_repr(const TaintedText& text);
 std::string escape_html(std::string_view text);
 
 // As int(text, base) and float(text) read them; nothing where Python raises ValueError.

@@ -9,12 +9,6 @@
 
 namespace ridge::text::jinja {
 
-Value Value::markup(std::string bytes) {
-  Value value;
-  value.data_ = std::make_shared<const Text>(Text{std::move(bytes), true});
-  return value;
-}
-
 Value Value::undefined(std::string why) {
   Value value;
   value.data_ = std::make_shared<const std::string>(std::move(why));
@@ -149,7 +143,7 @@ Value make_dict(Dict dict) {
 
 namespace {
 
-Value from_json_at(const nlohmann::ordered_json& json, int depth) {
+Value from_json_at(const nlohmann::ordered_json& json, int depth, std::vector<std::string_view>& path, IsData is_data) {
   using Type = nlohmann::ordered_json::value_t;
   if (depth > kMaxValueDepth) fail("the JSON given to the template nests deeper than {}", kMaxValueDepth);
   switch (json.type()) {
@@ -160,16 +154,23 @@ Value from_json_at(const nlohmann::ordered_json& json, int depth) {
     return number <= INT64_MAX ? Value(static_cast<int64_t>(number)) : Value(static_cast<double>(number));
   }
   case Type::number_float: return json.get<double>();
-  case Type::string: return json.get_ref<const std::string&>();
+  case Type::string: {
+    const auto& text = json.get_ref<const std::string&>();
+    return TaintedText(text, !is_data || is_data(path, text));
+  }
   case Type::array: {
     Values items;
     items.reserve(json.size());
-    for (const auto& item : json) items.push_back(from_json_at(item, depth + 1));
+    for (const auto& item : json) items.push_back(from_json_at(item, depth + 1, path, is_data));
     return make_list(std::move(items));
   }
   case Type::object: {
     Dict dict;
-    for (const auto& [key, value] : json.items()) dict.set(Value(key), from_json_at(value, depth + 1));
+    for (const auto& [key, value] : json.items()) {
+      path.push_back(key);
+      dict.set(Value::data(key), from_json_at(value, depth + 1, path, is_data));
+      path.pop_back();
+    }
     return make_dict(std::move(dict));
   }
   default: return {};
@@ -187,7 +188,7 @@ class JsonWriter {
     case Value::Kind::boolean: out += value.integer() ? "true" : "false"; return;
     case Value::Kind::integer: out += std::to_string(value.integer()); return;
     case Value::Kind::floating: out += json_float(value.number()); return;
-    case Value::Kind::string: write_string(value.string()); return;
+    case Value::Kind::string: write_string(value.text()); return;
     case Value::Kind::dict: write_dict(*value.dict(), level); return;
     case Value::Kind::list:
       if (value.list()->kind == List::Kind::list || value.list()->kind == List::Kind::tuple) {
@@ -199,7 +200,7 @@ class JsonWriter {
     }
   }
 
-  std::string out;
+  TaintedText out;
 
  private:
   static std::string json_float(double number) {
@@ -208,8 +209,15 @@ class JsonWriter {
     return float_repr(number);
   }
 
-  void write_string(std::string_view text) {
+  void write_string(const TaintedText& text) {
     out += '"';
+    out += text.map([this](std::string_view bytes) { return escaped(bytes); });
+    out += '"';
+  }
+
+  std::string escaped(std::string_view text) const {
+    std::string out;
+    out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
       const CodePoint point = decode_at(text, at);
       switch (point.value) {
@@ -231,7 +239,7 @@ class JsonWriter {
       }
       at += point.bytes;
     }
-    out += '"';
+    return out;
   }
 
   void new_line(int level) {
@@ -255,19 +263,19 @@ class JsonWriter {
     out += ']';
   }
 
-  static std::string key_text(const Value& key) {
+  static TaintedText key_text(const Value& key) {
     switch (key.kind()) {
-    case Value::Kind::string: return key.string();
-    case Value::Kind::none: return "null";
-    case Value::Kind::boolean: return key.integer() ? "true" : "false";
-    case Value::Kind::integer: return std::to_string(key.integer());
-    case Value::Kind::floating: return json_float(key.number());
+    case Value::Kind::string: return key.text();
+    case Value::Kind::none: return TaintedText("null");
+    case Value::Kind::boolean: return TaintedText(key.integer() ? "true" : "false");
+    case Value::Kind::integer: return TaintedText(std::to_string(key.integer()));
+    case Value::Kind::floating: return TaintedText(json_float(key.number()));
     default: fail("keys must be str, int, float, bool or None, not {}", key.type_name());
     }
   }
 
   void write_dict(const Dict& dict, int level) {
-    std::vector<std::pair<std::string, const Value*>> entries;
+    std::vector<std::pair<TaintedText, const Value*>> entries;
     for (const auto& [key, value] : dict.entries) {
       if (style_.sort_keys && key.kind() != dict.entries[0].first.kind())
         fail("tojson: cannot sort keys of mixed types");
@@ -278,9 +286,9 @@ class JsonWriter {
       for (size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
         const Value &left = dict.entries[a].first, &right = dict.entries[b].first;
-        return left.is_number() ? left.number() < right.number() : entries[a].first < entries[b].first;
+        return left.is_number() ? left.number() < right.number() : entries[a].first.bytes() < entries[b].first.bytes();
       });
-      std::vector<std::pair<std::string, const Value*>> sorted;
+      std::vector<std::pair<TaintedText, const Value*>> sorted;
       for (const size_t i : order) sorted.push_back(entries[i]);
       entries = std::move(sorted);
     }
@@ -306,9 +314,12 @@ class JsonWriter {
 
 } // namespace
 
-Value from_json(const nlohmann::ordered_json& json) { return from_json_at(json, 0); }
+Value from_json(const nlohmann::ordered_json& json, IsData is_data) {
+  std::vector<std::string_view> path;
+  return from_json_at(json, 0, path, is_data);
+}
 
-std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes) {
+TaintedText to_json(const Value& value, const JsonStyle& style, size_t max_bytes) {
   JsonWriter writer(style, max_bytes);
   writer.write(value, 0);
   return std::move(writer.out);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "text/jinja/tainted_text.h"
 
 namespace ridge::text::jinja {
 
@@ -39,7 +40,7 @@ struct Dict;
 struct Object;
 
 struct Text {
-  std::string bytes;      // UTF-8
+  TaintedText text;       // UTF-8
   bool is_markup = false; // the result of `safe` or `escape`: joining it to plain text escapes the plain text
 };
 
@@ -51,14 +52,16 @@ class Value {
   Value(bool value) : data_(value) {}
   Value(int64_t value) : data_(value) {}
   Value(double value) : data_(value) {}
-  Value(std::string bytes) : data_(std::make_shared<const Text>(Text{std::move(bytes), false})) {}
-  Value(std::string_view bytes) : Value(std::string(bytes)) {}
-  Value(const char* bytes) : Value(std::string(bytes)) {}
+  Value(TaintedText text, bool is_markup = false)
+      : data_(std::make_shared<const Text>(Text{std::move(text), is_markup})) {}
+  Value(std::string own) : Value(TaintedText(std::move(own))) {} // text of the template's own
+  Value(std::string_view own) : Value(std::string(own)) {}
+  Value(const char* own) : Value(std::string(own)) {}
   Value(std::shared_ptr<const List> list) : data_(std::move(list)) {}
   Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
   Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
 
-  static Value markup(std::string bytes);
+  static Value data(std::string bytes) { return TaintedText(std::move(bytes), true); }
   // `why` is the message of the error that using the value raises.
   static Value undefined(std::string why);
 
@@ -73,7 +76,8 @@ class Value {
 
   int64_t integer() const { return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_); }
   double number() const { return kind() == Kind::floating ? std::get<double>(data_) : static_cast<double>(integer()); }
-  const std::string& string() const { return std::get<std::shared_ptr<const Text>>(data_)->bytes; }
+  const TaintedText& text() const { return std::get<std::shared_ptr<const Text>>(data_)->text; }
+  const std::string& string() const { return text().bytes(); }
   bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->is_markup; }
   const List* list() const { // nullptr: not a list of any kind
     const auto* pointer = std::get_if<std::shared_ptr<const List>>(&data_);
@@ -131,11 +135,14 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> keyword;
 };
 
+// A keyword's name as text. Keywords can come from the keys of a dict (**), so their names count as data.
+inline Value keyword_text(const std::string& name) { return Value::data(name); }
+
 // Whatever else has attributes or can be called: functions, bound methods, macros, loops, namespaces.
 struct Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
-  virtual std::string print(Runtime&) const { return fmt::format("<{}>", type_name()); }
+  virtual TaintedText print(Runtime&) const { return TaintedText(fmt::format("<{}>", type_name())); }
   virtual bool is_callable() const { return true; }
   virtual Value call(Runtime&, Arguments&) { fail("'{}' object is not callable", type_name()); }
   virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }
@@ -146,16 +153,16 @@ struct Object {
 Value make_list(Values items, List::Kind kind = List::Kind::list);
 Value make_dict(Dict dict);
 
-Value from_json(const nlohmann::ordered_json& json);
+Value from_json(const nlohmann::ordered_json& json, IsData is_data); // null: every string is data
 
 // json.dumps(value, ensure_ascii, indent, separators, sort_keys), refusing what Python refuses.
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<std::string> indent; // of one level
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
+  std::optional<TaintedText> indent; // of one level
+  TaintedText item_separator{", "};
+  TaintedText key_separator{": "};
 };
-std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes);
+TaintedText to_json(const Value& value, const JsonStyle& style, size_t max_bytes);
 
 } // namespace ridge::text::jinja

@@ -197,11 +197,19 @@ void Tokenizer::make_pieces() {
   }
 }
 
+TokenTrie::Match Tokenizer::find_special(std::string_view text, size_t own_bytes) const {
+  const TokenTrie::Match own = special_matched_.longest(text.substr(0, own_bytes));
+  if (own_bytes >= text.size()) return own;
+  const TokenTrie::Match anywhere = always_matched_.longest(text);
+  return anywhere.bytes > own.bytes ? anywhere : own;
+}
+
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   if (text.size() > kMaxTextBytes) throw_error("a text of {} bytes is too long to tokenize at once", text.size());
   std::vector<int32_t> ids;
   if (options.add_special && add_bos_) ids.push_back(special_.bos);
-  const TokenTrie& matched = options.parse_special ? special_matched_ : always_matched_;
+  const bool has_matches = !(options.parse_special ? special_matched_ : always_matched_).empty();
+  auto data = options.data.begin();
   bool starts_text = true;
   size_t done = 0;
   const auto encode_until = [&](size_t end) {
@@ -209,8 +217,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     text_model_->encode(text.substr(done, end - done), starts_text, ids);
     starts_text = false;
   };
-  for (size_t position = 0; !matched.empty() && position < text.size();) {
-    const TokenTrie::Match match = matched.longest(text.substr(position));
+  const auto own_bytes = [&](size_t position) -> size_t { // up to the next data
+    if (!options.parse_special) return 0;
+    while (data != options.data.end() && data->end <= position) ++data;
+    if (data == options.data.end()) return text.size() - position;
+    return data->begin > position ? data->begin - position : 0;
+  };
+  for (size_t position = 0; has_matches && position < text.size();) {
+    const TokenTrie::Match match = find_special(text.substr(position), own_bytes(position));
     if (match.id < 0) {
       ++position;
       continue;

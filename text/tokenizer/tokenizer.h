@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gguf/gguf.h"
+#include "text/byte_span.h"
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/token_trie.h"
 #include "text/tokenizer/token_vocabulary.h"
@@ -49,6 +50,9 @@ struct TokenizerData {
 struct EncodeOptions {
   bool add_special = false;   // BOS before and EOS after, where the model wants them
   bool parse_special = false; // "<|eot_id|>" in the text becomes that token; else it is only characters
+  // With parse_special: ranges of the text, in order and apart, that no control token may overlap. They are ordinary
+  // characters: "<|eot_id|>" in one is split as any other text is. User-defined tokens are matched there as everywhere.
+  std::span<const ByteSpan> data = {};
 };
 
 struct DecodeOptions {
@@ -95,6 +99,8 @@ class Tokenizer {
   void mark_end_of_generation();
   void make_model(const TokenizerData& data);
   void make_pieces();
+  // The special token that `text` starts with. A control token may take up only the first `own_bytes`.
+  TokenTrie::Match find_special(std::string_view text, size_t own_bytes) const;
   // Appends the token's bytes. `strip_space`: whether the token stands where encode() adds a space; kept up to date.
   void append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const;
 

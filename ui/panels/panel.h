@@ -1,4 +1,4 @@
-// A panel draws one view of the snapshot and sends intents. docs/architecture.md says how one is added.
+// A panel draws one view of the snapshot and sends intents. docs/window.md says how one is added.
 #pragma once
 
 #include "core/snapshot.h"

@@ -27,15 +27,12 @@ struct LogAxis {
   }
 };
 
-enum class Group { matrix, attention, other };
-Group group_of(const Op& op) {
-  return op.kind == "linear" || op.kind == "expert_linear" ? Group::matrix
-         : op.kind == "attention"                          ? Group::attention
-                                                           : Group::other;
-}
 ImU32 color_of(const Op& op) {
-  const Group group = group_of(op);
-  return group == Group::matrix ? theme().accent : group == Group::attention ? theme().amber : theme().green;
+  switch (op.op_class) {
+  case core::OpClass::matrix: return theme().accent;
+  case core::OpClass::attention: return theme().amber;
+  default: return theme().green;
+  }
 }
 
 std::string rate_text(double rate, const char* unit) {
@@ -45,7 +42,7 @@ std::string rate_text(double rate, const char* unit) {
 }
 
 Op sum_of(const StepPlaces& places) {
-  Op sum{"whole step", "", fmt::format("{} ops", places.ops.size()), 1};
+  Op sum{"whole step", "", {}, fmt::format("{} ops", places.ops.size()), 1};
   for (const Op& op : places.ops) {
     sum.bytes += op.bytes;
     sum.flops += op.flops;

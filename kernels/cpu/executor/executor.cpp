@@ -1,9 +1,9 @@
 #include "kernels/cpu/executor/executor.h"
 
-#include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/formats/targets.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -25,28 +25,8 @@ class CpuExecutor final : public core::Executor {
         description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {}
 
   void forward(const core::Batch& batch) override {
-    check(batch);
-    BatchState& state = lowering_.batch();
-    state.tokens.assign(batch.tokens.begin(), batch.tokens.end());
-    state.positions.assign(batch.positions.begin(), batch.positions.end());
-    state.streams.assign(batch.streams.begin(), batch.streams.end());
-    state.streams.resize(batch.tokens.size(), 0);
-    state.outputs.assign(batch.outputs.begin(), batch.outputs.end());
-    state.segments.clear();
-    for (size_t i = 0; i < state.tokens.size(); ++i) {
-      if (!state.segments.empty()) {
-        BatchState::Segment& last = state.segments.back();
-        if (last.stream == state.streams[i] && last.first_position + last.tokens == state.positions[i] &&
-            last.tokens < lowering_.segment_tokens()) {
-          ++last.tokens;
-          continue;
-        }
-      }
-      state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i]});
-    }
-    const std::span<float> input = lowering_.input();
-    if (batch.input.size() != input.size()) throw std::logic_error("batch: the input has another size");
-    std::ranges::copy(batch.input, input.begin());
+    core::check_batch(program_, config_, batch);
+    load(batch);
     lowering_.run();
   }
 
@@ -66,23 +46,32 @@ class CpuExecutor final : public core::Executor {
   double memory_bytes() const override { return static_cast<double>(lowering_.bytes()); }
 
  private:
-  void check(const core::Batch& batch) const {
-    const size_t tokens = batch.tokens.size();
-    if (batch.positions.size() != tokens || (!batch.streams.empty() && batch.streams.size() != tokens))
-      throw std::logic_error("batch: positions or streams do not match the tokens");
-    if (static_cast<int64_t>(tokens) > config_.max_batch ||
-        static_cast<int64_t>(batch.outputs.size()) > config_.max_outputs)
-      throw std::logic_error("batch: more tokens or outputs than the executor was made for");
-    for (int32_t output : batch.outputs)
-      if (output < 0 || static_cast<size_t>(output) >= tokens) throw std::logic_error("batch: output out of range");
-    for (int32_t stream : batch.streams)
-      if (stream < 0 || stream >= config_.streams) throw std::logic_error("batch: stream out of range");
-    for (int32_t token : batch.tokens)
-      if (token < 0 || token >= program_.vocab)
-        throw_error("token id {} is outside this model's vocabulary of {}", token, program_.vocab);
-    for (int32_t position : batch.positions)
-      if (position < 0 || position >= config_.context)
-        throw_error("position {} is outside the context of {} tokens; raise it with -c", position, config_.context);
+  // Copies the batch to where the steps read it.
+  void load(const core::Batch& batch) {
+    BatchState& state = lowering_.batch();
+    state.tokens.assign(batch.tokens.begin(), batch.tokens.end());
+    state.positions.assign(batch.positions.begin(), batch.positions.end());
+    state.streams.assign(batch.streams.begin(), batch.streams.end());
+    state.streams.resize(batch.tokens.size(), 0);
+    state.outputs.assign(batch.outputs.begin(), batch.outputs.end());
+    find_segments(state);
+    std::ranges::copy(batch.input, lowering_.input().begin());
+  }
+
+  // Consecutive positions of one stream go together, as many as one attention task takes.
+  void find_segments(BatchState& state) const {
+    state.segments.clear();
+    for (size_t i = 0; i < state.tokens.size(); ++i) {
+      if (!state.segments.empty()) {
+        BatchState::Segment& last = state.segments.back();
+        if (last.stream == state.streams[i] && last.first_position + last.tokens == state.positions[i] &&
+            last.tokens < lowering_.segment_tokens()) {
+          ++last.tokens;
+          continue;
+        }
+      }
+      state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i]});
+    }
   }
 
   const core::Program& program_;
@@ -95,8 +84,9 @@ class CpuExecutor final : public core::Executor {
 
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
-  core::check_cache_types(program, config);
-  return std::make_unique<CpuExecutor>(program, config, config.threads > 0 ? config.threads : omp_get_num_procs());
+  core::check_config(program, config);
+  const int wanted = config.threads > 0 ? config.threads : omp_get_num_procs();
+  return std::make_unique<CpuExecutor>(program, config, std::min(wanted, omp_get_thread_limit()));
 }
 
 } // namespace ridge::kernels::cpu

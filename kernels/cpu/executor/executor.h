@@ -8,8 +8,9 @@
 
 namespace ridge::kernels::cpu {
 
-// The Program and the file its weights point into must outlive the executor. Throws Error when a weight's type is
-// unknown or the KV cache does not fit the address space, std::logic_error when the Program is malformed.
+// The Program and the file its weights point into must outlive the executor. Throws Error if check_config does, a
+// weight's type is unknown or the KV cache does not fit the address space, std::logic_error if the Program is
+// malformed.
 //
 // Fast mode (config.exact off) quantizes the input of every packed matrix to 8 bits per 32 values; exact mode computes
 // with the decoded weights and f32 activations. Memory beyond the model: the KV cache as far as it is filled, plus

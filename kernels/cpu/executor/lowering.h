@@ -1,15 +1,21 @@
 // Turns a Program into a Schedule: buffers for its values, kernels for its weights, items for the threads.
+//
+// Each op adds its own steps: lower_NAME in kernels/cpu/ops/NAME.cpp, for every row of core/ops.def. The Lowering gives
+// it what several ops need.
 #pragma once
 
 #include "core/executor.h"
 #include "kernels/cpu/executor/kv_cache.h"
 #include "kernels/cpu/executor/linear.h"
 #include "kernels/cpu/executor/schedule.h"
+#include "quant/registry.h"
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 namespace ridge::kernels::cpu {
@@ -28,11 +34,35 @@ struct BatchState {
   int64_t rows(bool gathered) const { return static_cast<int64_t>(gathered ? outputs.size() : tokens.size()); }
 };
 
+// The tokens of a batch sorted by the expert they go to, filled by a step of its own after the routing.
+struct ExpertGroups {
+  struct Group {
+    int64_t expert;
+    size_t first, count; // of `pair` and of `token`
+  };
+  std::vector<Group> groups;
+  std::vector<int32_t> pair, token; // token * used + slot, and token alone
+  Schedule::Resource resource;
+};
+
+// Cosines and sines of a rope table for the positions of the batch.
+struct RopeAngles {
+  Memory cos_sin; // [token][pairs cosines, pairs sines]
+  Schedule::Resource resource;
+};
+
+// Throws Error for a weight whose type is unknown or whose rows are no whole blocks.
+const quant::FormatInfo& format_of(const core::Weight& weight);
+
 class Lowering {
  public:
+  using Resource = Schedule::Resource;
+  using Resources = std::set<Resource>;
+
   Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads);
   Lowering(const Lowering&) = delete; // the schedule's functions refer to it
 
+  // For the executor.
   void run() { schedule_.run(threads_); }
   std::vector<core::OpTime> profile(int repetitions); // of the batch that ran last
   BatchState& batch() { return batch_; }
@@ -41,50 +71,60 @@ class Lowering {
   int64_t segment_tokens() const { return segment_tokens_; }
   int64_t bytes() const;
 
- private:
-  // The tokens of a batch sorted by the expert they go to; made once per routing decision.
-  struct ExpertGroups {
-    struct Group {
-      int64_t expert;
-      size_t first, count; // of `pair`
-    };
-    std::vector<Group> groups;
-    std::vector<int32_t> pair, token; // token * used + slot, and token alone
-  };
-
-  void embed(const core::Op& op);
-  void rms_norm(const core::Op& op);
-  void linear(const core::Op& op);
-  void rope(const core::Op& op);
-  void kv_store(const core::Op& op);
-  void attention(const core::Op& op);
-  void swiglu(const core::Op& op);
-  void add(const core::Op& op);
-  void permute(const core::Op& op);
-  void gather(const core::Op& op);
-  // lowering_experts.cpp
-  void route(const core::Op& op);
-  void expert_linear(const core::Op& op);
-  void expert_sum(const core::Op& op);
-
-  // Rows [first, last) of a value, in pieces worth a thread's while.
-  using RowRange = std::function<void(int64_t first, int64_t last)>;
-  void add_rows(const std::set<int64_t>& reads, const std::set<int64_t>& writes, bool gathered, int64_t width,
-                RowRange run);
-  // Pieces of a row, for ops that treat every element alike.
-  using Elements = std::function<void(int64_t first, int64_t count)>;
-  void add_elements(const std::set<int64_t>& reads, const std::set<int64_t>& writes, core::ValueId value, Elements run);
+  // For the ops. All pointers stay valid as long as the Lowering.
+  const core::Program& program() const { return program_; }
+  const core::ExecutorConfig& config() const { return config_; }
+  int threads() const { return threads_; }
+  Schedule& schedule() { return schedule_; }
+  KvCache& cache() { return cache_; }
+  Resource cache_resource(int32_t layer) const { return cache_resources_[layer]; }
+  const RopeAngles& angles(int32_t table) const { return angles_[table]; }
 
   const core::ValueInfo& info(core::ValueId id) const { return program_.values[id]; }
   float* value(core::ValueId id) const { return slots_[plan_.slot_of_value[id]].as<float>(); }
-  int64_t slot(core::ValueId id) const { return plan_.slot_of_value[id]; }
+  Resource slot(core::ValueId id) const { return plan_.slot_of_value[id]; }
+  Resources slots(const std::vector<core::ValueId>& ids) const;
+  const core::Weight& weight(core::WeightId id) const { return program_.weights[id]; }
+
+  // Adds a step that runs over rows [first, last) of values with `width` elements a row, in pieces worth a thread's
+  // while.
+  using RowRange = std::function<void(int64_t first, int64_t last)>;
+  void add_rows(const Resources& reads, const Resources& writes, bool gathered, int64_t width, RowRange run);
+  // The same for an op that treats all elements of its inputs and its output alike, wherever rows end.
+  using Elements = std::function<void(int64_t first, int64_t count)>;
+  void add_elements(const core::Op& op, Elements run);
+
+  // A norm's weights or a bias, decoded to f32 once.
   const std::vector<float>& vector_weight(core::WeightId id);
   Linear make_linear(const core::Weight& weight);
   bool wants_codes(const core::Weight& weight) const;
-  // The quantized copy of a value read as rows of `cols`, made on first use; its buffer is free again after last_use.
-  std::pair<std::byte*, int64_t> quantized(core::ValueId id, int64_t cols);
-  ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
+  // The quantized copy of a value read as rows of `cols`, made on first use; its buffer is free again after the last op
+  // that multiplies the value.
+  std::pair<std::byte*, Resource> quantized(core::ValueId id, int64_t cols);
+  // The groups for the expert ids in `ids`, made once per routing decision.
+  const ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
+  // 0, 1, 2 … for as many rows as a batch may have.
+  const int32_t* row_numbers() const { return row_numbers_.data(); }
+  // Scratch of one thread, for the one or the other.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
+  float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
+
+ private:
+  struct CodeBuffer {
+    Memory memory;
+    Resource resource;
+    core::ValueId holds;
+    int64_t cols;
+    size_t free_after; // index of the op that reads it last
+  };
+
+  void allocate_values();
+  void allocate_scratch();
+  void add_rope_angles();
+  void find_last_products();
+  void lower_ops();
+  CodeBuffer& code_buffer(int64_t bytes);
+  Resource new_resource() { return next_resource_++; }
 
   const core::Program& program_;
   const core::ExecutorConfig config_;
@@ -93,40 +133,24 @@ class Lowering {
   KvCache cache_;
   BatchState batch_;
   Schedule schedule_;
+  Resource next_resource_;                // the value slots come first
+  std::vector<Resource> cache_resources_; // per KV layer
   std::vector<Memory> slots_;
-  std::vector<Memory> scratch_;   // per thread
-  std::vector<int32_t> identity_; // 0, 1, 2 …
+  std::vector<Memory> scratch_; // per thread
+  std::vector<int32_t> row_numbers_;
   int64_t segment_tokens_ = 1;
-
-  // Resources of the schedule beside the value slots are numbered from here on.
-  int64_t next_resource_;
-  int64_t new_resource() { return next_resource_++; }
-  std::vector<int64_t> cache_resource_; // per KV layer
-
-  struct RopeAngles {
-    Memory cos_sin; // [token][pairs cosines, pairs sines]
-    int64_t resource;
-  };
   std::vector<RopeAngles> angles_; // per rope table
 
-  struct CodeBuffer {
-    Memory memory;
-    int64_t resource;
-    core::ValueId holds;
-    int64_t cols;
-    size_t free_after; // index of the op that reads it last
-  };
-  std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   size_t current_op_ = 0;
-  std::vector<size_t> last_linear_use_; // per value: index of the last op that multiplies it
-
+  std::vector<size_t> last_product_; // per value: index of the last op that multiplies it
+  std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   std::map<core::WeightId, std::vector<float>> vectors_;
   std::map<uint32_t, FormatKernels> kernels_;
-  struct GroupsOfValue {
-    ExpertGroups groups;
-    int64_t resource;
-  };
-  std::map<core::ValueId, std::unique_ptr<GroupsOfValue>> groups_;
+  std::map<core::ValueId, ExpertGroups> groups_;
 };
+
+#define RIDGE_OP(name, ...) void lower_##name(Lowering& lowering, const core::Op& op);
+#include "core/ops.def"
+#undef RIDGE_OP
 
 } // namespace ridge::kernels::cpu

@@ -10,18 +10,17 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Not OpenMP's barrier: that one spins for milliseconds, and on a machine with other work the thread that is waited for
-// is then the one without a core. This one spins for about the length of a small op, then sleeps.
+// OpenMP's barrier spins for milliseconds. On a machine with other work, the thread that the others wait for is then
+// the one without a core. This barrier spins for about the length of a small op, then sleeps.
 class Barrier {
  public:
-  explicit Barrier(int threads) : threads_(threads) {}
-
-  void wait() {
+  // `team` is the number of threads that meet; all of them pass the same one.
+  void wait(int team) {
     const uint32_t phase = phase_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team) {
       arrived_.store(0, std::memory_order_relaxed);
-      // Sequentially consistent: notify_all() looks for sleepers first, and a mere release store may become visible
-      // after that look. A thread that falls asleep in between is never woken; it happened.
+      // Sequentially consistent: notify_all() looks for sleepers first, and a release store may become visible after
+      // that look. A thread that falls asleep in between is then never woken.
       phase_.store(phase + 1, std::memory_order_seq_cst);
       phase_.notify_all();
       return;
@@ -35,7 +34,6 @@ class Barrier {
 
  private:
   static constexpr int kSpins = 2000; // some 20 to 50 µs
-  const int threads_;
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
@@ -61,18 +59,19 @@ void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& wr
 
 void Schedule::run(int threads, std::vector<double>* seconds) {
   for (Step& step : steps_) step.next.store(0, std::memory_order_relaxed);
-  Barrier barrier(threads);
+  Barrier barrier;
 #pragma omp parallel num_threads(threads)
   {
-    const int thread = omp_get_thread_num();
+    // OpenMP may grant fewer threads than asked for: OMP_THREAD_LIMIT, OMP_DYNAMIC, a parallel region around this one.
+    const int thread = omp_get_thread_num(), team = omp_get_num_threads();
     double last = now();
     for (size_t i = 0; i < steps_.size(); ++i) {
       Step& step = steps_[i];
-      if (step.barrier || seconds) barrier.wait();
+      if (step.barrier || seconds) barrier.wait(team);
       const int64_t items = step.items();
       for (int64_t item; (item = step.next.fetch_add(1, std::memory_order_relaxed)) < items;) step.run(item, thread);
       if (!seconds) continue;
-      barrier.wait();
+      barrier.wait(team);
       if (thread == 0) (*seconds)[i] += now() - std::exchange(last, now());
     }
   }

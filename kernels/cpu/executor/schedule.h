@@ -1,8 +1,8 @@
 // What the threads do in one forward(): a list of steps, each of independent items.
 //
 // All threads walk the list inside one parallel region and take items from a step's counter, so a thread that is held
-// up takes fewer. A barrier stands only where a step touches what steps since the last barrier wrote (or writes what
-// they read): the projections of q, k and v, for example, flow into one another.
+// up takes fewer. There is a barrier before a step only if it touches what steps since the last barrier wrote, or
+// writes what they read. The projections of q, k and v, for example, run without a barrier between them.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ class Schedule {
   // `items` is asked at run time by every thread, after the barrier; `run(item, thread)` must not throw.
   void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
            std::function<void(int64_t item, int thread)> run);
-  // With `seconds`, one entry per step: all threads meet after each step, and its time is added to its entry.
+  // Runs the steps on up to `threads` threads, as many as OpenMP grants. `seconds`, where given, has one entry per
+  // step: all threads then meet after each step, and its time is added to its entry.
   void run(int threads, std::vector<double>* seconds = nullptr);
 
   // Steps added from now on carry this label, for whoever asks where the time went.

@@ -2,7 +2,7 @@
 // Each table is what run-time dispatch picks for this CPU.
 #pragma once
 
-#include "core/executor.h"
+#include "core/kv_type.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -83,7 +83,8 @@ using Unit = core::Ceiling::Unit;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Median over five runs of what `work(thread)` of all threads together makes per second; each returns its amount.
+// Median over five runs of what work(thread, team) of all threads together does per second; each returns its amount.
+// `team` is the number of threads that OpenMP granted.
 template <typename Work>
 double rate(int threads, Work&& work) {
   std::vector<double> rates(5);
@@ -91,7 +92,7 @@ double rate(int threads, Work&& work) {
     double amount = 0;
     const double start = now();
 #pragma omp parallel num_threads(threads) reduction(+ : amount)
-    amount += work(omp_get_thread_num());
+    amount += work(omp_get_thread_num(), omp_get_num_threads());
     r = amount / (now() - start);
   }
   std::ranges::sort(rates);
@@ -106,19 +107,19 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
                       "1 GiB, the best of ordinary and huge pages, with and without software prefetch"});
   const Memory memory(kBytes, "the bandwidth measurement");
   auto* data = memory.as<std::byte>();
-  const auto share = [&](int thread) { // of whole pieces
+  const auto share = [](int thread, int team) { // of whole pieces
     const int64_t pieces = kBytes / 2 / kPiece;
-    return std::pair(pieces * thread / threads * kPiece, pieces * (thread + 1) / threads * kPiece);
+    return std::pair(pieces * thread / team * kPiece, pieces * (thread + 1) / team * kPiece);
   };
-  const auto write = [&](int thread) {
-    const auto [first, last] = share(thread);
+  const auto write = [&](int thread, int team) {
+    const auto [first, last] = share(thread, team);
     HWY_DYNAMIC_DISPATCH(write_memory)(data + 2 * first, 2 * (last - first), thread);
     return 2.0 * static_cast<double>(last - first);
   };
   rate(threads, write); // touches every page
   ceilings.push_back({"dram_write", Unit::bytes_per_second, rate(threads, write), "1 GiB in streaming stores"});
-  const auto copy = [&](int thread) {
-    const auto [first, last] = share(thread);
+  const auto copy = [&](int thread, int team) {
+    const auto [first, last] = share(thread, team);
     HWY_DYNAMIC_DISPATCH(copy_memory)(data + first, data + kBytes / 2 + first, last - first);
     return 2.0 * static_cast<double>(last - first);
   };
@@ -137,7 +138,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
     const int64_t bytes = std::min(size / 2, kBytes / threads) / 4096 * 4096;
     if (bytes <= 0) continue;
     const int64_t passes = std::max<int64_t>(1, (int64_t{256} << 20) / bytes);
-    const double reads = rate(threads, [&](int thread) {
+    const double reads = rate(threads, [&](int thread, int) {
       sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_passes)(data + thread * bytes, bytes, passes),
                      std::memory_order_relaxed);
       return static_cast<double>(bytes * passes);
@@ -156,7 +157,7 @@ std::vector<core::Ceiling> measure_rates(int threads) {
   std::vector<core::Ceiling> ceilings;
   ceilings.push_back({"int8", Unit::operations_per_second,
                       rate(threads,
-                           [&](int thread) {
+                           [&](int thread, int) {
                              int32_t sum = 0;
                              const double done = HWY_DYNAMIC_DISPATCH(multiply_bytes)(kRounds, thread + 3, sum);
                              sink.fetch_xor(sum, std::memory_order_relaxed);
@@ -165,7 +166,7 @@ std::vector<core::Ceiling> measure_rates(int threads) {
                       "dots of bytes in registers, as the kernels compute them"});
   ceilings.push_back({"fp32", Unit::operations_per_second,
                       rate(threads,
-                           [&](int thread) {
+                           [&](int thread, int) {
                              float sum = 0;
                              const double done =
                                  HWY_DYNAMIC_DISPATCH(multiply_floats)(kRounds, 0.5f + static_cast<float>(thread), sum);

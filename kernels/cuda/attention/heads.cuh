@@ -1,5 +1,5 @@
-// One head of q, k or v between its matrix and attention: normed, turned by its position, stored in the cache. The
-// kernels that do this differ in how many threads share a head.
+// The steps of one head of q, k or v between its matrix and attention: norm, rope, storing in the cache. The kernels
+// that take these steps differ in how many threads share a head.
 #pragma once
 
 #include "kernels/cuda/ops/ops.h"
@@ -9,8 +9,8 @@ namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ float magnitude_of(float value) { return value == value ? fabsf(value) : INFINITY; }
 
-// How a q8_0 cache has 32 elements whose largest magnitude is `most`. What is not a number, or infinite, gives an
-// infinite scale, so that a broken model shows. As the CPU's cache rounds, to the bit.
+// Encodes 32 elements whose largest magnitude is `most` for a q8_0 cache, to the bit as the CPU's cache rounds. NaN and
+// infinity give an infinite scale, so that a broken model shows.
 struct CacheCodes {
   float inverse;
   uint16_t scale;
@@ -56,7 +56,7 @@ __device__ __forceinline__ float2 rope_cos_sin(const RopeArgs& rope, int pair, i
   return rope_cos_sin(rope.inverse_frequency[pair], position, rope.magnitude);
 }
 
-__device__ __forceinline__ void turn(float& a, float& b, float2 angle) {
+__device__ __forceinline__ void rotate_pair(float& a, float& b, float2 angle) {
   const float x = a, y = b;
   a = x * angle.x - y * angle.y;
   b = x * angle.y + y * angle.x;
@@ -87,16 +87,16 @@ struct Quad {
   }
   __device__ __forceinline__ void rotate(float4& x, float2 first, float2 second) const {
     if (split) {
-      turn(x.x, x.z, first);
-      turn(x.y, x.w, second);
+      rotate_pair(x.x, x.z, first);
+      rotate_pair(x.y, x.w, second);
     } else {
-      turn(x.x, x.y, first);
-      turn(x.z, x.w, second);
+      rotate_pair(x.x, x.y, first);
+      rotate_pair(x.z, x.w, second);
     }
   }
 };
 
-// A quad as a q8_0 cache has it; all lanes of a warp take part.
+// A quad's codes and scales for a q8_0 cache. All lanes of a warp construct it together.
 struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;
@@ -115,7 +115,7 @@ struct QuadCodes {
     low_scale = low_code.scale;
     high_scale = high_code.scale;
   }
-  __device__ __forceinline__ float4 values() const { // as they are read back
+  __device__ __forceinline__ float4 values() const { // as the cache gives them back
     const float low_factor = __half2float(__ushort_as_half(low_scale)),
                 high_factor = __half2float(__ushort_as_half(high_scale));
     return {low.x * low_factor, low.y * low_factor, high.x * high_factor, high.y * high_factor};

@@ -10,14 +10,14 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_constant__ RopeStoreArgs args) {
-  extern __shared__ float2 turns[]; // [pairs]: cosine, sine
+  extern __shared__ float2 angles[]; // [pairs]: cosine, sine
   let_successor_start();
   wait_for_predecessor();
   const int64_t token = blockIdx.x;
   const int position = args.positions[token], lane = threadIdx.x % kWarp, dim = args.head_dim;
   const RopeArgs& rope = args.rope;
   const Cache& cache = args.cache;
-  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) turns[pair] = rope_cos_sin(rope, pair, position);
+  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) angles[pair] = rope_cos_sin(rope, pair, position);
   __syncthreads();
   const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
   for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     for (int pair = lane; pair < rope.pairs; pair += kWarp) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
       float a = read(first), b = read(second);
-      turn(a, b, turns[pair]);
+      rotate_pair(a, b, angles[pair]);
       write(first, a);
       write(second, b);
     }

@@ -40,7 +40,7 @@ struct CudaOptions {
   // For tests: the twins that fusions, graphs, overlapping launches and what these hand over are compared with.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
-  // the chip allows. Code that was compiled for older chips is another matter (docs/performance.md).
+  // the chip allows. Code that was compiled for older chips is another matter (docs/cuda.md).
   int as_compute = 0;
 };
 

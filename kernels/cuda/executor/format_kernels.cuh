@@ -21,53 +21,54 @@ template <typename Format>
 __global__ void repack_kernel(const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t to_row_bytes,
                               int64_t cols, int64_t first_row, int64_t rows, int64_t matrix_rows) {
   using L = Layout<Format>;
-  using U = Units<Format>;
-  const int64_t items = U::items_of(cols);
-  for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < items * rows;
+  using U = TileLayout<Format>;
+  const int64_t groups = U::groups_of(cols);
+  for (int64_t i = blockIdx.x * int64_t{kRowThreads} + threadIdx.x; i < groups * rows;
        i += gridDim.x * int64_t{kRowThreads}) {
-    const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
-    uint8_t* to_unit = to + (first_row + row) / matrix_rows * U::matrix_bytes(matrix_rows, to_row_bytes) +
-                       U::offset((first_row + row) % matrix_rows, static_cast<int>(unit), to_row_bytes);
-    const auto unit_items = static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems));
-    const auto unit_item = static_cast<int>(item % kUnitItems);
+    const int64_t row = i / groups, group = i % groups, tile = group / kTileGroups;
+    uint8_t* to_tile = to + (first_row + row) / matrix_rows * U::matrix_bytes(matrix_rows, to_row_bytes) +
+                       U::offset((first_row + row) % matrix_rows, static_cast<int>(tile), to_row_bytes);
+    const auto tile_groups = static_cast<int>(min(int64_t{kTileGroups}, groups - tile * kTileGroups));
+    const auto tile_group = static_cast<int>(group % kTileGroups);
     const auto* weights = reinterpret_cast<const Format*>(from + row * from_row_bytes);
     if constexpr (quant::ScalarFormat<Format>) {
-      for (int k = 0; k < L::kItemWeights; ++k) {
-        const int64_t col = item * L::kItemWeights + k;
-        *reinterpret_cast<Format*>(L::place(to_unit, unit_items, unit_item, k)) = col < cols ? weights[col] : Format{};
+      for (int k = 0; k < L::kGroupWeights; ++k) {
+        const int64_t col = group * L::kGroupWeights + k;
+        *reinterpret_cast<Format*>(L::place(to_tile, tile_groups, tile_group, k)) =
+            col < cols ? weights[col] : Format{};
       }
     } else {
-      constexpr int kItems = Format::kWeights / L::kItemWeights; // of a block
-      L::store(weights[item / kItems], static_cast<int>(item % kItems), to_unit, unit_items, unit_item);
+      constexpr int kGroups = Format::kWeights / L::kGroupWeights; // of a block
+      L::store(weights[group / kGroups], static_cast<int>(group % kGroups), to_tile, tile_groups, tile_group);
     }
   }
 }
 
-// One item per thread.
+// One group per thread.
 template <typename Format>
 __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t cols, const int32_t* ids, int64_t n,
                              float* out, Stamp* stamps) {
   using L = Layout<Format>;
-  using U = Units<Format>;
+  using U = TileLayout<Format>;
   const DependentWork work(stamps);
-  const int64_t items = U::items_of(cols);
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < items * n;
+  const int64_t groups = U::groups_of(cols);
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < groups * n;
        i += int64_t{gridDim.x} * blockDim.x) {
-    const int64_t row = i / items, item = i % items, unit = item / kUnitItems;
-    Numbers<L::kItemWeights> w;
-    load_numbers<Format>(w, weights + U::offset(ids[row], static_cast<int>(unit), row_bytes),
-                         static_cast<int>(min(int64_t{kUnitItems}, items - unit * kUnitItems)),
-                         static_cast<int>(item % kUnitItems));
-    float* to = out + row * cols + item * L::kItemWeights;
+    const int64_t row = i / groups, group = i % groups, tile = group / kTileGroups;
+    Numbers<L::kGroupWeights> w;
+    load_numbers<Format>(w, weights + U::offset(ids[row], static_cast<int>(tile), row_bytes),
+                         static_cast<int>(min(int64_t{kTileGroups}, groups - tile * kTileGroups)),
+                         static_cast<int>(group % kTileGroups));
+    float* to = out + row * cols + group * L::kGroupWeights;
     const auto value = [&](int k) { return __fmul_rn(w.factor, w.number[k]); };
-    if (cols % L::kItemWeights == 0) {
+    if (cols % L::kGroupWeights == 0) {
 #pragma unroll
-      for (int k = 0; k < L::kItemWeights; k += 4)
+      for (int k = 0; k < L::kGroupWeights; k += 4)
         *reinterpret_cast<float4*>(to + k) = {value(k), value(k + 1), value(k + 2), value(k + 3)};
     } else {
 #pragma unroll
-      for (int k = 0; k < L::kItemWeights; ++k)
-        if (item * L::kItemWeights + k < cols) to[k] = value(k);
+      for (int k = 0; k < L::kGroupWeights; ++k)
+        if (group * L::kGroupWeights + k < cols) to[k] = value(k);
     }
   }
 }
@@ -75,7 +76,7 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
 template <typename Format>
 struct Launchers {
   using L = Layout<Format>;
-  using U = Units<Format>;
+  using U = TileLayout<Format>;
   static int64_t row_bytes(int64_t cols) { return U::row_bytes(cols); }
 
   static int blocks_for(const Launch& launch, int64_t threads) {
@@ -85,7 +86,7 @@ struct Launchers {
 
   static void repack(const Launch& launch, const uint8_t* from, int64_t from_row_bytes, uint8_t* to, int64_t cols,
                      int64_t first_row, int64_t rows, int64_t matrix_rows) {
-    launch(repack_kernel<Format>, blocks_for(launch, U::items_of(cols) * rows), kRowThreads, 0, from, from_row_bytes,
+    launch(repack_kernel<Format>, blocks_for(launch, U::groups_of(cols) * rows), kRowThreads, 0, from, from_row_bytes,
            to, U::row_bytes(cols), cols, first_row, rows, matrix_rows);
   }
 
@@ -97,14 +98,14 @@ struct Launchers {
     return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
 
-  // Groups of rows of a block, where there are `blocks`.
-  static int groups_of_block(const MatvecArgs& args, int blocks) {
-    return (args.result_groups + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
+  // Row blocks of a block, where there are `blocks`.
+  static int row_blocks_of(const MatvecArgs& args, int blocks) {
+    return (args.result_row_blocks + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
   }
 
   // A block that has a large table to fill and few weights has the time to wait for its predecessor.
   static bool waits(const MatvecArgs& args, int blocks) {
-    const int64_t chunks = groups_of_block(args, blocks) * ((U::items_of(args.cols) + kUnitItems - 1) / kUnitItems);
+    const int64_t chunks = row_blocks_of(args, blocks) * ((U::groups_of(args.cols) + kTileGroups - 1) / kTileGroups);
     return kLutBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
   }
 
@@ -122,11 +123,11 @@ struct Launchers {
     };
     if (warps < 1) throw_too_wide(args.cols, needed(1, 2), launch.shared_per_block);
     // One wave of blocks, or more where their sums would not fit.
-    const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_groups(args);
+    const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_row_blocks(args);
     int blocks = std::min(groups, std::max(1, launch.sm_count / tasks));
-    while (needed(warps, groups_of_block(args, blocks)) > launch.shared_per_block)
+    while (needed(warps, row_blocks_of(args, blocks)) > launch.shared_per_block)
       blocks = std::min(groups, blocks + launch.sm_count);
-    const size_t shared = matvec_shared(launch, needed(warps, groups_of_block(args, blocks)));
+    const size_t shared = matvec_shared(launch, needed(warps, row_blocks_of(args, blocks)));
     Chunks<Format>::share_out(args, blocks);
     if (waits(args, blocks)) args.dataflow_input = false;
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
@@ -163,8 +164,8 @@ struct Launchers {
     if (args.cols % U::kWeights != 0 || chip.sm_count < 2 || matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps ||
         Launchers<Other>::template matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps)
       return {};
-    Chunks<Format>::count_groups(args);
-    Chunks<Other>::count_groups(other);
+    Chunks<Format>::count_row_blocks(args);
+    Chunks<Other>::count_row_blocks(other);
     // Blocks in proportion to the bytes.
     const auto bytes = [](const MatvecArgs& of) {
       double rows = 0;
@@ -175,9 +176,9 @@ struct Launchers {
         std::clamp(static_cast<int>(std::lround(chip.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
                    chip.sm_count - 1);
     const int64_t needed =
-        std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, groups_of_block(args, best)),
+        std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, row_blocks_of(args, best)),
                  matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps,
-                                                   Launchers<Other>::groups_of_block(other, chip.sm_count - best)));
+                                                   Launchers<Other>::row_blocks_of(other, chip.sm_count - best)));
     if (needed > chip.shared_per_block) return {};
     return {best, needed};
   }
@@ -187,8 +188,8 @@ struct Launchers {
     const PairCut cut = cut_pair<Other>(launch, args, other);
     const int blocks = cut.first_blocks, other_blocks = launch.sm_count - blocks;
     const size_t shared = matvec_shared(launch, cut.shared_bytes);
-    Chunks<Format>::count_groups(args);
-    Chunks<Other>::count_groups(other);
+    Chunks<Format>::count_row_blocks(args);
+    Chunks<Other>::count_row_blocks(other);
     Chunks<Format>::share_out(args, blocks);
     Chunks<Other>::share_out(other, other_blocks);
     constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
@@ -231,9 +232,10 @@ struct Launchers {
   }
 
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
-    const int64_t items = U::items_of(cols) * n;
-    const bool few = items <= 16 * launch.sm_count; // spread over the multiprocessors: one takes its time to store them
-    launch(embed_kernel<Format>, few ? static_cast<int>((items + 15) / 16) : blocks_for(launch, items),
+    const int64_t groups = U::groups_of(cols) * n;
+    const bool few =
+        groups <= 16 * launch.sm_count; // spread over the multiprocessors: one takes its time to store them
+    launch(embed_kernel<Format>, few ? static_cast<int>((groups + 15) / 16) : blocks_for(launch, groups),
            few ? 16 : kRowThreads, 0, weights, U::row_bytes(cols), cols, ids, n, out, launch.stamps());
   }
 
@@ -276,7 +278,7 @@ struct Launchers {
     const int tasks = args.token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
     args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
-           args.groups * (BatchUnit<Format>::kGroupThreads + kWarp), shared, args);
+           args.warp_groups * (BatchShape<Format>::kConsumerThreads + kWarp), shared, args);
     if (args.ranges > 1 && !args.serial_ranges) launch_batch_finish(launch, args, kTileTokens);
   }
 
@@ -299,7 +301,7 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
   using L = Launchers<Format>;
   return {.type = type,
           .row_bytes = &L::row_bytes,
-          .matrix_bytes = &Units<Format>::matrix_bytes,
+          .matrix_bytes = &TileLayout<Format>::matrix_bytes,
           .repack = &L::repack,
           .matvec = &L::matvec,
           .can_pair = &L::can_pair,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm/prompt_product.h"
-#include "kernels/cuda/small_batch/tile_weights.cuh"
+#include "kernels/cuda/small_batch/span_weights.cuh"
 
 namespace ridge::kernels::cuda {
 
@@ -18,8 +18,8 @@ inline int expand_tasks(const ExpandArgs& args) { // of a warp each
 // lines are written.
 template <typename Format>
 __global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_constant__ ExpandArgs args) {
-  using U = Units<Format>;
-  constexpr int kUnitColumns = U::kWeights;
+  using U = TileLayout<Format>;
+  constexpr int kWarpTileColumns = U::kWeights;
   __shared__ uint4 staging[kExpandThreads / kWarp][kExpandRows * 8];
   let_successor_start();
   wait_for_predecessor();
@@ -35,22 +35,22 @@ __global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_con
   }
   if (s == args.segments) return;
   const ExpandSegment& segment = args.segment[s];
-  const int items = static_cast<int>(U::items_of(args.cols));
+  const int groups = static_cast<int>(U::groups_of(args.cols));
   const int row = lane / 2, half = lane % 2;
   const int my_row = min(first_row + row, segment.rows - 1);
-  const auto fetch = [&](TileWeights<Format>& to, int tile) {
-    const int column = tile * kTileColumns + half * 32, unit = column / kUnitColumns;
-    to.fetch(segment.weights + U::offset(my_row, unit, args.row_bytes), min(kUnitItems, items - unit * kUnitItems),
-             column % kUnitColumns / 32);
+  const auto fetch = [&](SpanWeights<Format>& to, int tile) {
+    const int column = tile * kTileColumns + half * 32, warp_tile = column / kWarpTileColumns;
+    to.fetch(segment.weights + U::offset(my_row, warp_tile, args.row_bytes),
+             min(kTileGroups, groups - warp_tile * kTileGroups), column % kWarpTileColumns / 32);
   };
   const int begin = task % column_tasks * kExpandTiles, end = min(begin + kExpandTiles, tiles);
-  TileWeights<Format> next;
+  SpanWeights<Format> next;
   fetch(next, begin);
   for (int tile = begin; tile < end; ++tile) {
-    const TileWeights<Format> now = next;
+    const SpanWeights<Format> now = next;
     if (tile + 1 < end) fetch(next, tile + 1);
     uint32_t pairs[16];
-    now.halves(pairs, (tile * kTileColumns + half * 32) % kUnitColumns / 32);
+    now.halves(pairs, (tile * kTileColumns + half * 32) % kWarpTileColumns / 32);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       staging[warp][row * 8 + ((4 * half + i) ^ (row & 7))] = {pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2],

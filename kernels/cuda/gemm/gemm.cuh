@@ -1,11 +1,11 @@
 // out = x Wᵀ on tensor cores, for prompts and for batches that are too large for the matvec kernel. The weights stay
-// packed in device memory: each thread decodes one item of a tile into f16 in shared memory while the tensor cores work
-// on the tile before.
+// packed in device memory: each thread decodes a span, 32 weights of a tile's row, into f16 in shared memory while the
+// tensor cores work on the tile before.
 #pragma once
 
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/runtime/ptx.cuh"
-#include "kernels/cuda/small_batch/tile_weights.cuh"
+#include "kernels/cuda/small_batch/span_weights.cuh"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ inline constexpr int kXBuffers = 3;
 template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_>
 struct GemmShape {
   static constexpr int kM = kM_, kN = kN_, kK = kK_, kWarpM = kWarpM_, kWarpN = kWarpN_;
-  static constexpr int kThreads = kN * kK / 32; // each decodes one item of 32 weights per step
+  static constexpr int kThreads = kN * kK / 32; // each decodes one span of 32 weights per step
   static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN;
   static_assert(kThreads == kWarpsM * kWarpsN * kWarp);
   static constexpr int kPitch =
@@ -32,7 +32,7 @@ static_assert(PromptShape::kSharedBytes <= kGemmSharedBytes);
 template <typename Format, typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN > 2048 ? 1 : 512 / Shape::kThreads)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
-  using U = Units<Format>;
+  using U = TileLayout<Format>;
   constexpr int kThreadsPerRow = Shape::kK / 32;
   constexpr int kTilesM = Shape::kWarpM / 16, kTilesN = Shape::kWarpN / 8;
   extern __shared__ uint4 shared[];
@@ -44,17 +44,17 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN 
     tile -= tiles;
   const GemmSegment& segment = args.segment[segment_index];
   const int first_token = blockIdx.x * Shape::kM, first_row = tile * Shape::kN;
-  const int items = static_cast<int>(U::items_of(args.cols)), steps = (args.cols + Shape::kK - 1) / Shape::kK;
+  const int groups = static_cast<int>(U::groups_of(args.cols)), steps = (args.cols + Shape::kK - 1) / Shape::kK;
   let_successor_start();
 
   // This thread's part of a step's weights: 32 of row my_row.
   const int my_row = threadIdx.x / kThreadsPerRow, my_column = threadIdx.x % kThreadsPerRow * 32;
   const int weight_row = min(first_row + my_row, segment.rows - 1);
-  using Fetched = TileWeights<Format>;
+  using Fetched = SpanWeights<Format>;
   const auto fetch_weights = [&](Fetched& to, int step) {
-    const int column = step * Shape::kK + my_column, unit = column / U::kWeights;
-    to.fetch(segment.weights + U::offset(weight_row, unit, args.row_bytes), min(kUnitItems, items - unit * kUnitItems),
-             column % U::kWeights / 32);
+    const int column = step * Shape::kK + my_column, warp_tile = column / U::kWeights;
+    to.fetch(segment.weights + U::offset(weight_row, warp_tile, args.row_bytes),
+             min(kTileGroups, groups - warp_tile * kTileGroups), column % U::kWeights / 32);
   };
   const auto store_weights = [&](const Fetched& from, int step) {
     uint32_t pairs[16];

@@ -46,7 +46,8 @@ __device__ __forceinline__ void give_registers() {
 }
 
 // A tile in shared memory for wgmma: rows of 64 halves (128 bytes), whose eight 16-byte pieces are exchanged by
-// piece ^= row % 8; the tile starts at a multiple of 1024 bytes. Columns 16 k … start at 2 k units further.
+// piece ^= row % 8; the tile starts at a multiple of 1024 bytes. The descriptor of columns 16 k … is 2 k
+// greater.
 __device__ __forceinline__ uint64_t tile_descriptor(const void* shared) {
   constexpr uint64_t kRowGroup = 1024 / 16, kSwizzle128 = 1;
   return (shared_address(shared) & 0x3ffff) >> 4 | uint64_t{1} << 16 | kRowGroup << 32 | kSwizzle128 << 62;

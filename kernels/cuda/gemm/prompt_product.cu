@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
   extern __shared__ uint8_t dynamic[];
   __shared__ ByteBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
-  const int group = threadIdx.x / 128, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
+  const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x == 0) {
     for (int s = 0; s < Shape::kStages; ++s) full[s].init(1), empty[s].init(kConsumers * 4);
     fence_barrier_init();
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
   const auto next_stage = [&] {
     if (++stage == Shape::kStages) stage = 0, parity ^= 1;
   };
-  if (group == kConsumers) {
+  if (warpgroup == kConsumers) {
     if (lane != 0) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
       const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
       const uint8_t* at = tiles + stage * Shape::kStageBytes;
-      const uint64_t x = tile_descriptor(at + group * 64 * kRowBytes), w = tile_descriptor(at + Shape::kXBytes);
+      const uint64_t x = tile_descriptor(at + warpgroup * 64 * kRowBytes), w = tile_descriptor(at + Shape::kXBytes);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; ++k) wgmma(sum, x + 2 * k, w + 2 * k, step > 0 || k > 0);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
     const ProductSegment& segment = args.segment[s];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int token = tile % token_tiles * kPromptTokens + group * 64 + warp * 16 + lane / 4 + 8 * half;
+      const int token = tile % token_tiles * kPromptTokens + warpgroup * 64 + warp * 16 + lane / 4 + 8 * half;
       if (token >= args.tokens) continue;
       const float scale = exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
       float* out = segment.out + token * segment.out_stride;

@@ -1,15 +1,18 @@
-// How the weights of each format lie in device memory, and how a lane takes its share of them.
+// The device layout of each weight format, and how a lane takes its share of a row.
 //
-// A row is cut into units. A unit is what one warp works on at a time: 32 items, one per lane; an item is a group of 32
-// weights (of float formats 8 or 16). Units start at multiples of 16 bytes, so that a warp can fetch them in 16-byte
-// pieces whatever the size of a block is. The last unit of a row may hold fewer items.
+// A group is what one lane decodes at a time: 32 weights of a packed format, 8 or 16 of a float format. A warp tile is
+// what one warp works on at a time: 32 groups of one row, one group per lane. A row is cut into warp tiles; the last
+// one may hold fewer groups. Each warp tile starts at a multiple of 16 bytes, so that a warp fetches it in 16-byte
+// pieces whatever the size of a file's block is.
 //
-// Inside a unit the pieces of all items lie in planes: first the codes (four-bit part, then two-bit, then one-bit part:
-// 16, 8 and 4 bytes per item), then the scales. So the lanes of a warp read neighbouring, aligned words, and codes
-// come four to a register, as the integer dot instruction takes them. No bit is added: a unit has as many bytes as the
-// file's blocks, rounded up to 16. `store` makes this order at upload from what Format::unpack says; `fetch` reads an
-// item's bits and `unpack` makes codes and scales of them, so that a kernel can do the one long before the other. A
-// format that no specialisation names keeps its blocks as they are in the file, and `unpack` asks Format::unpack.
+// A warp tile stores its groups in planes. The planes of codes come first (the four-bit part, then the two-bit part,
+// then the one-bit part: 16, 8 and 4 bytes per group), the planes of scales follow. The lanes of a warp therefore read
+// neighbouring, aligned words, and codes come four to a register, as dp4a takes them. No bit is added: a warp tile has
+// as many bytes as the file's blocks, rounded up to 16.
+//
+// `store` makes this order at upload from what Format::unpack says. `fetch` loads a group's bits and `unpack` turns
+// them into codes and scales; the two are apart so that a kernel can issue the loads long before it needs the result. A
+// format without a specialisation keeps its blocks as they are in the file, and `unpack` calls Format::unpack.
 #pragma once
 
 #include "kernels/cuda/layout/layout_codes.cuh"
@@ -40,26 +43,26 @@ namespace ridge::kernels::cuda {
 template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
 struct PlaneLayout : PackedLayout<Format> {
   static constexpr int kBias = kBias_;
-  static constexpr bool kFactors = Scales::kFactors, kBlockUnit = Scales::kHasUnit && kBlockItems<Format> == 8,
-                        kRelative = kBlockUnit || Scales::kRelative, kOwnBias = Scales::kOwnBias;
-  static constexpr float kUnit = Scales::kUnit;
+  static constexpr bool kFactors = Scales::kFactors, kBlockScale = Scales::kHasBlockScale && kBlockGroups<Format> == 8,
+                        kRelative = kBlockScale || Scales::kRelative, kOwnBias = Scales::kOwnBias;
+  static constexpr float kConstantScale = Scales::kConstantScale;
   using Codes = CodePlanes;
   using Lut = typename CodePlanes::Lut;
-  static_assert(CodePlanes::kBytes * kBlockItems<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
+  static_assert(CodePlanes::kBytes * kBlockGroups<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
 
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     quant::Group unpacked;
-    block.unpack(group, unpacked);
+    block.unpack(in_block, unpacked);
     uint8_t code[32];
-    const int bias = bias_of(block, group);
+    const int bias = bias_of(block, in_block);
     for (int i = 0; i < 32; ++i) code[i] = static_cast<uint8_t>(unpacked.code[i] + bias);
-    CodePlanes::store(code, unit, items, item);
-    Scales::template store<Format>(block, group, unit + CodePlanes::kBytes * items, items, item);
+    CodePlanes::store(code, tile, groups, group);
+    Scales::template store<Format>(block, in_block, tile + CodePlanes::kBytes * groups, groups, group);
   }
 
-  static __device__ int bias_of(const Format& block, int group) {
+  static __device__ int bias_of(const Format& block, int in_block) {
     if constexpr (kOwnBias)
-      return Scales::bias(block, group);
+      return Scales::bias(block, in_block);
     else
       return kBias;
   }
@@ -68,17 +71,17 @@ struct PlaneLayout : PackedLayout<Format> {
     uint32_t code[CodePlanes::kWords];
     RawScale scale;
   };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    CodePlanes::fetch(raw.code, unit, items, item);
-    Scales::template fetch<Format>(raw.scale, unit + CodePlanes::kBytes * items, items, item);
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* tile, int groups, int group) {
+    CodePlanes::fetch(raw.code, tile, groups, group);
+    Scales::template fetch<Format>(raw.scale, tile + CodePlanes::kBytes * groups, groups, group);
   }
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const Lut& lut = {}) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const Raw& raw, int group, const Lut& lut = {}) {
     CodePlanes::unpack(out.word, raw.code, lut);
-    Scales::template unpack<Format>(out, raw.scale, item);
+    Scales::template unpack<Format>(out, raw.scale, group);
   }
-  // Of items 8 · block to 8 · block + 7 of a unit.
-  static __device__ __forceinline__ float block_unit(const uint8_t* unit, int items, int block) {
-    return half_of(short_at(unit + CodePlanes::kBytes * items + Scales::unit_at(items, block)));
+  // The scale that groups 8 · block to 8 · block + 7 of a warp tile share.
+  static __device__ __forceinline__ float block_scale(const uint8_t* tile, int groups, int block) {
+    return half_of(short_at(tile + CodePlanes::kBytes * groups + Scales::block_scale_at(groups, block)));
   }
 };
 
@@ -105,57 +108,59 @@ template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, Ha
 template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
 // clang-format on
 
-// Units of a row, in bytes and items, and where they lie: rows go in groups, a group's units of the same columns side
-// by side: one piece of 1 to 4 KB for the warp that wants them. The last group of a matrix may be padded.
+// Sizes of a row's warp tiles, and where each one lies in a matrix. A row block is kRowBlockRows neighbouring rows. Its
+// warp tiles of the same columns lie side by side, so that a warp fetches all of them as one piece of 1 to 4 KB. The
+// last row block of a matrix may be padded.
 template <typename Format>
-struct Units {
+struct TileLayout {
   using L = Layout<Format>;
-  static constexpr int kWeights = kUnitItems * L::kItemWeights; // of a full unit
+  static constexpr int kWeights = kTileGroups * L::kGroupWeights; // of a full tile
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
-  static constexpr int kBytes = rounded(L::unit_payload(kUnitItems)); // of a full unit
-  static constexpr int kGroupRows = kBytes <= 340 ? 8 : kBytes <= 900 ? 4 : 2;
-  static constexpr int64_t items_of(int64_t cols) { return (cols + L::kItemWeights - 1) / L::kItemWeights; }
+  static constexpr int kBytes = rounded(L::tile_payload(kTileGroups)); // of a full tile
+  static constexpr int kRowBlockRows = kBytes <= 340 ? 8 : kBytes <= 900 ? 4 : 2;
+  static constexpr int64_t groups_of(int64_t cols) { return (cols + L::kGroupWeights - 1) / L::kGroupWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
-    const int64_t items = items_of(cols);
-    return items / kUnitItems * kBytes + rounded(L::unit_payload(static_cast<int>(items % kUnitItems)));
+    const int64_t groups = groups_of(cols);
+    return groups / kTileGroups * kBytes + rounded(L::tile_payload(static_cast<int>(groups % kTileGroups)));
   }
   static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
-    return (rows + kGroupRows - 1) / kGroupRows * kGroupRows * row_bytes;
+    return (rows + kRowBlockRows - 1) / kRowBlockRows * kRowBlockRows * row_bytes;
   }
-  // From a matrix's first byte.
-  static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int unit, int64_t row_bytes) {
-    const int64_t before = int64_t{unit} * kBytes, left = row_bytes - before;
-    return row / kGroupRows * kGroupRows * row_bytes + kGroupRows * before +
-           row % kGroupRows * (left < kBytes ? left : kBytes);
+  // Of warp tile `tile` of a row, from the matrix's first byte.
+  static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int tile, int64_t row_bytes) {
+    const int64_t before = int64_t{tile} * kBytes, left = row_bytes - before;
+    return row / kRowBlockRows * kRowBlockRows * row_bytes + kRowBlockRows * before +
+           row % kRowBlockRows * (left < kBytes ? left : kBytes);
   }
 };
 
 // What is taken from the codes of the eight weights from 8 · eight on.
 template <typename L>
-__device__ __forceinline__ int bias_of(const Item& item, int eight) {
-  return (L::kOwnBias ? item.bias : L::kBias) + (L::kLowers ? static_cast<int>(item.lowered >> (8 * eight) & 2) : 0);
+__device__ __forceinline__ int bias_of(const GroupCodes& group, int eight) {
+  return (L::kOwnBias ? group.bias : L::kBias) + (L::kLowers ? static_cast<int>(group.lowered >> (8 * eight) & 2) : 0);
 }
 
-// `lut`: an L::Lut, or nothing, which asks the table in device memory.
+// `lut`: an L::Lut. Without one, `unpack` reads the codebook in device memory.
 template <typename L, typename... Lut>
-__device__ __forceinline__ void load_item(Item& out, const uint8_t* unit, int items, int item, const Lut&... lut) {
+__device__ __forceinline__ void load_group(GroupCodes& out, const uint8_t* tile, int groups, int group,
+                                           const Lut&... lut) {
   typename L::Raw raw;
-  L::fetch(raw, unit, items, item);
-  L::unpack(out, raw, item, lut...);
+  L::fetch(raw, tile, groups, group);
+  L::unpack(out, raw, group, lut...);
 }
 
-// The weights of an item as floats: of packed formats, factor being 1, as the CPU decodes them.
+// The weights of a group as floats: of packed formats, factor being 1, as the CPU decodes them.
 template <typename Format, typename... Lut>
-__device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kItemWeights>& out, const uint8_t* unit, int items,
-                                             int item, const Lut&... lut) {
+__device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kGroupWeights>& out, const uint8_t* tile,
+                                             int groups, int group, const Lut&... lut) {
   using L = Layout<Format>;
   if constexpr (quant::FloatFormat<Format>) {
     typename L::Raw raw;
-    L::fetch(raw, unit, items, item);
+    L::fetch(raw, tile, groups, group);
     L::unpack(out, raw, lut...);
   } else {
-    Item packed;
-    load_item<L>(packed, unit, items, item);
+    GroupCodes packed;
+    load_group<L>(packed, tile, groups, group);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - bias_of<L>(packed, i / 8);

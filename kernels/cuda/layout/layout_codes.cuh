@@ -1,4 +1,4 @@
-// Planes of codes: the integers of an item without their scales.
+// Planes of codes: a group's integers without their scales.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -10,34 +10,34 @@ namespace ridge::kernels::cuda {
 // Codes of kBits bits each, 0 ≤ code < 2^kBits (eight bits: signed).
 template <int kBits>
 struct Codes {
-  static constexpr int kBytes = 4 * kBits; // per item
+  static constexpr int kBytes = 4 * kBits; // per group
   static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
   static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
   static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : 0);
 
   // Byte 4k + i of the four-bit plane holds code 8k + i low and code 8k + 4 + i high; byte 4k + i of the two-bit plane
   // codes 16k + i, +4, +8, +12 from the lowest bits up; byte i of the one-bit plane codes i, i+4, … i+28.
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     if constexpr (kBits == 8) {
-      for (int i = 0; i < 32; ++i) unit[(i / 16) * 16 * items + 16 * item + i % 16] = code[i];
+      for (int i = 0; i < 32; ++i) tile[(i / 16) * 16 * groups + 16 * group + i % 16] = code[i];
       return;
     }
     if constexpr (kFour)
       for (int i = 0; i < 16; ++i) {
         const int first = i / 4 * 8 + i % 4;
-        unit[16 * item + i] = static_cast<uint8_t>((code[first] & 15) | (code[first + 4] & 15) << 4);
+        tile[16 * group + i] = static_cast<uint8_t>((code[first] & 15) | (code[first + 4] & 15) << 4);
       }
     if constexpr (kTwo)
       for (int i = 0; i < 8; ++i) {
         int byte = 0;
         for (int j = 0; j < 4; ++j) byte |= ((code[i / 4 * 16 + i % 4 + 4 * j] >> kTwoShift) & 3) << (2 * j);
-        unit[kFourBytes * items + 8 * item + i] = static_cast<uint8_t>(byte);
+        tile[kFourBytes * groups + 8 * group + i] = static_cast<uint8_t>(byte);
       }
     if constexpr (kOne)
       for (int i = 0; i < 4; ++i) {
         int byte = 0;
         for (int j = 0; j < 8; ++j) byte |= ((code[i + 4 * j] >> kOneShift) & 1) << j;
-        unit[(kFourBytes + kTwoBytes) * items + 4 * item + i] = static_cast<uint8_t>(byte);
+        tile[(kFourBytes + kTwoBytes) * groups + 4 * group + i] = static_cast<uint8_t>(byte);
       }
   }
 
@@ -47,17 +47,17 @@ struct Codes {
 
   static constexpr int kWords = kBits;
 
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
     if constexpr (kBits == 8)
       for (int half = 0; half < 2; ++half)
-        put(raw + 4 * half, *reinterpret_cast<const uint4*>(unit + half * 16 * items + 16 * item));
-    if constexpr (kFour) put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
+        put(raw + 4 * half, *reinterpret_cast<const uint4*>(tile + half * 16 * groups + 16 * group));
+    if constexpr (kFour) put(raw, *reinterpret_cast<const uint4*>(tile + 16 * group));
     if constexpr (kTwo) {
-      const uint2 piece = *reinterpret_cast<const uint2*>(unit + kFourBytes * items + 8 * item);
+      const uint2 piece = *reinterpret_cast<const uint2*>(tile + kFourBytes * groups + 8 * group);
       raw[kFourBytes / 4] = piece.x;
       raw[kFourBytes / 4 + 1] = piece.y;
     }
-    if constexpr (kOne) raw[kWords - 1] = word_at(unit + (kFourBytes + kTwoBytes) * items + 4 * item);
+    if constexpr (kOne) raw[kWords - 1] = word_at(tile + (kFourBytes + kTwoBytes) * groups + 4 * group);
   }
 
   using Lut = NoLut;
@@ -73,17 +73,17 @@ struct Codes {
   }
 };
 
-// Codes 0 and 2 as the bits 0 and 1. An item's word lies beside those of the items four before and four behind it: so
+// Codes 0 and 2 as the bits 0 and 1. A group's word lies beside those of the groups four before and four behind it: so
 // lane % 4 has what it needs for a row's binary products (matvec_bits.cuh) side by side.
 struct SignCodes : Codes<1> {
-  static __device__ __forceinline__ int place(int items, int item) { return item % 4 * (items / 4) + item / 4; }
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+  static __device__ __forceinline__ int place(int groups, int group) { return group % 4 * (groups / 4) + group / 4; }
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     uint8_t bit[32];
     for (int i = 0; i < 32; ++i) bit[i] = code[i] / 2;
-    Codes<1>::store(bit, unit, items, place(items, item));
+    Codes<1>::store(bit, tile, groups, place(groups, group));
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    Codes<1>::fetch(raw, unit, items, place(items, item));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    Codes<1>::fetch(raw, tile, groups, place(groups, group));
   }
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoLut) {
 #pragma unroll
@@ -97,20 +97,20 @@ struct SignCodes : Codes<1> {
 template <>
 struct Codes<3> {
   static constexpr int kBytes = 12, kWords = 3;
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int items, int item) {
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     for (int i = 0; i < 4; ++i) {
       const int six = code[24 + i], seven = code[28 + i];
       const int rest[3] = {six & 3, seven & 3, six >> 2 | (seven >> 2) << 1};
       for (int k = 0; k < 3; ++k)
-        unit[(k < 2 ? 8 * item + 4 * k : 8 * items + 4 * item) + i] =
+        tile[(k < 2 ? 8 * group + 4 * k : 8 * groups + 4 * group) + i] =
             static_cast<uint8_t>(code[8 * k + i] | code[8 * k + 4 + i] << 3 | rest[k] << 6);
     }
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    const uint2 pair = *reinterpret_cast<const uint2*>(unit + 8 * item);
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    const uint2 pair = *reinterpret_cast<const uint2*>(tile + 8 * group);
     raw[0] = pair.x;
     raw[1] = pair.y;
-    raw[2] = word_at(unit + 8 * items + 4 * item);
+    raw[2] = word_at(tile + 8 * groups + 4 * group);
   }
   using Lut = NoLut;
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], NoLut) {
@@ -124,30 +124,30 @@ struct Codes<3> {
   }
 };
 
-// Four-bit codes that index a table of 16 levels, which become the codes. Nibble i of word k is code 8k + i, so that 16
+// Four-bit codes that index 16 levels; the levels become the codes. Nibble i of word k is code 8k + i, so that 16
 // bits are the selector of a byte permute.
 struct Nibbles {
   static constexpr int kBytes = 16;
 
   template <typename Level>
-  static __device__ void store(const uint8_t (&code)[32], Level level, uint8_t* unit, int item) {
+  static __device__ void store(const uint8_t (&code)[32], Level level, uint8_t* tile, int group) {
     for (int i = 0; i < 32; i += 2) {
       int pair = 0;
       for (int n = 0; n < 16; ++n) {
         if (level(n) == static_cast<int8_t>(code[i])) pair = (pair & 0xf0) | n;
         if (level(n) == static_cast<int8_t>(code[i + 1])) pair = (pair & 15) | n << 4;
       }
-      unit[16 * item + i / 2] = static_cast<uint8_t>(pair);
+      tile[16 * group + i / 2] = static_cast<uint8_t>(pair);
     }
   }
 
   static constexpr int kWords = 4;
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int, int item) {
-    put(raw, *reinterpret_cast<const uint4*>(unit + 16 * item));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int, int group) {
+    put(raw, *reinterpret_cast<const uint4*>(tile + 16 * group));
   }
 };
 
-// Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the table; the
+// Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the levels; the
 // fourth, moved to select bit 2 of another permute, chooses. `halves` is 0x32103210.
 template <int kCount>
 __device__ __forceinline__ void look_up(uint32_t (&word)[2 * kCount], const uint32_t (&nibbles)[kCount],
@@ -180,9 +180,9 @@ struct Iq4Codes : Nibbles {
       first = kept(first), third = kept(third), halves = kept(halves);
     }
   };
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int, int group) {
     Nibbles::store(
-        code, [](int n) { return int{quant::kIq4Levels[n]}; }, unit, item);
+        code, [](int n) { return int{quant::kIq4Levels[n]}; }, tile, group);
   }
 
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Lut& lut) {
@@ -193,7 +193,7 @@ struct Iq4Codes : Nibbles {
 
 // Codes + 12, which are bytes below 128: so a selector whose highest bit is set, and asks for a byte's sign, finds 0.
 // Positive and negative levels are looked up with and without that bit, and one of the two is 0. (Added, not combined
-// by logic, which would have to share the permutes' units.)
+// by logic, which would have to share the permutes' pipeline.)
 struct E2m1Codes : Nibbles { // doubled
   struct Lut : NoLut {
     uint32_t positive, negative; // of magnitudes 0 1 2 3
@@ -203,9 +203,9 @@ struct E2m1Codes : Nibbles { // doubled
     }
   };
   static constexpr int kBias = 12;
-  static __device__ void store(const uint8_t (&code)[32], uint8_t* unit, int, int item) {
+  static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int, int group) {
     Nibbles::store(
-        code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, unit, item);
+        code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, tile, group);
   }
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Lut& lut) {
     const uint32_t low = lut.positive, low_negative = lut.negative;

@@ -1,10 +1,10 @@
-// Float formats: a weight is a number times a factor, and their products are of floats. An item is a run of weights
-// that a lane takes, 32 bytes of scalars or 16 weights of a block with a scale.
+// Layouts of float formats: a weight is a number times a factor, and products are of floats. A group is 32 bytes of
+// scalars, or 16 weights of a block with a scale.
 //
-//   struct Raw; fetch(Raw&, unit, items, item)   reads an item's bits
-//   unpack(Numbers&, const Raw&, const Lut&)    makes numbers of them, without a lut the exact ones
-//   unpack_halves(pairs, factor, const Raw&)     of blocks: numbers as pairs of f16, as near as that comes
-//   store(block, piece, unit, items, item)       of blocks, whose pieces are items; scalars: place(…)
+//   struct Raw; fetch(Raw&, tile, groups, group)   loads a group's bits
+//   unpack(Numbers&, const Raw&, const Lut&)       turns them into numbers; without a lut into the exact ones
+//   unpack_halves(pairs, factor, const Raw&)       of blocks: numbers as pairs of f16, as near as that comes
+//   store(block, piece, tile, groups, group)       of blocks, whose pieces are groups; scalars have place(…)
 #pragma once
 
 #include "kernels/cuda/layout/layout_codes.cuh"
@@ -25,31 +25,31 @@ struct Numbers { // weight i is factor · number[i]
   float number[kCount], factor = 1;
 };
 
-struct FloatLayout { // what the layout of a float format is, unless it says otherwise
-  static constexpr bool kBlockUnit = false;
-  static constexpr float kUnit = 1;
+struct FloatLayout { // the defaults of a float format's layout
+  static constexpr bool kBlockScale = false;
+  static constexpr float kConstantScale = 1;
   using Lut = NoLut;
 };
 
 // 32 bytes of consecutive weights, in two planes of 16 bytes.
 template <quant::ScalarFormat Format>
 struct Layout<Format> : FloatLayout {
-  static constexpr int kItemWeights = 32 / static_cast<int>(sizeof(Format));
-  static constexpr int unit_payload(int items) { return 32 * items; }
+  static constexpr int kGroupWeights = 32 / static_cast<int>(sizeof(Format));
+  static constexpr int tile_payload(int groups) { return 32 * groups; }
 
-  static __device__ uint8_t* place(uint8_t* unit, int items, int item, int i) {
+  static __device__ uint8_t* place(uint8_t* tile, int groups, int group, int i) {
     const int byte = i * static_cast<int>(sizeof(Format));
-    return unit + byte / 16 * 16 * items + 16 * item + byte % 16;
+    return tile + byte / 16 * 16 * groups + 16 * group + byte % 16;
   }
 
   struct Raw {
     uint4 first, second;
   };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    raw = {*reinterpret_cast<const uint4*>(unit + 16 * item),
-           *reinterpret_cast<const uint4*>(unit + 16 * items + 16 * item)};
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* tile, int groups, int group) {
+    raw = {*reinterpret_cast<const uint4*>(tile + 16 * group),
+           *reinterpret_cast<const uint4*>(tile + 16 * groups + 16 * group)};
   }
-  static __device__ __forceinline__ void unpack(Numbers<kItemWeights>& out, const Raw& raw, NoLut = {}) {
+  static __device__ __forceinline__ void unpack(Numbers<kGroupWeights>& out, const Raw& raw, NoLut = {}) {
     uint32_t words[8];
     put(words, raw.first);
     put(words + 4, raw.second);
@@ -67,18 +67,18 @@ struct Layout<Format> : FloatLayout {
   }
 };
 
-// Items of 16 weights of a block of 64, `kItemBytes` each, then the blocks' scales.
-template <typename Format, int kItemBytes_>
+// Groups of 16 weights of a block of 64, kGroupBytes each, then the blocks' scales.
+template <typename Format, int kGroupBytes_>
 struct ScaledLayout : FloatLayout {
-  static constexpr int kItemWeights = 16, kItemBytes = kItemBytes_;
-  static_assert(Format::kWeights == 64 && sizeof(Format) == 4 * kItemBytes + 4);
-  static constexpr int unit_payload(int items) { return items / 4 * static_cast<int>(sizeof(Format)); }
+  static constexpr int kGroupWeights = 16, kGroupBytes = kGroupBytes_;
+  static_assert(Format::kWeights == 64 && sizeof(Format) == 4 * kGroupBytes + 4);
+  static constexpr int tile_payload(int groups) { return groups / 4 * static_cast<int>(sizeof(Format)); }
 
-  static __device__ float* scale_at(uint8_t* unit, int items, int item) {
-    return reinterpret_cast<float*>(unit + kItemBytes * items) + item / 4;
+  static __device__ float* scale_at(uint8_t* tile, int groups, int group) {
+    return reinterpret_cast<float*>(tile + kGroupBytes * groups) + group / 4;
   }
-  static __device__ __forceinline__ float scale_of(const uint8_t* unit, int items, int item) {
-    return reinterpret_cast<const float*>(unit + kItemBytes * items)[item / 4];
+  static __device__ __forceinline__ float scale_of(const uint8_t* tile, int groups, int group) {
+    return reinterpret_cast<const float*>(tile + kGroupBytes * groups)[group / 4];
   }
 };
 
@@ -86,22 +86,22 @@ struct ScaledLayout : FloatLayout {
 // the last two: a and b in bits 15 and 13-7 of a half each, c and d in bits 14 and 6-0.
 template <>
 struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
-  static __device__ void store(const quant::FP8_E4M3& block, int piece, uint8_t* unit, int items, int item) {
+  static __device__ void store(const quant::FP8_E4M3& block, int piece, uint8_t* tile, int groups, int group) {
     for (int k = 0; k < 8; ++k) {
       const int first = block.qs[16 * piece + k / 2 * 4 + k % 2], second = block.qs[16 * piece + k / 2 * 4 + k % 2 + 2];
-      store_short(unit + 16 * item + 2 * k, static_cast<uint32_t>((first & 0x80) << 8 | (first & 0x7f) << 7 |
-                                                                  (second & 0x80) << 7 | (second & 0x7f)));
+      store_short(tile + 16 * group + 2 * k, static_cast<uint32_t>((first & 0x80) << 8 | (first & 0x7f) << 7 |
+                                                                   (second & 0x80) << 7 | (second & 0x7f)));
     }
-    if (piece == 0) *scale_at(unit, items, item) = block.d;
+    if (piece == 0) *scale_at(tile, groups, group) = block.d;
   }
 
   struct Raw {
     uint32_t word[4];
     float scale;
   };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    put(raw.word, *reinterpret_cast<const uint4*>(unit + 16 * item));
-    raw.scale = scale_of(unit, items, item);
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* tile, int groups, int group) {
+    put(raw.word, *reinterpret_cast<const uint4*>(tile + 16 * group));
+    raw.scale = scale_of(tile, groups, group);
   }
   static __device__ __forceinline__ void unpack_halves(uint32_t (&pair)[8], float& factor, const Raw& raw) {
 #pragma unroll
@@ -123,24 +123,24 @@ struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
 template <typename Format>
 struct LevelLayout : ScaledLayout<Format, 8> {
   using Base = ScaledLayout<Format, 8>;
-  static __device__ void store(const Format& block, int piece, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int piece, uint8_t* tile, int groups, int group) {
     for (int k = 0; k < 8; ++k)
-      unit[8 * item + k] =
+      tile[8 * group + k] =
           static_cast<uint8_t>(block.code(16 * piece + 2 * k) | block.code(16 * piece + 2 * k + 1) << 4);
-    if (piece == 0) *Base::scale_at(unit, items, item) = block.d;
+    if (piece == 0) *Base::scale_at(tile, groups, group) = block.d;
   }
 
   struct Raw {
     uint32_t nibbles[2];
     float scale;
   };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    load2(raw.nibbles, unit + 8 * item);
-    raw.scale = Base::scale_of(unit, items, item);
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* tile, int groups, int group) {
+    load2(raw.nibbles, tile + 8 * group);
+    raw.scale = Base::scale_of(tile, groups, group);
   }
 
   // Levels as halves, which miss them by 2e-8 (NMSE); pairs of them by the byte of two codes. Half as many look-ups as
-  // levels in binary32 would take, which are twice what shared memory has time for.
+  // levels in binary32 would take; those would be twice what shared memory has time for.
   static constexpr uint32_t half_of_level(int code) { // they are 0 or normal numbers
     const auto bits = std::bit_cast<uint32_t>(Format::level(code)), magnitude = bits & 0x7fffffff;
     return (bits >> 16 & 0x8000) | (magnitude ? (magnitude - 0x38000000 + 0x1000) >> 13 : 0);

@@ -1,5 +1,5 @@
-// How each codebook format, and TQ1_0, lies: what layout_lut.cuh says, applied. Parts: kWords words that `fetch` reads
-// of an item, its bytes in planes as `store` says.
+// The layout of each codebook format and of TQ1_0, as layout_lut.cuh describes. A Parts struct says which words `fetch`
+// loads of a group (kWords of them) and in which planes `store` puts a group's bytes.
 #pragma once
 
 #include "kernels/cuda/layout/layout_lut.cuh"
@@ -19,30 +19,30 @@ struct LutLayout : PackedLayout<typename Parts::Format> {
   using Format = typename Parts::Format;
   using Lut = SharedLut<typename Parts::Table>;
   static constexpr bool kHasOffset = Parts::kHasOffset, kFactors = Parts::kFactors, kOddFactors = kFactors,
-                        kBlockUnit = !kHasOffset;
+                        kBlockScale = !kHasOffset;
   static constexpr int kBias = Parts::kBias;
-  static constexpr bool kRelative = kBlockUnit, kOwnBias = Parts::kOwnBias, kLowers = Parts::kLowers;
-  static constexpr float kUnit = Parts::kUnit;
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    Parts::store(block, group, unit, items, item);
+  static constexpr bool kRelative = kBlockScale, kOwnBias = Parts::kOwnBias, kLowers = Parts::kLowers;
+  static constexpr float kConstantScale = Parts::kConstantScale;
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
+    Parts::store(block, in_block, tile, groups, group);
   }
 
   struct Raw {
     uint32_t word[Parts::kWords];
   };
-  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* unit, int items, int item) {
-    Parts::fetch(raw.word, unit, items, item);
+  static __device__ __forceinline__ void fetch(Raw& raw, const uint8_t* tile, int groups, int group) {
+    Parts::fetch(raw.word, tile, groups, group);
   }
   template <typename AnyLut = GlobalLut<typename Parts::Table>>
-  static __device__ __forceinline__ void unpack(Item& out, const Raw& raw, int item, const AnyLut& lut = {}) {
-    Parts::unpack(out, raw.word, item, lut);
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const Raw& raw, int group, const AnyLut& lut = {}) {
+    Parts::unpack(out, raw.word, group, lut);
   }
-  static __device__ __forceinline__ float block_unit(const uint8_t* unit, int items, int block) {
-    return half_of(short_at(unit + Parts::unit_at(items, block)));
+  static __device__ __forceinline__ float block_scale(const uint8_t* tile, int groups, int block) {
+    return half_of(short_at(tile + Parts::block_scale_at(groups, block)));
   }
 };
 
-struct AnyParts { // what they are unless they say otherwise
+struct AnyParts { // the defaults of Parts
   static constexpr int kBias = 0;
   static constexpr bool kOwnBias = false, kLowers = false;
 };
@@ -51,14 +51,14 @@ struct AnyParts { // what they are unless they say otherwise
 template <int kParts_>
 struct HalvesScale : AnyParts {
   static constexpr bool kHasOffset = false, kFactors = true;
-  static constexpr float kUnit = 1.0f / kParts_;
+  static constexpr float kConstantScale = 1.0f / kParts_;
   // `first` and `second` as 2n.
-  static __device__ __forceinline__ void scale(Item& out, float d, uint32_t first, uint32_t second) {
-    const float unit = d * kUnit;
-    out.unit = d;
+  static __device__ __forceinline__ void scale(GroupCodes& out, float d, uint32_t first, uint32_t second) {
+    const float step = d * kConstantScale;
+    out.block_scale = d;
     out.factor[0] = static_cast<int>(first);
     out.factor[1] = static_cast<int>(second);
-    for (int s = 0; s < 2; ++s) out.scale[s] = unit * static_cast<float>(out.factor[s] + 1);
+    for (int s = 0; s < 2; ++s) out.scale[s] = step * static_cast<float>(out.factor[s] + 1);
     out.offset[0] = out.offset[1] = 0;
   }
 };
@@ -72,24 +72,24 @@ struct Iq2XxsParts : HalvesScale<8> {
   using Format = quant::IQ2_XXS;
   using Table = Iq2XxsTable;
   static constexpr int kWords = 3;
-  static constexpr int unit_at(int items, int block) { return 8 * items + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 8 * groups + 2 * block; }
 
   // 8 bytes: four indices, even signs and scale; then d per block
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    const uint16_t* q = block.qs + 4 * group;
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
+    const uint16_t* q = block.qs + 4 * in_block;
     const uint32_t bits = q[2] | static_cast<uint32_t>(q[3]) << 16;
     uint8_t signs[4];
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
-    store2(unit + 8 * item, q[0] | static_cast<uint32_t>(q[1]) << 16,
+    store2(tile + 8 * group, q[0] | static_cast<uint32_t>(q[1]) << 16,
            even_signs_with(signs_by_nibble(signs), bits >> 28));
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    load2(raw, unit + 8 * item);
-    raw[2] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    load2(raw, tile + 8 * group);
+    raw[2] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -100,7 +100,7 @@ struct Iq2XxsParts : HalvesScale<8> {
 };
 
 // 4-bit scales of 16 weights each in a byte, which IQ2_XS and IQ2_S have.
-__device__ __forceinline__ void scale_nibbles(Item& out, uint32_t half, uint32_t byte) {
+__device__ __forceinline__ void scale_nibbles(GroupCodes& out, uint32_t half, uint32_t byte) {
   HalvesScale<8>::scale(out, half_of(half), twice<4>(byte, 0), twice<4>(byte, 4));
 }
 
@@ -108,28 +108,28 @@ struct Iq2XsParts : HalvesScale<8> {
   using Format = quant::IQ2_XS;
   using Table = Iq2XsTable;
   static constexpr int kWords = 4;
-  static constexpr int unit_at(int items, int block) { return 9 * items + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 9 * groups + 2 * block; }
 
   // 8 bytes: the upper five bits of the last index and three indices, even signs and the lower four; then scales, d
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4];
     uint8_t signs[4];
     for (int j = 0; j < 4; ++j) {
-      index[j] = block.qs[4 * group + j] & 511;
-      signs[j] = quant::eight_signs(block.qs[4 * group + j] >> 9);
+      index[j] = block.qs[4 * in_block + j] & 511;
+      signs[j] = quant::eight_signs(block.qs[4 * in_block + j] >> 9);
     }
-    store2(unit + 8 * item, index[3] >> 4 | index[0] << 5 | index[1] << 14 | index[2] << 23,
+    store2(tile + 8 * group, index[3] >> 4 | index[0] << 5 | index[1] << 14 | index[2] << 23,
            even_signs_with(signs_by_nibble(signs), index[3] & 15));
-    unit[8 * items + item] = block.scales[group];
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    tile[8 * groups + group] = block.scales[in_block];
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    load2(raw, unit + 8 * item);
-    raw[2] = unit[8 * items + item];
-    raw[3] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    load2(raw, tile + 8 * group);
+    raw[2] = tile[8 * groups + group];
+    raw[3] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[1]);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -144,27 +144,27 @@ struct Iq2SParts : HalvesScale<8> {
   using Format = quant::IQ2_S;
   using Table = Iq2STable;
   static constexpr int kWords = 4;
-  static constexpr int unit_at(int items, int block) { return 10 * items + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 10 * groups + 2 * block; }
 
   // 8 bytes: the upper two bits of the last index and three indices, signs; 2 bytes: scales, the lower eight; then d
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4];
     uint8_t signs[4];
     for (int j = 0; j < 4; ++j) {
-      index[j] = block.qs[4 * group + j] | (block.qh[group] >> (2 * j) & 3u) << 8;
-      signs[j] = block.signs[4 * group + j];
+      index[j] = block.qs[4 * in_block + j] | (block.qh[in_block] >> (2 * j) & 3u) << 8;
+      signs[j] = block.signs[4 * in_block + j];
     }
-    store2(unit + 8 * item, index[3] >> 8 | index[0] << 2 | index[1] << 12 | index[2] << 22, signs_by_nibble(signs));
-    store_short(unit + 8 * items + 2 * item, block.scales[group] | index[3] << 8);
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    store2(tile + 8 * group, index[3] >> 8 | index[0] << 2 | index[1] << 12 | index[2] << 22, signs_by_nibble(signs));
+    store_short(tile + 8 * groups + 2 * group, block.scales[in_block] | index[3] << 8);
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    load2(raw, unit + 8 * item);
-    raw[2] = short_at(unit + 8 * items + 2 * item);
-    raw[3] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    load2(raw, tile + 8 * group);
+    raw[2] = short_at(tile + 8 * groups + 2 * group);
+    raw[3] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       select_codes(out.word + 2 * j, lut.constant, kIq2Negative,
@@ -178,26 +178,27 @@ struct Iq3XxsParts : HalvesScale<4> {
   using Format = quant::IQ3_XXS;
   using Table = Iq3XxsTable;
   static constexpr int kWords = 4;
-  static constexpr int unit_at(int items, int block) { return 12 * items + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 12 * groups + 2 * block; }
 
   // 8 bytes: eight indices; 4 bytes: even signs and scale; then d
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
-    const uint32_t bits = block.signs_scale[2 * group] | static_cast<uint32_t>(block.signs_scale[2 * group + 1]) << 16;
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
+    const uint32_t bits = block.signs_scale[2 * in_block] | static_cast<uint32_t>(block.signs_scale[2 * in_block + 1])
+                                                                << 16;
     uint8_t signs[4];
     uint32_t indices[2] = {0, 0};
     for (int j = 0; j < 4; ++j) signs[j] = quant::eight_signs(bits >> (7 * j));
-    for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * group + k]) << (8 * (k % 4));
-    store2(unit + 8 * item, indices[0], indices[1]);
-    store1(unit + 8 * items + 4 * item, even_signs_with(signs_by_nibble(signs), bits >> 28));
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    for (int k = 0; k < 8; ++k) indices[k / 4] |= static_cast<uint32_t>(block.qs[8 * in_block + k]) << (8 * (k % 4));
+    store2(tile + 8 * group, indices[0], indices[1]);
+    store1(tile + 8 * groups + 4 * group, even_signs_with(signs_by_nibble(signs), bits >> 28));
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    load2(raw, unit + 8 * item);
-    raw[2] = word_at(unit + 8 * items + 4 * item);
-    raw[3] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    load2(raw, tile + 8 * group);
+    raw[2] = word_at(tile + 8 * groups + 4 * group);
+    raw[3] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[2]);
 #pragma unroll
     for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
@@ -216,36 +217,37 @@ struct Iq3SParts : AnyParts {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
-  static constexpr int unit_at(int items, int block) { return 13 * items + items / 2 + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 13 * groups + groups / 2 + 2 * block; }
   static constexpr bool kHasOffset = true, kFactors = false;
-  static constexpr float kUnit = 1;
+  static constexpr float kConstantScale = 1;
 
   // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
   // 1 byte: the upper four bits of those two; half a byte: scale; then d
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[8], word[2], signs = 0;
     for (int k = 0; k < 8; ++k) {
-      index[k] = block.qs[8 * group + k] | (block.qh[group] >> k & 1u) << 8;
-      for (int i = 0; i < 4; ++i) signs |= (block.signs[4 * group + k / 2] >> (k % 2 * 4 + i) & 1u) << (8 * i + k);
+      index[k] = block.qs[8 * in_block + k] | (block.qh[in_block] >> k & 1u) << 8;
+      for (int i = 0; i < 4; ++i) signs |= (block.signs[4 * in_block + k / 2] >> (k % 2 * 4 + i) & 1u) << (8 * i + k);
     }
     for (int w = 0; w < 2; ++w)
       word[w] =
           rotated(index[3 * w] | index[3 * w + 1] << 9 | index[3 * w + 2] << 18 | index[6 + w] << 27, 0, Table::kAt);
-    store2(unit + 8 * item, word[0], word[1]);
-    store1(unit + 8 * items + 4 * item, signs);
-    unit[12 * items + item] = static_cast<uint8_t>(index[6] >> 5 | (index[7] >> 5) << 4);
-    if (group % 2 == 0) unit[13 * items + item / 2] = block.scales[group / 2];
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    store2(tile + 8 * group, word[0], word[1]);
+    store1(tile + 8 * groups + 4 * group, signs);
+    tile[12 * groups + group] = static_cast<uint8_t>(index[6] >> 5 | (index[7] >> 5) << 4);
+    if (in_block % 2 == 0) tile[13 * groups + group / 2] = block.scales[in_block / 2];
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    load2(raw, unit + 8 * item);
-    raw[2] = word_at(unit + 8 * items + 4 * item);
-    raw[3] = unit[12 * items + item];
-    raw[4] = unit[13 * items + item / 2];
-    raw[5] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    load2(raw, tile + 8 * group);
+    raw[2] = word_at(tile + 8 * groups + 4 * group);
+    raw[3] = tile[12 * groups + group];
+    raw[4] = tile[13 * groups + group / 2];
+    raw[5] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int group,
+                                                const Lut& lut) {
     constexpr uint32_t kLowerFive = 31u << Table::kAt;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
@@ -256,7 +258,7 @@ struct Iq3SParts : AnyParts {
         index = select_bits(kLowerFive, rotated(raw[k - 6], 27, 0), moved(raw[3], 4 * (k - 6), Table::kAt + 5));
       out.word[k] = lut(index) ^ sign_bytes(raw[2] << (7 - k));
     }
-    const float s = half_of(raw[5]) * static_cast<float>(1 + 2 * (raw[4] >> (4 * (item & 1)) & 15));
+    const float s = half_of(raw[5]) * static_cast<float>(1 + 2 * (raw[4] >> (4 * (group & 1)) & 15));
     out.scale[0] = out.scale[1] = 2 * s;
     out.offset[0] = out.offset[1] = s;
   }
@@ -297,25 +299,25 @@ struct Iq1SParts : HalvesScale<8> {
   using Format = quant::IQ1_S;
   using Table = Iq1Table;
   static constexpr int kWords = 3;
-  static constexpr int unit_at(int items, int block) { return 6 * items + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 6 * groups + 2 * block; }
 
   static constexpr bool kOwnBias = true;
   using Indices = Iq1Indices<Table>;
 
   // 4 + 2 bytes: indices, scale, shift; then d
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4];
-    for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * group + j] | (block.qh[group] >> (3 * j) & 7u) << 8;
-    Indices::store(index, block.qh[group] >> 12, unit + 4 * item, unit + 4 * items + 2 * item);
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    for (int j = 0; j < 4; ++j) index[j] = block.qs[4 * in_block + j] | (block.qh[in_block] >> (3 * j) & 7u) << 8;
+    Indices::store(index, block.qh[in_block] >> 12, tile + 4 * group, tile + 4 * groups + 2 * group);
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    raw[0] = word_at(unit + 4 * item);
-    raw[1] = short_at(unit + 4 * items + 2 * item);
-    raw[2] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    raw[0] = word_at(tile + 4 * group);
+    raw[1] = short_at(tile + 4 * groups + 2 * group);
+    raw[2] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     uint32_t selectors[4];
     Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
@@ -330,88 +332,90 @@ struct Iq1MParts : HalvesScale<8> {
   using Format = quant::IQ1_M;
   using Table = Iq1Table;
   static constexpr int kWords = 4;
-  static constexpr int unit_at(int items, int block) { return 6 * items + 8 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 6 * groups + 8 * block; }
 
   static constexpr int kBias = 7;
   static constexpr bool kLowers = true;
   using Indices = Iq1Indices<Table>;
 
-  // 4 + 2 bytes: indices, four shifts; 8 bytes per block: d, then two scales of three bits for each item
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  // 4 + 2 bytes: indices, four shifts; 8 bytes per block: d, then two scales of three bits for each group
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4], shifts = 0;
     for (int j = 0; j < 4; ++j) {
-      const uint32_t high = block.qh[2 * group + j / 2] >> (4 * (j & 1));
-      index[j] = block.qs[4 * group + j] | (high & 7) << 8;
+      const uint32_t high = block.qh[2 * in_block + j / 2] >> (4 * (j & 1));
+      index[j] = block.qs[4 * in_block + j] | (high & 7) << 8;
       shifts |= (high >> 3 & 1) << j;
     }
-    Indices::store(index, shifts, unit + 4 * item, unit + 4 * items + 2 * item);
-    if (group != 0) return;
+    Indices::store(index, shifts, tile + 4 * group, tile + 4 * groups + 2 * group);
+    if (in_block != 0) return;
     uint64_t d_and_scales = 0;
     for (int i = 0; i < 4; ++i) {
       d_and_scales |= static_cast<uint64_t>(block.scales[i] >> 12) << (4 * i);
       d_and_scales |= static_cast<uint64_t>(block.scales[i] & 0xfff) << (16 + 12 * i);
     }
-    store2(unit + unit_at(items, item / 8), static_cast<uint32_t>(d_and_scales),
+    store2(tile + block_scale_at(groups, group / 8), static_cast<uint32_t>(d_and_scales),
            static_cast<uint32_t>(d_and_scales >> 32));
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    raw[0] = word_at(unit + 4 * item);
-    raw[1] = short_at(unit + 4 * items + 2 * item);
-    load2(raw + 2, unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    raw[0] = word_at(tile + 4 * group);
+    raw[1] = short_at(tile + 4 * groups + 2 * group);
+    load2(raw + 2, tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int group,
+                                                const Lut& lut) {
     uint32_t selectors[4];
     Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
     for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], lut);
     out.lowered = (raw[1] >> 1 & 30) * 0x204081 & 0x02020202; // bits 2 to 5, a byte each
-    const int group = item % 8;                               // its scales come to bits 1 to 6
+    const int in_block = group % 8;                           // its scales come to bits 1 to 6
     const uint32_t scales =
-        __funnelshift_r(group < 3 ? raw[2] : raw[3], raw[3], group < 3 ? 15 + 6 * group : 6 * group - 17);
+        __funnelshift_r(in_block < 3 ? raw[2] : raw[3], raw[3], in_block < 3 ? 15 + 6 * in_block : 6 * in_block - 17);
     scale(out, half_of(raw[2]), scales & 14, scales >> 3 & 14);
   }
 };
 
 struct Tq1Parts : AnyParts {
   static constexpr bool kHasOffset = false, kFactors = false;
-  static constexpr float kUnit = 1;
+  static constexpr float kConstantScale = 1;
   using Format = quant::TQ1_0;
   using Table = TernaryTable;
   static constexpr int kWords = 4;
-  static constexpr int unit_at(int items, int block) { return 6 * items + items / 2 + 2 * block; }
+  static constexpr int block_scale_at(int groups, int block) { return 6 * groups + groups / 2 + 2 * block; }
 
   // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
-  // last two digits, in bits 0-1 and 4-5 those of an even item, in bits 2-3 and 6-7 those of an odd one. Then d.
-  static __device__ void store(const Format& block, int group, uint8_t* unit, int items, int item) {
+  // last two digits, in bits 0-1 and 4-5 those of an even group, in bits 2-3 and 6-7 those of an odd one. Then d.
+  static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     quant::Group unpacked{};
     const auto digit = [&](int i) { return static_cast<uint32_t>(unpacked.code[i] + 1); };
-    if (group % 2 == 0) {
+    if (in_block % 2 == 0) {
       uint32_t last = 0;
       for (int g = 0; g < 2; ++g) {
-        block.unpack(group + g, unpacked);
+        block.unpack(in_block + g, unpacked);
         last |= (digit(30) | digit(31) << 4) << (2 * g);
       }
-      unit[6 * items + item / 2] = static_cast<uint8_t>(last);
+      tile[6 * groups + group / 2] = static_cast<uint8_t>(last);
     }
-    block.unpack(group, unpacked);
+    block.unpack(in_block, unpacked);
     uint32_t five[6];
     for (int k = 0; k < 6; ++k) {
       five[k] = digit(24 + k);
       for (int i = 3; i >= 0; --i) five[k] = 3 * five[k] + digit(4 * k + i);
     }
-    store1(unit + 4 * item, five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24);
-    store_short(unit + 4 * items + 2 * item, five[4] | five[5] << 8);
-    if (group == 0) store_half(unit + unit_at(items, item / 8), block.d);
+    store1(tile + 4 * group, five[0] | five[1] << 8 | five[2] << 16 | five[3] << 24);
+    store_short(tile + 4 * groups + 2 * group, five[4] | five[5] << 8);
+    if (in_block == 0) store_half(tile + block_scale_at(groups, group / 8), block.d);
   }
-  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* unit, int items, int item) {
-    raw[0] = word_at(unit + 4 * item);
-    raw[1] = short_at(unit + 4 * items + 2 * item);
-    raw[2] = unit[6 * items + item / 2];
-    raw[3] = short_at(unit + unit_at(items, item / 8));
+  static __device__ __forceinline__ void fetch(uint32_t (&raw)[kWords], const uint8_t* tile, int groups, int group) {
+    raw[0] = word_at(tile + 4 * group);
+    raw[1] = short_at(tile + 4 * groups + 2 * group);
+    raw[2] = tile[6 * groups + group / 2];
+    raw[3] = short_at(tile + block_scale_at(groups, group / 8));
   }
   template <typename Lut>
-  static __device__ __forceinline__ void unpack(Item& out, const uint32_t (&raw)[kWords], int item, const Lut& lut) {
+  static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int group,
+                                                const Lut& lut) {
     uint32_t point[6];
 #pragma unroll
     for (int k = 0; k < 6; ++k) {
@@ -420,8 +424,8 @@ struct Tq1Parts : AnyParts {
     }
     const auto fifths = [&](int k) { return permute(point[k], point[k + 1], 0x0062); };
     out.word[6] = permute(fifths(0), fifths(2), 0x5410);
-    out.word[7] = permute(lut.constant, fifths(4), (raw[2] << (8 - 2 * (item & 1)) & 0x3300) | 0x0054);
-    out.scale_by_unit(half_of(raw[3]), 1, 1);
+    out.word[7] = permute(lut.constant, fifths(4), (raw[2] << (8 - 2 * (group & 1)) & 0x3300) | 0x0054);
+    out.scale_by_block(half_of(raw[3]), 1, 1);
   }
 };
 

@@ -1,20 +1,20 @@
-// The formats whose weights are points of a codebook, and TQ1_0, whose ternary digits are looked up five at a time.
+// Lookup tables of the codebook formats, and of TQ1_0, whose ternary digits are looked up five at a time.
 //
-// An item holds four indices of eight weights (IQ3: eight of four), its signs, its scale. What costs is not their bytes
-// but the instructions per weight, and the shared memory's time: 32 lanes that read 32 random words keep its banks busy
-// for 3.5 cycles. So
+// A group holds four indices of eight weights each (IQ3: eight of four), its signs and its scale. Its cost is not its
+// bytes but the instructions per weight and the time of shared memory: 32 lanes that read 32 random words keep the
+// banks busy for 3.5 cycles. Hence:
 //
-// - a block keeps a table of the codebook's points in shared memory, several times over: copy c of a word lies in the
+// - A block keeps the codebook's points in a table in shared memory, several times over. Copy c of a word lies in the
 //   banks that only lanes of remainder c read. With 32 copies no two lanes collide, with 16 two do, with 8 about three.
-// - a table word is a point of eight weights in eight nibbles, each the number of a level. As the selector of a byte
-//   permute from registers that hold the levels, positive ones in the first, negative ones in the second, it makes four
-//   signed codes in one instruction, the signs being a bit of each nibble. (IQ3 has too many levels: its table holds
-//   the codes. IQ1 has three, so that two digits go into a nibble: half a word is a point.)
-// - bits are ordered so that no more than a rotation and a mask, or one dot product, come between them and an address
+// - A table word is a point of eight weights in eight nibbles, each the number of a level. It is the selector of a byte
+//   permute from registers that hold the levels, positive ones in the first, negative ones in the second: one
+//   instruction makes four signed codes, the signs being a bit of each nibble. (IQ3 has too many levels: its table
+//   holds the codes. IQ1 has three levels, so that two digits go into a nibble and half a word is a point.)
+// - Bits are ordered so that no more than a rotation and a mask, or one dot product, stand between them and an address
 //   or a selector.
 //
-// Nothing is added to the file's bits. `Lut` is the table as `unpack` sees it; without one, it reads a single copy in
-// device memory (through L1), which suits kernels that decode a weight for many tokens.
+// Nothing is added to the file's bits. `Lut` is the table as `unpack` sees it. Without one, `unpack` reads a single
+// copy in device memory (through L1), which suits kernels that decode a weight for many tokens.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -101,7 +101,7 @@ inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = byt
 
 // A table: kEntries words, kCopies times. An index is kBits wide and comes at bit kAt of a word, so that with all other
 // bits masked out it is the offset of its copies.
-// The constants are what else the format's unpacking wants in registers.
+// The constants are what else the format's `unpack` keeps in registers.
 template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0, uint32_t kSecond_ = 0>
 struct Table {
   static constexpr uint32_t kConstant = kConstant_, kSecond = kSecond_;
@@ -177,7 +177,7 @@ class SharedLut {
     return short_of(__dp2a_lo(masked, low_times | high_times << 8, copy_));
   }
 
-  // One thread's share of putting the table there, its loads apart from its stores.
+  // One thread's share of filling the table, its loads apart from its stores.
   template <int kThreads>
   class Filler {
    public:
@@ -212,8 +212,8 @@ class SharedLut {
   };
 
  private:
-  // The table is the first thing in shared memory. Asked for its address each time, the assembler keeps that in a
-  // register all lanes share, which a load adds to an offset for nothing; of a pointer it makes an addition.
+  // The table is the first thing in shared memory. Taking its address at each use makes the assembler keep it in a
+  // uniform register, which a load adds to an offset for nothing; a pointer costs an addition.
   static __device__ __forceinline__ uint32_t word_of(uint32_t offset) {
     extern __shared__ uint4 shared[];
     const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -275,7 +275,7 @@ __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint3
   return result;
 }
 
-// Signs of an item for selectors: bit 4i + j is that of weight 8j + i.
+// Signs of a group for selectors: bit 4i + j is that of weight 8j + i.
 __device__ inline uint32_t signs_by_nibble(const uint8_t (&signs)[4]) {
   uint32_t bits = 0;
   for (int j = 0; j < 4; ++j)

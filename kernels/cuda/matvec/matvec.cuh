@@ -1,79 +1,59 @@
 // y = W x for one to four rows of activations at a time: the kernel of decoding.
 //
-// Rows go in groups whose units of the same columns lie side by side (layout.cuh): chunks of 2 KB or so. A block has
-// neighbouring groups; its warps share out the chunks evenly, the groups of one unit first, then those of the next. So
-// a warp meets the same columns again and again and keeps its activations in registers: each lane takes one item (with
-// one-bit weights: matvec_bits.cuh), 32 codes times 32 activations (matvec_items.cuh), of row after row. Sums of a row
-// over the columns of a unit meet in shared memory at the end.
+// A thread block has neighbouring row blocks. Their chunks, a row block's warp tiles of the same columns, are shared
+// out evenly among its warps, the row blocks of one tile first, then those of the next. A warp therefore meets the same
+// columns again and again and keeps their activations in registers: each lane takes one group (with one-bit weights:
+// matvec_bits.cuh), 32 codes times 32 activations (matvec_groups.cuh), of row after row. The sums of a row over the
+// columns of a warp tile go to shared memory and are added up at the end.
 //
-// Each warp fetches its chunks into a ring in shared memory, several ahead, with 16-byte asynchronous copies; so the
-// bytes in flight do not depend on registers or on how soon the arithmetic is done, and the first chunks are on their
-// way before the activations exist. These may be handed over by a kernel that still runs (ptx.cuh).
-//
-// The RMS norm in front of a matrix costs nothing: its weight is multiplied in while the activations are brought in,
-// and the scalar 1/rms, known only after that, scales the results.
+// The phases: weights start to arrive in a ring (weight_ring.cuh), activations are staged (activation_stage.cuh),
+// chunks are multiplied (here), results are written (matvec_epilogue.cuh). Activations may come from a kernel that
+// still runs: dataflow sync (ptx.cuh).
 //
 // A kernel lives for some 5 to 20 microseconds, so that every instruction of its beginning and end is fetched for a
-// single use, and all kernels of a layer together should fit the instruction cache: loops here are not unrolled without
+// single use, and all kernels of a layer together should fit the instruction cache. Loops are not unrolled without
 // need.
 #pragma once
 
-#include "kernels/cuda/matvec/matvec.h"
-#include "kernels/cuda/matvec/matvec_bits.cuh"
-#include "kernels/cuda/matvec/matvec_items.cuh"
-#include "kernels/cuda/runtime/ptx.cuh"
-
-#include <algorithm>
-#include <utility>
+#include "kernels/cuda/matvec/activation_stage.cuh"
+#include "kernels/cuda/matvec/matvec_epilogue.cuh"
+#include "kernels/cuda/matvec/weight_ring.cuh"
 
 namespace ridge::kernels::cuda {
 
-// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
-// run fewer.
-inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
+// `row_blocks`: that a thread block has.
+template <typename Format, bool kExact>
+constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int row_blocks) {
+  using C = Chunks<Format>;
+  const int64_t tiles = (TileLayout<Format>::groups_of(cols) + kTileGroups - 1) / kTileGroups;
+  return kLutBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
+         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (row_blocks + 1) / 2 * 16 +
+         int64_t{row_blocks} * C::kRows * tiles * tokens * 4 + 16;
+}
 
-// A warp's ring has slots of a chunk each, enough for 3 KB on their way, 48 KB per multiprocessor; the formats with
-// large units, whose arithmetic is light, gain from twice that. Of them, kEarly are fetched before the activations.
-template <typename Format>
-struct Chunks {
-  static constexpr int kRows = Units<Format>::kGroupRows, kUnitBytes = Units<Format>::kBytes;
-  static constexpr int kBytes = kRows * kUnitBytes;
-  static constexpr int kInFlight = kUnitBytes >= 1024 ? 6400 : 3200;
-  static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
-  static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
-  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
+// How a block's shared memory is divided.
+template <typename Format, typename Shape>
+struct MatvecShared {
+  uint8_t *lut, *ring;    // this warp's ring
+  const uint8_t** chunks; // per row block the address of its first chunk
+  uint8_t* activations;   // per token
+  int token_bytes;
+  float* squares; // [tokens][warps]
+  float* sums;    // [tokens][tiles][row blocks][rows]
 
-  // Counts the groups of the segments' rows; returns how many there are of results.
-  static int count_groups(MatvecArgs& args) {
-    int groups = 0;
-    for (int s = 0; s < args.segments; ++s) {
-      args.segment[s].groups = (args.segment[s].rows + kRows - 1) / kRows;
-      if (s == 0 || !args.swiglu) groups += args.segment[s].groups;
-    }
-    return args.result_groups = groups;
-  }
-  // ... and shares them out.
-  static void share_out(MatvecArgs& args, int blocks) {
-    args.block_groups = args.result_groups / blocks;
-    args.fuller_blocks = args.result_groups % blocks;
+  __device__ __forceinline__ MatvecShared(const Shape& shape, int row_blocks) {
+    constexpr int kLut = kLutBytes<Format, Shape::kExact>, kRingBytes = Chunks<Format>::kSlots * Chunks<Format>::kBytes;
+    extern __shared__ uint4 shared[];
+    lut = reinterpret_cast<uint8_t*>(shared);
+    ring = lut + kLut + shape.warp * kRingBytes;
+    uint8_t* behind_rings = lut + kLut + shape.warps * kRingBytes;
+    chunks = reinterpret_cast<const uint8_t**>(behind_rings);
+    activations = behind_rings + (row_blocks + 1) / 2 * 16;
+    token_bytes = (shape.groups * kGroupBytes<Format, Shape::kExact> + 15) / 16 * 16;
+    squares = reinterpret_cast<float*>(activations + Shape::kTokens * token_bytes);
+    sums = squares + Shape::kTokens * shape.warps;
   }
 };
-
-// `groups`: of rows, that a block has.
-template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int groups) {
-  using C = Chunks<Format>;
-  const int64_t units = (Units<Format>::items_of(cols) + kUnitItems - 1) / kUnitItems;
-  return kLutBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (groups + 1) / 2 * 16 +
-         int64_t{groups} * C::kRows * units * tokens * 4 + 16;
-}
-
-// a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
-// half of 1 / b.
-__device__ __forceinline__ int quotient(int a, int b) {
-  return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
-}
 
 // Lane l gets the sum of v[l % kCount] over the eight lanes from l / 8 * 8 on.
 template <int kCount>
@@ -92,386 +72,182 @@ __device__ __forceinline__ float sum_of_eight(float (&v)[kCount]) {
   return v[0];
 }
 
-// The work of block `block` of `blocks`. kWhole: rows are whole units, so that where a lane's item lies is known to the
-// compiler.
-template <typename Format, int kTokens, bool kExact, bool kWhole>
-__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, int blocks) {
+// Multiplies the warp's chunks with the activations of their columns.
+template <typename Format, typename Shape>
+class ChunkProducts {
   using L = Layout<Format>;
-  using U = Units<Format>;
   using C = Chunks<Format>;
-  constexpr bool kFloat = kFloatDots<Format, kExact>, kBits = !kExact && BitFormat<Format>;
-  constexpr int kRing = C::kSlots;
-  const bool polls = !kFloat && args.dataflow_input; // float formats' weights come before all else
+  static constexpr int kTokens = Shape::kTokens;
+  static constexpr bool kFloat = Shape::kFloat, kBits = Shape::kBits, kWhole = Shape::kWhole;
+  static constexpr bool kHeld = kTokens * (kFloat ? L::kGroupWeights : 20) <= 40; // activations stay in registers
+  static constexpr int kSumLanes = kBits ? 4 : 1;                                 // lanes that get a row's sum
+  using Lut = LutOf<Format, Shape::kExact>;
+  using Memory = MatvecShared<Format, Shape>;
+  using Activations =
+      std::conditional_t<kBits, BitTile,
+                         std::conditional_t<kFloat, FloatGroup<L::kGroupWeights>, IntegerGroup<L, kLowParts<Format>>>>;
+
+ public:
+  __device__ __forceinline__ ChunkProducts(const Shape& shape, const Memory& memory, const Lut& lut)
+      : shape_(shape), memory_(memory), lut_(lut) {}
+
+  // Multiplies until no chunk of the ring is left. `row_blocks`: of the block.
+  template <typename Ring>
+  __device__ __forceinline__ void multiply(Ring& ring, int row_blocks) const {
+    float* chunk_sums = memory_.sums + ring.first_chunk * C::kRows + shape_.lane / kSumLanes;
+    for (; ring.left > 0; ring.row_block = 0, ++ring.tile) {
+      const int tile_groups = shape_.tile_groups(ring.tile), row_bytes = shape_.tile_bytes(ring.tile);
+      const bool active = kWhole || shape_.lane < tile_groups;
+      const int my_group = active ? shape_.lane : 0, first_group = ring.tile * kTileGroups,
+                group = first_group + my_group;
+      const auto activations_of = [&](int t) {
+        const uint8_t* of_token = memory_.activations + t * memory_.token_bytes;
+        if constexpr (kBits)
+          return BitTile(of_token, shape_.groups, first_group, tile_groups);
+        else
+          return Activations(of_token, shape_.groups, group);
+      };
+      Activations held[kHeld ? kTokens : 1];
+      if constexpr (kHeld)
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) held[t] = activations_of(t);
+      const auto with = [&](int t, const auto& use) {
+        if constexpr (kHeld)
+          use(held[t]);
+        else
+          use(activations_of(t));
+      };
+      for (; ring.left > 0 && ring.row_block < row_blocks; --ring.left, ++ring.row_block) {
+        const uint8_t* const chunk = ring.next_chunk();
+        float total[kTokens]; // lane l's: of row l / kSumLanes
+        if constexpr (kBits)
+          multiply_bits(total, chunk, row_bytes, with);
+        else
+          multiply_groups(total, chunk, row_bytes, tile_groups, my_group, active, with);
+        if (shape_.lane % kSumLanes == 0 && shape_.lane < kSumLanes * C::kRows)
+#pragma unroll
+          for (int t = 0; t < kTokens; ++t) chunk_sums[t * shape_.tiles * row_blocks * C::kRows] = total[t];
+        chunk_sums += C::kRows;
+        ring.advance();
+      }
+    }
+  }
+
+ private:
+  // A chunk's products by the tensor cores. with(t, use) calls `use` with token t's activations.
+  template <typename With>
+  __device__ __forceinline__ void multiply_bits(float (&total)[kTokens], const uint8_t* chunk, int row_bytes,
+                                                const With& with) const {
+    static_assert(C::kRows == kWarp / kSumLanes);
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t)
+      with(t, [&](const Activations& x) { total[t] = x.template dot<kWhole>(chunk, row_bytes); });
+#pragma unroll
+    for (float& v : total)
+#pragma unroll
+      for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
+  }
+
+  // A chunk's products by dots of the lanes' groups, two rows at a time.
+  template <typename With>
+  __device__ __forceinline__ void multiply_groups(float (&total)[kTokens], const uint8_t* chunk, int row_bytes,
+                                                  int tile_groups, int my_group, bool active, const With& with) const {
+    const int lane = shape_.lane;
+    float sum[kTokens][C::kRows], block_scale = 1; // lane l's scale: of row l % kRows and its eight lanes' groups
+    if constexpr (!kFloat && L::kBlockScale)
+      if (kWhole || lane < tile_groups)
+        block_scale = L::block_scale(chunk + lane % C::kRows * row_bytes, tile_groups, lane / 8);
+#pragma unroll
+    for (int j = 0; j < C::kRows; j += 2) {
+      const uint8_t *first_tile = chunk + j * row_bytes, *second_tile = first_tile + row_bytes;
+      const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t)
+          with(t, [&](const Activations& x) {
+            sum[t][j] = active ? dot(first, x) : 0;
+            sum[t][j + 1] = active ? dot(second, x) : 0;
+          });
+      };
+      if constexpr (kFloat) {
+        Numbers<L::kGroupWeights> first, second;
+        load_numbers<Format>(first, first_tile, tile_groups, my_group, lut_);
+        load_numbers<Format>(second, second_tile, tile_groups, my_group, lut_);
+        multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
+      } else {
+        GroupCodes first, second;
+        load_group<L>(first, first_tile, tile_groups, my_group, lut_);
+        load_group<L>(second, second_tile, tile_groups, my_group, lut_);
+        multiply(first, second, [](const GroupCodes& w, const Activations& x) { return group_dot<L>(w, x); });
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      total[t] = sum_of_eight(sum[t]) * block_scale;
+#pragma unroll
+      for (int lanes = 8; lanes < kWarp; lanes *= 2) total[t] += __shfl_xor_sync(~0u, total[t], lanes);
+    }
+  }
+
+  const Shape& shape_;
+  const Memory& memory_;
+  const Lut& lut_;
+};
+
+// The work of block `block`.
+template <typename Format, int kTokens, bool kExact, bool kWhole>
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block) {
+  using Shape = MatvecShape<Format, kTokens, kExact, kWhole>;
+  using Lut = LutOf<Format, kExact>;
+  using LutFiller = typename Lut::template Filler<kMatvecThreads>;
+  const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats' weights come before all else
   let_successor_start();
   stamp(args.stamps, kStarts);
-  const int threads = blockDim.x, warps = threads / kWarp;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
-  const auto cols = static_cast<unsigned>(args.cols);
-  const int items = static_cast<int>((cols + L::kItemWeights - 1) / L::kItemWeights),
-            units = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);
-  const int tail_items = kWhole ? kUnitItems : items - (units - 1) * kUnitItems;
-  const int tail_bytes = kWhole ? C::kUnitBytes : U::rounded(L::unit_payload(tail_items));
-  const auto unit_bytes = [&](int unit) { return kWhole || unit < units - 1 ? C::kUnitBytes : tail_bytes; };
-
-  // The weights of the norm are constant: they are fetched first, or would wait behind the others.
-  const auto load_norm = [&](float(&v)[8], int i) {
-    if (!args.norm_weight || i >= args.cols) return;
-    put(v, *reinterpret_cast<const float4*>(args.norm_weight + i));
-    put(v + 4, *reinterpret_cast<const float4*>(args.norm_weight + i + 4));
-  };
-  float norm[8];
-  if constexpr (!kWhole) // what multiplies the zeros of lanes without columns
-#pragma unroll
-    for (float& v : norm) v = 0;
-  const int my_first = 8 * static_cast<int>(threadIdx.x);
-  if constexpr (!kFloat) load_norm(norm, my_first);
-  if (args.norm_weight)
-    for (int i = my_first + (kFloat ? 0 : 8 * threads); i < args.cols; i += 8 * threads)
-      prefetch_l2(args.norm_weight + i);
-
-  // Eight values a thread, while the next ones are on their way. Those of a kernel that is done are asked for before
-  // the weights. So are those that are handed over, which may be there already, and again after them where they are
-  // not.
-  constexpr int kAhead = kTokens == 1 ? 3 : 1;
-  const int stride = 8 * threads;
-  float now[8], next[kAhead][8];
-  if constexpr (!kWhole) { // else whole warps have values or none
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      now[j] = 0;
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) next[k][j] = 0;
-    }
-  }
-  const float* from = args.x + first_token * args.x_stride + my_first;
-  asm volatile("" : "+l"(from)); // or it is made again for every load
-  int column = my_first;
-  const auto load = [&](float(&v)[8], int strides) {
-    if (column + strides * stride >= args.cols) return;
-    put(v, load_latest_4(from + strides * stride));
-    put(v + 4, load_latest_4(from + strides * stride + 4));
-  };
-  const auto load_all = [&] {
-    load(now, 0);
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) load(next[k], k + 1);
-  };
-  const bool asks_first = polls || (args.after_predecessor && !args.ids);
-  if (!kFloat && asks_first) load_all();
-
-  // This block's groups: those of results, or with swiglu those of the gate, then those of up. They are neighbours, so
-  // that the next kernel's warps each wait for a few blocks.
-  const int first_group = args.block_groups * block + min(block, args.fuller_blocks),
-            result_groups = args.block_groups + (block < args.fuller_blocks);
-  const int groups = args.swiglu ? 2 * result_groups : result_groups;
-  const auto locate = [&](int group, int& segment_group) -> const MatvecSegment& {
-    segment_group = first_group + group;
-    int s = 0;
-    while (segment_group >= args.segment[s].groups) segment_group -= args.segment[s++].groups;
-    return args.segment[s];
-  };
-
-  extern __shared__ uint4 shared[];
-  auto* lut_words = reinterpret_cast<uint8_t*>(shared);
-  uint8_t* const my_ring = lut_words + kLutBytes<Format, kExact> + warp * kRing * C::kBytes;
-  uint8_t* behind_ring = lut_words + kLutBytes<Format, kExact> + warps * kRing * C::kBytes;
-  auto* chunks = reinterpret_cast<const uint8_t**>(behind_ring); // of the groups, those of the first unit
-  uint8_t* activations = behind_ring + (groups + 1) / 2 * 16;
-  const int token_bytes = (items * kItemBytes<Format, kExact> + 15) / 16 * 16;
-  auto* scratch = reinterpret_cast<float*>(activations + kTokens * token_bytes); // per token a float per warp
-  float* sums = scratch + kTokens * warps;                                       // [tokens][units][groups][rows]
-
-  int64_t expert_offset = 0;
-  if (args.ids) {
-    wait_for_predecessor();
-    expert_offset = args.ids[first_token] * args.expert_bytes;
-    if (!args.x_per_slot) from = args.x + first_token / args.slots * args.x_stride + my_first;
-  }
-  for (int i = threadIdx.x; i < groups; i += threads) {
-    const bool up = i >= result_groups;
-    int segment_group;
-    const MatvecSegment& segment = locate(up ? i - result_groups : i, segment_group);
-    chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
-                int64_t{segment_group} * (C::kRows * args.row_bytes);
-  }
+  const Shape shape(args);
+  typename ActivationStage<Format, Shape>::Values values;
+  ActivationStage<Format, Shape> input(args, shape, dataflow, values);
+  const BlockRows<Format> rows(args, block);
+  const MatvecShared<Format, Shape> memory(shape, rows.count);
+  rows.store_addresses(memory.chunks, input.expert_offset(), shape.threads);
   __syncthreads();
 
-  // The warp's chunks. The fetching side runs kRing - 1 of them ahead of the computing side.
-  const int share = quotient(groups * units, warps), more = groups * units - share * warps; // warps with one more
-  const int first_chunk = share * warp + min(warp, more);
-  int left = share + (warp < more), unit = quotient(first_chunk, groups), group = first_chunk - unit * groups;
-  int fetch_unit = unit, fetch_group = group;
-  uint32_t fetch_offset = unit * C::kBytes + 16 * lane; // of a group's first byte, where this lane's first copy is
-  const uint64_t policy = evict_first_policy();
-  const auto fetch_next = [&](uint8_t* slot, bool any) {
-    if (any) {
-      const uint8_t* from = chunks[fetch_group] + fetch_offset;
-      const int bytes = C::kRows * unit_bytes(fetch_unit) - 16 * lane;
-      const uint32_t to = plain_address(slot + 16 * lane, args.cols >> 31);
-      [&]<int... kCopy>(std::integer_sequence<int, kCopy...>) {
-        constexpr int kStride = 16 * kWarp;
-        const auto copy = [&]<int kOffset>(std::integral_constant<int, kOffset>) {
-          if ((kWhole && kOffset + kStride <= C::kBytes) || kOffset < bytes) copy_async_16<kOffset>(to, from, policy);
-        };
-        (copy(std::integral_constant<int, kCopy * kStride>()), ...);
-      }
-      (std::make_integer_sequence<int, C::kCopies>());
-      if (++fetch_group == groups) fetch_group = 0, ++fetch_unit, fetch_offset += C::kBytes;
-    }
-    copy_async_commit(); // also where there is nothing left, so that counts stay in step
-  };
-  using Lut = LutOf<Format, kExact>;
-  const typename Lut::template Filler<kMatvecThreads> filler(threadIdx.x); // before the weights stand in its way
-  // Of what a block has room for, some 2 KB per warp are fetched before the activations, which would otherwise wait in
-  // the memory's queues behind the weights, and the others right behind them.
-  constexpr int kEarly = kFloat ? kRing - 1 : C::kEarly;
-#pragma unroll 1
-  for (int s = 0; s < kEarly; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
-  filler.store(lut_words);
-  for (int t = threadIdx.x + threads; t < kMatvecThreads; t += threads) // the shares of warps that there is no room for
-    typename Lut::template Filler<kMatvecThreads>(t).store(lut_words);
-  const Lut lut(lut_words);
+  // Some 2 KB of weights per warp come before the activations, which would otherwise wait in the memory's queues behind
+  // all of a ring; the rest of the ring comes right behind them.
+  WeightRing<Format, Shape> ring(args, shape, rows.count, memory.ring, memory.chunks);
+  const LutFiller filler(threadIdx.x); // its loads come before the weights
+  ring.fetch_slots(0, Shape::kFloat ? ring.kSlots - 1 : Chunks<Format>::kEarly);
+  filler.store(memory.lut);
+  for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) // the shares of warps without room
+    LutFiller(t).store(memory.lut);
+  const Lut lut(memory.lut);
 
-  // Bring in the activations.
-  if (!polls) wait_for_predecessor();
+  if (!dataflow) wait_for_predecessor();
   stamp(args.stamps, kMayGoOn);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
-    if (t >= tokens) continue;
-    if (t > 0) from += args.x_stride - (column - my_first), column = my_first;
-    const float* x = from - my_first;
-    uint8_t* to = activations + t * token_bytes;
-    float squares = 0;
-    if constexpr (kFloat && kWhole) {
-      constexpr int kQuads = L::kItemWeights / 4, kBatch = 8; // loads under way together
-      auto* out = reinterpret_cast<float4*>(to);
-      const int quads = args.cols / 4;
-      for (int first = threadIdx.x; first < quads; first += kBatch * threads) {
-        float4 v[kBatch];
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k)
-          if (first + k * threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * threads];
-#pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-          const int i = first + k * threads;
-          if (i >= quads) break;
-          if (args.norm_weight) {
-            squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
-            const float4 w = reinterpret_cast<const float4*>(args.norm_weight)[i];
-            v[k] = {v[k].x * w.x, v[k].y * w.y, v[k].z * w.z, v[k].w * w.w};
-          }
-          out[i % kQuads * items + i / kQuads] = v[k];
-        }
-      }
-    } else if constexpr (kFloat) {
-      constexpr int kItem = L::kItemWeights;
-      auto* out = reinterpret_cast<float*>(to);
-      for (int i = threadIdx.x; i < items * kItem; i += threads) {
-        float v = i < args.cols ? x[i] : 0;
-        squares += v * v;
-        if (args.norm_weight && i < args.cols) v *= args.norm_weight[i];
-        out[(i % kItem / 4 * items + i / kItem) * 4 + i % 4] = v;
-      }
-    } else {
-      // cols is a multiple of 32.
-      if (t > 0 || !asks_first) load_all();
-      const auto arrive = [&] {
-        if (polls && column - 8 * lane < args.cols)
-          for (bool absent; __any_sync(~0u, absent = is_sentinel(now));)
-            if (absent) load(now, 0); // only these: all blocks ask the same memory
-      };
-      arrive();
-      if (t == 0 && polls) stamp(args.stamps, kMayGoOn);
-      __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
-      if (t == 0)
-#pragma unroll 1
-        for (int s = kEarly; s < kRing - 1; ++s) fetch_next(my_ring + s * C::kBytes, s < left);
-      std::conditional_t<kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, items, my_first);
-#pragma unroll 1
-      while (column - 8 * lane < args.cols) { // by whole warps
-        if (args.norm_weight)
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            squares += now[j] * now[j];
-            now[j] *= norm[j];
-          }
-        store(now, kWhole || column < args.cols);
-        column += stride, from += stride;
-        if (column - 8 * lane >= args.cols) break;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          now[j] = next[0][j];
-#pragma unroll
-          for (int k = 1; k < kAhead; ++k) next[k - 1][j] = next[k][j];
-        }
-        if (!kWhole && column >= args.cols)
-#pragma unroll
-          for (float& v : now) v = 0;
-        load_norm(norm, column);
-        load(next[kAhead - 1], kAhead);
-        store.advance(threads / 4);
-        arrive();
-      }
-      if (kTokens > 1) load_norm(norm, my_first); // for the next token
-    }
+    if (t >= shape.tokens) continue;
+    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring);
     if (args.norm_weight) {
       squares = warp_sum(squares);
-      if (lane == 0) scratch[t * warps + warp] = squares;
+      if (shape.lane == 0) memory.squares[t * shape.warps + shape.warp] = squares;
     }
   }
-  // What is added to the results is fetched now, to be there by then.
-  const auto residual_at = [&](int t, int row) {
-    return args.residual + (first_token + t) * args.residual_stride + row;
-  };
-  constexpr int kAdders = 4; // lanes that add up a row's sums
-  const int results = result_groups * C::kRows, first_result = static_cast<int>(threadIdx.x) / kAdders;
-  float addend[kTokens] = {};
-  if (const int row = first_group * C::kRows + first_result; row < args.segment[0].rows && first_result < results)
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t)
-      if (args.residual && t < tokens) addend[t] = load_latest(residual_at(t, row));
+  const MatvecEpilogue<Format, Shape> epilogue(args, shape, rows, dataflow);
+  float residual[kTokens] = {}, scale[kTokens];
+  epilogue.load_residual(residual);
   __syncthreads();
   stamp(args.stamps, kHasInput);
-  float result_scale[kTokens];
-#pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-    result_scale[t] =
-        (kExact ? 1 : L::kUnit) * (args.norm_weight && t < tokens
-                                       ? rsqrtf(__fdividef(warp_sum(lane < warps ? scratch[t * warps + lane] : 0),
-                                                           static_cast<float>(args.cols)) +
-                                                args.norm_epsilon)
-                                       : 1);
+  epilogue.find_scales(scale, memory.squares);
 
-  constexpr bool kHeld = kTokens * (kFloat ? L::kItemWeights : 20) <= 40; // activations stay in registers
-  using Activations =
-      std::conditional_t<kBits, BitUnit,
-                         std::conditional_t<kFloat, FloatItem<L::kItemWeights>, IntegerItem<L, kLowParts<Format>>>>;
-  constexpr int kSumLanes = kBits ? 4 : 1;                    // that get the sum of the same row
-  uint32_t landed_at = 0, freed_at = (kRing - 1) * C::kBytes; // in the ring
-  float* chunk_sums = sums + first_chunk * C::kRows + lane / kSumLanes;
-  for (; left > 0; group = 0, ++unit) {
-    const int unit_items = !kWhole && unit == units - 1 ? tail_items : kUnitItems;
-    const bool active = kWhole || lane < unit_items;
-    const int my_item = active ? lane : 0, item = unit * kUnitItems + my_item, row_bytes = unit_bytes(unit);
-    const auto activations_of = [&](int t) {
-      if constexpr (kBits)
-        return BitUnit(activations + t * token_bytes, items, unit * kUnitItems, unit_items);
-      else
-        return Activations(activations + t * token_bytes, items, item);
-    };
-    Activations held[kHeld ? kTokens : 1];
-    if constexpr (kHeld)
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) held[t] = activations_of(t);
-    const auto with = [&](int t, const auto& use) {
-      if constexpr (kHeld)
-        use(held[t]);
-      else
-        use(activations_of(t));
-    };
-    for (; left > 0 && group < groups; --left, ++group) {
-      copy_async_wait<kRing - 2>();
-      __syncwarp(); // the chunk has landed for all lanes, and the one before has been used by all
-      fetch_next(my_ring + freed_at, left >= kRing);
-      const uint8_t* const landed = my_ring + landed_at;
-      float total[kTokens]; // lane l's: of row l / kSumLanes
-      if constexpr (kBits) {
-        static_assert(C::kRows == kWarp / kSumLanes);
-#pragma unroll
-        for (int t = 0; t < kTokens; ++t)
-          with(t, [&](const Activations& x) { total[t] = x.template dot<kWhole>(landed, row_bytes); });
-#pragma unroll
-        for (float& v : total)
-#pragma unroll
-          for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
-      } else {
-        float sum[kTokens][C::kRows], unit_of_eight = 1; // lane l's: of row l % kRows and its eight lanes' items
-        if constexpr (!kFloat && L::kBlockUnit)
-          if (kWhole || lane < unit_items)
-            unit_of_eight = L::block_unit(landed + lane % C::kRows * row_bytes, unit_items, lane / 8);
-#pragma unroll
-        for (int j = 0; j < C::kRows; j += 2) {
-          const uint8_t *first_unit = landed + j * row_bytes, *second_unit = first_unit + row_bytes;
-          const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
-#pragma unroll
-            for (int t = 0; t < kTokens; ++t)
-              with(t, [&](const Activations& x) {
-                sum[t][j] = active ? dot(first, x) : 0;
-                sum[t][j + 1] = active ? dot(second, x) : 0;
-              });
-          };
-          if constexpr (kFloat) {
-            Numbers<L::kItemWeights> first, second;
-            load_numbers<Format>(first, first_unit, unit_items, my_item, lut);
-            load_numbers<Format>(second, second_unit, unit_items, my_item, lut);
-            multiply(first, second, [](const auto& w, const Activations& x) { return x.dot(w); });
-          } else {
-            Item first, second;
-            load_item<L>(first, first_unit, unit_items, my_item, lut);
-            load_item<L>(second, second_unit, unit_items, my_item, lut);
-            multiply(first, second, [](const Item& w, const Activations& x) { return item_dot<L>(w, x); });
-          }
-        }
-#pragma unroll
-        for (int t = 0; t < kTokens; ++t) {
-          total[t] = sum_of_eight(sum[t]) * unit_of_eight;
-#pragma unroll
-          for (int lanes = 8; lanes < kWarp; lanes *= 2) total[t] += __shfl_xor_sync(~0u, total[t], lanes);
-        }
-      }
-      if (lane % kSumLanes == 0 && lane < kSumLanes * C::kRows)
-#pragma unroll
-        for (int t = 0; t < kTokens; ++t) chunk_sums[t * units * groups * C::kRows] = total[t];
-      chunk_sums += C::kRows;
-      freed_at = landed_at;
-      landed_at = landed_at == (kRing - 1) * C::kBytes ? 0 : landed_at + C::kBytes;
-    }
-  }
+  ChunkProducts<Format, Shape>(shape, memory, lut).multiply(ring, rows.count);
   __syncthreads();
-
-#pragma unroll 1
-  for (int i = first_result; i - lane / kAdders < results; i += threads / kAdders) { // by whole warps
-    const bool real = i < results;
-    int row;
-    const MatvecSegment& segment = locate(real ? i / C::kRows : 0, row);
-    row = row * C::kRows + i % C::kRows;
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      float value[2] = {0, 0}; // the second with swiglu
-#pragma unroll 1
-      for (int u = lane % kAdders; u < units; u += kAdders) {
-        const float* of_unit = sums + (t * units + u) * groups * C::kRows + (real ? i : 0);
-        value[0] += of_unit[0];
-        if (args.swiglu) value[1] += of_unit[results];
-      }
-#pragma unroll
-      for (float& v : value) {
-#pragma unroll
-        for (int offset = 1; offset < kAdders; offset *= 2) v += __shfl_xor_sync(~0u, v, offset);
-        v *= result_scale[t];
-      }
-      if (!real || row >= segment.rows || t >= tokens || lane % kAdders != 0) continue;
-      if (segment.bias) value[0] += segment.bias[row];
-      if (args.swiglu) {
-        if (args.segment[1].bias) value[1] += args.segment[1].bias[row];
-        value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
-      }
-      if (args.residual) {
-        if (i != first_result) addend[t] = load_latest(residual_at(t, row));
-        while (polls && is_sentinel(addend[t])) addend[t] = load_latest(residual_at(t, row));
-        value[0] += addend[t];
-      }
-      store_latest(segment.out + (first_token + t) * segment.out_stride + row, value[0]);
-    }
-  }
+  epilogue.write(memory.sums, scale, residual);
   stamp(args.stamps, kEnds);
-  if (polls) wait_for_predecessor(); // who waits for this kernel waits for those before it
+  if (dataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for those before it
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>
 __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
-  multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x, gridDim.x);
+  multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
 }
 
 // Two matrices of different formats with one input, a token's: each has blocks of its own.
@@ -479,11 +255,11 @@ template <typename First, typename Second>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ MatvecArgs second,
                        int first_blocks) {
-  const int block = blockIdx.x, blocks = gridDim.x;
+  const int block = blockIdx.x;
   if (block < first_blocks)
-    multiply_rows<First, 1, false, true>(first, block, first_blocks);
+    multiply_rows<First, 1, false, true>(first, block);
   else
-    multiply_rows<Second, 1, false, true>(second, block - first_blocks, blocks - first_blocks);
+    multiply_rows<Second, 1, false, true>(second, block - first_blocks);
 }
 
 } // namespace ridge::kernels::cuda

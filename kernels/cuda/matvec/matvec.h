@@ -15,7 +15,7 @@ struct MatvecSegment {
   float* out;         // [tokens, out_stride]
   int64_t out_stride; // elements
   const float* bias;  // [rows] or null
-  int groups = 0;     // of rows, that lie together; the launcher fills this in
+  int row_blocks = 0; // of rows, that lie together; the launcher fills this in
 };
 
 struct MatvecArgs {
@@ -45,9 +45,9 @@ struct MatvecArgs {
   // x and residual are handed over: they arrive one by one while the kernel runs (ptx.cuh).
   bool dataflow_input = false;
 
-  // The launcher fills these in: groups of results, of all segments; how many a block has at least; and how many blocks
-  // have one more.
-  int result_groups = 0, block_groups = 0, fuller_blocks = 0;
+  // The launcher fills these in: row_blocks of results, of all segments; how many a block has at least; and how many
+  // blocks have one more.
+  int result_row_blocks = 0, row_blocks_per_block = 0, fuller_blocks = 0;
   bool after_predecessor = false; // starts when its predecessor is done; the launcher fills this in
   Stamp* stamps = nullptr;        // likewise
 };

@@ -1,37 +1,37 @@
-// Products of formats of one bit a weight, for the kernel of single tokens: on the tensor cores' binary products.
+// Dot products of one-bit formats for the matvec kernel, on the tensor cores' binary products.
 //
-// Activations are 8-bit integers here too, x ≈ s · q, one scale s per 128, but taken apart into eight planes of one
-// bit: q = Σ ± 2^n · (bit n), the sign of plane 7 being negative. A binary product counts the common ones of eight rows
-// of 128 weights and the eight planes: one instruction for what takes eight dots and the unpacking of 1024 weights
-// otherwise. Its lanes hold, of row lane / 4, word lane % 4 of the weights, which is an item; of plane lane / 4, the
-// same columns' word; of the counts, those of row lane / 4 and planes 2 (lane % 4) and the next.
+// Activations are 8-bit integers here too, x ≈ s · q, one scale s per 128, but split into eight planes of one bit:
+// q = Σ ± 2^n · (bit n), the sign of plane 7 being negative. A binary product counts the common ones of eight rows of
+// 128 weights and the eight planes. One instruction replaces eight dot products and the unpacking of 1024 weights. A
+// lane holds word lane % 4 (a group) of row lane / 4 of the weights, the same columns' word of plane lane / 4, and the
+// counts of row lane / 4 with planes 2 (lane % 4) and the next.
 #pragma once
 
-#include "kernels/cuda/matvec/matvec_items.cuh"
+#include "kernels/cuda/matvec/matvec_groups.cuh"
 
 namespace ridge::kernels::cuda {
 
 inline constexpr int kBitBlock = 128; // columns of one product, and of one scale
 
-// Shared memory of the activations of one token: of each block of 128, four words (items) of each plane, then the
-// blocks' scales.
+// Shared memory of one token's activations: of each block of 128, four words (groups) of each plane, then the blocks'
+// scales.
 template <BitFormat Format>
-inline constexpr int kItemBytes<Format, false> = (4 * 32 + 4) / 4;
+inline constexpr int kGroupBytes<Format, false> = (4 * 32 + 4) / 4;
 
-// Eight values of a row that 16 neighbouring lanes hold a block of -> shared memory, where they are real. By whole
-// warps.
+// Stores eight values per lane to shared memory; 16 neighbouring lanes hold a block. Whole warps call it; lanes whose
+// values are not `real` store nothing.
 class BitStore {
  public:
-  // `first`: of the eight values' columns. From `to` on lie the activations of `items` items.
-  __device__ __forceinline__ BitStore(uint8_t* to, int items, int first) : place_(first / 8 % 4) {
-    const int item = first / 32;
-    planes_ = to + 128 * (item / 4) + 4 * (item % 4) + place_;
-    scale_ = reinterpret_cast<float*>(to + 32 * items) + item / 4;
+  // `first`: the first of the eight values' columns. The activations of `groups` groups start at `to`.
+  __device__ __forceinline__ BitStore(uint8_t* to, int groups, int first) : place_(first / 8 % 4) {
+    const int group = first / 32;
+    planes_ = to + 128 * (group / 4) + 4 * (group % 4) + place_;
+    scale_ = reinterpret_cast<float*>(to + 32 * groups) + group / 4;
     first_ = first % kBitBlock == 0;
   }
-  __device__ __forceinline__ void advance(int items) {
-    planes_ += 32 * items;
-    scale_ += items / 4;
+  __device__ __forceinline__ void advance(int groups) {
+    planes_ += 32 * groups;
+    scale_ += groups / 4;
   }
 
   __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
@@ -44,13 +44,13 @@ class BitStore {
 #pragma unroll
       for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, 12582912.0f));
       four[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410);
-      // Four lanes have an item: of four columns of each, lane n gets the nth.
+      // Four lanes share a group: of four columns of each, lane n gets the nth.
       const uint32_t next = __shfl_xor_sync(~0u, four[i], 1);
       four[i] = __byte_perm(four[i], next, place_ & 1 ? 0x3715 : 0x6240);
       const uint32_t other = __shfl_xor_sync(~0u, four[i], 2);
       four[i] = __byte_perm(four[i], other, place_ & 2 ? 0x3276 : 0x5410);
     }
-    // Columns place, place + 4, … place + 28 of the item, transposed to planes.
+    // Columns place, place + 4, … place + 28 of the group, transposed to planes.
     uint32_t low = __byte_perm(four[0], four[1], 0x5140), high = __byte_perm(four[0], four[1], 0x7362);
     low = exchanged(exchanged(low, 7, 0x00aa00aa), 14, 0x0000cccc);
     high = exchanged(exchanged(high, 7, 0x00aa00aa), 14, 0x0000cccc);
@@ -71,33 +71,34 @@ class BitStore {
 
   uint8_t* planes_;
   float* scale_;
-  int place_;  // of the lane among the item's
+  int place_;  // of the lane among the group's
   bool first_; // of the block's lanes
 };
 
-// A unit's columns of one token's activations.
-struct BitUnit {
-  static constexpr int kBlocks = kUnitItems * 32 / kBitBlock;
+// One token's activations of a warp tile's columns.
+struct BitTile {
+  static constexpr int kBlocks = kTileGroups * 32 / kBitBlock;
   uint32_t word[kBlocks];
   float scale[kBlocks], offset[kBlocks]; // of 2 · count of this lane's first plane, and for all counts to begin with
   int blocks;
 
-  BitUnit() = default;
-  // From `activations` on lie those of `items` items; the unit's first is `item`, it has `unit_items`.
-  __device__ __forceinline__ BitUnit(const uint8_t* activations, int items, int item, int unit_items)
-      : blocks(unit_items / 4) {
+  BitTile() = default;
+  // `activations` holds `groups` groups; the warp tile has `tile_groups` of them, from `group` on.
+  __device__ __forceinline__ BitTile(const uint8_t* activations, int groups, int group, int tile_groups)
+      : blocks(tile_groups / 4) {
     const int lane = threadIdx.x % kWarp;
     const float first_plane = static_cast<float>(2 << (2 * (lane % 4)));
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
       if (b >= blocks) break;
-      word[b] = reinterpret_cast<const uint32_t*>(activations)[8 * item + 32 * b + lane];
-      scale[b] = first_plane * reinterpret_cast<const float*>(activations + 32 * items)[item / 4 + b];
+      word[b] = reinterpret_cast<const uint32_t*>(activations)[8 * group + 32 * b + lane];
+      scale[b] = first_plane * reinterpret_cast<const float*>(activations + 32 * groups)[group / 4 + b];
       // A weight is 2 · bit - 1: half the activations' sum comes off.
       offset[b] = scale[b] * -0.5f * static_cast<float>(weighted(common_ones(~0u, word[b])));
     }
   }
-  // Lane l: its share of row l / 4 of eight rows of row_bytes; four lanes' make the sum of weight · activation.
+  // Lane l returns its share of row l / 4 of eight rows, row_bytes apart; four lanes' shares add up to Σ weight ·
+  // activation.
   template <bool kWhole>
   __device__ __forceinline__ float dot(const uint8_t* rows, int row_bytes) const {
     const int lane = threadIdx.x % kWarp, count = kWhole ? kBlocks : blocks;
@@ -122,7 +123,7 @@ struct BitUnit {
   }
 
  private:
-  // Both planes' counts in units of the first.
+  // Both planes' counts, as multiples of the first plane's weight.
   static __device__ __forceinline__ int weighted(int2 counts) {
     return counts.x + counts.y * (threadIdx.x % 4 == 3 ? -2 : 2);
   }

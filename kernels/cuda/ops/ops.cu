@@ -73,7 +73,7 @@ __device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
 }
 
 // A block reads its 32 KB and leaves: of the ways tried, blocks that stay and stride over the memory were 1.4 % slower
-// on an H200, blocks that fetch by bulk copies as fast (docs/performance.md).
+// on an H200, blocks that fetch by bulk copies as fast (docs/performance/method.md).
 constexpr int kReadThreads = 256, kReadsInFlight = kReadBytes / kReadThreads / 16;
 __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, uint32_t* sink) {
   data += size_t{blockIdx.x} * kReadThreads * kReadsInFlight + threadIdx.x;
@@ -158,7 +158,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
     const RopeArgs& rope = args.rope;
     for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      turn(head[first], head[second], rope_cos_sin(rope, pair, position));
+      rotate_pair(head[first], head[second], rope_cos_sin(rope, pair, position));
     }
     __syncthreads();
   }

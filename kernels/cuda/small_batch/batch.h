@@ -26,9 +26,9 @@ struct BatchArgs {
   // How the work is cut up: a task is a tile of tokens and a share of the rows, in tiles of 16, and one range of
   // columns or, serial_ranges, all of them one after the other.
   int token_tiles, row_tiles, shares;
-  int range_units, ranges;
+  int range_tiles, ranges;
   bool serial_ranges;
-  int groups; // per block
+  int warp_groups; // per block
 
   float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or serial_ranges
                   // per block and row tile of its share; kBatchScratchBytes

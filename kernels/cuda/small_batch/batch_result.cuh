@@ -1,4 +1,4 @@
-// Where the products of small batches put their results.
+// The epilogue of small batches' products: where a result goes, and what is added to it.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -19,10 +19,10 @@ __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, i
   return args.product.segment[s];
 }
 
-// One element of the results: where it goes and what is added, looked up before its sum is known, because that takes as
-// long as some units of weights.
+// One element of the results: where it goes and what is added. A kernel looks this up before the sum is known, because
+// the loads take as long as a few warp tiles of weights.
 struct BatchResult {
-  float* to = nullptr; // null: there is none
+  float* to = nullptr; // null: no such row
   float residual = 0;
 
   // Of row `in_tile` of a row tile, for one row of activations, or slot.
@@ -50,7 +50,7 @@ struct BatchResult {
   }
 };
 
-// What the product of one row of activations is multiplied by.
+// The scale of one activation row's products.
 __device__ __forceinline__ float batch_scale(const BatchArgs& args, int slot) {
   return exp2f(static_cast<float>(args.product.exponent[slot / args.used] - kWeightExponent));
 }

@@ -1,5 +1,6 @@
 // What `ridge convert` makes of plain checkpoints: metadata, types, row order, tokenizers; and what it refuses.
 #include "checkpoint.h"
+#include "convert/import/config.h"
 #include "convert/import/import.h"
 #include "convert/import/tokenizer.h"
 #include "core/error.h"
@@ -169,6 +170,31 @@ TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors
   CHECK(names(problem(damaged), "config.json: is no valid JSON at byte"));
   std::filesystem::remove(damaged.folder / "config.json");
   CHECK(names(problem(damaged), "config.json: is missing"));
+}
+
+TEST_CASE("convert: every class of the table of architectures is taken for its row") {
+  for (const models::Architecture& row : models::architecture_table())
+    for (const std::string_view hf_class : row.hf_classes) {
+      CAPTURE(hf_class);
+      Checkpoint c;
+      c.config["architectures"] = {hf_class};
+      const models::Checkpoint& layout = row.file.checkpoint;
+      if (!layout.router.empty()) {
+        c.config["num_experts"] = 4;
+        c.config["num_experts_per_tok"] = 2;
+      }
+      if (!layout.shares_sum_to_1.empty()) c.config[layout.shares_sum_to_1] = true;
+      c.save();
+      gguf::Metadata metadata;
+      const convert::import::Config config = convert::import::read_config(c.folder.path(), metadata);
+      CHECK(config.architecture == &row);
+      CHECK(config.experts == (layout.router.empty() ? 0 : 4));
+      CHECK(metadata.find(std::string(row.name) + ".block_count") != nullptr);
+      if (layout.shares_sum_to_1.empty()) continue;
+      c.config[layout.shares_sum_to_1] = false;
+      c.save();
+      CHECK(names(problem(c), layout.shares_sum_to_1));
+    }
 }
 
 TEST_CASE("convert: weights that the type cannot hold are refused with the tensor's name") {

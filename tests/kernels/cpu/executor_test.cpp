@@ -7,6 +7,8 @@
 #include "core/error.h"
 
 #include <numeric>
+#include <set>
+#include <string_view>
 
 using namespace ridge;
 using core::OpKind;
@@ -29,7 +31,7 @@ double worst_error(RandomProgram& model, const core::ExecutorConfig& config, con
   return tests::worst_error(kernels::cpu::make_cpu_executor, model, config, sizes);
 }
 
-// Every instruction set that was compiled and that this CPU has, one after the other.
+// Runs once with each instruction set that was compiled and that this CPU has.
 template <typename Run>
 void for_each_target(const Run& run) {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
@@ -52,6 +54,17 @@ TEST_CASE("exact mode computes every op as defined, whatever the shape") {
     CAPTURE(name);
     for_each_target([&] { CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}) < kExact); });
   });
+}
+
+TEST_CASE("the Programs that executors are tested with have every kind of op") {
+  std::set<std::string_view> expected, used;
+#define RIDGE_OP(name, ...) expected.insert(#name);
+#include "core/ops.def"
+#undef RIDGE_OP
+  tests::for_each_op(1, [&](const char*, RandomProgram& model) {
+    for (const core::Op& op : model.program.ops) used.insert(name_of(op.kind));
+  });
+  CHECK(used == expected);
 }
 
 TEST_CASE("equal router scores go to the lowest expert") {

@@ -1,0 +1,110 @@
+// What ops move and compute. All byte formulas of the project are here.
+#include "core/program.h"
+
+#include <cmath>
+
+namespace ridge::core {
+namespace {
+
+constexpr double kValueBytes = 4; // every value element is f32 or i32
+
+int64_t rows_of(const ValueInfo& value, const Step& step) { return value.gathered ? step.outputs : step.tokens; }
+
+double elements_of(const Program& program, ValueId id, const Step& step) {
+  return static_cast<double>(program.values[id].width * rows_of(program.values[id], step));
+}
+
+double bytes_per_token(const KvLayer& kv, double k_bytes, double v_bytes) {
+  return static_cast<double>(kv.heads) *
+         (static_cast<double>(kv.k_dim) * k_bytes + static_cast<double>(kv.v_dim) * v_bytes);
+}
+
+// An op that reads each of its operands once, and computes as much per element as its row of ops.def says.
+Cost whole_operands(const Program& program, const Op& op, const Step& step) {
+  Cost cost;
+  for (ValueId id : op.inputs) cost.activation_bytes += kValueBytes * elements_of(program, id, step);
+  for (ValueId id : op.outputs) cost.activation_bytes += kValueBytes * elements_of(program, id, step);
+  for (WeightId id : op.weights) cost.weight_bytes += static_cast<double>(program.weights[id].total_bytes());
+  if (!op.inputs.empty()) cost.flops = info_of(op.kind).flops * elements_of(program, op.inputs[0], step);
+  return cost;
+}
+
+// One row of the table per token.
+void set_embed_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  cost.weight_bytes = static_cast<double>(step.tokens * program.weights[op.weights[0]].row_bytes);
+}
+
+// The rows that are not kept are not read.
+void set_gather_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  cost.activation_bytes = 2 * kValueBytes * elements_of(program, op.outputs[0], step);
+}
+
+void set_linear_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const Weight& w = program.weights[op.weights[0]];
+  cost.flops = 2 * elements_of(program, op.outputs[0], step) * static_cast<double>(w.cols);
+}
+
+// Each token chooses `used` of the experts. With even routing, n tokens touch E (1 - (1 - used/E)^n) of E experts.
+void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const Weight& w = program.weights[op.weights[0]];
+  const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
+  const auto experts = static_cast<double>(w.count);
+  const auto used = static_cast<double>(std::get<ExpertParams>(op.params).used);
+  const double touched = experts * (1 - std::pow(1 - used / experts, rows));
+  cost.weight_bytes = touched * static_cast<double>(w.matrix_bytes());
+  cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
+}
+
+void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const KvLayer& kv = program.kv_layers[std::get<KvParams>(op.params).layer];
+  cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
+}
+
+// The cache of each stream is read once for all its tokens; each token sees the past and the tokens up to itself.
+void set_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<AttentionParams>(op.params);
+  const KvLayer& kv = program.kv_layers[params.layer];
+  const auto tokens = static_cast<double>(step.tokens), streams = static_cast<double>(step.streams);
+  const double past = static_cast<double>(step.past), per_stream = tokens / streams;
+  cost.kv_bytes = streams * (past + per_stream) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
+  const double pairs = tokens * past + streams * per_stream * (per_stream + 1) / 2; // (query, visible key)
+  cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
+}
+
+} // namespace
+
+Cost& Cost::operator+=(const Cost& other) {
+  weight_bytes += other.weight_bytes;
+  kv_bytes += other.kv_bytes;
+  activation_bytes += other.activation_bytes;
+  flops += other.flops;
+  return *this;
+}
+
+Cost op_cost(const Program& program, const Op& op, const Step& step) {
+  Cost cost = whole_operands(program, op, step);
+  switch (op.kind) { // what differs
+  case OpKind::embed: set_embed_cost(cost, program, op, step); break;
+  case OpKind::gather: set_gather_cost(cost, program, op, step); break;
+  case OpKind::linear: set_linear_cost(cost, program, op, step); break;
+  case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
+  case OpKind::kv_store: set_kv_store_cost(cost, program, op, step); break;
+  case OpKind::attention: set_attention_cost(cost, program, op, step); break;
+  default: break;
+  }
+  return cost;
+}
+
+Cost program_cost(const Program& program, const Step& step) {
+  Cost total;
+  for (const Op& op : program.ops) total += op_cost(program, op, step);
+  return total;
+}
+
+double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes) {
+  double bytes = 0;
+  for (const KvLayer& kv : program.kv_layers) bytes += bytes_per_token(kv, k_bytes, v_bytes);
+  return bytes * static_cast<double>(context);
+}
+
+} // namespace ridge::core

@@ -1,0 +1,20 @@
+// Decodes one row of the table per token.
+#include "core/error.h"
+#include "kernels/cpu/executor/lowering.h"
+
+namespace ridge::kernels::cpu {
+
+void lower_embed(Lowering& lowering, const core::Op& op) {
+  const core::Weight& table = lowering.weight(op.weights[0]);
+  const quant::FormatInfo& format = format_of(table);
+  const int64_t vocab = lowering.program().vocab;
+  if (table.rows < vocab) throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
+  float* out = lowering.value(op.outputs[0]);
+  lowering.add_rows({}, lowering.slots(op.outputs), false, table.cols,
+                    [=, &table, &format, &batch = lowering.batch()](int64_t first, int64_t last) {
+                      for (int64_t t = first; t < last; ++t)
+                        format.decode(table.data + batch.tokens[t] * table.row_bytes, table.cols, out + t * table.cols);
+                    });
+}
+
+} // namespace ridge::kernels::cpu

@@ -1,0 +1,321 @@
+// Attention over the KV cache, and how the cache is laid out and written.
+//
+// The queries that share a KV head, several tokens times the heads of its group, go through the cache together, 128
+// positions at a time with an online softmax, so that each cached element is loaded and converted once for all of them.
+// Scores: a vector holds 16 positions and the query's element is broadcast (hence the blocked keys). Values: a vector
+// holds 16 dimensions and the probability is broadcast. Nothing is summed across lanes but a row's maximum and total.
+#include "kernels/cpu/formats/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/attention.cpp"
+#include <hwy/foreach_target.h>
+
+#include "core/half.h"
+#include "kernels/cpu/formats/simd-inl.h"
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace ridge::kernels::cpu::HWY_NAMESPACE {
+namespace { // compiled for several instruction sets: nothing may be merged with a twin
+
+inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4; // queries per tile
+inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
+inline constexpr int kValueVectors = 4;
+static_assert(kPositionTile >= 2 * kLanes && kAttentionBlock % kPositionTile == 0);
+
+HWY_INLINE VF load_code(const int8_t* p) {
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  return hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, p)));
+}
+
+// A vector of positions of a block of keys: their elements of dimension d. And a row of values: elements from d on.
+template <core::KvType kType>
+struct Keys {
+  const float* p;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
+      : p(reinterpret_cast<const float*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
+  HWY_INLINE VF load(int64_t d) const { return load_float(p + d * kKeyBlock); }
+};
+template <>
+struct Keys<core::KvType::f16> {
+  const uint16_t* p;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
+      : p(reinterpret_cast<const uint16_t*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
+  HWY_INLINE VF load(int64_t d) const { return load_half(p + d * kKeyBlock); }
+};
+template <>
+struct Keys<core::KvType::q8_0> {
+  const int8_t* codes;
+  const uint16_t* scales;
+  Keys(const std::byte* keys, int64_t position, int64_t k_dim) {
+    const std::byte* block = keys + position / kKeyBlock * kKeyBlock * core::head_bytes(core::KvType::q8_0, k_dim);
+    codes = reinterpret_cast<const int8_t*>(block) + position % kKeyBlock;
+    scales = reinterpret_cast<const uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock;
+  }
+  HWY_INLINE VF load(int64_t d) const {
+    return hn::Mul(load_code(codes + d * kKeyBlock), load_half(scales + d / core::kQ8Block * kKeyBlock));
+  }
+};
+
+template <core::KvType kType>
+struct Values {
+  const float* p;
+  int64_t stride;
+  Values(const std::byte* values, int64_t first, int64_t stride)
+      : p(reinterpret_cast<const float*>(values) + first * stride), stride(stride) {}
+  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_float(p + position * stride + d); }
+};
+template <>
+struct Values<core::KvType::f16> {
+  const uint16_t* p;
+  int64_t stride;
+  Values(const std::byte* values, int64_t first, int64_t stride)
+      : p(reinterpret_cast<const uint16_t*>(values) + first * stride), stride(stride) {}
+  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_half(p + position * stride + d); }
+};
+template <>
+struct Values<core::KvType::q8_0> {
+  const std::byte* p;
+  int64_t dim, row_bytes;
+  Values(const std::byte* values, int64_t first, int64_t dim)
+      : dim(dim), row_bytes(core::head_bytes(core::KvType::q8_0, dim)) {
+    p = values + first * row_bytes;
+  }
+  HWY_INLINE VF load(int64_t position, int64_t d) const {
+    const std::byte* row = p + position * row_bytes;
+    uint16_t scale;
+    std::memcpy(&scale, row + dim + d / core::kQ8Block * 2, 2);
+    const hn::Rebind<uint16_t, FloatTag> bits;
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    return hn::Mul(load_code(reinterpret_cast<const int8_t*>(row) + d),
+                   hn::PromoteTo(kF, hn::BitCast(half, hn::Set(bits, scale))));
+  }
+};
+
+// scores[r][0, 2 vectors) = q[r] · keys, for two vectors of positions.
+template <int kRows, core::KvType kType>
+void score_tile(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
+  VF sum[2][kRows];
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) sum[0][r] = sum[1][r] = hn::Zero(kF);
+  for (int64_t d = 0; d < k_dim; ++d) {
+    const VF key0 = k0.load(d), key1 = k1.load(d);
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      const VF element = hn::Set(kF, q[r * q_stride + d]);
+      sum[0][r] = hn::MulAdd(key0, element, sum[0][r]);
+      sum[1][r] = hn::MulAdd(key1, element, sum[1][r]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(sum[0][r], kF, scores + r * kAttentionBlock);
+    hn::StoreU(sum[1][r], kF, scores + r * kAttentionBlock + kLanes);
+  }
+}
+
+template <int kRows, core::KvType kType>
+int64_t score_rows(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores,
+                   int64_t row, int64_t rows) {
+  for (; row + kRows <= rows; row += kRows)
+    score_tile<kRows>(k0, k1, k_dim, q + row * q_stride, q_stride, scores + row * kAttentionBlock);
+  return row;
+}
+
+// Scores of all rows for positions [first, first + count); writes whole tiles.
+template <core::KvType kType>
+void score_block(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
+                 int64_t count, float* scores) {
+  for (int64_t p = 0; p < count; p += 2 * kLanes) {
+    const Keys<kType> k0(task.k, first + p, task.k_dim), k1(task.k, first + p + kLanes, task.k_dim);
+    int64_t row = score_rows<kScoreRows>(k0, k1, task.k_dim, q, q_stride, scores + p, 0, rows);
+    row = score_rows<kScoreRows / 2>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
+    score_rows<1>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
+  }
+}
+
+// sums[r][d …) += Σ probability[r][p] * values[p][d …), kVectors of them
+template <int kRows, int kVectors, core::KvType kType>
+void value_tile(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities,
+                float* sums) {
+  VF sum[kRows][kVectors];
+  HWY_UNROLL(4)
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(4)
+  for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::LoadU(kF, sums + r * stride + v * kLanes);
+  for (int64_t p = 0; p < count; ++p) {
+    VF value[kVectors];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) value[v] = values.load(p, d + v * kLanes);
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) {
+      const VF probability = hn::Set(kF, probabilities[r * kAttentionBlock + p]);
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(value[v], probability, sum[r][v]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(4)
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kF, sums + r * stride + v * kLanes);
+}
+
+template <int kVectors, core::KvType kType>
+void value_rows(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities, float* sums,
+                int64_t rows) {
+  int64_t row = 0;
+  for (; row + kValueRows <= rows; row += kValueRows)
+    value_tile<kValueRows, kVectors>(values, d, stride, count, probabilities + row * kAttentionBlock,
+                                     sums + row * stride);
+  for (; row < rows; ++row)
+    value_tile<1, kVectors>(values, d, stride, count, probabilities + row * kAttentionBlock, sums + row * stride);
+}
+
+template <core::KvType kType>
+void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_t first, int64_t count,
+                 const float* probabilities, float* sums) {
+  const Values<kType> values(task.v, first, stride);
+  int64_t d = 0;
+  for (; d + kValueVectors * kLanes <= stride; d += kValueVectors * kLanes)
+    value_rows<kValueVectors>(values, d, stride, count, probabilities, sums + d, rows);
+  for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
+}
+
+// Turns `valid` scores into exp(score − maximum), the rest of `padded` into 0; returns their sum.
+HWY_INLINE float exponentiate(float* scores, int64_t valid, int64_t padded, float maximum) {
+  const VF shift = hn::Set(kF, maximum);
+  VF sum = hn::Zero(kF);
+  for (int64_t p = valid; p < padded; ++p) scores[p] = -std::numeric_limits<float>::infinity();
+  for (int64_t p = 0; p < padded; p += kLanes) {
+    const VF e = hn::Exp(kF, hn::Sub(hn::LoadU(kF, scores + p), shift));
+    hn::StoreU(e, kF, scores + p);
+    sum = hn::Add(sum, e);
+  }
+  return sum_of(sum);
+}
+
+HWY_INLINE float maximum_of(const float* scores, int64_t count) {
+  VF largest = hn::Set(kF, -std::numeric_limits<float>::infinity());
+  int64_t p = 0;
+  for (; p + kLanes <= count; p += kLanes) largest = hn::Max(largest, hn::LoadU(kF, scores + p));
+  float maximum = max_of(largest);
+  for (; p < count; ++p) maximum = std::max(maximum, scores[p]);
+  return maximum;
+}
+
+constexpr core::KvType kF16 = core::KvType::f16, kF32 = core::KvType::f32, kQ8 = core::KvType::q8_0;
+
+template <typename Function>
+Function with_type(core::KvType type, Function f16, Function f32, Function q8_0) {
+  return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
+}
+
+void attend(const AttentionTask& task) {
+  const int64_t rows = task.tokens * task.group;
+  const int64_t q_stride = round_up(task.k_dim, 16), v_stride = round_up(task.v_dim, 16);
+  float* q = task.scratch;
+  float* sums = q + rows * q_stride;
+  float* scores = sums + rows * v_stride;
+  float* maximum = scores + rows * kAttentionBlock;
+  float* total = maximum + rows;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = task.q + r / task.group * task.q_stride + r % task.group * task.k_dim;
+    for (int64_t d = 0; d < task.k_dim; ++d) q[r * q_stride + d] = in[d] * task.scale;
+    maximum[r] = -std::numeric_limits<float>::infinity();
+    total[r] = 0;
+  }
+  std::fill_n(sums, rows * v_stride, 0.0f);
+
+  const int64_t end = task.first_position + task.tokens;
+  for (int64_t first = 0; first < end; first += kAttentionBlock) {
+    const int64_t count = std::min(kAttentionBlock, end - first);
+    const int64_t padded = round_up(count, kPositionTile);
+    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, first,
+                                                                                   padded, scores);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t valid = std::clamp<int64_t>(task.first_position + r / task.group + 1 - first, 0, count);
+      float* row = scores + r * kAttentionBlock;
+      const float larger = std::max(maximum[r], maximum_of(row, valid));
+      if (larger > maximum[r] && total[r] > 0) {
+        const float factor = std::exp(maximum[r] - larger);
+        total[r] *= factor;
+        for (int64_t d = 0; d < v_stride; ++d) sums[r * v_stride + d] *= factor;
+      }
+      maximum[r] = larger;
+      total[r] += exponentiate(row, valid, padded, larger);
+    }
+    with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)(task, v_stride, rows, first, count,
+                                                                                   scores, sums);
+  }
+
+  for (int64_t r = 0; r < rows; ++r) {
+    float* out = task.out + r / task.group * task.out_stride + r % task.group * task.v_dim;
+    for (int64_t d = 0; d < task.v_dim; ++d) out[d] = sums[r * v_stride + d] / total[r];
+  }
+}
+
+// One head's vector as 8-bit codes: code i at codes[i * code_stride], scale of block b at scales[b * scale_stride].
+// What is not a number, or infinite, gives an infinite scale, so that a broken model shows.
+void quantize_head(const float* x, int64_t dim, int8_t* codes, int64_t code_stride, uint16_t* scales,
+                   int64_t scale_stride) {
+  for (int64_t b = 0; b < dim / core::kQ8Block; ++b) {
+    const float* in = x + b * core::kQ8Block;
+    float largest = 0;
+    for (int64_t i = 0; i < core::kQ8Block; ++i)
+      largest = std::max(largest, in[i] == in[i] ? std::abs(in[i]) : std::numeric_limits<float>::infinity());
+    const float scale = largest / 127;
+    const float inverse = largest > 1e-30f && std::isfinite(largest) ? 127 / largest : 0;
+    scales[b * scale_stride] = core::f16_from_f32(scale);
+    for (int64_t i = 0; i < core::kQ8Block; ++i)
+      codes[(b * core::kQ8Block + i) * code_stride] =
+          static_cast<int8_t>(inverse > 0 ? std::nearbyint(in[i] * inverse) : 0);
+  }
+}
+
+void store_key(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks) {
+  const int64_t first = position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock;
+  if (type == kQ8) {
+    std::byte* block = blocks + position / kKeyBlock * kKeyBlock * core::head_bytes(kQ8, k_dim);
+    quantize_head(key, k_dim, reinterpret_cast<int8_t*>(block) + position % kKeyBlock, kKeyBlock,
+                  reinterpret_cast<uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock, kKeyBlock);
+  } else if (type == kF16) {
+    auto* out = reinterpret_cast<uint16_t*>(blocks) + first;
+    for (int64_t d = 0; d < k_dim; ++d) out[d * kKeyBlock] = core::f16_from_f32(key[d]);
+  } else {
+    auto* out = reinterpret_cast<float*>(blocks) + first;
+    for (int64_t d = 0; d < k_dim; ++d) out[d * kKeyBlock] = key[d];
+  }
+}
+
+void store_value(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows) {
+  const int64_t first = position * round_up(v_dim, 16);
+  if (type == kQ8) {
+    std::byte* row = rows + position * core::head_bytes(kQ8, v_dim);
+    quantize_head(value, v_dim, reinterpret_cast<int8_t*>(row), 1, reinterpret_cast<uint16_t*>(row + v_dim), 1);
+  } else if (type == kF16) {
+    auto* out = reinterpret_cast<uint16_t*>(rows) + first;
+    for (int64_t d = 0; d < v_dim; ++d) out[d] = core::f16_from_f32(value[d]);
+  } else {
+    std::copy_n(value, v_dim, reinterpret_cast<float*>(rows) + first);
+  }
+}
+
+const AttentionKernels* table() {
+  static constexpr AttentionKernels kTable = {store_key, store_value, attend};
+  return &kTable;
+}
+
+} // namespace
+} // namespace ridge::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ridge::kernels::cpu {
+HWY_EXPORT(table);
+const AttentionKernels& attention_kernels() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+} // namespace ridge::kernels::cpu
+#endif

@@ -1,0 +1,243 @@
+// How the attention kernel fetches: a warp's keys from the cache to registers, a round's values to shared memory, and
+// the tile's queries with, where kRope, the token's new key and value.
+#pragma once
+
+#include "kernels/cuda/attention/attention_tile.cuh"
+
+namespace ridge::kernels::cuda {
+
+// A warp's keys of a round: base + 8 i + g for i of 0 and 1, past the end the last ones again (their scores are
+// masked).
+template <typename Shape>
+class AttentionKeys {
+  using KeyRows = Rows<Shape::kDim, Shape::kKeyCodes>;
+
+ public:
+  // They wait in registers, the next round's as soon as this one's have been used.
+  struct Held {
+    typename KeyRows::Piece piece[2][Shape::kChunks];
+    typename KeyRows::Scales scales[2];
+  };
+
+  __device__ __forceinline__ explicit AttentionKeys(const AttentionBlock<Shape>& block)
+      : block_(block), rows_(block.args.cache.k, block.args.cache.k_scales, block.head_at),
+        stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1) {}
+
+  __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
+  __device__ __forceinline__ void fetch(Held& held, int base) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, min(row(base, i), stored_));
+  }
+  // Replaces the newest row's place, which was not in the cache yet.
+  __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
+    if constexpr (Shape::kRope)
+      if (base + kKeysPerWarp >= block_.length) {
+        const KeyRows new_key(newest.key, newest.key_scales, 0);
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (row(base, i) >= block_.length - 1) fetch_row(held, i, new_key, 0);
+      }
+  }
+  __device__ __forceinline__ uint4 halves(const Held& held, int i, int chunk) const {
+    return rows_.halves(held.piece[i][chunk], held.scales[i][chunk]);
+  }
+
+ private:
+  __device__ __forceinline__ void fetch_row(Held& held, int i, const KeyRows& from, int row) const {
+    held.scales[i] = from.scales(row);
+#pragma unroll
+    for (int c = 0; c < Shape::kChunks; ++c) held.piece[i][c] = from.load(row, 8 * block_.t + 32 * c);
+  }
+
+  const AttentionBlock<Shape>& block_;
+  KeyRows rows_;
+  int stored_; // the last row that is in the cache from the beginning
+};
+
+// A round's values on their way to shared memory, zeros past the end: eight columns at a time, by all threads.
+template <typename Shape>
+class AttentionValues {
+  static constexpr int kDim = Shape::kDim;
+  static constexpr bool kCodes = Shape::kValueCodes;
+  static constexpr int kPieces = kDim / 8, kRowStep = kAttentionThreads / kPieces,
+                       kThreadPieces = kKeysPerRound / kRowStep;
+
+ public:
+  struct Held { // codes come by way of registers
+    uint2 piece[kCodes ? kThreadPieces : 1];
+    uint16_t scale[kCodes ? kThreadPieces : 1];
+  };
+
+  __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
+      : rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at),
+        row_(static_cast<int>(threadIdx.x) / kPieces), column_(static_cast<int>(threadIdx.x) % kPieces * 8),
+        stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1),
+        stored_end_(Shape::kRope ? min(block.end, block.length - 1) : block.end),
+        newest_row_(block.has_newest() ? block.length - 1 : -1) {}
+
+  // Starts the loads of the round from row `base` on.
+  __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
+    const auto* from_row = rows_.at(base + row_, column_);
+#pragma unroll
+    for (int i = 0; i < kThreadPieces; ++i) {
+      const int in_round = row_ + i * kRowStep, row = base + in_round;
+      if constexpr (kCodes) {
+        held.piece[i] = rows_.load(min(row, stored_), column_);
+        held.scale[i] = rows_.scale(min(row, stored_), column_);
+      } else {
+        copy_async_16_or_zeros(&to.values[in_round][column_], from_row + i * kRowStep * kDim, row < stored_end_);
+      }
+    }
+    copy_async_commit();
+  }
+  // Waits until this thread's share of the round is in shared memory.
+  __device__ __forceinline__ void land(const Held& held, int base, RoundOf<Shape>& to,
+                                       const NewestOf<Shape>& newest) const {
+    if constexpr (kCodes) {
+#pragma unroll
+      for (int i = 0; i < kThreadPieces; ++i) {
+        const int in_round = row_ + i * kRowStep, row = base + in_round;
+        const uint4 halves = rows_.halves(held.piece[i], held.scale[i]);
+        *reinterpret_cast<uint4*>(&to.values[in_round][column_]) = row < stored_end_ ? halves : uint4{};
+      }
+    }
+    copy_async_wait<0>();
+    if constexpr (Shape::kRope) // in place of the zeros, by the thread that stored them
+      if (const int in_round = newest_row_ - base;
+          in_round >= 0 && in_round < kKeysPerRound && in_round % kRowStep == row_)
+        *reinterpret_cast<uint4*>(&to.values[in_round][column_]) =
+            *reinterpret_cast<const uint4*>(&newest.value[column_]);
+  }
+
+ private:
+  Rows<kDim, kCodes> rows_;
+  int row_, column_; // of this thread's first piece in a round
+  int stored_, stored_end_, newest_row_;
+};
+
+// The rope of one pair per thread: its angle's frequency, loaded early, and cosine and sine.
+struct RopePair {
+  bool rotates;
+  float frequency;
+  __device__ __forceinline__ RopePair(const RopeStoreArgs& heads, bool rope) {
+    rotates = rope && static_cast<int>(threadIdx.x) < heads.rope.pairs;
+    frequency = rotates ? heads.rope.inverse_frequency[threadIdx.x] : 0;
+  }
+  __device__ __forceinline__ float2 cos_sin(const RopeStoreArgs& heads, int position) const {
+    return rotates ? rope_cos_sin(frequency, position, heads.rope.magnitude) : float2{1, 0};
+  }
+};
+
+// The tile's vectors: its queries, and for the block with the newest row of the context the new key and value. kLanes
+// lanes load a vector together.
+template <typename Shape>
+class AttentionVectors {
+  static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes;
+  static constexpr bool kRope = Shape::kRope;
+
+ public:
+  __device__ __forceinline__ AttentionVectors(const AttentionBlock<Shape>& block, const RopeStoreArgs& heads)
+      : block_(block), heads_(heads), quad_(kRope && heads.rope.split),
+        count_(block.has_newest() ? block.rows + 2 : block.rows) {}
+
+  // Waits for the vectors, norms and ropes them, stores the queries to shared memory and the new key and value to the
+  // cache.
+  __device__ __forceinline__ void store(Queries<Shape>& query, NewestOf<Shape>& newest, const RopePair& rope) const {
+    const AttentionArgs& args = block_.args;
+    const int lane = block_.lane, warp = block_.warp, rows = block_.rows;
+    float2 angles[2] = {};
+    float4 q_norm = {}, k_norm = {};
+    if constexpr (kRope) {
+      if (heads_.q_norm) q_norm = quad_.load(heads_.q_norm);
+      if (heads_.k_norm) k_norm = quad_.load(heads_.k_norm);
+      if (static_cast<int>(threadIdx.x) < kDim / 2)
+        newest.angles[threadIdx.x] = rope.cos_sin(heads_, block_.length - 1);
+      __syncthreads();
+      angles[0] = newest.angles[2 * quad_.number], angles[1] = newest.angles[2 * quad_.number + 1];
+    }
+    const float* first_vector = vector(warp * kPerWarp + lane / Shape::kLanes);
+    if constexpr (kRope) {
+      asm volatile("" ::"l"(first_vector)); // known before the wait
+      if (!heads_.dataflow_input) wait_for_predecessor();
+      stamp(args.stamps, kMayGoOn);
+    }
+    float4 ahead = load(first_vector);
+#pragma unroll 1
+    for (int first = warp * kPerWarp; first < count_; first += kAttentionWarps * kPerWarp) {
+      const int v = first + lane / Shape::kLanes;
+      float4 x = ahead;
+      if (first + kAttentionWarps * kPerWarp < count_) ahead = load(vector(v + kAttentionWarps * kPerWarp));
+      if constexpr (kRope) {
+        while (heads_.dataflow_input && __any_sync(~0u, is_sentinel(x))) x = load(vector(v));
+        norm(x, v, q_norm, k_norm);
+        if (v <= rows) quad_.rotate(x, angles[0], angles[1]);
+        if (count_ > rows && first + kPerWarp > rows) store_newest(x, v, newest); // a key or value in this warp
+      }
+      const float scale = args.scale * kLog2e;
+      if (v < rows) quad_.store(query[v], {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+    }
+  }
+
+ private:
+  // The address of vector v: a query, then the new key and value.
+  __device__ __forceinline__ const float* vector(int v) const {
+    const AttentionBlock<Shape>& b = block_;
+    v = min(v, count_ - 1);
+    if constexpr (kRope) {
+      const int64_t head = int64_t{b.first_token} * b.args.cache.heads + b.kv_head;
+      return v < b.rows    ? heads_.q_in + (head * b.group + v) * kDim
+             : v == b.rows ? heads_.k_in + head * kDim
+                           : heads_.v_in + head * kDim;
+    } else {
+      return b.args.q +
+             (int64_t{b.first_token + v / b.group} * b.args.heads + b.kv_head * b.group + v % b.group) * kDim;
+    }
+  }
+  __device__ __forceinline__ float4 load(const float* from) const {
+    if constexpr (kRope) return quad_.load_latest(from);
+    return quad_.load(from);
+  }
+  __device__ __forceinline__ void norm(float4& x, int v, const float4& q_norm, const float4& k_norm) const {
+    if (!heads_.q_norm && !heads_.k_norm) return;
+    const float squares = warp_reduce(
+        x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w, [](float a, float b) { return a + b; }, Shape::kLanes);
+    const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
+    if (v < block_.rows ? heads_.q_norm : v == block_.rows ? heads_.k_norm : nullptr) {
+      const float4 w = v < block_.rows ? q_norm : k_norm;
+      x = {x.x * inverse * w.x, x.y * inverse * w.y, x.z * inverse * w.z, x.w * inverse * w.w};
+    }
+  }
+  // The new key (v == rows) and value (v == rows + 1) to shared memory and to the cache.
+  __device__ __forceinline__ void store_newest(const float4& x, int v, NewestOf<Shape>& newest) const {
+    const Cache& cache = block_.args.cache;
+    const int rows = block_.rows;
+    const int64_t at = block_.head_at + block_.length - 1;
+    if constexpr (Shape::kKeyCodes) {
+      const QuadCodes codes(x, quad_.split);
+      if (v == rows) {
+        codes.store(quad_, reinterpret_cast<int8_t*>(newest.key), newest.key_scales);
+        codes.store(quad_, static_cast<int8_t*>(cache.k) + at * kDim, cache.k_scales + at * (kDim / 32));
+      }
+    } else if (v == rows) {
+      quad_.store(reinterpret_cast<__half*>(newest.key), x);
+      quad_.store(static_cast<__half*>(cache.k) + at * kDim, x);
+    }
+    if constexpr (Shape::kValueCodes) {
+      const QuadCodes codes(x, quad_.split);
+      if (v == rows + 1) {
+        quad_.store(newest.value, codes.values());
+        codes.store(quad_, static_cast<int8_t*>(cache.v) + at * kDim, cache.v_scales + at * (kDim / 32));
+      }
+    } else if (v == rows + 1) {
+      quad_.store(newest.value, x);
+      quad_.store(static_cast<__half*>(cache.v) + at * kDim, x);
+    }
+  }
+
+  const AttentionBlock<Shape>& block_;
+  const RopeStoreArgs& heads_;
+  Quad<kDim> quad_;
+  int count_;
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,245 @@
+// The arithmetic of the attention kernel's rounds: scores of a warp's 16 keys, then outputs of a warp's 16 columns.
+#pragma once
+
+#include "kernels/cuda/attention/attention_fetch.cuh"
+
+namespace ridge::kernels::cuda {
+
+// How many keys each row sees; a lane has rows 8 n + 2 t + k.
+template <typename Shape>
+__device__ __forceinline__ void find_visible(int (&visible)[Shape::kTiles][2], const AttentionBlock<Shape>& block) {
+#pragma unroll
+  for (int n = 0; n < Shape::kTiles; ++n)
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int row = 8 * n + 2 * block.t + k;
+      visible[n][k] = Shape::kRope || row >= block.rows
+                          ? block.end
+                          : min(block.end, block.args.positions[block.first_token + row / block.group] + 1);
+    }
+}
+
+// A warp's part of a round: exponentials of the scores less their maximum, this maximum and their sum.
+template <typename Shape>
+struct ScoreRound {
+  static constexpr int kTiles = Shape::kTiles;
+  float warp_max[kTiles][2], warp_total[kTiles][2];
+  uint32_t weight[kTiles][2];
+
+  // Where the warp has no keys.
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int k = 0; k < 2; ++k) warp_max[n][k] = -INFINITY, warp_total[n][k] = 0, weight[n][k] = 0;
+  }
+
+  // Scores of keys base + 8 i + g in rows 8 n + 2 t + k, in two sums for shorter chains: [2 i + k] of each.
+  using Scores = float[kTiles][2][4];
+  static __device__ __forceinline__ void multiply(Scores& score, const AttentionBlock<Shape>& block,
+                                                  const AttentionKeys<Shape>& keys,
+                                                  const typename AttentionKeys<Shape>::Held& held,
+                                                  const Queries<Shape>& query) {
+#pragma unroll
+    for (int c = 0; c < Shape::kChunks; ++c) {
+      const uint4 k0 = keys.halves(held, 0, c), k1 = keys.halves(held, 1, c);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const uint4 q = *reinterpret_cast<const uint4*>(&query[8 * n + block.g][32 * c + 8 * block.t]);
+        mma_16x8x16(score[n][0], {k0.x, k1.x, k0.y, k1.y}, q.x, q.y);
+        mma_16x8x16(score[n][1], {k0.z, k1.z, k0.w, k1.w}, q.z, q.w);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void find_weights(const Scores& score, const AttentionKeys<Shape>& keys, int base,
+                                               const int (&visible)[kTiles][2]) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      float p[2][2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        float s[2], largest = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          s[i] = keys.row(base, i) < visible[n][k] ? score[n][0][2 * i + k] + score[n][1][2 * i + k] : -INFINITY;
+          largest = fmaxf(largest, s[i]);
+        }
+        for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+        largest = ceilf(largest); // the warps' factors become powers of two, exact in f16
+        const float reference = largest == -INFINITY ? 0 : largest;
+        warp_max[n][k] = largest;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) p[i][k] = exp2_approx(s[i] - reference);
+        float sum = p[0][k] + p[1][k];
+        for (int lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+        warp_total[n][k] = sum;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) weight[n][i] = transposed_8x8(pack_half2(p[i][0], p[i][1]));
+    }
+  }
+
+  __device__ __forceinline__ void share(const AttentionBlock<Shape>& block, RoundOf<Shape>& round) const {
+    const int g = block.g, t = block.t, warp = block.warp;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        *reinterpret_cast<uint32_t*>(&round.weights[8 * n + g][kKeysPerWarp * warp + 8 * i + 2 * t]) = weight[n][i];
+      if (g < 2) {
+        round.largest[8 * n + 2 * t + g][warp] = g ? warp_max[n][1] : warp_max[n][0];
+        round.sums[8 * n + 2 * t + g][warp] = g ? warp_total[n][1] : warp_total[n][0];
+      }
+    }
+  }
+};
+
+// A warp's running outputs: 16 columns from `first_column` on, of the keys of warps first_part_warp on. Row 8 n + g has
+// its maximum and sum in lanes 4 g + t.
+template <typename Shape>
+class AttentionOutputs {
+  static constexpr int kTiles = Shape::kTiles, kPartWarps = Shape::kPartWarps;
+
+ public:
+  // out: columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are apart from the rest, which the compiler then
+  // keeps in registers before it has unrolled the loops over them.
+  struct Running {
+    float row_max[kTiles], row_sum[kTiles], out[kTiles][4];
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        row_max[n] = -INFINITY, row_sum[n] = 0;
+        for (float& o : out[n]) o = 0;
+      }
+    }
+  };
+  int first_column, first_part_warp;
+
+  __device__ __forceinline__ explicit AttentionOutputs(const AttentionBlock<Shape>& block)
+      : first_column(16 * (block.warp % (Shape::kDim / 16))),
+        first_part_warp(kPartWarps * (block.warp / (Shape::kDim / 16))), block_(block) {}
+
+  // Adds a round, whose weights and values are in shared memory.
+  __device__ __forceinline__ void add_round(Running& running, const RoundOf<Shape>& round, bool is_first) const {
+    float factor[kTiles][kPartWarps];
+    rescale(running, factor, round, is_first);
+    multiply(running, factor, round);
+  }
+
+  // Where two warps have the same columns: adds up their parts, through `dynamic` shared memory.
+  __device__ __forceinline__ void merge_parts(Running& running, void* dynamic) const {
+    if constexpr (Shape::kKeyParts == 2) {
+      const int lane = block_.lane, warp = block_.warp;
+      auto* parts = reinterpret_cast<float(*)[5 * kTiles][kWarp]>(dynamic);
+      __syncthreads();
+      if (first_part_warp > 0)
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) parts[warp - kPartWarps][5 * n + i][lane] = running.out[n][i];
+          parts[warp - kPartWarps][5 * n + 4][lane] = running.row_sum[n];
+        }
+      __syncthreads();
+      if (first_part_warp == 0)
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) running.out[n][i] += parts[warp][5 * n + i][lane];
+          running.row_sum[n] += parts[warp][5 * n + 4][lane];
+        }
+    }
+  }
+
+  // Writes the results where the block is the tile's only one, else its part of the scratch.
+  __device__ __forceinline__ void write(const Running& running) const {
+    const AttentionBlock<Shape>& b = block_;
+    if (first_part_warp != 0) return;
+    float* part = b.parts() + b.split * part_floats(Shape::kDim);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const float factor = b.used_splits == 1 ? reciprocal(running.row_sum[n]) : 1;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int row = 8 * n + 2 * b.t + k;
+        const float by = __shfl_sync(~0u, factor, 4 * (2 * b.t + k));
+        if (row >= b.rows) continue;
+        float* to =
+            (b.used_splits == 1 ? b.result(row) : part + 2 * kAttentionRows + row * Shape::kDim) + first_column + b.g;
+        store_latest(to, running.out[n][k] * by);
+        store_latest(to + 8, running.out[n][2 + k] * by);
+      }
+      if (b.used_splits > 1 && b.warp == 0 && b.t == 0 && 8 * n + b.g < b.rows) {
+        part[8 * n + b.g] = running.row_max[n];
+        part[kAttentionRows + 8 * n + b.g] = running.row_sum[n];
+      }
+    }
+  }
+
+ private:
+  // The rows' new maxima and sums, and what each warp's exponentials of this round are multiplied by.
+  __device__ __forceinline__ void rescale(Running& running, float (&factor)[kTiles][kPartWarps],
+                                          const RoundOf<Shape>& round, bool is_first) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      float largest[kAttentionWarps], sum[kPartWarps];
+#pragma unroll
+      for (int w = 0; w < kAttentionWarps; w += 4)
+        put(largest + w, *reinterpret_cast<const float4*>(&round.largest[8 * n + block_.g][w]));
+#pragma unroll
+      for (int w = 0; w < kPartWarps; w += 4)
+        put(sum + w, *reinterpret_cast<const float4*>(&round.sums[8 * n + block_.g][first_part_warp + w]));
+      float most = running.row_max[n];
+#pragma unroll
+      for (const float l : largest) most = fmaxf(most, l);
+      const float reference = most == -INFINITY ? 0 : most;
+      const float shrink = exp2_approx(running.row_max[n] - reference);
+      running.row_max[n] = most;
+      running.row_sum[n] *= shrink;
+#pragma unroll
+      for (int w = 0; w < kPartWarps; ++w) {
+        const float l =
+            Shape::kKeyParts == 1 || first_part_warp == 0 ? largest[w] : largest[(w + kPartWarps) % kAttentionWarps];
+        factor[n][w] = exp2_approx(l - reference);
+        running.row_sum[n] += sum[w] * factor[n][w];
+      }
+      if (!is_first)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const float of_row = __shfl_sync(~0u, shrink, 4 * (2 * block_.t + k));
+          running.out[n][k] *= of_row, running.out[n][2 + k] *= of_row;
+        }
+    }
+  }
+  // Outputs += weights times values, 32 keys at a time.
+  __device__ __forceinline__ void multiply(Running& running, const float (&factor)[kTiles][kPartWarps],
+                                           const RoundOf<Shape>& round) const {
+    const int lane = block_.lane;
+#pragma unroll
+    for (int c = 0; c < kPartWarps; c += 2) {
+      uint32_t columns[2][4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        load_matrix_transposed_x4(columns[i], &round.values[kKeysPerWarp * (first_part_warp + c + i) + lane / 16 * 8 +
+                                                            lane % 8][first_column + lane / 8 % 2 * 8]);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        uint32_t w[4];
+        load_matrix_x4(w, &round.weights[8 * n + lane % 8][kKeysPerWarp * (first_part_warp + c) + lane / 8 * 8]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const __half2 by = __float2half2_rn(factor[n][c + i]);
+          const auto times = [&](uint32_t pair) {
+            const __half2 product = __hmul2(*reinterpret_cast<const __half2*>(&pair), by);
+            return *reinterpret_cast<const uint32_t*>(&product);
+          };
+          mma_16x8x16(running.out[n], columns[i], times(w[2 * i]), times(w[2 * i + 1]));
+        }
+      }
+    }
+  }
+
+  const AttentionBlock<Shape>& block_;
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,103 @@
+// The shape of the attention kernel's work (attention.cu): its tiles, rounds and splits, and what a block shares.
+#pragma once
+
+#include "kernels/cuda/attention/cached_rows.cuh"
+#include "kernels/cuda/attention/heads.cuh"
+
+#include <type_traits>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * kWarp;
+inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysPerWarp;
+// A second round costs less than another block to merge with, a third one more.
+inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound;
+inline constexpr float kLog2e = 1.4426950408889634f;
+
+// Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
+constexpr int64_t part_floats(int v_dim) { return 2 * kAttentionRows + int64_t{kAttentionRows} * v_dim; }
+
+// kDim: of a head, k_dim = v_dim, 64 or 128. kTiles: of eight rows. kRope: q, k and v come as their matrices gave them;
+// a tile is one token.
+template <int kDim_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, bool kRope_>
+struct AttentionShape {
+  static constexpr int kDim = kDim_, kTiles = kTiles_, kTileRows = 8 * kTiles;
+  static constexpr bool kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_, kRope = kRope_;
+  static constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
+  static constexpr int kLanes = kDim / 4;   // that load a head's vector together
+  // Outputs: a warp makes 16 columns from the keys of kPartWarps warps. With 64 columns that is half of the keys.
+  static constexpr int kKeyParts = kAttentionWarps * 16 / kDim, kPartWarps = kAttentionWarps / kKeyParts;
+};
+
+// What the warps of a block share in a round: its values; of each row and key the exponential of the score less the
+// warp's maximum; of each row and warp this maximum and the sum of the exponentials. Padded for the banks.
+template <int kDim, int kTiles>
+struct AttentionRound {
+  __align__(16) __half values[kKeysPerRound][kDim + 8];
+  __align__(16) __half weights[8 * kTiles][kKeysPerRound + 8];
+  __align__(16) float largest[8 * kTiles][kAttentionWarps], sums[8 * kTiles][kAttentionWarps];
+};
+template <typename Shape>
+using RoundOf = AttentionRound<Shape::kDim, Shape::kTiles>;
+
+// The tile's queries in log2 units, padded for the banks.
+template <typename Shape>
+using Queries = __half[Shape::kTileRows][Shape::kDim + 32];
+
+// What kRope adds: cosines and sines, this token's key as the cache stores it, its value as f16.
+template <typename Shape>
+struct NewestRow {
+  __align__(16) float2 angles[Shape::kDim / 2];
+  __align__(16) uint8_t key[2 * Shape::kDim];
+  __align__(16) uint16_t key_scales[Shape::kDim / 32];
+  __align__(16) __half value[Shape::kDim];
+};
+struct NoNewestRow {};
+template <typename Shape>
+using NewestOf = std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>;
+
+// A block's tile of rows, its KV head and its split of the context.
+template <typename Shape>
+struct AttentionBlock {
+  static constexpr bool kRope = Shape::kRope;
+  const AttentionArgs& args;
+  int lane, warp, g, t; // g and t: the lane's place in the products, lane / 4 and lane % 4
+  int kv_head, split, tile, group;
+  int first_token, tokens, rows;
+  int64_t head_at;        // the first cached row of the head
+  int length, begin, end; // of the context; of this split
+  int used_splits;
+
+  __device__ __forceinline__ explicit AttentionBlock(const AttentionArgs& args) : args(args) {
+    lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
+    kv_head = blockIdx.x, split = blockIdx.y, tile = blockIdx.z;
+    group = args.heads / args.cache.heads;
+    first_token = tile * args.tile_tokens;
+    tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
+  }
+  // False: the context is so short that this split has none of it.
+  __device__ __forceinline__ bool take_split(int64_t stream, int context_length) {
+    length = context_length;
+    head_at = (stream * args.cache.heads + kv_head) * args.cache.context;
+    const int per_split = length <= kSingleSplitKeys
+                              ? kSingleSplitKeys
+                              : max(kKeysPerRound, (length + args.splits * kKeysPerWarp - 1) /
+                                                       (args.splits * kKeysPerWarp) * kKeysPerWarp);
+    used_splits = (length + per_split - 1) / per_split;
+    begin = split * per_split, end = min(length, begin + per_split);
+    return split < used_splits;
+  }
+  // Whether this block has the newest row of the context.
+  __device__ __forceinline__ bool has_newest() const { return kRope && end == length; }
+  // Where a row's output goes.
+  __device__ __forceinline__ float* result(int row) const {
+    const int64_t head = kRope ? (int64_t{first_token} * args.cache.heads + kv_head) * group + row
+                               : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
+    return args.out + head * Shape::kDim;
+  }
+  __device__ __forceinline__ float* parts() const {
+    return args.partial + (int64_t{tile} * args.cache.heads + kv_head) * args.splits * part_floats(Shape::kDim);
+  }
+};
+
+} // namespace ridge::kernels::cuda

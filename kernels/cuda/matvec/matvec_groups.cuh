@@ -1,0 +1,252 @@
+// Activations as the matvec kernel takes them, and their dot products with a group of weights.
+//
+// Activations become integers: x ≈ s · (256 · high + low), 16 bits with one scale s per 32, high and low in bytes, so
+// that a product of four codes and four activations is one dp4a for each half. That is exact to about 1e-9 NMSE, and
+// the arithmetic hides behind the weights' bytes. It does not hide with formats of less than two bits a weight: those
+// get 8 bits, x ≈ s · high, as all formats do on the CPU; a matrix is then exact to about 5e-5. In exact mode, and for
+// float formats, both weights and activations are f32 instead.
+#pragma once
+
+#include "kernels/cuda/layout/layout.cuh"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+
+template <typename Format, bool kExact>
+inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
+
+// Formats that matvec_bits.cuh multiplies.
+template <typename Format>
+concept BitFormat = requires {
+  requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>;
+};
+
+template <typename Format>
+inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
+
+// Shared memory of the activations of one token.
+//   integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, low 0-15, low 16-31, the latter two only with
+//   low parts) and of 4 bytes: its scale s, then, where kGroupSums, the sums of its first half, of its second half, of
+//   all, s times that;
+//   floats: planes of 4 values per group, so that the lanes' 16-byte reads lie side by side.
+template <bool kLow>
+inline constexpr int kPlaneBytes = kLow ? 64 : 32;
+template <typename L>
+inline constexpr bool kGroupSums = L::kBias != 0 || L::kOwnBias || L::kHasOffset; // else no dot product reads them
+template <typename Format, bool kExact>
+inline constexpr int kGroupBytes = kPlaneBytes<kLowParts<Format>> + (kGroupSums<Layout<Format>> ? 20 : 4);
+template <typename Format, bool kExact>
+requires kFloatDots<Format, kExact>
+inline constexpr int kGroupBytes<Format, kExact> = Layout<Format>::kGroupWeights * 4;
+template <typename Format, bool kExact>
+constexpr int64_t activation_bytes(int64_t cols) {
+  return TileLayout<Format>::groups_of(cols) * kGroupBytes<Format, kExact>;
+}
+
+// The lookup table that `unpack` reads in shared memory.
+template <typename Format, bool kExact>
+using LutOf = std::conditional_t<kExact, NoLut, typename Layout<Format>::Lut>;
+template <typename Format, bool kExact>
+inline constexpr int kLutBytes = LutOf<Format, kExact>::kBytes;
+
+// Whether exact mode has a kernel of its own.
+template <typename Format>
+inline constexpr bool kHasExactKernel = !quant::FloatFormat<Format> || kLutBytes<Format, false> > 0;
+
+inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
+
+// The largest magnitude of eight values in each of kLanes neighbouring lanes; not 0, which would have no reciprocal.
+template <int kLanes>
+__device__ __forceinline__ float largest_of(const float (&v)[8]) {
+  float largest = 1e-30f;
+#pragma unroll
+  for (float value : v) largest = fmaxf(largest, fabsf(value));
+#pragma unroll
+  for (int lanes = 1; lanes < kLanes; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+  return largest;
+}
+
+// Stores eight values per lane to shared memory; four neighbouring lanes hold a group. Whole warps call it; lanes whose
+// values are not `real` store nothing.
+template <typename L, bool kLow>
+class IntegerStore {
+ public:
+  // `first`: the first of the eight values' columns. The activations of `groups` groups start at `to`.
+  __device__ __forceinline__ IntegerStore(uint8_t* to, int groups, int first) : groups_(groups) {
+    const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
+    planes_ = reinterpret_cast<uint2*>(to) + 2 * (half * groups + group) + part;
+    place_ = 2 * half + part;
+    rest_ = reinterpret_cast<float*>(to + kPlaneBytes<kLow> * groups) + place_ * groups + group;
+  }
+  __device__ __forceinline__ void advance(int groups) {
+    planes_ += 2 * groups;
+    rest_ += groups;
+  }
+
+  __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
+    constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
+    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
+    // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+    constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
+    const float largest = largest_of<4>(v), inverse = kMax * reciprocal(largest);
+    uint32_t high[2], low[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      uint32_t q[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+      const uint32_t first = __byte_perm(q[0], q[1], 0x5410), second = __byte_perm(q[2], q[3], 0x5410);
+      high[i] = __byte_perm(first, second, kLow ? 0x7531 : 0x6420);
+      if constexpr (kLow) low[i] = __byte_perm(first, second, 0x6420) ^ 0x80808080;
+    }
+    const float scale = largest * (1 / kMax);
+    float mine = scale, scaled_sum = 0;
+    if constexpr (kGroupSums<L>) {
+      constexpr int kOnes = 0x01010101;
+      int total = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
+      if constexpr (kLow) {
+        total *= kHighWorth;
+        total = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, total));
+      }
+      total += __shfl_xor_sync(~0u, total, 1); // of 16
+      const int all = total + __shfl_xor_sync(~0u, total, 2);
+      if (place_ > 0) mine = __int_as_float(place_ == 3 ? all : total);
+      scaled_sum = scale * static_cast<float>(all);
+    }
+    if (!real) return;
+    planes_[0] = {high[0], high[1]};
+    if constexpr (kLow) planes_[4 * groups_] = {low[0], low[1]};
+    if (kGroupSums<L> || place_ == 0) *rest_ = mine;
+    if (kGroupSums<L> && place_ == 0) rest_[4 * groups_] = scaled_sum;
+  }
+
+ private:
+  uint2* planes_;
+  float* rest_;
+  int groups_, place_;
+};
+
+__device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int sum) {
+  sum = __dp4a(static_cast<int>(codes[0]), static_cast<int>(x.x), sum);
+  sum = __dp4a(static_cast<int>(codes[1]), static_cast<int>(x.y), sum);
+  sum = __dp4a(static_cast<int>(codes[2]), static_cast<int>(x.z), sum);
+  return __dp4a(static_cast<int>(codes[3]), static_cast<int>(x.w), sum);
+}
+
+// One token's activations of group `group`.
+template <typename L, bool kLow>
+struct IntegerGroup {
+  uint4 high[2], low[kLow ? 2 : 1];
+  float scale, scaled_sum;
+  int sum[2], all, eights[2]; // sums; of eight: negative, two to a word
+
+  IntegerGroup() = default;
+  __device__ __forceinline__ IntegerGroup(const uint8_t* activations, int groups, int group) {
+    const auto* planes = reinterpret_cast<const uint4*>(activations) + group;
+    high[0] = planes[0];
+    high[1] = planes[groups];
+    if constexpr (kLow) {
+      low[0] = planes[2 * groups];
+      low[1] = planes[3 * groups];
+    }
+    const auto* rest = reinterpret_cast<const float*>(activations + kPlaneBytes<kLow> * groups) + group;
+    scale = rest[0];
+    if constexpr (kGroupSums<L>) {
+      sum[0] = __float_as_int(rest[groups]);
+      sum[1] = __float_as_int(rest[2 * groups]);
+      all = __float_as_int(rest[3 * groups]);
+      scaled_sum = rest[4 * groups];
+    }
+    if constexpr (L::kLowers) {
+      static_assert(!kLow);
+      const auto minus = [](uint32_t first, uint32_t second) {
+        constexpr int kEach = -1; // -1, four times
+        return __dp4a(static_cast<int>(second), kEach, __dp4a(static_cast<int>(first), kEach, 0));
+      };
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        eights[h] = (minus(high[h].x, high[h].y) & 0xffff) | minus(high[h].z, high[h].w) << 16;
+    }
+  }
+};
+
+template <typename L>
+__device__ __forceinline__ int times_factor(int dot, int factor) {
+  return dot * factor + (L::kOddFactors ? dot : 0);
+}
+
+// What the codes' bias subtracts from a dot product with activations of that sum.
+template <typename L>
+__device__ __forceinline__ int bias_times(const GroupCodes& w, int sum) {
+  if constexpr (L::kOwnBias) return -w.bias * sum;
+  return L::kBias ? -L::kBias * sum : 0;
+}
+
+// Σ weight · activation over a group, where L::kRelative without the block's or the constant scale. Integers as long as
+// they fit: the codes' bias is what the sums begin with, and scales of 16 that are products of small integers are
+// multiplied in before anything becomes a float.
+template <typename L, bool kLow>
+__device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGroup<L, kLow>& x) {
+  if constexpr (L::kHalfScales) {
+    int dot[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int bias = bias_times<L>(w, x.sum[h]);
+      dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
+      if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
+      if constexpr (L::kLowers)
+        dot[h] = h == 0 ? __dp2a_lo(x.eights[0], static_cast<int>(w.lowered), dot[0])
+                        : __dp2a_hi(x.eights[1], static_cast<int>(w.lowered), dot[1]);
+    }
+    const float(&scale)[2] = L::kRelative ? w.relative : w.scale;
+    float result;
+    if constexpr (L::kFactors)
+      result = (L::kBlockScale ? 1 : w.block_scale) *
+               static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
+    else
+      result = scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1]);
+    if constexpr (L::kHasOffset && L::kFactors)
+      result += w.block_offset * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
+    else if constexpr (L::kHasOffset)
+      result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
+    return result * x.scale;
+  } else {
+    static_assert(!L::kLowers);
+    const int bias = bias_times<L>(w, x.all);
+    int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
+    if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
+    float result;
+    if constexpr (L::kFactors)
+      result = (L::kBlockScale ? 1 : w.block_scale) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
+    else
+      result = (L::kRelative ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
+    if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
+    return result;
+  }
+}
+
+// One token's activations of a group as floats.
+template <int kWeights>
+struct FloatGroup {
+  float4 quad[kWeights / 4];
+
+  FloatGroup() = default;
+  __device__ __forceinline__ FloatGroup(const uint8_t* activations, int groups, int group) {
+    const auto* from = reinterpret_cast<const float4*>(activations) + group;
+#pragma unroll
+    for (int k = 0; k < kWeights / 4; ++k) quad[k] = from[k * groups];
+  }
+  __device__ __forceinline__ float dot(const Numbers<kWeights>& w) const {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < kWeights / 4; ++k) {
+      sum = __fmaf_rn(w.number[4 * k], quad[k].x, sum);
+      sum = __fmaf_rn(w.number[4 * k + 1], quad[k].y, sum);
+      sum = __fmaf_rn(w.number[4 * k + 2], quad[k].z, sum);
+      sum = __fmaf_rn(w.number[4 * k + 3], quad[k].w, sum);
+    }
+    return w.factor * sum;
+  }
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,198 @@
+// How the matvec kernel fetches its weights.
+//
+// A chunk is a row block's warp tiles of the same columns: one contiguous piece of 1 to 4 KB (layout.cuh). Each warp
+// fetches its share of a block's chunks into a ring in shared memory, several chunks ahead, with 16-byte asynchronous
+// copies. The bytes in flight therefore depend neither on registers nor on how soon the arithmetic is done, and the
+// first chunks are on their way before the activations exist.
+#pragma once
+
+#include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/matvec/matvec_groups.cuh"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
+// run fewer.
+inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
+
+// A ring has kSlots slots of a chunk each, enough for 3 KB in flight per warp, 48 KB per multiprocessor. Formats with
+// large warp tiles, whose arithmetic is light, gain from twice that. Of these slots, kEarly are fetched before the
+// activations.
+template <typename Format>
+struct Chunks {
+  static constexpr int kRows = TileLayout<Format>::kRowBlockRows, kTileBytes = TileLayout<Format>::kBytes;
+  static constexpr int kBytes = kRows * kTileBytes;
+  static constexpr int kInFlight = kTileBytes >= 1024 ? 6400 : 3200;
+  static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
+  static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
+  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
+
+  // Counts each segment's row blocks. Returns how many of them hold results.
+  static int count_row_blocks(MatvecArgs& args) {
+    int row_blocks = 0;
+    for (int s = 0; s < args.segments; ++s) {
+      args.segment[s].row_blocks = (args.segment[s].rows + kRows - 1) / kRows;
+      if (s == 0 || !args.swiglu) row_blocks += args.segment[s].row_blocks;
+    }
+    return args.result_row_blocks = row_blocks;
+  }
+  // Shares the row blocks out among `blocks` thread blocks.
+  static void share_out(MatvecArgs& args, int blocks) {
+    args.row_blocks_per_block = args.result_row_blocks / blocks;
+    args.fuller_blocks = args.result_row_blocks % blocks;
+  }
+};
+
+// a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
+// half of 1 / b.
+__device__ __forceinline__ int quotient(int a, int b) {
+  return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
+}
+
+// The sizes that all phases of the kernel share. kWhole: rows are whole warp tiles, so that the compiler knows where a
+// lane's group lies.
+template <typename Format, int kTokens_, bool kExact_, bool kWhole_>
+struct MatvecShape {
+  using L = Layout<Format>;
+  using U = TileLayout<Format>;
+  using C = Chunks<Format>;
+  static constexpr int kTokens = kTokens_;
+  static constexpr bool kExact = kExact_, kWhole = kWhole_, kFloat = kFloatDots<Format, kExact>,
+                        kBits = !kExact && BitFormat<Format>;
+
+  int threads, warps, lane, warp;
+  int first_token, tokens;
+  int groups, tiles;           // of a row
+  int tail_groups, tail_bytes; // of the row's last warp tile
+
+  __device__ __forceinline__ explicit MatvecShape(const MatvecArgs& args) {
+    threads = blockDim.x, warps = threads / kWarp;
+    lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
+    const auto cols = static_cast<unsigned>(args.cols);
+    groups = static_cast<int>((cols + L::kGroupWeights - 1) / L::kGroupWeights);
+    tiles = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);
+    tail_groups = kWhole ? kTileGroups : groups - (tiles - 1) * kTileGroups;
+    tail_bytes = kWhole ? C::kTileBytes : U::rounded(L::tile_payload(tail_groups));
+  }
+  __device__ __forceinline__ int tile_bytes(int tile) const {
+    return kWhole || tile < tiles - 1 ? C::kTileBytes : tail_bytes;
+  }
+  __device__ __forceinline__ int tile_groups(int tile) const {
+    return !kWhole && tile == tiles - 1 ? tail_groups : kTileGroups;
+  }
+};
+
+// The row blocks of one thread block: those of results, or with swiglu those of the gate, then those of up. They are
+// neighbours, so that the next kernel's warps each wait for few blocks.
+template <typename Format>
+struct BlockRows {
+  const MatvecArgs& args;
+  int first, results, count;
+
+  __device__ __forceinline__ BlockRows(const MatvecArgs& args, int block) : args(args) {
+    first = args.row_blocks_per_block * block + min(block, args.fuller_blocks);
+    results = args.row_blocks_per_block + (block < args.fuller_blocks);
+    count = args.swiglu ? 2 * results : results;
+  }
+  // The segment of result row block `row_block` of this block; `in_segment` becomes its number there.
+  __device__ __forceinline__ const MatvecSegment& locate(int row_block, int& in_segment) const {
+    in_segment = first + row_block;
+    int s = 0;
+    while (in_segment >= args.segment[s].row_blocks) in_segment -= args.segment[s++].row_blocks;
+    return args.segment[s];
+  }
+  // Stores the address of each row block's first chunk.
+  __device__ __forceinline__ void store_addresses(const uint8_t** chunks, int64_t expert_offset, int threads) const {
+    for (int i = threadIdx.x; i < count; i += threads) {
+      const bool up = i >= results;
+      int in_segment;
+      const MatvecSegment& segment = locate(up ? i - results : i, in_segment);
+      chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
+                  int64_t{in_segment} * (Chunks<Format>::kRows * args.row_bytes);
+    }
+  }
+};
+
+// A warp's share of the block's chunks, and its ring. A block's chunks are numbered tile by tile, the row blocks of one
+// tile first. The fetching side runs kSlots - 1 chunks ahead of the computing side.
+template <typename Format, typename Shape>
+class WeightRing {
+  using C = Chunks<Format>;
+
+ public:
+  static constexpr int kSlots = C::kSlots;
+
+  // The computing side: the number of its first chunk, how many chunks are left, and which one is next.
+  int first_chunk, left, tile, row_block;
+
+  // `ring`: kSlots · kBytes of shared memory. `addresses`: of the row blocks' first chunks.
+  __device__ __forceinline__ WeightRing(const MatvecArgs& args, const Shape& shape, int row_blocks, uint8_t* ring,
+                                        const uint8_t* const* addresses)
+      : args_(args), shape_(shape), row_blocks_(row_blocks), ring_(ring), addresses_(addresses) {
+    const int chunks = row_blocks * shape.tiles, share = quotient(chunks, shape.warps);
+    const int more = chunks - share * shape.warps; // warps with one more
+    first_chunk = share * shape.warp + min(shape.warp, more);
+    left = share + (shape.warp < more);
+    tile = quotient(first_chunk, row_blocks);
+    row_block = first_chunk - tile * row_blocks;
+    fetch_tile_ = tile, fetch_row_block_ = row_block;
+    fetch_offset_ = tile * C::kBytes + 16 * shape.lane;
+    policy_ = evict_first_policy();
+  }
+
+  // Starts the copies into slots `first` to `end` - 1 of the ring.
+  __device__ __forceinline__ void fetch_slots(int first, int end) {
+#pragma unroll 1
+    for (int s = first; s < end; ++s) fetch(ring_ + s * C::kBytes, s < left);
+  }
+  // Waits for the next chunk and starts the copy of a later one into the slot that the chunk before this one has left.
+  __device__ __forceinline__ const uint8_t* next_chunk() {
+    copy_async_wait<kSlots - 2>();
+    __syncwarp(); // all lanes' copies of this chunk have landed, and all lanes have used the chunk before
+    fetch(ring_ + freed_at_, left >= kSlots);
+    return ring_ + landed_at_;
+  }
+  // The chunk has been used.
+  __device__ __forceinline__ void advance() {
+    freed_at_ = landed_at_;
+    landed_at_ = landed_at_ == (kSlots - 1) * C::kBytes ? 0 : landed_at_ + C::kBytes;
+  }
+
+ private:
+  // Starts the copy of the fetching side's next chunk, where there is `any`.
+  __device__ __forceinline__ void fetch(uint8_t* slot, bool any) {
+    if (any) {
+      const uint8_t* from = addresses_[fetch_row_block_] + fetch_offset_;
+      const int bytes = C::kRows * shape_.tile_bytes(fetch_tile_) - 16 * shape_.lane;
+      const uint32_t to = plain_address(slot + 16 * shape_.lane, args_.cols >> 31);
+      [&]<int... kCopy>(std::integer_sequence<int, kCopy...>) {
+        constexpr int kStride = 16 * kWarp;
+        const auto copy = [&]<int kOffset>(std::integral_constant<int, kOffset>) {
+          if ((Shape::kWhole && kOffset + kStride <= C::kBytes) || kOffset < bytes)
+            copy_async_16<kOffset>(to, from, policy_);
+        };
+        (copy(std::integral_constant<int, kCopy * kStride>()), ...);
+      }
+      (std::make_integer_sequence<int, C::kCopies>());
+      if (++fetch_row_block_ == row_blocks_) fetch_row_block_ = 0, ++fetch_tile_, fetch_offset_ += C::kBytes;
+    }
+    copy_async_commit(); // also where nothing is left, so that counts stay in step
+  }
+
+  const MatvecArgs& args_;
+  const Shape& shape_;
+  int row_blocks_;
+  uint8_t* ring_;
+  const uint8_t* const* addresses_;
+  int fetch_tile_, fetch_row_block_;
+  uint32_t fetch_offset_; // of this lane's first copy, from a row block's first chunk
+  uint64_t policy_;
+  uint32_t landed_at_ = 0, freed_at_ = (kSlots - 1) * C::kBytes; // in the ring
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,85 @@
+// How a product for small batches is divided: into tiles of tokens, shares of the rows, ranges of columns and warp
+// groups.
+#pragma once
+
+#include "kernels/cuda/small_batch/batch.h"
+#include "kernels/cuda/small_batch/span_weights.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kBatchStaticBytes = 1024;         // of shared memory: barriers and scales
+inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a warp's sums: no bank collides
+
+// A warp group of a block: its consumer warps decode and multiply, one more warp fetches its weights into its ring.
+template <typename Format>
+struct BatchShape {
+  static constexpr int kConsumerWarps = std::min(kTileSpans<Format> / 4, 8); // a warp takes four spans of a warp tile
+  static constexpr int kConsumerThreads = kConsumerWarps * kWarp,
+                       kMaxWarpGroups = std::min(kBatchWarps / kConsumerWarps, 3);
+  static constexpr int kMaxThreads = kMaxWarpGroups * (kConsumerThreads + kWarp);
+  static constexpr int kPieces = TileLayout<Format>::kBytes / 16;
+  static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
+  static constexpr int kSlotBytes = kBatchRows * kRowPitch;
+  static constexpr int kSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8); // 48 KB in flight
+  // Its shared memory: the ring, then the warps' sums [warps][tokens][kSumPitch].
+  static constexpr int warp_group_bytes(int tile_tokens) {
+    return kSlots * kSlotBytes + kConsumerWarps * tile_tokens * kSumPitch * 4;
+  }
+};
+
+// Bytes per row of the activations in shared memory: 64 for each span of 32 columns, whose 16-byte pieces are exchanged
+// by piece ^= span % 4, and half a line between rows, so that no banks collide.
+__host__ __device__ constexpr int batch_x_pitch(int spans) { return (spans * 64 + 63) / 128 * 128 + 64; }
+
+// Divides the work of `args` for a device, by the least estimated cost. Returns the bytes of shared memory, or 0 where
+// there is too little of it for tiles of so many tokens.
+template <typename Format>
+int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
+  using B = BatchShape<Format>;
+  const int limit = launch.shared_per_block - kBatchStaticBytes;
+  const int warp_tiles =
+      static_cast<int>((TileLayout<Format>::groups_of(args.product.cols) + kTileGroups - 1) / kTileGroups);
+  const auto tiles = [](int n, int per_tile) { return (n + per_tile - 1) / per_tile; };
+  const auto bytes = [&](int warp_groups, int range) {
+    return warp_groups * B::warp_group_bytes(tile_tokens) + tile_tokens * batch_x_pitch(range * kTileSpans<Format>);
+  };
+  const bool experts = args.tiles != nullptr;
+  args.token_tiles = experts ? 1 : tiles(args.product.tokens, tile_tokens);
+  args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.swiglu));
+  // Costs are counted in warp tiles of 16 rows that a multiprocessor fetches; writing and reading a partial sum is a
+  // part of one.
+  const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * TileLayout<Format>::kBytes);
+  constexpr double kPassCost = 10, kFinishCost = 8; // new activations while no weights arrive; another kernel
+  double best = 0;
+  for (int warp_groups = B::kMaxWarpGroups; warp_groups > 0; --warp_groups)
+    for (int range = warp_tiles; range > 0; --range) {
+      const int ranges = tiles(warp_tiles, range);
+      if (bytes(warp_groups, range) > limit || tiles(warp_tiles, ranges) != range) continue;
+      for (const bool serial_ranges : {false, true}) {
+        if (serial_ranges ? ranges == 1 && !experts : ranges > 1 && experts) continue;
+        const int in_parallel = args.token_tiles * (serial_ranges ? 1 : ranges);
+        const int shares = std::min(experts ? 4 : std::max(1, launch.sm_count / in_parallel), args.row_tiles);
+        const int rows = tiles(args.row_tiles, shares), rounds = tiles(in_parallel * shares, launch.sm_count);
+        const int64_t parts = ranges == 1     ? 0
+                              : serial_ranges ? int64_t{launch.sm_count} * rows
+                                              : int64_t{args.token_tiles} * args.row_tiles * ranges;
+        if (parts * tile_tokens * kBatchRows * 4 > kBatchScratchBytes) continue;
+        const int passes = serial_ranges ? ranges : 1;
+        const double cost = rounds * (passes * range * (rows + tiles(rows, warp_groups)) + kPassCost * passes +
+                                      (ranges > 1 ? part_cost * rows * passes : 0)) +
+                            (ranges > 1 && !serial_ranges ? kFinishCost : 0);
+        if (best != 0 && cost >= best) continue;
+        best = cost;
+        args.warp_groups = warp_groups;
+        args.range_tiles = range;
+        args.ranges = ranges;
+        args.serial_ranges = serial_ranges;
+        args.shares = shares;
+      }
+    }
+  return best == 0 ? 0 : bytes(args.warp_groups, args.range_tiles);
+}
+
+} // namespace ridge::kernels::cuda

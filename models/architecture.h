@@ -1,0 +1,44 @@
+// The table of architectures: a row of models/arches.def and a file of models/arch/ for each.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace ridge::models {
+
+class Builder;
+
+// How Hugging Face checkpoints of an architecture differ from those of LlamaForCausalLM without experts.
+struct Checkpoint {
+  bool interleave_qk = false; // rope turns halves in the checkpoint, neighbours in GGUF: rows of q and k are reordered
+  bool qkv_bias = false;      // q, k and v have biases; on import they are found by their names
+  bool qk_norm = false;       // self_attn.q_norm and self_attn.k_norm
+  bool slides_by_default = false; // config.json's sliding_window counts where use_sliding_window is absent
+
+  // Modules of a layer with experts, below "model.layers.N."; {} is the expert. Empty: the architecture has none.
+  std::string_view router = {}, expert_gate = {}, expert_up = {}, expert_down = {};
+  std::string_view shares_sum_to_1 = {}; // field of config.json that says so; empty: they always do
+};
+
+// What an architecture's file defines.
+struct ArchitectureFile {
+  void (*build)(Builder&); // appends the ops of a model
+  Checkpoint checkpoint = {};
+};
+
+struct Architecture {
+  std::string_view name; // general.architecture
+  const ArchitectureFile& file;
+  std::span<const std::string_view> hf_classes; // that "architectures" of config.json names
+};
+
+std::span<const Architecture> architecture_table();           // rows of arches.def in their order
+const Architecture* find_architecture(std::string_view name); // nullptr: unknown
+
+namespace arch {
+#define RIDGE_ARCH(name, file, ...) extern const ArchitectureFile file;
+#include "models/arches.def"
+#undef RIDGE_ARCH
+} // namespace arch
+
+} // namespace ridge::models

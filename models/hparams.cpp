@@ -1,0 +1,169 @@
+#include "models/hparams.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace ridge::models {
+namespace {
+
+// A hyperparameter that changes the computation, the two values at which it does not, and what it asks for.
+struct Computing {
+  std::string_view name;
+  double neutral, also_neutral;
+  std::string_view what;
+};
+
+// A key belongs here if a builder that does not know it would make a model with wrong logits, and no missing or extra
+// tensor would show it. The keys of AttentionSpec and RoutingSpec are missing here, because Builder reads them always.
+constexpr auto kComputing = std::to_array<Computing>({
+    {"attention.clamp_kqv", 0, 0, "clamped queries, keys and values are"},
+    {"attention.max_alibi_bias", 0, 0, "ALiBi is"},
+    {"attention.output_scale", 0, 1, "a scale of attention's output is"},
+    {"attention.temperature_scale", 0, 0, "a temperature of attention is"},
+    {"attention.value_scale", 0, 1, "a scale of attention's values is"},
+    {"embedding_scale", 0, 1, "a scale of embeddings is"},
+    {"expert_group_scale", 0, 1, "a scale of expert groups is"},
+    {"expert_shared_count", 0, 0, "shared experts are"},
+    {"final_logit_softcapping", 0, 0, "soft caps of logits are"},
+    {"interleave_moe_layer_step", 0, 1, "experts in some layers only are"},
+    {"leading_dense_block_count", 0, 0, "dense layers before those with experts are"},
+    {"logit_scale", 0, 1, "a scale of logits is"},
+    {"moe_every_n_layers", 0, 1, "experts in some layers only are"},
+    {"nextn_predict_layers", 0, 0, "draft layers are"},
+    {"residual_scale", 0, 1, "a scale of the residual stream is"},
+    {"rope.dimension_sections", 0, 0, "rope in sections is"},
+    {"rope.scaling.yarn_log_multiplier", 0, 0, "YaRN with a magnitude of its own is"},
+    {"router_logit_softcapping", 0, 0, "soft caps of routing scores are"},
+    {"swiglu_clamp_exp", 0, 0, "clamped activations are"},
+    {"swiglu_clamp_shexp", 0, 0, "clamped activations are"},
+    {"use_parallel_residual", 0, 0, "parallel attention and feed-forward are"},
+});
+
+// The first number of a value or array that is not neutral; nothing where all are, or where it holds no numbers.
+std::optional<double> effective(const gguf::Value& value, const Computing& row) {
+  const auto differs = [&](double number) { return number != row.neutral && number != row.also_neutral; };
+  if (value.is_array()) {
+    const auto numbers = value.as_floats();
+    if (!numbers) return std::nullopt;
+    const auto at = std::ranges::find_if(*numbers, differs);
+    return at == numbers->end() ? std::nullopt : std::optional<double>(*at);
+  }
+  std::optional<double> number = value.as_float();
+  if (const auto flag = value.as_bool()) number = *flag ? 1 : 0;
+  return number && differs(*number) ? number : std::nullopt;
+}
+
+} // namespace
+
+Hparams::Hparams(const gguf::File& file) : file_(file), architecture_(file.get_string("general.architecture")) {}
+
+std::string Hparams::asked(std::string_view name) const {
+  asked_.emplace(name);
+  return key(name);
+}
+
+int64_t Hparams::get_int(std::string_view name) const { return file_.get_int(asked(name)); }
+int64_t Hparams::get_int(std::string_view name, int64_t absent) const { return file_.get_int(asked(name), absent); }
+double Hparams::get_float(std::string_view name, double absent) const { return file_.get_float(asked(name), absent); }
+bool Hparams::get_bool(std::string_view name, bool absent) const { return file_.get_bool(asked(name), absent); }
+
+const gguf::Value* Hparams::array(std::string_view name) const {
+  const gguf::Value* value = file_.find(asked(name));
+  return value && value->is_array() ? value : nullptr;
+}
+
+int64_t Hparams::layer_of_array(std::string_view name, const gguf::Value& array, int64_t layer) const {
+  const auto values = array.as_ints();
+  if (!values || std::ssize(*values) < layers())
+    throw_error("{}: {}: expected {} integers, one per layer", file_.path(), key(name), layers());
+  return (*values)[layer];
+}
+
+int64_t Hparams::layer_int(std::string_view name, int64_t layer) const {
+  const gguf::Value* values = array(name);
+  return values ? layer_of_array(name, *values, layer) : get_int(name);
+}
+int64_t Hparams::layer_int(std::string_view name, int64_t layer, int64_t absent) const {
+  const gguf::Value* values = array(name);
+  return values ? layer_of_array(name, *values, layer) : get_int(name, absent);
+}
+
+int64_t Hparams::in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const {
+  if (value < low || value > high)
+    throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(name),
+                value, low, high, architecture_);
+  return value;
+}
+
+int64_t Hparams::layers() const { return in_range("block_count", get_int("block_count"), 1, kMaxLayers); }
+int64_t Hparams::width() const { return in_range("embedding_length", get_int("embedding_length"), 1, kMaxWidth); }
+int64_t Hparams::context() const { return in_range("context_length", get_int("context_length", 2048), 1, kMaxContext); }
+
+int64_t Hparams::heads(int64_t layer) const {
+  constexpr std::string_view kName = "attention.head_count";
+  return in_range(kName, layer_int(kName, layer), 1, kMaxHeads);
+}
+
+int64_t Hparams::kv_heads(int64_t layer) const {
+  constexpr std::string_view kName = "attention.head_count_kv";
+  const int64_t queries = heads(layer), found = in_range(kName, layer_int(kName, layer, queries), 1, queries);
+  if (queries % found != 0)
+    throw_error("{}: layer {}: {} attention heads cannot share {} key-value heads evenly", file_.path(), layer, queries,
+                found);
+  return found;
+}
+
+int64_t Hparams::head_dim(std::string_view name, int64_t layer) const {
+  if (file_.find(asked(name))) return in_range(name, layer_int(name, layer), 1, kMaxHeadDim);
+  int64_t first = 0; // of a hybrid's layers, only some may have heads
+  while (first < layer && layer_int("attention.head_count", first) == 0) ++first;
+  return in_range(name, width() / heads(first), 1, kMaxHeadDim);
+}
+int64_t Hparams::k_dim(int64_t layer) const { return head_dim("attention.key_length", layer); }
+int64_t Hparams::v_dim(int64_t layer) const { return head_dim("attention.value_length", layer); }
+
+int64_t Hparams::rope_dims(int64_t k_dim) const {
+  constexpr std::string_view kName = "rope.dimension_count";
+  const int64_t dims = in_range(kName, get_int(kName, k_dim), 2, k_dim);
+  if (dims % 2 != 0) throw_error("{}: {} is odd ({})", file_.path(), key(kName), dims);
+  return dims;
+}
+
+float Hparams::norm_epsilon() const {
+  constexpr std::string_view kName = "attention.layer_norm_rms_epsilon";
+  const double epsilon = get_float(kName, 1e-5);
+  if (!(epsilon >= 0 && epsilon < 1)) throw_error("{}: {} is {}, expected 0 to 1", file_.path(), key(kName), epsilon);
+  return static_cast<float>(epsilon);
+}
+
+int64_t Hparams::ffn_width(int64_t layer) const {
+  constexpr std::string_view kName = "feed_forward_length";
+  return in_range(kName, layer_int(kName, layer), 1, 16 * kMaxWidth);
+}
+int64_t Hparams::expert_width(int64_t layer) const {
+  constexpr std::string_view kName = "expert_feed_forward_length";
+  if (!file_.find(asked(kName))) return ffn_width(layer);
+  return in_range(kName, layer_int(kName, layer), 1, 16 * kMaxWidth);
+}
+
+int64_t Hparams::experts() const { return in_range("expert_count", get_int("expert_count", 0), 0, kMaxExperts); }
+int64_t Hparams::experts_used() const {
+  return in_range("expert_used_count", get_int("expert_used_count", 0), 1, experts());
+}
+
+void Hparams::refuse(std::string_view name, std::string_view value, std::string_view what) const {
+  throw_error("{}: {} is {}: {} not supported yet", file_.path(), key(name), value, what);
+}
+
+void Hparams::refuse_ignored() const {
+  for (const Computing& row : kComputing) {
+    const gguf::Value* value = asked_.contains(row.name) ? nullptr : file_.find(key(row.name));
+    if (!value) continue;
+    if (const auto number = effective(*value, row)) refuse(row.name, fmt::format("{}", *number), row.what);
+  }
+}
+
+} // namespace ridge::models

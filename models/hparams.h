@@ -1,0 +1,68 @@
+// Hyperparameters of a model file: the metadata under "<architecture>.". Each is read and checked when it is asked for,
+// so a builder needs only those that its architecture has: a model without attention has no number of heads.
+#pragma once
+
+#include "gguf/gguf.h"
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace ridge::models {
+
+// The largest value of each that is accepted: far above any model, and low enough that products of them fit in 64 bits.
+inline constexpr int64_t kMaxWidth = 1 << 20, kMaxLayers = 4096, kMaxHeads = 4096, kMaxHeadDim = 4096,
+                         kMaxExperts = 4096, kMaxContext = int64_t{1} << 31;
+
+class Hparams {
+ public:
+  explicit Hparams(const gguf::File& file); // which must outlive this
+
+  const std::string& architecture() const { return architecture_; } // general.architecture
+  std::string key(std::string_view name) const { return architecture_ + "." + std::string(name); }
+
+  // The value of "<architecture>.<name>"; an Error names the key. Without a default the key is required.
+  int64_t get_int(std::string_view name) const;
+  int64_t get_int(std::string_view name, int64_t absent) const;
+  double get_float(std::string_view name, double absent) const;
+  bool get_bool(std::string_view name, bool absent) const;
+  // The same where a file may hold one value for all layers or an array with one for each layer.
+  int64_t layer_int(std::string_view name, int64_t layer) const;
+  int64_t layer_int(std::string_view name, int64_t layer, int64_t absent) const;
+
+  // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1.
+  int64_t layers() const;                    // block_count
+  int64_t width() const;                     // embedding_length
+  int64_t context() const;                   // context_length: trained, in tokens
+  int64_t heads(int64_t layer) const;        // attention.head_count
+  int64_t kv_heads(int64_t layer) const;     // attention.head_count_kv, else heads
+  int64_t k_dim(int64_t layer) const;        // attention.key_length, else width / heads of the first layer with any
+  int64_t v_dim(int64_t layer) const;        // attention.value_length, else the same
+  int64_t rope_dims(int64_t k_dim) const;    // rope.dimension_count, else k_dim; even
+  float norm_epsilon() const;                // attention.layer_norm_rms_epsilon
+  int64_t ffn_width(int64_t layer) const;    // feed_forward_length
+  int64_t expert_width(int64_t layer) const; // expert_feed_forward_length, else feed_forward_length
+  int64_t experts() const;                   // expert_count; 0: a dense model
+  int64_t experts_used() const;              // expert_used_count
+
+  // Throws Error: "FILE: KEY is VALUE: WHAT not supported yet".
+  [[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view what) const;
+  // Throws such an Error where the file has a hyperparameter that changes what the model computes, at a value that
+  // makes a difference, and nothing has asked for it.
+  void refuse_ignored() const;
+
+ private:
+  int64_t in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const;
+  const gguf::Value* array(std::string_view name) const; // nullptr: not there, or one value for all layers
+  int64_t head_dim(std::string_view name, int64_t layer) const;
+  int64_t layer_of_array(std::string_view name, const gguf::Value& array, int64_t layer) const;
+  std::string asked(std::string_view name) const; // the key, noted
+
+  const gguf::File& file_;
+  std::string architecture_;
+  mutable std::set<std::string, std::less<>> asked_; // names of keys
+};
+
+} // namespace ridge::models

@@ -1,0 +1,59 @@
+// What attention, routing and activation of a model are, as an architecture's file states it. Every field has the
+// default of the llama family; an optional field that is not set has the value that the model file gives.
+//
+// Some fields say what the ops of core/program.h cannot do yet. Builder throws an Error where such a field, set by an
+// architecture or by a model file, is not at its default.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace ridge::models {
+
+enum class Rope : uint8_t {
+  none,     // attention does not know positions
+  adjacent, // turns elements (0,1) (2,3) …
+  split,    // turns elements (0,n/2) (1,n/2+1) …
+};
+
+struct AttentionSpec {
+  Rope rope = Rope::none;
+  bool qk_norm = false;                          // RMS norm of each q and k head, before rope
+  std::optional<int64_t> heads = {};             // attention.head_count of the layer
+  std::optional<int64_t> kv_heads = {};          // attention.head_count_kv of the layer
+  std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length, attention.value_length
+  std::optional<int64_t> rope_dims = {};         // of each head's k_dim: rope.dimension_count
+  std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
+
+  // Not supported yet:
+  std::optional<bool> causal = {};     // false: a token sees later ones: attention.causal
+  std::optional<int64_t> window = {};  // tokens that a token sees, 0: all: attention.sliding_window
+  std::optional<double> soft_cap = {}; // scores are soft_cap * tanh(score / soft_cap): attn_logit_softcapping
+  bool sinks = false;                  // a learned score per head that takes part in the softmax
+};
+
+enum class Gate : uint8_t { softmax = 1, sigmoid = 2, softmax_of_chosen = 3 }; // numbers as in expert_gating_func
+
+struct RoutingSpec {
+  std::optional<int64_t> experts = {}; // expert_count
+  std::optional<int64_t> used = {};    // by each token: expert_used_count
+  std::optional<int64_t> width = {};   // of an expert's hidden layer: Hparams::expert_width
+  std::optional<bool> normalize = {};  // shares of the chosen sum to 1: expert_weights_norm, or true
+
+  // Not supported yet:
+  std::optional<Gate> gate = {};      // from scores to shares: expert_gating_func, or softmax
+  std::optional<double> scale = {};   // of all shares: expert_weights_scale
+  std::optional<int64_t> groups = {}; // experts are chosen from the best groups: expert_group_count
+  bool selection_bias = false;        // a bias per expert that counts for the choice only
+};
+
+enum class Activation : uint8_t { silu, gelu, relu, relu_squared };
+
+// hidden = activation(gate) * up, or activation(up) where it is not gated. Only gated SiLU is supported yet.
+struct ActivationSpec {
+  Activation kind = Activation::silu;
+  bool gated = true;
+  double clamp = 0; // bounds gate and up, 0: none
+};
+
+} // namespace ridge::models

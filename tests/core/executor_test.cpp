@@ -1,0 +1,161 @@
+// What all executors refuse: batches and configurations that check_batch and check_config name.
+#include "core/executor.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+using namespace ridge::core;
+
+namespace {
+
+struct Tokens {
+  std::vector<int32_t> tokens = {1, 2, 3}, positions = {0, 1, 2}, streams = {0, 0, 1}, outputs = {0, 2};
+  std::vector<float> input;
+  Batch batch() const { return {tokens, positions, streams, outputs, input}; }
+};
+
+Program program_of(int64_t vocab) {
+  Program program;
+  program.vocab = vocab;
+  return program;
+}
+
+ExecutorConfig small_config() {
+  ExecutorConfig config;
+  config.context = 8;
+  config.streams = 2;
+  config.max_batch = 4;
+  config.max_outputs = 2;
+  return config;
+}
+
+// The message of the Error that `run` throws; empty: it throws none.
+template <typename Run>
+std::string refusal(const Run& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("a batch that an executor cannot run is refused by what is wrong with it") {
+  const Program program = program_of(10);
+  Tokens t;
+  std::string expected;
+  SUBCASE("a good one is not") {}
+  SUBCASE("nor one without streams") { t.streams = {}; }
+  SUBCASE("nor one without outputs") { t.outputs = {}; }
+  SUBCASE("no tokens") {
+    t = {{}, {}, {}, {}};
+    expected = "a batch of 0 tokens, expected 1 to 4";
+  }
+  SUBCASE("too many tokens") {
+    t = {{1, 2, 3, 4, 5}, {0, 1, 2, 3, 4}, {}, {}};
+    expected = "a batch of 5 tokens, expected 1 to 4";
+  }
+  SUBCASE("too few positions") {
+    t.positions.pop_back();
+    expected = "a batch of 3 tokens with 2 positions and 3 streams";
+  }
+  SUBCASE("too few streams") {
+    t.streams.pop_back();
+    expected = "a batch of 3 tokens with 3 positions and 2 streams";
+  }
+  SUBCASE("too many outputs") {
+    t.outputs = {0, 1, 2};
+    expected = "3 outputs of a batch are wanted, expected at most 2";
+  }
+  SUBCASE("a token past the vocabulary") {
+    t.tokens[1] = 10;
+    expected = "token id 10 is outside this model's vocabulary of 10";
+  }
+  SUBCASE("a negative token") {
+    t.tokens[1] = -1;
+    expected = "token id -1 is outside this model's vocabulary of 10";
+  }
+  SUBCASE("a position past the context") {
+    t.positions[2] = 8;
+    expected = "position 8 is outside the context of 8 tokens; raise it with -c";
+  }
+  SUBCASE("a negative position") {
+    t.positions[2] = -1;
+    expected = "position -1 is outside the context of 8 tokens; raise it with -c";
+  }
+  SUBCASE("a stream too many") {
+    t.streams[2] = 2;
+    expected = "stream 2 of a batch, expected 0 to 1";
+  }
+  SUBCASE("a negative stream") {
+    t.streams[2] = -1;
+    expected = "stream -1 of a batch, expected 0 to 1";
+  }
+  SUBCASE("an output past the batch") {
+    t.outputs[1] = 3;
+    expected = "output 3 of a batch of 3 tokens";
+  }
+  SUBCASE("a negative output") {
+    t.outputs[0] = -1;
+    expected = "output -1 of a batch of 3 tokens";
+  }
+  SUBCASE("input for a whole Program") {
+    t.input.resize(4);
+    expected = "a batch with 4 elements of input, expected 0";
+  }
+  CHECK(refusal([&] { check_batch(program, small_config(), t.batch()); }) == expected);
+}
+
+TEST_CASE("the second part of a Program takes a row of input per token, or per output where its input is gathered") {
+  Program program = program_of(10);
+  program.values = {{"x", 4}};
+  program.input = 0;
+  Tokens t;
+  const auto refused = [&] { return refusal([&] { check_batch(program, small_config(), t.batch()); }); };
+  CHECK(refused() == "a batch with 0 elements of input, expected 12");
+  t.input.resize(12);
+  CHECK(refused() == "");
+  program.values[0].gathered = true;
+  CHECK(refused() == "a batch with 12 elements of input, expected 8");
+}
+
+TEST_CASE("a configuration out of range is refused by what is wrong with it") {
+  Program program = program_of(10);
+  program.kv_layers = {{1, 48, 64}};
+  ExecutorConfig config = small_config();
+  std::string expected;
+  SUBCASE("a good one is not") {}
+  SUBCASE("nor one without outputs") { config.max_outputs = 0; }
+  SUBCASE("context") {
+    config.context = 0;
+    expected = "a context of 0, expected 1 to 2147483647";
+  }
+  SUBCASE("positions past 32 bits") {
+    config.context = int64_t{1} << 31;
+    expected = "a context of 2147483648, expected 1 to 2147483647";
+  }
+  SUBCASE("streams") {
+    config.streams = 0;
+    expected = "a number of streams of 0, expected 1 to 2147483647";
+  }
+  SUBCASE("batch") {
+    config.max_batch = -1;
+    expected = "a largest batch of -1, expected 1 to 2147483647";
+  }
+  SUBCASE("outputs") {
+    config.max_outputs = -1;
+    expected = "a largest number of outputs of -1, expected 0 to 2147483647";
+  }
+  SUBCASE("threads") {
+    config.threads = -1;
+    expected = "a number of threads of -1, expected 0 to 2147483647";
+  }
+  SUBCASE("cache types") {
+    config.k_type = KvType::q8_0;
+    expected = "a q8_0 cache of keys takes heads of a multiple of 32 elements, this model's have 48; use -ctk f16";
+  }
+  CHECK(refusal([&] { check_config(program, config); }) == expected);
+}

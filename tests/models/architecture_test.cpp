@@ -1,0 +1,44 @@
+// The table of architectures.
+#include "models/architecture.h"
+
+#include "models/synthetic.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+using namespace ridge;
+
+TEST_CASE("each architecture has a name of its own, a builder, and classes that no other row has") {
+  std::set<std::string_view> names, classes;
+  for (const models::Architecture& row : models::architecture_table()) {
+    CAPTURE(row.name);
+    CHECK(names.insert(row.name).second);
+    CHECK(models::find_architecture(row.name) == &row);
+    CHECK((row.file.build != nullptr));
+    for (const std::string_view hf_class : row.hf_classes) {
+      CHECK(!hf_class.empty());
+      CHECK(classes.insert(hf_class).second);
+    }
+  }
+  CHECK(classes.contains("MixtralForCausalLM"));
+  CHECK(models::find_architecture("gpt2") == nullptr);
+}
+
+TEST_CASE("a checkpoint with experts says where all three matrices and the router are") {
+  for (const models::Architecture& row : models::architecture_table()) {
+    CAPTURE(row.name);
+    const models::Checkpoint& c = row.file.checkpoint;
+    for (const std::string_view part : {c.expert_gate, c.expert_up, c.expert_down}) {
+      CHECK(part.empty() == c.router.empty());
+      if (!part.empty()) CHECK(part.find("{}") != std::string_view::npos);
+    }
+  }
+}
+
+TEST_CASE("every shape of synthetic models is of a known architecture") {
+  for (const models::Shape& shape : models::shapes()) {
+    CAPTURE(shape.name);
+    CHECK(models::find_architecture(shape.architecture) != nullptr);
+  }
+}

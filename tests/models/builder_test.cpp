@@ -1,0 +1,236 @@
+// What Builder makes of hyperparameters and specs, without any weights that matter.
+#include "models/blocks.h"
+
+#include "model_image.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace ridge;
+using core::OpKind;
+using models::AttentionSpec;
+using models::Builder;
+using tests::ModelImage;
+
+namespace {
+
+// The message of the Error that `call` throws; empty where it throws none.
+template <typename Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("a model without attention is built from the hyperparameters that it has") {
+  ModelImage image;
+  image.metadata.set("general.architecture", "recurrent");
+  image.metadata.set("recurrent.block_count", uint32_t{1});
+  image.metadata.set("recurrent.embedding_length", uint32_t{64});
+  image.tensors = {{"token_embd.weight", quant::Type::F16, {64, 32}},
+                   {"blk.0.norm.weight", quant::Type::F32, {64}},
+                   {"blk.0.mix.weight", quant::Type::F16, {64, 64}},
+                   {"output_norm.weight", quant::Type::F32, {64}}};
+  const gguf::File file = image.open();
+  Builder b(file);
+  const core::ValueId x = b.embed();
+  const std::string blk = b.begin_layer(0);
+  b.logits(b.gather(b.linear(b.rms_norm(x, blk + "norm"), blk + "mix", 64)));
+  CHECK(message_of([&] { b.hparams().heads(0); }).find("recurrent.attention.head_count") != std::string::npos);
+  CHECK(message_of([&] { b.hparams().ffn_width(0); }).find("recurrent.feed_forward_length") != std::string::npos);
+
+  const core::Program program = std::move(b).finish();
+  CHECK(program.kv_layers.empty());
+  CHECK(program.vocab == 32);
+  CHECK(program.ops[2].name == "blk.0.mix");
+  CHECK(program.ops[2].layer == 0);
+  CHECK(program.ops.back().layer == -1);
+}
+
+TEST_CASE("hyperparameters given as arrays are each layer's own") {
+  ModelImage image(ModelImage::dense("llama"));
+  image.metadata.set("llama.attention.head_count_kv", std::vector<uint32_t>{2, 4});
+  image.metadata.set("llama.feed_forward_length", std::vector<uint32_t>{96, 128});
+  for (gguf::TensorInfo& tensor : image.tensors) {
+    if (tensor.name == "blk.1.attn_k.weight" || tensor.name == "blk.1.attn_v.weight") tensor.dims = {64, 64};
+    if (tensor.name == "blk.1.ffn_gate.weight" || tensor.name == "blk.1.ffn_up.weight") tensor.dims = {64, 128};
+    if (tensor.name == "blk.1.ffn_down.weight") tensor.dims = {128, 64};
+  }
+  const gguf::File file = image.open();
+  const core::Program program = models::build_program(file);
+  REQUIRE(program.kv_layers.size() == 2);
+  CHECK(program.kv_layers[0].heads == 2);
+  CHECK(program.kv_layers[1].heads == 4);
+
+  image.metadata.set("llama.feed_forward_length", std::vector<uint32_t>{96});
+  CHECK(image.refusal() == "small.gguf: llama.feed_forward_length: expected 2 integers, one per layer");
+  image.metadata.set("llama.feed_forward_length", std::vector<uint32_t>{96, 0});
+  CHECK(image.refusal().find("llama.feed_forward_length is 0, expected 1 to") != std::string::npos);
+}
+
+TEST_CASE("heads are as wide as those of the first layer that has any, where a file does not say") {
+  ModelImage image;
+  image.metadata.set("general.architecture", "hybrid");
+  image.metadata.set("hybrid.block_count", uint32_t{3});
+  image.metadata.set("hybrid.embedding_length", uint32_t{64});
+  image.metadata.set("hybrid.attention.head_count", std::vector<uint32_t>{0, 4, 2});
+  const gguf::File file = image.open();
+  const models::Hparams h(file);
+  CHECK(h.k_dim(1) == 16);
+  CHECK(h.v_dim(2) == 16);
+  CHECK_THROWS_AS(h.heads(0), Error);
+}
+
+TEST_CASE("two ways of rope in one model have a table each, and layers that agree share one") {
+  ModelImage image(ModelImage::dense("llama"));
+  std::erase_if(image.tensors, [](const auto& t) { return t.name.starts_with("blk.1.") || t.name.find("ffn") < 10; });
+  std::erase_if(image.tensors, [](const auto& t) { return t.name == "blk.0.attn_norm.weight"; });
+  const gguf::File file = image.open();
+  Builder b(file);
+  core::ValueId x = b.embed();
+  using models::Rope;
+  for (const AttentionSpec& spec : {AttentionSpec{.rope = Rope::adjacent}, AttentionSpec{.rope = Rope::split},
+                                    AttentionSpec{.rope = Rope::split, .rope_dims = 8},
+                                    AttentionSpec{.rope = Rope::adjacent}, AttentionSpec{.rope = Rope::none}})
+    x = b.attention(x, 0, spec);
+  b.logits(b.gather(x));
+  const core::Program program = std::move(b).finish();
+
+  std::vector<int32_t> tables;
+  for (const core::Op& op : program.ops)
+    if (op.kind == OpKind::rope) tables.push_back(std::get<core::RopeParams>(op.params).table);
+  CHECK(tables == std::vector<int32_t>{0, 0, 1, 1, 2, 2, 0, 0}); // of q and k
+  REQUIRE(program.rope_tables.size() == 3);
+  CHECK(program.rope_tables[0].style == core::RopeStyle::adjacent);
+  CHECK(program.rope_tables[1].style == core::RopeStyle::split);
+  CHECK(program.rope_tables[1].inverse_frequency.size() == 8);
+  CHECK(program.rope_tables[2].style == core::RopeStyle::split);
+  CHECK(program.rope_tables[2].inverse_frequency.size() == 4);
+  CHECK(program.kv_layers.size() == 5);
+}
+
+TEST_CASE("hyperparameters that change the computation and are not supported are refused by name and value") {
+  const auto with = [](const models::Shape& shape, const std::string& name, gguf::OwnedValue value) {
+    ModelImage image(shape);
+    image.metadata.set(std::string(shape.architecture) + "." + name, std::move(value));
+    return image.refusal();
+  };
+  const models::Shape llama = ModelImage::dense("llama"), moe = ModelImage::with_experts("qwen3moe");
+  CHECK(with(moe, "expert_group_count", uint32_t{4}) ==
+        "small.gguf: qwen3moe.expert_group_count is 4: expert groups are not supported yet");
+  CHECK(with(ModelImage::with_experts("llama"), "expert_group_count", uint32_t{2}) ==
+        "small.gguf: llama.expert_group_count is 2: expert groups are not supported yet");
+  CHECK(with(moe, "expert_gating_func", uint32_t{2}) ==
+        "small.gguf: qwen3moe.expert_gating_func is 2: gates other than softmax are not supported yet");
+  CHECK(with(moe, "expert_weights_scale", 2.5f) ==
+        "small.gguf: qwen3moe.expert_weights_scale is 2.5: a scale of the experts' shares is not supported yet");
+  CHECK(with(moe, "expert_shared_count", uint32_t{1}) ==
+        "small.gguf: qwen3moe.expert_shared_count is 1: shared experts are not supported yet");
+  CHECK(with(llama, "attention.sliding_window", uint32_t{4096}) ==
+        "small.gguf: llama.attention.sliding_window is 4096: sliding windows are not supported yet");
+  CHECK(with(llama, "attn_logit_softcapping", 50.0f) ==
+        "small.gguf: llama.attn_logit_softcapping is 50: soft caps of attention's scores are not supported yet");
+  CHECK(with(llama, "attention.causal", false) ==
+        "small.gguf: llama.attention.causal is false: attention to later tokens is not supported yet");
+  CHECK(with(llama, "logit_scale", 0.25f) ==
+        "small.gguf: llama.logit_scale is 0.25: a scale of logits is not supported yet");
+  CHECK(with(llama, "use_parallel_residual", true) ==
+        "small.gguf: llama.use_parallel_residual is 1: parallel attention and feed-forward are not supported yet");
+  CHECK(with(llama, "rope.dimension_sections", std::vector<int32_t>{0, 8, 8, 0}) ==
+        "small.gguf: llama.rope.dimension_sections is 8: rope in sections is not supported yet");
+
+  // Values that make no difference.
+  for (const models::Shape& shape : {llama, moe, ModelImage::dense("qwen2"), ModelImage::dense("qwen3")})
+    CHECK(ModelImage(shape).refusal() == "accepted");
+  CHECK(with(moe, "expert_group_count", uint32_t{1}) == "accepted");
+  CHECK(with(moe, "expert_gating_func", uint32_t{1}) == "accepted");
+  CHECK(with(moe, "expert_weights_scale", 1.0f) == "accepted");
+  CHECK(with(llama, "attention.sliding_window", uint32_t{131072}) == "accepted"); // the whole context
+  CHECK(with(llama, "attention.causal", true) == "accepted");
+  CHECK(with(llama, "logit_scale", 1.0f) == "accepted");
+  CHECK(with(llama, "use_parallel_residual", false) == "accepted");
+}
+
+TEST_CASE("a tensor that no op would use is refused by name") {
+  const auto with = [](const models::Shape& shape, const std::string& tensor) {
+    ModelImage image(shape);
+    image.tensors.push_back({tensor, quant::Type::F32, {8}});
+    return image.refusal();
+  };
+  CHECK(with(ModelImage::with_experts("qwen3moe"), "blk.1.exp_probs_b.bias") ==
+        "small.gguf: tensor blk.1.exp_probs_b.bias has no place in a qwen3moe model: what it is for is not supported "
+        "yet");
+  CHECK(with(ModelImage::dense("llama"), "blk.0.attn_q_norm.weight").find("attn_q_norm") != std::string::npos);
+  CHECK(with(ModelImage::dense("llama"), "rope_freqs.weight").find("above 0") != std::string::npos); // read: zeros
+  CHECK(with(ModelImage::dense("llama"), "blk.0.ffn_up.input_scale") == "accepted");
+  CHECK(with(ModelImage::dense("qwen3"), "cls.output.weight") == "accepted");
+}
+
+TEST_CASE("fields of a spec that the ops lack are refused") {
+  const gguf::File file = ModelImage(ModelImage::dense("llama")).open();
+  Builder b(file);
+  const core::ValueId x = b.embed();
+  const auto attention = [&](const AttentionSpec& spec) { return message_of([&] { b.attention(x, 0, spec); }); };
+  CHECK(attention({.causal = false}).find("llama.attention.causal is false") != std::string::npos);
+  CHECK(attention({.window = 8}).find("sliding windows are not supported yet") != std::string::npos);
+  CHECK(attention({.soft_cap = 30.0}).find("soft caps of attention's scores") != std::string::npos);
+  CHECK(attention({.sinks = true}) == "small.gguf: llama: attention sinks are not supported yet");
+  const auto ffn = [&](const models::ActivationSpec& spec) { return message_of([&] { b.ffn(x, 0, spec); }); };
+  const std::string wanted = "small.gguf: llama: activations other than gated SiLU are not supported yet";
+  CHECK(ffn({.kind = models::Activation::gelu}) == wanted);
+  CHECK(ffn({.gated = false}) == wanted);
+  CHECK(ffn({.clamp = 7}) == wanted);
+}
+
+TEST_CASE("fields of an attention spec win over the file's") {
+  ModelImage image(ModelImage::dense("llama"));
+  image.metadata.set("llama.attention.scale", 0.125f);
+  const gguf::File file = image.open();
+  const auto attention_of = [&](const AttentionSpec& spec) {
+    Builder b(file);
+    const core::ValueId x = b.embed();
+    b.logits(b.gather(b.attention(x, 0, spec)));
+    b.skip("blk.0.attn_norm.weight");
+    for (const gguf::Tensor& tensor : file.tensors())
+      if (tensor.name.starts_with("blk.1.") || tensor.name.find("ffn") < 10) b.skip(tensor.name);
+    return std::move(b).finish();
+  };
+  const auto params_of = [](const core::Program& program) {
+    return std::get<core::AttentionParams>(std::ranges::find(program.ops, OpKind::attention, &core::Op::kind)->params);
+  };
+  const core::Program as_file = attention_of({}),
+                      as_spec = attention_of({.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .scale = 0.5});
+  CHECK(params_of(as_file).heads == 4);
+  CHECK(params_of(as_file).scale == 0.125f);
+  CHECK(as_file.kv_layers[0].k_dim == 16);
+  CHECK(params_of(as_spec).heads == 2);
+  CHECK(params_of(as_spec).scale == 0.5f);
+  CHECK(as_spec.kv_layers[0].heads == 1);
+  CHECK(as_spec.kv_layers[0].k_dim == 32);
+}
+
+TEST_CASE("the routing spec reaches the op, from the architecture or the file") {
+  ModelImage image(ModelImage::with_experts("qwen3moe"));
+  image.metadata.set("qwen3moe.expert_weights_norm", false);
+  const gguf::File file = image.open();
+  const core::Program program = models::build_program(file);
+  const auto route = std::ranges::find(program.ops, OpKind::route, &core::Op::kind);
+  REQUIRE(route != program.ops.end());
+  const auto& params = std::get<core::RouteParams>(route->params);
+  CHECK(params.experts == 8);
+  CHECK(params.used == 2);
+  CHECK(!params.normalize);
+
+  Builder b(file);
+  const core::ValueId x = b.embed();
+  const auto experts = [&](const models::RoutingSpec& spec) { return message_of([&] { b.experts(x, 0, spec); }); };
+  CHECK(experts({.gate = models::Gate::sigmoid}).find("gates other than softmax") != std::string::npos);
+  CHECK(experts({.groups = 2}).find("expert groups") != std::string::npos);
+  CHECK(experts({.selection_bias = true}).find("a bias for the choice of experts") != std::string::npos);
+}

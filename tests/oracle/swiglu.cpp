@@ -1,0 +1,16 @@
+// swiglu: silu(gate) * up.
+#include "support/naive.h"
+
+#include <cmath>
+
+namespace ridge::tests {
+
+void naive_swiglu(Naive& naive, const core::Op& op) {
+  naive.for_rows(op, [&](size_t t) {
+    Naive::Row y = naive.in(op, 0, t);
+    for (size_t i = 0; i < y.size(); ++i) y[i] = y[i] / (1 + std::exp(-y[i])) * naive.in(op, 1, t)[i];
+    return y;
+  });
+}
+
+} // namespace ridge::tests

@@ -1,0 +1,84 @@
+// Tiny models of the reference folder that are given as recipes: metadata, the tensors' shapes, and a seed from which
+// every weight follows.
+#pragma once
+
+#include "gguf/writer.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::tests {
+
+struct Recipe {
+  std::string name;
+  nlohmann::json document;
+
+  explicit Recipe(std::string of) : name(std::move(of)), document(nlohmann::json::parse(read_file(path() + ".json"))) {}
+
+  std::string path() const { return reference_dir() + "/recipes/" + name; }
+  std::vector<int32_t> ids() const { return document["ids"]; }
+  std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); } // [ids, vocab]
+
+  gguf::File open() const {
+    gguf::Metadata metadata;
+    for (const auto& entry : document["metadata"]) metadata.set(entry[0].get<std::string>(), value(entry[1], entry[2]));
+    metadata.set("tokenizer.ggml.model", "none");
+    std::vector<gguf::TensorInfo> infos;
+    for (const auto& tensor : document["tensors"])
+      infos.push_back({tensor[0].get<std::string>(), quant::Type::F32, tensor[1].get<std::vector<int64_t>>()});
+    auto image = std::make_shared<std::vector<std::byte>>();
+    gguf::Writer writer(*image, metadata, infos);
+    for (const auto& tensor : document["tensors"]) {
+      const std::vector<float> values = weights(tensor);
+      writer.write(std::as_bytes(std::span(values)));
+    }
+    writer.finish();
+    return gguf::File::from_bytes(image, name);
+  }
+
+ private:
+  static gguf::OwnedValue value(int type, const nlohmann::json& value) { // GGUF's ids of types
+    switch (type) {
+    case 4: return value.get<uint32_t>();
+    case 5: return value.get<int32_t>();
+    case 6: return value.get<float>();
+    case 7: return value.get<bool>();
+    case 8: return value.get<std::string>();
+    default: break;
+    }
+    const int element = value["of"];
+    if (element == 4) return value["values"].get<std::vector<uint32_t>>();
+    if (element == 5) return value["values"].get<std::vector<int32_t>>();
+    if (element == 6) return value["values"].get<std::vector<float>>();
+    std::vector<gguf::OwnedValue> flags;
+    for (const bool flag : value["values"]) flags.push_back(flag);
+    return gguf::OwnedValue::array(gguf::ValueType::boolean, flags);
+  }
+
+  // FNV-1a of the name starts a SplitMix64 sequence; its upper 24 bits are uniform in offset ± amplitude.
+  std::vector<float> weights(const nlohmann::json& tensor) const {
+    uint64_t state = 0xcbf29ce484222325;
+    for (const unsigned char c : tensor[0].get<std::string>()) state = (state ^ c) * 0x100000001b3;
+    state ^= document["seed"].get<uint64_t>();
+    size_t count = 1;
+    for (const auto& dim : tensor[1]) count *= dim.get<size_t>();
+    const float offset = tensor[2], amplitude = tensor[3];
+    std::vector<float> values(count);
+    for (float& out : values) {
+      uint64_t z = state += 0x9E3779B97F4A7C15;
+      z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+      z = (z ^ z >> 27) * 0x94D049BB133111EB;
+      z ^= z >> 31;
+      const float unit = static_cast<float>(z >> 40) * 0x1p-23f - 1.0f;
+      out = offset + amplitude * unit;
+    }
+    return values;
+  }
+};
+
+} // namespace ridge::tests

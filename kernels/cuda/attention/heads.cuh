@@ -2,6 +2,7 @@
 // that take these steps differ in how many threads share a head.
 #pragma once
 
+#include "core/rope_angle.h"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 
@@ -48,8 +49,8 @@ __device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, 
 
 // Cosine and sine of a pair's angle, times the magnitude.
 __device__ __forceinline__ float2 rope_cos_sin(float inverse_frequency, int position, float magnitude) {
-  float sine, cosine; // the accurate ones: angles reach 100,000 radians
-  sincosf(static_cast<float>(position) * inverse_frequency, &sine, &cosine);
+  float sine, cosine;
+  sincosf(core::rope_angle(position, inverse_frequency), &sine, &cosine);
   return {cosine * magnitude, sine * magnitude};
 }
 __device__ __forceinline__ float2 rope_cos_sin(const RopeArgs& rope, int pair, int position) {

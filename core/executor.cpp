@@ -1,6 +1,9 @@
 #include "core/executor.h"
 
+#include "core/clock.h"
 #include "core/error.h"
+
+#include <numeric>
 
 namespace ridge::core {
 
@@ -14,6 +17,15 @@ void check_cache_types(const Program& program, const ExecutorConfig& config) {
     check(config.k_type, kv.k_dim, "keys", "-ctk");
     check(config.v_type, kv.v_dim, "values", "-ctv");
   }
+}
+
+double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
+  const std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position));
+  std::vector<int32_t> every_stream(streams);
+  std::iota(every_stream.begin(), every_stream.end(), 0);
+  const Batch batch{tokens, positions, every_stream, every_stream};
+  forward(batch);
+  return median_seconds(repetitions, [&] { forward(batch); });
 }
 
 } // namespace ridge::core

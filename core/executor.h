@@ -93,6 +93,11 @@ class Executor {
   // parts are those of the batch as it always runs, and add up to it; without, they are held apart, so that together
   // they take longer than forward(). Empty where an executor cannot tell.
   virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
+
+  // Median seconds of one decoding step: one token of each of `streams` streams at `position`, with its logits.
+  // Measured `repetitions` times after a warm-up, with the host's clock around forward(); an executor that runs
+  // asynchronously may time its own device instead. What the cache holds from `position` on is overwritten.
+  virtual double time_decode(int64_t position, int64_t streams, int repetitions);
 };
 
 } // namespace ridge::core

@@ -52,9 +52,8 @@ class CudaExecutor : public core::Executor {
   virtual std::vector<int32_t> generate_greedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                                std::span<const int32_t> streams, int64_t count) = 0;
 
-  // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
-  // GPU.
-  virtual double time_decode(int64_t position, int64_t streams, int repetitions) = 0;
+  // Timed on the GPU, over `repetitions` steps.
+  double time_decode(int64_t position, int64_t streams, int repetitions) override = 0;
 };
 
 // Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the

@@ -2,13 +2,13 @@
 
 #include "convert/import/import.h"
 #include "convert/quantize.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/bench.h"
 #include "measure/roofline.h"
-#include "models/guide.h"
 #include "models/model.h"
 #include "models/recipes.h"
 
@@ -21,7 +21,7 @@
 
 namespace ridge::app {
 
-using core::Job, core::JobKind, core::JobState;
+using core::Job, core::JobState, core::seconds_now;
 
 namespace {
 
@@ -29,32 +29,28 @@ constexpr auto kReportInterval = std::chrono::milliseconds(100);
 constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // an estimate before that would be a guess
 constexpr size_t kRemembered = 100;                               // jobs that are over
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 std::string file_name(const std::string& path) {
   std::filesystem::path p = path;
   if (p.filename().empty()) p = p.parent_path();
   return path.empty() ? "the guide" : core::printable(p.filename().string());
 }
 
-std::string title_of(const core::JobRequest& r) {
+std::string title_of(const core::ConvertRequest& r) { return fmt::format("Convert {}", file_name(r.input)); }
+
+std::string title_of(const core::QuantizeRequest& r) {
   const std::string in = file_name(r.input);
-  switch (r.kind) {
-  case JobKind::convert: return fmt::format("Convert {}", in);
-  case JobKind::quantize:
-    return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
-           : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
-                                       : fmt::format("Quantize {} to a mix with {}", in, r.type);
-  case JobKind::bench: return fmt::format("Bench {}", in);
-  case JobKind::roofline:
-    return r.input.empty() ? "Roofline of this machine" : fmt::format("Roofline of this machine with {}", in);
-  }
-  return "";
+  return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
+         : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
+                                     : fmt::format("Quantize {} to a mix with {}", in, r.type);
 }
 
-std::string duration(double seconds) {
-  const int64_t whole = std::llround(seconds);
-  return seconds < 59.95 ? fmt::format("{:.1f} s", seconds) : fmt::format("{} min {:02} s", whole / 60, whole % 60);
+std::string title_of(const core::BenchRequest& r) {
+  return fmt::format("Bench {}", file_name(r.files.empty() ? "" : r.files.front()));
+}
+
+std::string title_of(const core::RooflineRequest& r) {
+  return r.file.empty() ? "Roofline of this machine"
+                        : fmt::format("Roofline of this machine with {}", file_name(r.file));
 }
 
 std::string value_of(const core::Ceiling& c) {
@@ -113,7 +109,7 @@ void JobQueue::start(core::JobRequest request) {
     const std::lock_guard lock(mutex_);
     Job job;
     job.id = ++last_id_;
-    job.title = title_of(request);
+    job.title = std::visit([](const auto& r) { return title_of(r); }, request);
     job.request = std::move(request);
     jobs_.push_back(std::move(job));
     for (auto old = jobs_.begin(); jobs_.size() > kRemembered && old != jobs_.end();)
@@ -153,7 +149,7 @@ void JobQueue::publish() {
     list.assign(jobs_.rbegin(), jobs_.rend());
     for (Job& job : list) {
       if (job.id != running_) continue;
-      const double now = now_s();
+      const double now = seconds_now();
       job.elapsed_s = now - started_s_;
       job.remaining_s = remaining_seconds(now - activity_began_s_, activity_began_at_, job.share);
       if (cancel_) job.activity = "stopping";
@@ -187,14 +183,14 @@ void JobQueue::work() {
       job = next;
       running_ = job.id;
       cancel_ = false;
-      started_s_ = activity_began_s_ = now_s();
+      started_s_ = activity_began_s_ = seconds_now();
       activity_began_at_ = 0;
     }
     changed_.notify_all(); // the reporter
     run(job);
     {
       const std::lock_guard lock(mutex_);
-      job.elapsed_s = now_s() - started_s_;
+      job.elapsed_s = seconds_now() - started_s_;
       running_ = 0;
       *std::ranges::find(jobs_, job.id, &Job::id) = std::move(job);
     }
@@ -205,12 +201,7 @@ void JobQueue::work() {
 // Whatever goes wrong is the job's own end and nobody else's.
 void JobQueue::run(Job& job) {
   try {
-    switch (job.request.kind) {
-    case JobKind::convert: convert(job); break;
-    case JobKind::quantize: quantize(job); break;
-    case JobKind::bench: bench(job); break;
-    case JobKind::roofline: roofline(job); break;
-    }
+    std::visit([&](const auto& request) { work_on(request, job); }, job.request);
     job.state = JobState::done;
     return;
   } catch (const Cancelled&) {
@@ -234,7 +225,7 @@ void JobQueue::progress(std::string_view activity, double share) {
   Job& job = *std::ranges::find(jobs_, running_, &Job::id);
   if (job.activity != activity) {
     job.activity = activity;
-    activity_began_s_ = now_s();
+    activity_began_s_ = seconds_now();
     activity_began_at_ = share;
   }
   job.share = share;
@@ -248,42 +239,23 @@ double share_of(int64_t done, int64_t total) {
 
 } // namespace
 
-void JobQueue::convert(Job& job) {
-  const core::JobRequest& r = job.request;
-  if (r.output.empty()) throw_error("name the file to write");
-  convert::import::ConvertOptions options;
-  if (!r.type.empty()) {
-    const quant::FormatInfo* type = quant::find_format(std::string_view(r.type));
-    if (!type) throw_error("unknown type '{}'", r.type);
-    options.type = type->type;
-  }
+void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
+  if (request.output.empty()) throw_error("name the file to write");
   progress("reading the checkpoint", 0);
-  options.progress = [&](int64_t done, int64_t total) { progress("converting", share_of(done, total)); };
-  const double start = now_s();
-  const convert::import::ConvertReport report = convert::import::convert(r.input, r.output, options);
+  const double start = seconds_now();
+  const convert::import::ConvertReport report = convert::import::convert(
+      request, [&](int64_t done, int64_t total) { progress("converting", share_of(done, total)); });
   job.notes = report.notes;
-  job.opens = r.output;
-  job.result = fmt::format("{}, {} tensors, {} in {}", models::model_label(gguf::File::open(r.output)), report.tensors,
-                           core::human_bytes(static_cast<double>(report.file_bytes)), duration(now_s() - start));
+  job.opens = request.output;
+  job.result = fmt::format("{}, {} tensors, {} in {}", models::model_label(gguf::File::open(request.output)),
+                           report.tensors, core::human_bytes(static_cast<double>(report.file_bytes)),
+                           core::human_seconds(seconds_now() - start));
 }
 
-void JobQueue::quantize(Job& job) {
-  const core::JobRequest& r = job.request;
-  if (r.output.empty()) throw_error("name the file to write");
-  convert::QuantizeRequest request;
-  request.in = r.input;
-  request.out = r.output;
-  request.type = r.type;
-  request.target_size = r.target_size;
-  request.method = r.method;
-  request.calibration = r.calibration;
-  request.imatrix = r.imatrix;
-  request.tensor_types = r.tensor_types;
-  request.pure = r.pure;
-  request.allow_requantize = r.allow_requantize;
+void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
+  if (request.output.empty()) throw_error("name the file to write");
   request.device = device_;
   request.threads = threads_;
-
   core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;
@@ -304,50 +276,35 @@ void JobQueue::quantize(Job& job) {
                           core::human_bytes(static_cast<double>(t.bytes))});
   };
   progress("reading the model", 0);
-  const double start = now_s();
+  const double start = seconds_now();
   const convert::QuantizeResult result = convert::quantize(request, steps);
   job.opens = result.paths.front();
   job.tables.push_back(std::move(table));
-  job.result =
-      fmt::format("{} → {}, {:.3f} bits per weight, {}{}", core::human_bytes(static_cast<double>(before)),
-                  core::human_bytes(static_cast<double>(after)),
-                  8.0 * static_cast<double>(after) / static_cast<double>(std::max<int64_t>(1, weights)),
-                  total.weights > 0 ? fmt::format("SQNR {:.1f} dB, ", total.sqnr_db()) : "", duration(now_s() - start));
+  job.result = fmt::format("{} → {}, {:.3f} bits per weight, {}{}", core::human_bytes(static_cast<double>(before)),
+                           core::human_bytes(static_cast<double>(after)),
+                           8.0 * static_cast<double>(after) / static_cast<double>(std::max<int64_t>(1, weights)),
+                           total.weights > 0 ? fmt::format("SQNR {:.1f} dB, ", total.sqnr_db()) : "",
+                           core::human_seconds(seconds_now() - start));
 }
 
-void JobQueue::bench(Job& job) {
-  const core::JobRequest& r = job.request;
-  measure::BenchPlan plan;
-  measure::plan_tests(plan, {r.prompts, r.generated, r.depths}, {"prompt tokens", "generated tokens", "depth"});
-  plan.repetitions = r.repetitions;
-  plan.device = device_;
-  measure::BenchSetting setting;
-  setting.threads = threads_;
-  plan.settings = {setting};
-
+void JobQueue::work_on(core::BenchRequest request, Job& job) {
+  request.device = device_;
+  request.threads = fmt::format("{}", threads_);
   job.tables.push_back(bench_table());
-  const auto tests = static_cast<double>((plan.prompts.size() + plan.generated.size()) * plan.depths.size());
-  double done = 0;
   measure::BenchSteps steps;
-  steps.progress = [&](const std::string& test, double share) {
-    progress(fmt::format("measuring {}", test), std::min(1.0, (done + share) / tests));
-  };
-  std::string best;
+  steps.progress = [&](const std::string& test, double share) { progress(fmt::format("measuring {}", test), share); };
+  std::string rates;
   steps.row = [&](const measure::BenchRow& row) {
-    ++done;
     job.tables.back().title = fmt::format("{}, {}", row.model, row.device);
     job.tables.back().rows.push_back(bench_row(row));
-    best += fmt::format("{}{}: {:.1f} tok/s", best.empty() ? "" : " · ", row.test(), row.rate());
+    rates += fmt::format("{}{}: {:.1f} tok/s", rates.empty() ? "" : " · ", row.test(), row.rate());
   };
   progress("opening the model", 0);
-  measure::bench_model(engine::open_model(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)), "", plan,
-                       steps);
-  job.result = best;
+  measure::bench(request, steps, {"prompt tokens", "generated tokens", "depth"});
+  job.result = rates;
 }
 
-void JobQueue::roofline(Job& job) {
-  measure::RooflineRequest request;
-  request.file = job.request.input;
+void JobQueue::work_on(core::RooflineRequest request, Job& job) {
   request.device = device_;
   request.threads = threads_;
   const measure::RooflineReport report = measure::measure_roofline(
@@ -358,7 +315,7 @@ void JobQueue::roofline(Job& job) {
   core::JobTable kernels{fmt::format("What reaches it: {}", report.model),
                          {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "Of the roof", "Bound by"},
                          {}};
-  for (const measure::Placement& p : report.placements)
+  for (const measure::RooflinePoint& p : report.points)
     kernels.rows.push_back({p.name, fmt::format("{:.1f} µs", p.seconds * 1e6),
                             fmt::format("{:.2f} FLOP/B", p.flops_per_byte()),
                             fmt::format("{:.1f} GB/s", p.bytes_per_second() / 1e9),

@@ -1,6 +1,7 @@
-// The window's jobs: a queue worked off one after the other in a thread of its own. One at a time, since each takes all
-// cores and measurements want the machine to themselves. The work is done by the functions that the commands call; a
-// job ends with a result, an error or because it was cancelled, and then has written its file whole or not at all.
+// The window's jobs: a queue with a thread of its own. Jobs run one at a time, because each takes all cores and
+// measurements need the machine to themselves. A job calls the same function with the same request as the command of
+// its name. It ends with a result, with an error or because it was cancelled; its file is then written whole or not at
+// all.
 #pragma once
 
 #include "core/jobs.h"
@@ -21,8 +22,8 @@ double remaining_seconds(double spent_s, double share_before, double share);
 class JobQueue {
  public:
   using Jobs = std::shared_ptr<const std::vector<core::Job>>; // newest first
-  // publish is called from the queue's threads and from start, cancel and forget: when something changed, ten times a
-  // second at most while a job runs.
+  // publish is called from the queue's threads and from start, cancel and forget when something changed, at most ten
+  // times a second while a job runs. Jobs run on `device` with `threads` CPU threads, whatever their requests say.
   JobQueue(std::function<void(Jobs)> publish, std::string device, int threads);
   ~JobQueue(); // cancels what is running and waits for it
   JobQueue(const JobQueue&) = delete;
@@ -38,10 +39,10 @@ class JobQueue {
   void work();
   void report();
   void run(core::Job& result);
-  void convert(core::Job& result);
-  void quantize(core::Job& result);
-  void bench(core::Job& result);
-  void roofline(core::Job& result);
+  void work_on(const core::ConvertRequest& request, core::Job& result);
+  void work_on(core::QuantizeRequest request, core::Job& result);
+  void work_on(core::BenchRequest request, core::Job& result);
+  void work_on(core::RooflineRequest request, core::Job& result);
   void progress(std::string_view activity, double share); // throws Cancelled
   void publish();
 

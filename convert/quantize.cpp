@@ -48,14 +48,14 @@ const models::Recipe* parse_recipe(const std::string& name) {
 
 class Quantizing {
  public:
-  Quantizing(const QuantizeRequest& request, const QuantizeSteps& steps) : r_(request), steps_(steps) {}
+  Quantizing(const core::QuantizeRequest& request, const QuantizeSteps& steps) : r_(request), steps_(steps) {}
 
   QuantizeResult run() const {
     if (r_.threads > 0) omp_set_num_threads(r_.threads);
     const bool searched = !r_.target_size.empty() || r_.target_bpw > 0;
     const bool copy = r_.type == "COPY" || r_.type == "copy";
     const bool calibrated = r_.method != "plain";
-    if (calibrated && (r_.calibration.empty() || copy || r_.out.empty()))
+    if (calibrated && (r_.calibration.empty() || copy || r_.output.empty()))
       throw Error(fmt::format("quantize: --method {} needs --calibration TEXT and something to quantize", r_.method),
                   Error::kUsage);
     if (!calibrated && !r_.calibration.empty())
@@ -63,8 +63,8 @@ class Quantizing {
                   Error::kUsage);
 
     const models::Recipe* recipe = searched || copy ? nullptr : parse_recipe(r_.type);
-    const gguf::File file = r_.in.empty() ? models::open_guide() : gguf::File::open(r_.in);
-    if (!r_.out.empty()) core::check_output(r_.out, {r_.imatrix, r_.calibration});
+    const gguf::File file = r_.input.empty() ? models::open_guide() : gguf::File::open(r_.input);
+    if (!r_.output.empty()) core::check_output(r_.output, {r_.imatrix, r_.calibration});
     std::optional<gguf::Imatrix> importance;
     if (!r_.imatrix.empty()) importance = gguf::Imatrix::read(r_.imatrix);
     const gguf::Imatrix* factors = importance ? &*importance : nullptr;
@@ -85,8 +85,8 @@ class Quantizing {
     check_requantization(plan, r_.allow_requantize);
     if (!factors && !calibrated) warn_without_importance(plan);
     steps_.planned(plan);
-    if (r_.out.empty()) return result;
-    const RequantizeOutput output{r_.out,
+    if (r_.output.empty()) return result;
+    const RequantizeOutput output{r_.output,
                                   r_.split_size.empty() ? 0 : core::parse_bytes(r_.split_size, "--split-max-size")};
     const auto progress = [&](int64_t done, int64_t total) { steps_.progress("quantizing", done, total); };
     result.paths = calibrated ? quantize_calibrated(plan, output, factors, encode)
@@ -139,7 +139,7 @@ class Quantizing {
   }
 
   std::unique_ptr<kernels::cuda::Encoder> start_gpu() const {
-    if (r_.device == "cpu" || r_.out.empty()) return nullptr;
+    if (r_.device == "cpu" || r_.output.empty()) return nullptr;
     try {
       auto gpu = kernels::cuda::make_encoder();
       if (!gpu && r_.device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
@@ -221,13 +221,13 @@ class Quantizing {
     }
   }
 
-  const QuantizeRequest& r_;
+  const core::QuantizeRequest& r_;
   const QuantizeSteps& steps_;
 };
 
 } // namespace
 
-QuantizeResult quantize(const QuantizeRequest& request, const QuantizeSteps& steps) {
+QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps) {
   return Quantizing(request, steps).run();
 }
 

@@ -1,8 +1,10 @@
 #include "core/executor.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 
 #include <limits>
+#include <numeric>
 
 namespace ridge::core {
 namespace {
@@ -68,6 +70,15 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
   for (const int32_t output : batch.outputs)
     if (output < 0 || output >= std::ssize(batch.tokens))
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
+}
+
+double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
+  const std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position));
+  std::vector<int32_t> every_stream(streams);
+  std::iota(every_stream.begin(), every_stream.end(), 0);
+  const Batch batch{tokens, positions, every_stream, every_stream};
+  forward(batch);
+  return median_seconds(repetitions, [&] { forward(batch); });
 }
 
 } // namespace ridge::core

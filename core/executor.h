@@ -96,6 +96,11 @@ class Executor {
 
   // What an executor launches for a batch, a line per kernel. Empty where it has no such plan.
   virtual std::string describe_plan(const Batch&) { return {}; }
+
+  // Median seconds of one decoding step: one token of each of `streams` streams at `position`, with its logits.
+  // Measured `repetitions` times after a warm-up, with the host's clock around forward(); an executor that runs
+  // asynchronously may time its own device instead. What the cache holds from `position` on is overwritten.
+  virtual double time_decode(int64_t position, int64_t streams, int repetitions);
 };
 
 } // namespace ridge::core

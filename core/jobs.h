@@ -1,5 +1,7 @@
-// Work that goes on beside the conversation, as the window asks for it and sees it: plain data, a part of snapshot.h.
+// Jobs as the window sees them: plain data, a part of snapshot.h.
 #pragma once
+
+#include "core/requests.h"
 
 #include <cstdint>
 #include <string>
@@ -7,23 +9,7 @@
 
 namespace ridge::core {
 
-enum class JobKind : uint8_t { convert, quantize, bench, roofline };
 enum class JobState : uint8_t { waiting, running, done, failed, cancelled };
-
-// Words as the command line takes them; what a kind has no use for is not looked at.
-struct JobRequest {
-  JobKind kind = JobKind::quantize;
-  std::string input;  // convert: a checkpoint's folder; else a model file, empty: the guide (roofline: a usual shape)
-  std::string output; // the file to write
-  std::string type;   // convert: empty (what they are), f16 …; quantize: a recipe, empty where target_size is given
-  std::string target_size;               // "4.2GiB": types are chosen for this size
-  std::string method = "plain";          // or awq, gptq, awq+gptq, with a calibration text
-  std::string calibration, imatrix;      // files
-  std::vector<std::string> tensor_types; // "PATTERN=TYPE"
-  bool pure = false, allow_requantize = false;
-  std::string prompts = "512", generated = "128", depths = "0"; // bench: lists of token counts
-  int repetitions = 5;
-};
 
 struct JobTable {
   std::string title;

@@ -78,7 +78,7 @@ struct Roofs {
 };
 
 // The ops of one step under the roofs, layers together.
-struct StepPlaces {
+struct StepRoofline {
   struct Op {
     std::string name, kind;      // "attn_q", or "attn_q attn_k attn_v" where they run as one; "linear"
     OpClass op_class = {};       // of the first, where several run as one
@@ -145,6 +145,7 @@ struct TensorStudy {
     std::vector<float> errors_wide; // counts over [-rms, rms] of the tensor: one scale for all formats
     bool microscope = false;        // a block of it can be drawn bit by bit
     bool writable = false;          // a model can be written in it
+    bool packable = false;          // pieces of a tensor can be packed in it; else only its errors are known
   };
   std::vector<Format> formats; // grows while they are tried
   int formats_to_try = 0;
@@ -200,8 +201,8 @@ struct Snapshot {
   std::vector<StepShare> step;
   double engine_bytes = 0;
   std::optional<GpuGauge> gpu;
-  std::shared_ptr<const Roofs> roofs;                    // null until measured
-  std::shared_ptr<const StepPlaces> predicted, measured; // null likewise
+  std::shared_ptr<const Roofs> roofs;                      // null until measured
+  std::shared_ptr<const StepRoofline> predicted, measured; // null likewise
   std::shared_ptr<const Tokenized> tokenized;
   std::shared_ptr<const TensorStudy> tensor;
   std::shared_ptr<const BlockStudy> block;

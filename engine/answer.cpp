@@ -19,9 +19,9 @@ std::string_view name_of(StopReason stop) {
   return "?";
 }
 
-Answerer::Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options)
-    : model_(model), session_(session), options_(options), sampler_(options.params, model.program.vocab) {
-  const std::string gbnf = options.grammar_text();
+Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
+    : model_(model), session_(session), request_(request), sampler_(request.sampling.params, model.program.vocab) {
+  const std::string gbnf = grammar_text(request.sampling);
   if (gbnf.empty()) return;
   grammar_ = std::make_unique<text::Grammar>(text::Grammar::parse(gbnf));
   const text::Tokenizer& tokenizer = model.need_tokenizer();
@@ -55,7 +55,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   // Markers of reasoning may be control tokens, so a chat renders the text of control tokens; the splitter removes
   // them.
   text::StreamDecoder decoder(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true});
-  text::StopMatcher stops(options_.stop);
+  text::StopMatcher stops(request_.sampling.stop);
   text::ReasoningSplitter splitter(chat_prompt.value_or(""));
   const auto emit = [&](text::ReasoningSplitter::Piece piece) {
     if (chat_prompt && answer.content.empty()) // white space before a chat's answer belongs to the template
@@ -73,12 +73,12 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   std::unique_ptr<text::GrammarMatcher> matcher;
   if (grammar_) matcher = std::make_unique<text::GrammarMatcher>(*grammar_, *token_table_);
   Session::Options options;
-  options.limit = options_.max_tokens;
+  options.limit = request_.sampling.max_tokens;
   options.cancel = cancel;
   options.mask = matcher.get();
-  if (!options_.ignore_eos || matcher) options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
+  if (!request_.sampling.ignore_eos || matcher) options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
   if (matcher) options.on_accept = [&](int32_t token) { matcher->accept(token); };
-  if (keep_choices_)
+  if (request_.keep_choices)
     options.on_choice = [&](int32_t token, std::span<const float> logits) {
       answer.choices.push_back(core::describe_choice(logits, token));
       answer.choices.back().end = static_cast<uint32_t>(answer.content.size()); // of a token without text
@@ -86,7 +86,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   options.on_token = [&](int32_t token) {
     model_.file.check(); // throws where the file was truncated: the token would be wrong
     take(stops.push(decoder.push(token)));
-    if (keep_choices_) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
+    if (request_.keep_choices) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
     return !stops.stopped();
   };
   answer.stop = session_.generate(sampler_, options);

@@ -30,11 +30,11 @@ struct Answer {
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
 
-// Generates answers with one model, session and set of sampling options.
+// Generates answers with one model and session, as a request wants them sampled.
 class Answerer {
  public:
   // All arguments must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
-  Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options);
+  Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
   ~Answerer();
 
   // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
@@ -43,14 +43,12 @@ class Answerer {
                 const std::atomic<bool>* cancel);
 
   core::Sampler& sampler() { return sampler_; }
-  void keep_choices(bool keep) { keep_choices_ = keep; } // the host then samples, which costs a GPU some speed
 
  private:
   const LoadedModel& model_;
   Session& session_;
-  const SamplingOptions& options_;
+  const core::GenerateRequest& request_;
   core::Sampler sampler_;
-  bool keep_choices_ = false;
   std::unique_ptr<text::Grammar> grammar_;
   std::unique_ptr<text::TokenTable> token_table_;
 };

@@ -9,32 +9,34 @@
 
 namespace ridge::engine {
 
-core::ExecutorConfig ModelOptions::executor_config(int64_t trained_context) const {
+core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context) {
+  const int64_t context = options.context;
   core::ExecutorConfig config;
   config.context = context < 0 ? std::min(trained_context, kDefaultContext) : context == 0 ? trained_context : context;
-  config.max_batch = std::min({ubatch, batch, config.context});
+  config.max_batch = std::min({options.ubatch, options.batch, config.context});
   config.max_outputs = 1;
-  config.threads = threads;
+  config.threads = options.threads;
   const auto cache_type = [](const std::string& name) {
     return name == "f32" ? core::KvType::f32 : name == "q8_0" ? core::KvType::q8_0 : core::KvType::f16;
   };
-  config.k_type = cache_type(k_type);
-  config.v_type = cache_type(v_type);
+  config.k_type = cache_type(options.k_type);
+  config.v_type = cache_type(options.v_type);
   return config;
 }
 
-std::string SamplingOptions::grammar_text() const {
-  if (!grammar_file.empty()) return core::read_text_file(grammar_file);
-  if (json_schema.empty()) return grammar;
-  const auto schema = nlohmann::ordered_json::parse(json_schema, nullptr, false);
+std::string grammar_text(const core::SamplingOptions& options) {
+  if (!options.grammar_file.empty()) return core::read_text_file(options.grammar_file);
+  if (options.json_schema.empty()) return options.grammar;
+  const auto schema = nlohmann::ordered_json::parse(options.json_schema, nullptr, false);
   if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
   return text::gbnf_from_json_schema(schema);
 }
 
-text::ChatTemplate TemplateOptions::choose(const gguf::File& model, const Notice& notice) const {
+text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model,
+                                   const Notice& notice) {
   using text::ChatTemplate;
-  if (!file.empty()) return ChatTemplate::parse(core::read_text_file(file), file);
-  if (!name.empty()) return ChatTemplate::builtin(name);
+  if (!options.file.empty()) return ChatTemplate::parse(core::read_text_file(options.file), options.file);
+  if (!options.name.empty()) return ChatTemplate::builtin(options.name);
   auto chosen = text::choose_chat_template(model);
   if (chosen.origin == text::kPlainTemplate)
     notice("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
@@ -55,8 +57,8 @@ T parse_number(const std::string& text) {
 template <auto Member>
 constexpr SamplingSetting param(std::string_view name) {
   using T = std::remove_reference_t<decltype(core::SamplerParams{}.*Member)>;
-  return {name, [](const SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
-          [](SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
+  return {name, [](const core::SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
+          [](core::SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
 }
 
 } // namespace
@@ -74,8 +76,8 @@ std::span<const SamplingSetting> sampling_settings() {
       param<&P::presence_penalty>("presence-penalty"),
       param<&P::frequency_penalty>("frequency-penalty"),
       param<&P::seed>("seed"),
-      {"predict", [](const SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
-       [](SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
+      {"predict", [](const core::SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
+       [](core::SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
   };
   return kSettings;
 }

@@ -1,18 +1,16 @@
 #include "engine/session.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <optional>
 
 namespace ridge::engine {
 namespace {
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+using core::seconds_now;
 
 bool raised(const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_relaxed); }
 

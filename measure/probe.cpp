@@ -1,5 +1,6 @@
 #include "measure/probe.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
@@ -8,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -21,10 +21,8 @@ namespace {
 using core::OpKind;
 using core::ValueId;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // A Program under construction, with the memory of its weights.
-class Probe {
+class ProgramBuilder {
  public:
   core::Program program;
 
@@ -94,18 +92,10 @@ void fill(core::Executor& executor, int64_t vocab, int64_t depth) {
 }
 
 // Median seconds of a step of `tokens` tokens from `position` on.
-double time_step(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position) {
-  if (auto* cuda = dynamic_cast<kernels::cuda::CudaExecutor*>(&executor); cuda && tokens == 1)
-    return cuda->time_decode(position, 1, 31);
-  forward(executor, vocab, tokens, position);
-  std::vector<double> seconds(5);
-  for (double& s : seconds) {
-    const double start = now();
-    forward(executor, vocab, tokens, position);
-    s = now() - start;
-  }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+double time_step(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position, int decode_repetitions) {
+  if (tokens == 1) return executor.time_decode(position, 1, decode_repetitions);
+  forward(executor, vocab, tokens, position); // a warm-up
+  return core::median_seconds(5, [&] { forward(executor, vocab, tokens, position); });
 }
 
 core::ExecutorConfig config_for(const ProbeOptions& options, int64_t context, int64_t batch) {
@@ -122,34 +112,37 @@ core::Cost cost_of(const core::Program& program, int64_t tokens, int64_t positio
 }
 
 // A Program in an executor.
-class Timed {
+class TimedProgram {
  public:
-  Timed(const Probe& probe, const ProbeOptions& options, int64_t context, int64_t batch)
-      : program_(probe.program),
+  TimedProgram(const ProgramBuilder& probe, const ProbeOptions& options, int64_t context, int64_t batch)
+      : program_(probe.program), decode_repetitions_(options.decode_repetitions),
         executor_(make_executor(program_, config_for(options, context, batch), options.device)) {}
 
   void fill_cache(int64_t depth) { fill(*executor_, program_.vocab, depth); }
-  double seconds(int64_t tokens, int64_t position) { return time_step(*executor_, program_.vocab, tokens, position); }
+  double seconds(int64_t tokens, int64_t position) {
+    return time_step(*executor_, program_.vocab, tokens, position, decode_repetitions_);
+  }
   core::Cost cost(int64_t tokens, int64_t position) const { return cost_of(program_, tokens, position); }
 
  private:
   const core::Program& program_;
+  const int decode_repetitions_;
   std::unique_ptr<core::Executor> executor_;
 };
 
 // What is left of a probe without the ops that are measured.
-struct Base {
+struct Baseline {
   double seconds;
   core::Cost cost;
 };
 
-Base time_base(Timed& timed, int64_t tokens, int64_t position = 0) {
+Baseline time_base(TimedProgram& timed, int64_t tokens, int64_t position = 0) {
   return {timed.seconds(tokens, position), timed.cost(tokens, position)};
 }
 
-Placement place(std::string group, std::string name, int64_t steps, Timed& timed, const Base& base, int64_t tokens,
-                int64_t position = 0) {
-  Placement p{std::move(group), std::move(name), steps};
+RooflinePoint measure_point(std::string group, std::string name, int64_t steps, TimedProgram& timed,
+                            const Baseline& base, int64_t tokens, int64_t position = 0) {
+  RooflinePoint p{std::move(group), std::move(name), steps};
   p.seconds = timed.seconds(tokens, position) - base.seconds;
   const core::Cost all = timed.cost(tokens, position);
   p.bytes = all.bytes() - base.cost.bytes();
@@ -162,50 +155,51 @@ class KernelProbes {
   explicit KernelProbes(const ProbeOptions& options) : options_(options) {}
 
   // Products there and back, as often as the caches need; with a prompt, too, where `inner` is another width.
-  std::vector<Placement> products(quant::Type type, int64_t width, int64_t inner) {
+  std::vector<RooflinePoint> products(quant::Type type, int64_t width, int64_t inner) {
     const quant::FormatInfo& format = quant::format(type);
     if (width % format.block_weights || inner % format.block_weights || kNarrow % format.block_weights) return {};
     const double pair_bytes = 2.0 * static_cast<double>(width * inner / format.block_weights * format.block_bytes);
     const auto pairs = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options_.cache_bytes / pair_bytes)), 1, 64);
-    const Probe probe = chain(type, width, inner, pairs);
-    Timed timed(probe, options_, options_.prompt, options_.prompt);
+    const ProgramBuilder probe = chain(type, width, inner, pairs);
+    TimedProgram timed(probe, options_, options_.prompt, options_.prompt);
     const std::string name = fmt::format("{} {}-{}-{}", format.name, width, inner, width);
-    std::vector<Placement> placed = {place("matvec", name, 2 * pairs, timed, plain(width, 1), 1)};
-    placed[0].start_seconds = static_cast<double>(2 * pairs) * start_of(type, width);
+    std::vector<RooflinePoint> points = {measure_point("matvec", name, 2 * pairs, timed, plain(width, 1), 1)};
+    points[0].start_seconds = static_cast<double>(2 * pairs) * start_of(type, width);
     if (inner != width)
-      placed.push_back(place("product", fmt::format("{} x{}", name, options_.prompt), 2 * pairs, timed,
-                             plain(width, options_.prompt), options_.prompt));
-    return placed;
+      points.push_back(measure_point("product", fmt::format("{} x{}", name, options_.prompt), 2 * pairs, timed,
+                                     plain(width, options_.prompt), options_.prompt));
+    for (RooflinePoint& p : points) p.format = format.name;
+    return points;
   }
 
-  Placement attention(const models::Shape& s, int64_t depth) {
+  RooflinePoint attention(const models::Shape& s, int64_t depth) {
     const int64_t kv_width = s.kv_heads * s.head_dim;
     const double layer_bytes = 4.0 * static_cast<double>(kv_width * depth);
     const auto layers = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options_.cache_bytes / layer_bytes)), 2, 32);
-    const Probe probe = attention_layers(s, layers), none = attention_layers(s, 0);
+    const ProgramBuilder probe = attention_layers(s, layers), none = attention_layers(s, 0);
     const int64_t batch = std::min<int64_t>(depth, 512);
-    Timed timed(probe, options_, depth + 1, batch), without(none, options_, depth + 1, batch);
+    TimedProgram timed(probe, options_, depth + 1, batch), without(none, options_, depth + 1, batch);
     const std::string name = fmt::format("{}/{} heads of {}, depth {}", s.heads, s.kv_heads, s.head_dim, depth);
     const double start = timed.seconds(1, 0) - without.seconds(1, 0);
     timed.fill_cache(depth);
-    Placement p = place("attention", name, 2 * layers, timed, time_base(without, 1, depth), 1, depth);
+    RooflinePoint p = measure_point("attention", name, 2 * layers, timed, time_base(without, 1, depth), 1, depth);
     p.start_seconds = std::max(start, 0.0);
     return p;
   }
 
-  std::vector<Placement> vectors(int64_t width) {
-    std::vector<Placement> placed;
+  std::vector<RooflinePoint> vectors(int64_t width) {
+    std::vector<RooflinePoint> points;
     for (const VectorKind& kind : kVectorKinds) {
-      const Probe probe = repeated(kind, width), narrow = repeated(kind, kNarrow);
-      Timed timed(probe, options_, options_.prompt, options_.prompt), narrow_timed(narrow, options_, 1, 1);
+      const ProgramBuilder probe = repeated(kind, width), narrow = repeated(kind, kNarrow);
+      TimedProgram timed(probe, options_, options_.prompt, options_.prompt), narrow_timed(narrow, options_, 1, 1);
       const double start = std::max(narrow_timed.seconds(1, 0) - plain(kNarrow, 1).seconds, 0.0);
       for (const int64_t tokens : {int64_t{1}, options_.prompt}) {
-        placed.push_back(place("vector", fmt::format("{} {} x{}", kind.name, width, tokens), kSteps, timed,
-                               plain(width, tokens), tokens));
-        placed.back().start_seconds = start;
+        points.push_back(measure_point("vector", fmt::format("{} {} x{}", kind.name, width, tokens), kSteps, timed,
+                                       plain(width, tokens), tokens));
+        points.back().start_seconds = start;
       }
     }
-    return placed;
+    return points;
   }
 
  private:
@@ -213,38 +207,38 @@ class KernelProbes {
   static constexpr int64_t kNarrow = 256; // next to nothing to read, but a whole block of every format
   struct VectorKind {
     const char* name;
-    ValueId (*add)(Probe&, ValueId x, ValueId other);
+    ValueId (*add)(ProgramBuilder&, ValueId x, ValueId other);
   };
   static constexpr VectorKind kVectorKinds[] = {
-      {"rms_norm", [](Probe& p, ValueId x, ValueId) { return p.norm(x); }},
+      {"rms_norm", [](ProgramBuilder& p, ValueId x, ValueId) { return p.norm(x); }},
       {"add",
-       [](Probe& p, ValueId x, ValueId y) {
+       [](ProgramBuilder& p, ValueId x, ValueId y) {
          return p.op(OpKind::add, {x, y}, {}, p.program.values[x].width);
        }},
       {"swiglu",
-       [](Probe& p, ValueId x, ValueId y) {
+       [](ProgramBuilder& p, ValueId x, ValueId y) {
          return p.op(OpKind::swiglu, {x, y}, {}, p.program.values[x].width);
        }},
   };
 
-  static Probe chain(quant::Type type, int64_t width, int64_t inner, int64_t pairs) {
-    Probe probe;
+  static ProgramBuilder chain(quant::Type type, int64_t width, int64_t inner, int64_t pairs) {
+    ProgramBuilder probe;
     ValueId x = probe.embed(width, width);
     for (int64_t i = 0; i < pairs; ++i) x = probe.linear(probe.linear(x, type, inner), type, width);
     probe.finish(x);
     return probe;
   }
-  static Probe repeated(const VectorKind& kind, int64_t width) {
-    Probe probe;
+  static ProgramBuilder repeated(const VectorKind& kind, int64_t width) {
+    ProgramBuilder probe;
     const ValueId first = probe.embed(width, width);
     ValueId x = first;
     for (int64_t i = 0; i < kSteps; ++i) x = kind.add(probe, x, first);
     probe.finish(x);
     return probe;
   }
-  static Probe attention_layers(const models::Shape& s, int64_t layers) {
+  static ProgramBuilder attention_layers(const models::Shape& s, int64_t layers) {
     const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-    Probe p;
+    ProgramBuilder p;
     ValueId q = p.embed(q_width, q_width);
     const ValueId k = p.embed(kv_width, q_width), v = p.embed(kv_width, q_width);
     for (int32_t layer = 0; layer < layers; ++layer) {
@@ -261,18 +255,18 @@ class KernelProbes {
   double start_of(quant::Type type, int64_t width) {
     const auto [found, is_new] = starts_.try_emplace({type, width});
     if (is_new) {
-      const Probe probe = chain(type, width, kNarrow, kSteps / 2);
-      Timed timed(probe, options_, 1, 1);
+      const ProgramBuilder probe = chain(type, width, kNarrow, kSteps / 2);
+      TimedProgram timed(probe, options_, 1, 1);
       found->second = std::max(timed.seconds(1, 0) - plain(width, 1).seconds, 0.0) / kSteps;
     }
     return found->second;
   }
-  const Base& plain(int64_t width, int64_t tokens) {
+  const Baseline& plain(int64_t width, int64_t tokens) {
     const auto [found, is_new] = plain_.try_emplace({width, tokens});
     if (is_new) {
-      Probe probe;
+      ProgramBuilder probe;
       probe.finish(probe.embed(width, width));
-      Timed timed(probe, options_, options_.prompt, options_.prompt);
+      TimedProgram timed(probe, options_, options_.prompt, options_.prompt);
       found->second = time_base(timed, tokens);
     }
     return found->second;
@@ -280,16 +274,16 @@ class KernelProbes {
 
   const ProbeOptions& options_;
   std::map<std::pair<quant::Type, int64_t>, double> starts_;
-  std::map<std::pair<int64_t, int64_t>, Base> plain_; // by width and tokens
+  std::map<std::pair<int64_t, int64_t>, Baseline> plain_; // by width and tokens
 };
 
 // What starting the kernels of a decoding step takes, from what it took for the kernels of their kinds.
 double start_of_step(const core::Program& program, std::span<const core::OpTime> kernels,
-                     std::span<const Placement> placed) {
-  const auto each = [&](std::string_view group, const std::string& name) {
-    const auto found =
-        std::ranges::find_if(placed, [&](const Placement& p) { return p.group == group && p.name.starts_with(name); });
-    return found == placed.end() ? 0 : found->start_seconds / static_cast<double>(found->steps);
+                     std::span<const RooflinePoint> points) {
+  const auto each = [&](std::string_view group, std::string_view format) {
+    const auto found = std::ranges::find_if(
+        points, [&](const RooflinePoint& p) { return p.group == group && (format.empty() || p.format == format); });
+    return found == points.end() ? 0 : found->start_seconds / static_cast<double>(found->steps);
   };
   double seconds = 0;
   for (const core::OpTime& kernel : kernels) {
@@ -299,7 +293,7 @@ double start_of_step(const core::Program& program, std::span<const core::OpTime>
       if (op.kind == OpKind::attention) of_this = each("attention", "");
       if (op.kind != OpKind::linear && op.kind != OpKind::expert_linear) continue;
       const auto type = static_cast<quant::Type>(program.weights[op.weights[0]].type);
-      of_this = each("matvec", fmt::format("{} ", quant::format(type).name));
+      of_this = each("matvec", quant::format(type).name);
     }
     seconds += of_this;
   }
@@ -308,12 +302,12 @@ double start_of_step(const core::Program& program, std::span<const core::OpTime>
 
 } // namespace
 
-std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOptions& options) {
+std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const ProbeOptions& options) {
   KernelProbes probes(options);
-  std::vector<Placement> placed;
-  const auto append = [&](std::vector<Placement> more) {
-    for (Placement& p : more)
-      if (p.seconds > 0) placed.push_back(std::move(p)); // else this machine is too busy to tell it from the rest
+  std::vector<RooflinePoint> points;
+  const auto append = [&](std::vector<RooflinePoint> more) {
+    for (RooflinePoint& p : more)
+      if (p.seconds > 0) points.push_back(std::move(p)); // else this machine is too busy to tell it from the rest
   };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);
@@ -329,11 +323,11 @@ std::vector<Placement> probe_kernels(const models::Shape& shape, const ProbeOpti
   }
   options.progress(done++, total);
   append(probes.vectors(shape.width));
-  return placed;
+  return points;
 }
 
-std::vector<Placement> probe_model(engine::LoadedModel& model, const ProbeOptions& options,
-                                   std::span<const Placement> kernels) {
+std::vector<RooflinePoint> probe_model(engine::LoadedModel& model, const ProbeOptions& options,
+                                       std::span<const RooflinePoint> kernels) {
   const core::Program& program = model.program;
   std::vector<int64_t> depths = options.depths; // ascending
   const auto config = [&] { return config_for(options, std::max(depths.back() + 1, options.prompt), options.prompt); };
@@ -342,20 +336,21 @@ std::vector<Placement> probe_model(engine::LoadedModel& model, const ProbeOption
   model.executor = make_executor(program, config(), options.device);
   const int32_t zero = 0;
   const std::vector<core::OpTime> launched = model.executor->profile({{&zero, 1}, {&zero, 1}, {}, {&zero, 1}}, 1);
-  std::vector<Placement> placed;
-  const auto place = [&](std::string name, int64_t tokens, int64_t position) {
+  std::vector<RooflinePoint> points;
+  const auto add = [&](std::string name, int64_t tokens, int64_t position) {
     const core::Cost cost = cost_of(program, tokens, position);
-    placed.push_back({"model", std::move(name), std::ssize(launched),
-                      time_step(*model.executor, program.vocab, tokens, position), cost.bytes(), cost.flops});
-    placed.back().tokens = tokens;
+    points.push_back({"model", std::move(name), std::ssize(launched),
+                      time_step(*model.executor, program.vocab, tokens, position, options.decode_repetitions),
+                      cost.bytes(), cost.flops});
+    points.back().tokens = tokens;
   };
   for (const int64_t depth : depths) {
     fill(*model.executor, program.vocab, depth);
-    place(depth > 0 ? fmt::format("decode @ d{}", depth) : "decode", 1, depth);
-    placed.back().start_seconds = start_of_step(program, launched, kernels);
+    add(depth > 0 ? fmt::format("decode @ d{}", depth) : "decode", 1, depth);
+    points.back().start_seconds = start_of_step(program, launched, kernels);
   }
-  place(fmt::format("prompt of {}", options.prompt), options.prompt, 0);
-  return placed;
+  add(fmt::format("prompt of {}", options.prompt), options.prompt, 0);
+  return points;
 }
 
 } // namespace ridge::measure

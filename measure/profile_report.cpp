@@ -1,10 +1,12 @@
 #include "measure/profile_report.h"
 
+#include "core/clock.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
+#include <numeric>
 
 namespace ridge::measure {
 namespace {
@@ -60,8 +62,6 @@ std::string layer_timeline(const StepProfile& profile) {
   return text;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 } // namespace
 
 std::string name_without_layer(const core::Op& op) {
@@ -69,16 +69,22 @@ std::string name_without_layer(const core::Op& op) {
   return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
 }
 
-StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
-                         double read_bytes_per_second, int repetitions) {
-  const auto at = static_cast<int32_t>(position);
-  const int32_t output = 0;
-  const core::Batch batch{{&token, 1}, {&at, 1}, {}, {&output, 1}};
+StepProfile profile_step(core::Executor& executor, const core::Program& program, std::span<const int32_t> tokens,
+                         int64_t position, double read_bytes_per_second, int repetitions) {
+  const int64_t streams = std::ssize(tokens);
+  const std::vector<int32_t> positions(streams, static_cast<int32_t>(position));
+  std::vector<int32_t> every_stream(streams);
+  std::iota(every_stream.begin(), every_stream.end(), 0);
+  const core::Batch batch{tokens, positions, every_stream, every_stream};
   const core::ExecutorConfig& config = executor.config();
-  const core::Step step{
-      1, position, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
+  const core::Step step{streams,
+                        position,
+                        streams,
+                        streams,
+                        core::bytes_per_element(config.k_type),
+                        core::bytes_per_element(config.v_type)};
 
-  StepProfile profile{position, 0, read_bytes_per_second, {}};
+  StepProfile profile{position, 0, read_bytes_per_second, {}, streams};
   for (const core::OpTime& time : executor.profile(batch, repetitions)) {
     OpProfile op{"",
                  program.ops[time.ops.at(0)].layer,
@@ -97,14 +103,7 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
     }
     profile.ops.push_back(std::move(op));
   }
-  std::vector<double> seconds(repetitions);
-  for (double& s : seconds) {
-    const double start = now();
-    executor.forward(batch);
-    s = now() - start;
-  }
-  std::ranges::sort(seconds);
-  profile.step_seconds = seconds[seconds.size() / 2];
+  profile.step_seconds = core::median_seconds(repetitions, [&] { executor.forward(batch); });
   profile.plan = executor.describe_plan(batch);
   return profile;
 }
@@ -136,10 +135,11 @@ std::string profile_table(const StepProfile& profile) {
   const auto waiting_cell = [&](const Line& l) {
     return waiting ? cell(l.waiting / static_cast<double>(l.count)) : std::string();
   };
-  std::string text = fmt::format(
-      "one decoding step at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} "
-      "{:>10}\n",
-      profile.position, "ops", "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
+  std::string text =
+      fmt::format("one decoding step{} at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} "
+                  "{:>10}\n",
+                  profile.streams > 1 ? fmt::format(" of {} streams", profile.streams) : "", profile.position, "ops",
+                  "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
   for (const Line& l : lines) {
     const double floor = l.bytes / profile.read_bytes_per_second;
     text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}\n", shortened(l.name, 44), l.count,

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,16 +23,18 @@ struct OpProfile {
 std::string name_without_layer(const core::Op& op);
 
 struct StepProfile {
-  int64_t position;    // tokens in the context before this one
+  int64_t position;    // tokens in the context before this step, of each stream
   double step_seconds; // the undivided step: forward() as it always runs
   double read_bytes_per_second;
   std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
   std::string plan = {};      // Executor::describe_plan
+  int64_t streams = 1;        // that decode together
 };
 
-// Evaluates `token` at `position` twice as often as `repetitions`. The cache must hold what lies before.
-StepProfile profile_step(core::Executor& executor, const core::Program& program, int32_t token, int64_t position,
-                         double read_bytes_per_second, int repetitions = 20);
+// Profiles one step that evaluates tokens[i] at `position` of stream i, with logits of each. Evaluates it twice as
+// often as `repetitions`. The cache must hold what lies before.
+StepProfile profile_step(core::Executor& executor, const core::Program& program, std::span<const int32_t> tokens,
+                         int64_t position, double read_bytes_per_second, int repetitions = 20);
 
 // Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor tells how
 // long ops wait, then the layer in the middle, op by op along a line of time.

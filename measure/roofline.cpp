@@ -36,7 +36,7 @@ models::Shape shape_of(const engine::LoadedModel& loaded) {
   return s;
 }
 
-void place(RooflineReport& report, engine::Device on, const RooflineRequest& request,
+void place(RooflineReport& report, engine::Device on, const core::RooflineRequest& request,
            const RooflineProgress& progress) {
   const bool has_room = on == engine::Device::cuda && kernels::cuda::device_info().free_bytes > kRoomForDefault;
   const std::string spec = !request.shape.empty() ? request.shape : has_room ? "llama-8b:Q4_K_M" : "llama-1b:Q4_K_M";
@@ -44,11 +44,12 @@ void place(RooflineReport& report, engine::Device on, const RooflineRequest& req
                                    ? engine::open_model(gguf::File::from_bytes(models::synthetic_model(spec), spec))
                                    : engine::open_model(request.file);
   report.model = request.file.empty() ? spec : models::model_label(loaded.file);
-  ProbeOptions options{on, request.threads, 128e6, 128, {0, 512, 2048}, {}};
+  ProbeOptions options{on, request.threads, 128e6, 128, {0, 512, 2048}, 5, {}};
   if (on == engine::Device::cuda) {
     options.cache_bytes = 256e6; // more than twice the largest L2 there is
     options.prompt = 512;
     options.depths = {0, 8192, 32768};
+    options.decode_repetitions = 31;
   }
   const int64_t longest = std::max<int64_t>(loaded.program.trained_context - 1, 1);
   for (int64_t& depth : options.depths) depth = std::min(depth, longest);
@@ -56,10 +57,10 @@ void place(RooflineReport& report, engine::Device on, const RooflineRequest& req
   options.prompt = std::min(options.prompt, longest);
   // The model's own steps are the last of the work, one part of it.
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
-  report.placements = probe_kernels(shape_of(loaded), options);
+  report.points = probe_kernels(shape_of(loaded), options);
   progress("placing the model's steps", 99, 100);
   try {
-    for (Placement& p : probe_model(loaded, options, report.placements)) report.placements.push_back(std::move(p));
+    for (RooflinePoint& p : probe_model(loaded, options, report.points)) report.points.push_back(std::move(p));
   } catch (const kernels::cuda::OutOfMemory& error) {
     report.missing = fmt::format("no step of the whole model: {}", error.what());
   }
@@ -67,13 +68,13 @@ void place(RooflineReport& report, engine::Device on, const RooflineRequest& req
 
 } // namespace
 
-engine::Device device_of(const RooflineRequest& request) {
+engine::Device device_of(const core::RooflineRequest& request) {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (request.device == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   return gpu.usable && request.device != "cpu" ? engine::Device::cuda : engine::Device::cpu;
 }
 
-RooflineReport measure_roofline(const RooflineRequest& request, const RooflineProgress& progress) {
+RooflineReport measure_roofline(const core::RooflineRequest& request, const RooflineProgress& progress) {
   const engine::Device on = device_of(request);
   progress("measuring ceilings", 0, 100);
   RooflineReport report = measure_machine(on, request.threads);

@@ -51,16 +51,16 @@ double RooflineReport::step_latency() const {
   return overlapped ? overlapped->value : value_of(*this, {"graph_step", "barrier"});
 }
 
-double RooflineReport::memory_seconds(const Placement& p) const {
+double RooflineReport::memory_seconds(const RooflinePoint& p) const {
   return p.bytes / (p.group == "vector" ? std::max(read(), value_of(*this, {"l2_copy"})) : read());
 }
 
-double RooflineReport::floor_seconds(const Placement& p) const {
+double RooflineReport::floor_seconds(const RooflinePoint& p) const {
   return std::max({memory_seconds(p), p.flops / peak(), static_cast<double>(p.steps) * step_latency()});
 }
 
-Parts RooflineReport::parts(const Placement& p) const {
-  Parts parts;
+TimeParts RooflineReport::parts(const RooflinePoint& p) const {
+  TimeParts parts;
   const double memory = memory_seconds(p), compute = p.flops / peak();
   (memory >= compute ? parts.memory_seconds : parts.compute_seconds) = std::min(std::max(memory, compute), p.seconds);
   const double rest = p.seconds - parts.memory_seconds - parts.compute_seconds;
@@ -69,8 +69,8 @@ Parts RooflineReport::parts(const Placement& p) const {
   return parts;
 }
 
-std::string RooflineReport::bound_by(const Placement& p) const {
-  const Parts of = parts(p);
+std::string RooflineReport::bound_by(const RooflinePoint& p) const {
+  const TimeParts of = parts(p);
   const std::pair<double, const char*> causes[] = {{of.memory_seconds, "memory"},
                                                    {of.compute_seconds, "compute"},
                                                    {of.latency_seconds, "latency"},

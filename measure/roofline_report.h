@@ -11,8 +11,8 @@
 
 namespace ridge::measure {
 
-// Where a placement's time goes; the sum is all of it.
-struct Parts {
+// Where a point's time goes; the sum is all of it.
+struct TimeParts {
   double memory_seconds = 0, compute_seconds = 0; // one of them: what bytes or operations take at the roof
   double latency_seconds = 0;                     // launching the kernels and starting their work
   double kernel_seconds = 0; // the rest, spent in them: unpacking, conversions, waiting, multiprocessors without work
@@ -24,16 +24,16 @@ struct RooflineReport {
   std::string missing; // what could not be placed, and why; usually empty
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
-  std::vector<Placement> placements;
+  std::vector<RooflinePoint> points;
 
-  double read() const;                             // bytes per second
-  double peak() const;                             // of the products that prompts use
-  std::string peak_name() const;                   // the ceiling that peak() is
-  double step_latency() const;                     // seconds that a dependent step costs at least
-  double memory_seconds(const Placement& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
-  double floor_seconds(const Placement& p) const;  // the least time that the roofs, or dependent steps, allow
-  Parts parts(const Placement& p) const;
-  std::string bound_by(const Placement& p) const; // the largest part: "memory" or "compute", "latency", "kernel"
+  double read() const;                                 // bytes per second
+  double peak() const;                                 // of the products that prompts use
+  std::string peak_name() const;                       // the ceiling that peak() is
+  double step_latency() const;                         // seconds that a dependent step costs at least
+  double memory_seconds(const RooflinePoint& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
+  double floor_seconds(const RooflinePoint& p) const;  // the least time that the roofs, or dependent steps, allow
+  TimeParts parts(const RooflinePoint& p) const;
+  std::string bound_by(const RooflinePoint& p) const; // the largest part: "memory" or "compute", "latency", "kernel"
 };
 
 // The ceilings of the GPU, or of so many threads of the CPU (0: all cores); nothing is placed. Seconds. Throws Error,

@@ -66,16 +66,14 @@ struct Box {
 };
 
 // Of each format that files have its largest matrix; attention and the model. The rest stands in the table.
-std::vector<Placement> shown_placements(const std::vector<Placement>& all) {
-  std::vector<Placement> shown;
-  for (const Placement& p : all) {
-    const std::string format = p.name.substr(0, p.name.find(' '));
+std::vector<RooflinePoint> shown_points(const std::vector<RooflinePoint>& all) {
+  std::vector<RooflinePoint> shown;
+  for (const RooflinePoint& p : all) {
     if (p.group == "vector") continue;
-    if (p.group == "matvec" || p.group == "product") {
-      if (std::ranges::find(quant::stored_formats(), format, &quant::FormatInfo::name) == quant::stored_formats().end())
-        continue;
-      const auto smaller = [&](const Placement& o) { return o.group == p.group && o.name.starts_with(format + " "); };
-      std::erase_if(shown, smaller);
+    if (!p.format.empty()) {
+      const auto stored = quant::stored_formats();
+      if (std::ranges::find(stored, p.format, &quant::FormatInfo::name) == stored.end()) continue;
+      std::erase_if(shown, [&](const RooflinePoint& o) { return o.group == p.group && o.format == p.format; });
     }
     shown.push_back(p);
   }
@@ -85,7 +83,7 @@ std::vector<Placement> shown_placements(const std::vector<Placement>& all) {
 class Picture {
  public:
   explicit Picture(const RooflineReport& report)
-      : report_(report), shown_(shown_placements(report.placements)),
+      : report_(report), shown_(shown_points(report.points)),
         x_(least_intensity(), most_intensity(), kLeft, kWidth - kRight),
         y_(least_rate(), most_rate(), kHeight - kBottom, kTop) {}
 
@@ -107,27 +105,27 @@ class Picture {
  private:
   std::string subtitle() const {
     std::string text = report_.model.empty() ? "measured ceilings" : report_.model;
-    for (const Placement& p : report_.placements)
+    for (const RooflinePoint& p : report_.points)
       if (p.group == "model" && p.name.find('@') == std::string::npos)
         text += fmt::format(" · {}: {:.0f} tokens/s, {:.0f} % of the roof", p.name,
                             static_cast<double>(p.tokens) / p.seconds, 100 * roof_share(p));
     return text;
   }
-  double roof_share(const Placement& p) const { return report_.floor_seconds(p) / p.seconds; }
+  double roof_share(const RooflinePoint& p) const { return report_.floor_seconds(p) / p.seconds; }
 
   double least_intensity() const {
     double least = 0.5;
-    for (const Placement& p : shown_) least = std::min(least, p.flops_per_byte());
+    for (const RooflinePoint& p : shown_) least = std::min(least, p.flops_per_byte());
     return std::max(least / 2, 0.01);
   }
   double most_intensity() const {
     double most = 4 * report_.peak() / report_.read();
-    for (const Placement& p : shown_) most = std::max(most, p.flops_per_byte());
+    for (const RooflinePoint& p : shown_) most = std::max(most, p.flops_per_byte());
     return 2 * most;
   }
   double least_rate() const {
     double least = report_.read();
-    for (const Placement& p : shown_) least = std::min(least, p.flops_per_second());
+    for (const RooflinePoint& p : shown_) least = std::min(least, p.flops_per_second());
     return least / 3;
   }
   double most_rate() const {
@@ -237,15 +235,15 @@ class Picture {
   }
 
   // "Q4_K" of a product, "depth 8192" of attention, else the name; of the model how much of the roof it reaches, too.
-  std::string label_of(const Placement& p) const {
+  std::string label_of(const RooflinePoint& p) const {
     if (p.group == "attention") return p.name.substr(p.name.rfind("depth"));
     if (p.group == "model") return fmt::format("{}: {:.0f} %", p.name, 100 * roof_share(p));
-    return p.name.substr(0, p.name.find(' '));
+    return p.format;
   }
 
   void draw_points() {
     std::string points;
-    for (const Placement& p : shown_) {
+    for (const RooflinePoint& p : shown_) {
       const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
       const bool whole = p.group == "model";
       const auto group = std::ranges::find(kGroups, p.group, &Group::key);
@@ -264,14 +262,14 @@ class Picture {
       }
     }
     // Where not all have room, these come first.
-    for (const char* first : {"model", "attention", "Q4_K ", "Q8_0 ", "Q6_K ", "IQ3_S ", "Q2_K ", "MXFP4 ", ""})
-      for (const Placement& p : shown_)
-        if (p.group == first || p.name.starts_with(first)) draw_label(p);
+    for (const char* first : {"model", "attention", "Q4_K", "Q8_0", "Q6_K", "IQ3_S", "Q2_K", "MXFP4", ""})
+      for (const RooflinePoint& p : shown_)
+        if (p.group == first || p.format == first || !*first) draw_label(p);
     out_ += points;
   }
 
   // Beside its point where there is room, of the model else further away on a line; else not at all.
-  void draw_label(const Placement& p) {
+  void draw_label(const RooflinePoint& p) {
     const bool whole = p.group == "model";
     const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
     const std::string label = label_of(p);
@@ -301,7 +299,7 @@ class Picture {
   void draw_legend() {
     double y = kHeight - kBottom - 20.0 * static_cast<double>(std::size(kGroups)) - 26;
     for (const Group& group : kGroups) {
-      if (std::ranges::find(shown_, group.key, &Placement::group) == shown_.end()) continue;
+      if (std::ranges::find(shown_, group.key, &RooflinePoint::group) == shown_.end()) continue;
       out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n", kWidth - kRight + 16, y - 4,
                           group.color);
       text(kWidth - kRight + 28, y, group.title, 12, kInk);
@@ -312,7 +310,7 @@ class Picture {
   }
 
   const RooflineReport& report_;
-  const std::vector<Placement> shown_;
+  const std::vector<RooflinePoint> shown_;
   const Axis x_, y_;
   std::string out_;
   std::vector<Box> taken_; // where no label can be

@@ -1,9 +1,10 @@
 #include "ui/frame_times.h"
 
+#include "core/clock.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +13,6 @@ namespace ridge::ui {
 namespace {
 
 constexpr double kLongPause = 0.25; // seconds between two frames: the window was at rest
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 } // namespace
 
@@ -38,10 +37,10 @@ double FrameTimes::cpu_now() {
   return seconds;
 }
 
-void FrameTimes::begin() { began_ = now(); }
+void FrameTimes::begin() { began_ = core::seconds_now(); }
 
 void FrameTimes::end(bool writing) {
-  const double at = now(), cpu = cpu_now();
+  const double at = core::seconds_now(), cpu = cpu_now();
   Record& record = writing ? writing_ : other_;
   record.seconds.push_back(at - began_);
   if (ended_ > 0) record.cpu_seconds.push_back(cpu - cpu_);

@@ -1,9 +1,7 @@
-#include "ui/window.h"
+#include "ui/window_impl.h"
 
 #include "core/error.h"
-#include "ui/panels/panel.h"
 #include "ui/png.h"
-#include "ui/widgets/file_dialog.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/widgets.h"
 
@@ -14,7 +12,6 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <filesystem>
@@ -26,62 +23,12 @@ using core::EngineState;
 namespace {
 
 constexpr int kMinWidth = 900, kMinHeight = 600; // units
-constexpr int kSettlingFrames = 4;               // drawn after the last event: hover and layout follow one frame late
 constexpr double kFrameSeconds = 1.0 / 60;
 constexpr double kCaretSeconds = 0.4; // while a text field has the focus, its caret blinks
 
 std::string last_glfw_error;
 
-struct Shortcut {
-  const char *keys, *what;
-};
-constexpr Shortcut kShortcuts[] = {
-    {"Ctrl 1 … 9", "show a panel"},
-    {"Ctrl O", "open a model or a checkpoint's folder"},
-    {"Enter", "send the message"},
-    {"Shift Enter", "new line in the message"},
-    {"Esc", "leave a field; stop the answer"},
-    {"Ctrl R", "answer again"},
-    {"Ctrl N", "new conversation"},
-    {"Ctrl L", "light or dark"},
-    {"Tab, arrows, Space", "reach and use every control"},
-    {"F1", "this list"},
-    {"Ctrl Q", "close the window"},
-};
-
 } // namespace
-
-struct Window::Impl {
-  WindowOptions options;
-  GLFWwindow* window = nullptr;
-  std::vector<std::unique_ptr<Panel>> shown;
-  std::atomic<size_t> panel = 0;
-  std::atomic<uint64_t> frames = 0;
-  bool dark = true, rescale = true, help = false;
-  float scale = 1;
-  int frames_wanted = kSettlingFrames;
-  uint64_t dismissed_error = 0;
-  const EngineLink* engine = nullptr;
-  std::vector<int> pressed_keys; // since the last frame
-  FileDialog dialog;
-  Layout layout, saved_layout;
-  FrameTimes frame_times;
-
-  void open();
-  void draw_frame();
-  std::vector<int> hold_short_presses();
-  void draw_window(const core::Snapshot& now);
-  void draw_rail(const core::Snapshot& now);
-  void draw_status(const core::Snapshot& now) const;
-  void draw_error(const core::Snapshot& now);
-  void draw_help();
-  void take_keys(const core::Snapshot& now);
-  void ask_for_file();
-  void open_path(const std::string& path);
-  void save_screenshot() const;
-  void set_dark(bool now_dark);
-  void remember();
-};
 
 Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
   Layout& layout = impl_->layout;
@@ -301,142 +248,6 @@ void Window::Impl::open_path(const std::string& path) {
   if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
   for (size_t i = 0; i < shown.size(); ++i)
     if (shown[i]->take_folder(path)) panel = i;
-}
-
-void Window::Impl::draw_window(const core::Snapshot& now) {
-  const ImVec2 size = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({0, 0});
-  ImGui::SetNextWindowSize(size);
-  ImGui::Begin("ridge", nullptr,
-               ImGuiWindowFlags_NoBackground | // which is cleared already
-                   ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
-  const float rail = px(148), status = px(32), margin = px(16);
-  ImGui::BeginChild("rail", {rail, size.y});
-  draw_rail(now);
-  ImGui::EndChild();
-  ImGui::SetCursorPos({rail + px(4), margin});
-  ImGui::BeginChild("content", {size.x - rail - px(4) - margin, size.y - status - margin - px(4)}, false,
-                    ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
-  draw_error(now);
-  if (now.model || !panels()[panel].needs_model) {
-    ImGui::PushID(static_cast<int>(panel.load()));
-    shown[panel]->draw({now, engine->send, layout});
-    ImGui::PopID();
-  } else {
-    const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
-    const bool failed = now.state == EngineState::failed;
-    text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment", theme().text,
-            fonts().title, 0.5f);
-    text_at({at.x + area.x / 2, at.y + area.y / 2 + px(6)},
-            failed ? "Drop a GGUF file on this window, or" : now.activity, theme().dim, fonts().body, 0.5f);
-    if (failed) {
-      ImGui::SetCursorPos({area.x / 2 - px(156), area.y / 2 + px(40)});
-      if (accent_button("Open a file…", {px(150), px(34)})) ask_for_file();
-      ImGui::SameLine(0, px(12));
-      if (ImGui::Button("Open the guide", {px(150), px(34)})) engine->send(core::intent::OpenModel{""});
-    }
-  }
-  ImGui::EndChild();
-  ImGui::SetCursorPos({rail + px(4), size.y - status});
-  ImGui::BeginChild("status", {size.x - rail - px(4) - margin, status}, false, ImGuiWindowFlags_NoScrollbar);
-  draw_status(now);
-  ImGui::EndChild();
-  draw_help();
-  dialog.draw(now.recent);
-  ImGui::End();
-}
-
-void Window::Impl::draw_rail(const core::Snapshot&) {
-  ImGui::SetCursorPos({px(22), px(18)});
-  text("ridge", theme().text, fonts().title);
-  ImGui::SetCursorPosY(px(64));
-  ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, ImVec2(0, 0.5f));
-  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(4)));
-  const auto item = [&](const char* label, bool chosen) {
-    ImGui::SetCursorPosX(px(12));
-    ImGui::PushStyleColor(ImGuiCol_Button, chosen ? theme().raised : with_alpha(theme().raised, 0));
-    ImGui::PushStyleColor(ImGuiCol_Text, chosen ? theme().text : theme().dim);
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const bool pressed = ImGui::Button(label, {px(124), px(34)});
-    ImGui::PopStyleColor(2);
-    if (chosen)
-      ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + px(8)}, {at.x + px(3), at.y + px(26)}, theme().accent,
-                                                px(2));
-    return pressed;
-  };
-  for (size_t i = 0; i < shown.size(); ++i)
-    if (item(panels()[i].title, i == panel)) panel = i;
-  ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(126));
-  if (item("Open…", false)) ask_for_file();
-  if (item(dark ? "Light" : "Dark", false)) set_dark(!dark);
-  if (item("Keys", help)) help = !help;
-  ImGui::PopStyleVar(2);
-}
-
-void Window::Impl::draw_status(const core::Snapshot& now) const {
-  const Theme& t = theme();
-  const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
-  const float y = at.y + (size.y - fonts().small->FontSize) / 2;
-  const bool busy = now.state == EngineState::reading || now.state == EngineState::writing ||
-                    now.state == EngineState::loading || now.state == EngineState::measuring;
-  const ImU32 dot = now.state == EngineState::failed ? t.red : busy ? t.amber : t.green;
-  ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
-  std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";
-  left += fmt::format(" · {}", !now.activity.empty() ? now.activity : now.model ? "ready" : "waiting for a file");
-  text_at({at.x + px(18), y}, left, t.dim, fonts().small);
-  if (now.speed.tokens_per_s > 0)
-    text_at({at.x + size.x, y},
-            fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
-                        bytes_text(now.speed.bytes_per_s), now.kv.tokens, now.kv.context),
-            t.dim, fonts().small, 1);
-}
-
-void Window::Impl::draw_error(const core::Snapshot& now) {
-  if (now.error_number == dismissed_error) return;
-  const Theme& t = theme();
-  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
-  const float height =
-      fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
-  ImGui::BeginChild("error", {width, height});
-  ImGui::SetCursorPos({px(16), px(12)});
-  ImGui::PushTextWrapPos(px(16) + inner);
-  text(now.error, t.text);
-  ImGui::PopTextWrapPos();
-  ImGui::SetCursorPos({width - px(88), px(9)});
-  if (now.gpu_failed) {
-    ImGui::SetCursorPosX(width - px(226));
-    if (ImGui::SmallButton("go on with the CPU")) {
-      engine->send(core::intent::UseCpu{});
-      dismissed_error = now.error_number;
-    }
-    ImGui::SameLine();
-  }
-  if (ImGui::SmallButton("dismiss")) dismissed_error = now.error_number;
-  ImGui::EndChild();
-  ImGui::PopStyleColor();
-}
-
-void Window::Impl::draw_help() {
-  if (!help) return;
-  const ImVec2 size = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({size.x / 2, size.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(24), px(20)));
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, theme().raised);
-  ImGui::Begin("keys", &help,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoMove);
-  title("Keys");
-  ImGui::Dummy({px(360), px(6)});
-  for (const Shortcut& shortcut : kShortcuts) {
-    text(shortcut.keys, theme().text, fonts().mono);
-    ImGui::SameLine(px(200));
-    text(shortcut.what, theme().dim);
-  }
-  ImGui::End();
-  ImGui::PopStyleColor();
-  ImGui::PopStyleVar();
 }
 
 void Window::Impl::set_dark(bool now_dark) {

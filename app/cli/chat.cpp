@@ -13,23 +13,21 @@ namespace ridge::app {
 namespace {
 
 struct ChatCommand {
-  engine::ModelOptions model;
-  engine::SamplingOptions sampling;
-  engine::TemplateOptions chat_template;
-  std::string system;
+  core::ModelOptions model;
+  core::GenerateRequest request;
   bool context_shift = false;
 
   void run() {
-    core::validate(sampling.params);
+    core::validate(request.sampling.params);
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
-    const text::ChatTemplate chosen = chat_template.choose(loaded.file, note);
-    engine::start_executor(loaded, model.executor_config(loaded.program.trained_context), model.device,
+    const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
+    engine::start_executor(loaded, engine::executor_config(model, loaded.program.trained_context), model.device,
                            model.gpu_layers, load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
     engine::Conversation conversation(loaded, session, chosen);
-    conversation.set_system(system);
-    Chat chat(loaded, session, conversation, sampling, context_shift);
+    conversation.set_system(request.system);
+    Chat chat(loaded, session, conversation, request, context_shift);
 
     const bool interactive = stdin_is_terminal();
     if (interactive)
@@ -57,10 +55,10 @@ void add_chat_command(CLI::App& app) {
   auto options = std::make_shared<ChatCommand>();
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
   add_model_options(*command, options->model, true);
-  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
-  add_template_options(*command, options->chat_template);
-  add_sampling_options(*command, options->sampling);
+  add_template_options(*command, options->request.chat_template);
+  add_sampling_options(*command, options->request.sampling);
   command->callback([options] { options->run(); });
 }
 

@@ -1,7 +1,7 @@
 // ridge doctor: what this machine has for running models, what is missing, and how to get it. Everything is looked up
 // at run time, so it also says why a GPU or a display is not used.
 #include "app/cli/cli.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"

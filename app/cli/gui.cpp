@@ -6,7 +6,7 @@
 #include "core/error.h"
 
 #if RIDGE_GUI
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 #include "ui/window.h"
 
 #include <fmt/format.h>
@@ -18,13 +18,13 @@ namespace ridge::app {
 namespace {
 
 struct GuiCommand {
-  GuiSetup setup;
+  WindowSetup setup;
   ui::WindowOptions window;
   std::string size, prompt;
   bool light = false, dark = false, frame_times = false;
 
   void run() {
-    core::validate(setup.sampling.params);
+    core::validate(setup.request.sampling.params);
     if (!size.empty()) {
       char rest;
       if (std::sscanf(size.c_str(), "%dx%d%c", &window.width, &window.height, &rest) != 2 || window.width < 320 ||
@@ -39,7 +39,7 @@ struct GuiCommand {
     if (const std::string folder = config_folder(); !folder.empty() && window.screenshot.empty())
       window.layout_file = folder + "/window.ini";
     ui::Window shown(window);
-    GuiEngine engine(setup, [&] { shown.wake(); });
+    WindowEngine engine(setup, [&] { shown.wake(); });
     if (!prompt.empty()) engine.send(core::intent::Send{prompt});
     shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
     if (frame_times) fmt::print("{}", shown.frame_times().report());
@@ -53,7 +53,7 @@ void add_gui_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs");
   add_model_options(*command, options->setup.model, true);
   command->add_option("file", options->setup.model.model, "GGUF file; default: the built-in guide")->type_name("FILE");
-  command->add_option("--system-prompt", options->setup.system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
   command
       ->add_option("--panel", options->window.panel,
@@ -72,8 +72,8 @@ void add_gui_command(CLI::App& app) {
       ->type_name("N");
   command->add_flag("--frame-times", options->frame_times,
                     "on closing, print how long frames took and how much of a core drawing took");
-  add_template_options(*command, options->setup.chat_template);
-  add_sampling_options(*command, options->setup.sampling);
+  add_template_options(*command, options->setup.request.chat_template);
+  add_sampling_options(*command, options->setup.request.sampling);
   command->callback([options] { options->run(); });
 }
 

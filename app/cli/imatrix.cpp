@@ -2,9 +2,10 @@
 // exact.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "convert/calibration.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/split.h"
@@ -15,7 +16,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cmath>
 
 namespace ridge::app {
@@ -31,7 +31,7 @@ struct ImatrixCommand {
   bool process_output = false, parse_special = false, json = false;
 
   void run() const {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = core::seconds_now();
     engine::LoadedModel loaded = engine::open_model(model, load_on_terminal());
     core::check_output(out, {model, text});
     const int64_t tokens_per_chunk = std::min(chunk_tokens, loaded.program.trained_context);
@@ -78,7 +78,7 @@ struct ImatrixCommand {
     imatrix.write(out);
 
     const double perplexity = predicted > 0 ? std::exp(nll / static_cast<double>(predicted)) : NAN;
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    const double seconds = core::seconds_now() - start;
     if (json) {
       return print_report("imatrix", {{"written", out},
                                       {"entries", imatrix.entries.size()},
@@ -86,10 +86,10 @@ struct ImatrixCommand {
                                       {"chunk_tokens", imatrix.chunk_tokens},
                                       {"matrices_never_used", unseen},
                                       {"perplexity", perplexity},
-                                      {"elapsed_seconds", seconds.count()}});
+                                      {"elapsed_seconds", seconds}});
     }
     fmt::print("{} matrices over {} chunks of {} tokens, perplexity {:.4f}, {:.1f} s\n", imatrix.entries.size(),
-               imatrix.chunks, imatrix.chunk_tokens, perplexity, seconds.count());
+               imatrix.chunks, imatrix.chunk_tokens, perplexity, seconds);
     if (unseen > 0) note(fmt::format("{} experts met no token; their columns count alike", unseen));
   }
 };

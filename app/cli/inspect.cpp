@@ -2,9 +2,9 @@
 // --compare.
 #include "app/cli/cli.h"
 #include "app/cli/inspect_errors.h"
-#include "app/cli/npy.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/npy.h"
+#include "app/report/report.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/strings/units.h"

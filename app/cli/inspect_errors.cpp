@@ -1,6 +1,6 @@
 #include "app/cli/inspect_errors.h"
 
-#include "app/cli/report.h"
+#include "app/report/report.h"
 
 #include "app/terminal/terminal.h"
 #include "convert/requantize.h"

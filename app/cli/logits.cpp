@@ -1,11 +1,12 @@
 // ridge logits: the raw output of a model for given token ids, to compare engines and formats with.
 #include "app/cli/cli.h"
-#include "app/cli/npy.h"
 #include "app/cli/options.h"
+#include "app/report/npy.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
+#include "engine/options.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@ namespace {
 constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 × 128 k × 4 bytes = 33 MB
 
 struct LogitsCommand {
-  engine::ModelOptions model;
+  core::ModelOptions model;
   std::string ids, out;
   bool exact = false;
 
@@ -30,7 +31,7 @@ struct LogitsCommand {
       if (token >= loaded.program.vocab)
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
 
-    core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
+    core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
     if (model.context < 0) config.context = std::ssize(tokens);
     if (std::ssize(tokens) > config.context)
       throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens.size(), config.context);

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/options.h"
 
 #include <fmt/ranges.h>
 
@@ -10,7 +11,7 @@
 
 namespace ridge::app {
 
-void add_model_options(CLI::App& command, engine::ModelOptions& o, bool guide) {
+void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
   command
       .add_option("-m,--model", o.model,
                   fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
@@ -53,7 +54,7 @@ void add_model_options(CLI::App& command, engine::ModelOptions& o, bool guide) {
       ->type_name("TYPE");
 }
 
-void add_sampling_options(CLI::App& command, engine::SamplingOptions& o) {
+void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
     command.add_option(name, variable, help)->capture_default_str()->type_name(type);
   };
@@ -85,7 +86,7 @@ void add_sampling_options(CLI::App& command, engine::SamplingOptions& o) {
       ->excludes(file);
 }
 
-void add_template_options(CLI::App& command, engine::TemplateOptions& o) {
+void add_template_options(CLI::App& command, core::TemplateOptions& o) {
   auto* by_name = command
                       .add_option("--chat-template", o.name,
                                   fmt::format("a built-in chat template instead of the model's own: {}",

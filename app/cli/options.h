@@ -1,8 +1,7 @@
-// Option groups that several commands share, with the names this field's users know.
+// Groups of options that several commands share. They fill the structs of core/requests.h.
 #pragma once
 
-#include "engine/loaded_model.h"
-#include "engine/options.h"
+#include "core/requests.h"
 
 #include <CLI/CLI.hpp>
 
@@ -11,10 +10,10 @@
 
 namespace ridge::app {
 
-// With a guide, -m may be left out: open_model then takes the built-in one.
-void add_model_options(CLI::App& command, engine::ModelOptions& options, bool guide = false);
-void add_sampling_options(CLI::App& command, engine::SamplingOptions& options);
-void add_template_options(CLI::App& command, engine::TemplateOptions& options);
+// With `guide`, -m may be left out: engine::open_model then takes the built-in guide.
+void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false);
+void add_sampling_options(CLI::App& command, core::SamplingOptions& options);
+void add_template_options(CLI::App& command, core::TemplateOptions& options);
 
 // -p TEXT or -f FILE ("-": standard input): the text of whichever was given.
 struct TextOptions {

@@ -5,19 +5,20 @@
 // another model in the same run (--against) or a small file (--kl-divergence-base) written by an earlier one.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
+#include "engine/options.h"
 #include "measure/logits_base.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -32,9 +33,9 @@ constexpr int64_t kOutputsAtOnce = 128; // bounds the logits held in memory: 128
 // A model that is fed chunks; feed() evaluates up to where logits for more positions are there.
 class Reader {
  public:
-  Reader(const std::string& path, const engine::ModelOptions& options, int64_t context, bool exact)
+  Reader(const std::string& path, const core::ModelOptions& options, int64_t context, bool exact)
       : model(engine::open_model(path, load_on_terminal())) {
-    core::ExecutorConfig config = options.executor_config(model.program.trained_context);
+    core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);
     config.max_outputs = std::min(config.max_batch, kOutputsAtOnce);
@@ -62,7 +63,7 @@ class Reader {
 };
 
 struct PerplexityCommand {
-  engine::ModelOptions model;
+  core::ModelOptions model;
   std::string file, ids, against, base;
   int64_t context = 512, chunks = -1;
   uint32_t top = 128;
@@ -117,7 +118,7 @@ struct PerplexityCommand {
       note(fmt::format("{}: {} bytes", base, header.file_bytes()));
     }
 
-    const auto start = std::chrono::steady_clock::now();
+    const double start = core::seconds_now();
     measure::Perplexity perplexity;
     std::vector<measure::PositionScore> scores;
     for (int64_t chunk = 0; chunk < count; ++chunk) {
@@ -137,7 +138,7 @@ struct PerplexityCommand {
       reader.model.file.check();
       writer->finish();
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = core::seconds_now() - start;
     const bool compared = reference || reference_file;
     if (json)
       print_json(reader.model, perplexity, compared ? measure::report(scores) : measure::DivergenceReport{}, count,

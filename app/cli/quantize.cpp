@@ -1,9 +1,10 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
 #include "convert/quantize.h"
 #include "app/cli/cli.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "convert/type_search.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
@@ -17,7 +18,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 namespace ridge::app {
@@ -33,7 +33,7 @@ uint64_t peak_memory_bytes() {
 
 struct QuantizeCommand {
   std::string first, second, third; // IN [OUT] [TYPE]
-  convert::QuantizeRequest request;
+  core::QuantizeRequest request;
   bool dry_run = false, json = false;
 
   void run() {
@@ -49,11 +49,11 @@ struct QuantizeCommand {
     if (searched && (names.size() == 3 || request.pure))
       throw Error("quantize: --target-size and --target-bpw choose the types themselves; leave out TYPE and --pure",
                   Error::kUsage);
-    request.in = names[0];
-    if (!dry_run) request.out = names[1];
+    request.input = names[0];
+    if (!dry_run) request.output = names[1];
     if (!searched) request.type = names.back();
 
-    const auto start = std::chrono::steady_clock::now();
+    const double start = core::seconds_now();
     std::optional<Report> report;
     Progress progress;
     convert::QuantizeSteps steps;
@@ -78,8 +78,7 @@ struct QuantizeCommand {
       throw_error("{}; --device cpu does without the GPU", error.what());
     }
     progress.clear();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report->finish(request.type, result, seconds.count());
+    report->finish(request.type, result, core::seconds_now() - start);
   }
 
   // The table, one line per tensor as it is done, and the summary.
@@ -148,7 +147,7 @@ struct QuantizeCommand {
     void finish(const std::string& type, const convert::QuantizeResult& result, double seconds) {
       const double bpw = weights_ ? 8.0 * static_cast<double>(after_) / static_cast<double>(weights_) : 0;
       if (command_.json) {
-        Json summary = {{"file", command_.request.in},
+        Json summary = {{"file", command_.request.input},
                         {"written", result.paths},
                         {"type", type},
                         {"method", command_.request.method},
@@ -196,6 +195,7 @@ struct QuantizeCommand {
 
 void add_quantize_command(CLI::App& app) {
   auto options = std::make_shared<QuantizeCommand>();
+  core::QuantizeRequest& request = options->request;
   CLI::App* command = app.add_subcommand("quantize", "write a model in other types (Q4_K_M, IQ3_S, Q8_0, COPY, …)");
   std::vector<std::string_view> names;
   for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);
@@ -203,56 +203,50 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("IN.gguf", options->first, "the model (of a split one: any part)")->type_name("")->required();
   command->add_option("OUT.gguf", options->second, "the file to write")->type_name("");
   command->add_option("TYPE", options->third, "its type, one of those below")->type_name("");
-  command
-      ->add_option("--imatrix", options->request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
+  command->add_option("--imatrix", request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
       ->type_name("FILE");
-  command->add_flag("--pure", options->request.pure, "every matrix in the same type, no mix");
-  command->add_option("--output-tensor-type", options->request.output_type, "type of the output matrix")
-      ->type_name("TYPE");
-  command->add_option("--token-embedding-type", options->request.embedding_type, "type of the token embeddings")
+  command->add_flag("--pure", request.pure, "every matrix in the same type, no mix");
+  command->add_option("--output-tensor-type", request.output_type, "type of the output matrix")->type_name("TYPE");
+  command->add_option("--token-embedding-type", request.embedding_type, "type of the token embeddings")
       ->type_name("TYPE");
   command
-      ->add_option("--tensor-type", options->request.tensor_types,
+      ->add_option("--tensor-type", request.tensor_types,
                    "type of tensors whose name has this regular expression (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("RE=TYPE");
-  command->add_flag("--leave-output-tensor", options->request.leave_output, "the output matrix as it is");
-  command->add_flag("--allow-requantize", options->request.allow_requantize, "also from packed types, at a loss");
-  command
-      ->add_option("--target-size", options->request.target_size,
-                   "choose each tensor's type by measured error for this size")
+  command->add_flag("--leave-output-tensor", request.leave_output, "the output matrix as it is");
+  command->add_flag("--allow-requantize", request.allow_requantize, "also from packed types, at a loss");
+  command->add_option("--target-size", request.target_size, "choose each tensor's type by measured error for this size")
       ->type_name("4.2GiB");
-  command->add_option("--target-bpw", options->request.target_bpw, "the same for this many bits per weight")
+  command->add_option("--target-bpw", request.target_bpw, "the same for this many bits per weight")
       ->excludes("--target-size")
       ->check(CLI::Range(0.1, 32.0))
       ->type_name("4.3");
   command
-      ->add_option("--method", options->request.method,
+      ->add_option("--method", request.method,
                    "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");
-  command->add_option("--calibration", options->request.calibration, "text for --method awq and gptq")
-      ->type_name("FILE");
+  command->add_option("--calibration", request.calibration, "text for --method awq and gptq")->type_name("FILE");
   command
-      ->add_flag("--parse-special", options->request.parse_special,
-                 "special tokens in the text are tokens (chat transcripts)")
+      ->add_flag("--parse-special", request.parse_special, "special tokens in the text are tokens (chat transcripts)")
       ->needs("--calibration");
-  command->add_option("--calibration-tokens", options->request.calibration_tokens, "how much of it is used")
+  command->add_option("--calibration-tokens", request.calibration_tokens, "how much of it is used")
       ->needs("--calibration")
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
   command
-      ->add_option("--device", options->request.device,
+      ->add_option("--device", request.device,
                    "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
-  command->add_option("--split-max-size", options->request.split_size, "write files of at most this much tensor data")
+  command->add_option("--split-max-size", request.split_size, "write files of at most this much tensor data")
       ->type_name("4GiB");
   command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");
   command->add_flag("--json", options->json, "the summary, machine-readable");
-  command->add_option("-t,--threads", options->request.threads, "CPU threads (default: all cores)")
+  command->add_option("-t,--threads", request.threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->callback([options] { options->run(); });

@@ -2,8 +2,8 @@
 #include "measure/roofline.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
-#include "app/cli/roofline_report.h"
+#include "app/report/report.h"
+#include "app/report/roofline_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct RooflineCommand {
-  measure::RooflineRequest request;
+  core::RooflineRequest request;
   std::string svg;
   bool json = false, csv = false, ladder = false;
 

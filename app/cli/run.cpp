@@ -1,7 +1,7 @@
 // ridge run: one answer to stdout.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "engine/conversation.h"
@@ -17,45 +17,43 @@ namespace ridge::app {
 namespace {
 
 struct RunCommand {
-  engine::ModelOptions model;
-  engine::SamplingOptions sampling;
-  engine::TemplateOptions chat_template;
+  core::ModelOptions model;
+  core::GenerateRequest request;
   TextOptions prompt;
-  std::string system;
-  bool raw = false, json = false, profile = false, verbose = false;
+  bool json = false, profile = false, verbose = false;
 
   void run() {
     if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
-    if (raw && !system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
-    core::validate(sampling.params);
-    const std::string text = prompt.read();
+    if (request.raw && !request.system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
+    core::validate(request.sampling.params);
+    request.prompt = prompt.read();
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
     const auto& tokenizer = loaded.need_tokenizer();
     for (const std::string& warning : tokenizer.warnings()) note(warning);
 
-    const std::vector<int32_t> raw_tokens = tokenizer.encode(text, {.add_special = true});
-    core::ExecutorConfig config = model.executor_config(loaded.program.trained_context);
-    if (model.context < 0 && sampling.max_tokens > 0) {
+    const std::vector<int32_t> raw_tokens = tokenizer.encode(request.prompt, {.add_special = true});
+    core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
+    if (model.context < 0 && request.sampling.max_tokens > 0) {
       // Room for what was asked for, also past the length the model was trained for: then it is said.
-      const int64_t needed = std::ssize(raw_tokens) + sampling.max_tokens + (raw ? 0 : kTemplateRoom);
-      if (raw && needed > loaded.program.trained_context)
+      const int64_t needed = std::ssize(raw_tokens) + request.sampling.max_tokens + (request.raw ? 0 : kTemplateRoom);
+      if (request.raw && needed > loaded.program.trained_context)
         note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
       config.context = std::max(config.context, needed);
     }
     engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
-    engine::Answerer answerer(loaded, session, sampling);
+    engine::Answerer answerer(loaded, session, request);
     const InterruptFlag interrupt;
     TextPrinter printer;
     const engine::TextSink sink = [&](std::string_view part, bool reasoning) {
       if (!json) printer.print(part, reasoning);
     };
-    const engine::Answer answer = raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
-                                      : chat(loaded, session, answerer, text, sink, interrupt.flag());
+    const engine::Answer answer = request.raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
+                                              : chat(loaded, session, answerer, sink, interrupt.flag());
     std::optional<measure::StepProfile> step;
     if (profile) { // the answer's last token once more
       const int64_t position = std::ssize(session.tokens()) - 1;
-      step = measure::profile_step(*loaded.executor, loaded.program, session.tokens().back(), position,
+      step = measure::profile_step(*loaded.executor, loaded.program, session.tokens().last(1), position,
                                    engine::measure_read_bandwidth(loaded));
     }
     if (json) {
@@ -71,11 +69,11 @@ struct RunCommand {
   }
 
   engine::Answer chat(const engine::LoadedModel& loaded, engine::Session& session, engine::Answerer& answerer,
-                      const std::string& text, const engine::TextSink& sink, const std::atomic<bool>* cancel) const {
-    const text::ChatTemplate chosen = chat_template.choose(loaded.file, note);
+                      const engine::TextSink& sink, const std::atomic<bool>* cancel) const {
+    const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
     engine::Conversation conversation(loaded, session, chosen);
-    conversation.set_system(system);
-    conversation.add_user(text);
+    conversation.set_system(request.system);
+    conversation.add_user(request.prompt);
     return conversation.answer(answerer, sink, cancel);
   }
 
@@ -109,13 +107,13 @@ void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
   add_model_options(*command, options->model, true);
   options->prompt.add_to(*command, "your message");
-  command->add_option("--system-prompt", options->system, "system prompt (-sys)")->type_name("TEXT");
-  command->add_flag("--raw", options->raw, "complete the text as it is, without a chat template");
+  command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_flag("--raw", options->request.raw, "complete the text as it is, without a chat template");
   command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
   command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
   command->add_flag("-v,--verbose", options->verbose, "with --profile: also the kernels of the step (GPU)");
-  add_template_options(*command, options->chat_template);
-  add_sampling_options(*command, options->sampling);
+  add_template_options(*command, options->request.chat_template);
+  add_sampling_options(*command, options->request.sampling);
   command->callback([options] { options->run(); });
 }
 

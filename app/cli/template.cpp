@@ -1,12 +1,13 @@
 // ridge template: what a chat template makes of messages, to the byte.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
+#include "engine/options.h"
 
 #include <cstdio>
 
@@ -48,7 +49,7 @@ struct TemplateCommand {
       if (bos.empty() && tokenizer->bos() >= 0) options.bos_token = tokenizer->token_text(tokenizer->bos());
       if (eos.empty() && tokenizer->eos() >= 0) options.eos_token = tokenizer->token_text(tokenizer->eos());
     }
-    return engine::TemplateOptions().choose(gguf, note);
+    return engine::choose_template({}, gguf, note);
   }
 
   static Json read_json(const std::string& path) {

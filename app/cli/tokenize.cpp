@@ -1,7 +1,7 @@
 // ridge tokenize and ridge detokenize: text to token ids and back.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "engine/loaded_model.h"

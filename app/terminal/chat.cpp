@@ -48,9 +48,9 @@ const std::vector<Chat::Command>& Chat::commands() {
 }
 
 Chat::Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-           engine::SamplingOptions& sampling, bool context_shift)
-    : model_(model), session_(session), conversation_(conversation), sampling_(sampling), context_shift_(context_shift),
-      answerer_(std::make_unique<engine::Answerer>(model, session, sampling)) {}
+           core::GenerateRequest& request, bool context_shift)
+    : model_(model), session_(session), conversation_(conversation), request_(request), context_shift_(context_shift),
+      answerer_(std::make_unique<engine::Answerer>(model, session, request)) {}
 
 bool Chat::take(const std::string& message) {
   try {
@@ -78,7 +78,8 @@ void Chat::run_command(const std::string& line) {
 void Chat::say(std::string text) {
   if (!make_room(text)) return;
   const Json before = conversation_.messages();
-  conversation_.add_user(std::move(text));
+  request_.prompt = std::move(text);
+  conversation_.add_user(request_.prompt);
   answer(before);
 }
 
@@ -203,7 +204,7 @@ void Chat::load(const std::string& path) {
 void Chat::set(const std::string& assignment) {
   if (assignment.empty()) {
     for (const engine::SamplingSetting& setting : engine::sampling_settings())
-      fmt::print("{:<18} {}\n", setting.name, setting.get(sampling_));
+      fmt::print("{:<18} {}\n", setting.name, setting.get(request_.sampling));
     return;
   }
   const size_t space = assignment.find_first_of(" \t=");
@@ -212,12 +213,12 @@ void Chat::set(const std::string& assignment) {
   const auto settings = engine::sampling_settings();
   const auto setting = std::ranges::find(settings, name, &engine::SamplingSetting::name);
   if (setting == settings.end()) throw_error("/set: unknown option '{}'; /set alone lists them", name);
-  engine::SamplingOptions changed = sampling_;
+  core::SamplingOptions changed = request_.sampling;
   setting->set(changed, value);
   core::validate(changed.params);
-  sampling_ = changed;
-  answerer_ = std::make_unique<engine::Answerer>(model_, session_, sampling_);
-  note(fmt::format("[{} = {}]", name, setting->get(sampling_)));
+  request_.sampling = changed;
+  answerer_ = std::make_unique<engine::Answerer>(model_, session_, request_);
+  note(fmt::format("[{} = {}]", name, setting->get(request_.sampling)));
 }
 
 void Chat::stats(const std::string&) {

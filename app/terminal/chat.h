@@ -14,7 +14,7 @@ class Chat {
  public:
   // All must outlive it.
   Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-       engine::SamplingOptions& sampling, bool context_shift);
+       core::GenerateRequest& request, bool context_shift);
 
   // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
   bool take(const std::string& message);
@@ -45,7 +45,7 @@ class Chat {
   const engine::LoadedModel& model_;
   engine::Session& session_;
   engine::Conversation& conversation_;
-  engine::SamplingOptions& sampling_;
+  core::GenerateRequest& request_;
   const bool context_shift_;
   std::unique_ptr<engine::Answerer> answerer_;
   bool leaving_ = false, failed_ = false, warned_full_ = false;

@@ -1,6 +1,10 @@
 #include "app/terminal/terminal.h"
 
+#include "core/strings/utf8.h"
+
 #include <fmt/format.h>
+
+#include <sys/ioctl.h>
 
 #include <csignal>
 #include <cstdio>
@@ -18,6 +22,19 @@ void on_interrupt(int) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
+}
+
+// `text` without control characters other than line breaks and tabs.
+std::string without_controls(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    std::string_view rest = text;
+    const char32_t code = core::take_character(rest);
+    const bool control = (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+    if (!control) kept += text.substr(0, text.size() - rest.size());
+    text = rest;
+  }
+  return kept;
 }
 
 constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100}, kLineTime{5000};
@@ -47,28 +64,37 @@ std::string bold(std::string_view text) {
 
 void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
 
+int terminal_columns() {
+  winsize size = {};
+  return stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 void TextPrinter::print(std::string_view text, bool reasoning) {
-  if (reasoning && !stdout_is_terminal()) return;
-  if (reasoning != dimmed_) {
-    if (dimmed_ && !at_line_start_) std::fputc('\n', stdout);
-    if (use_color()) std::fputs(reasoning ? "\033[2m" : "\033[0m", stdout);
-    dimmed_ = reasoning;
-  }
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
-    if (stdout_is_terminal() && (control || c == 0x7f)) continue;
-    std::fputc(c, stdout);
-  }
-  if (!text.empty()) {
-    any_ = true;
-    at_line_start_ = text.back() == '\n';
+  if (stdout_is_terminal()) {
+    print_on_terminal(text, reasoning);
+  } else if (!reasoning && !text.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    last_ = text.back();
   }
   std::fflush(stdout);
 }
 
+void TextPrinter::print_on_terminal(std::string_view text, bool reasoning) {
+  if (reasoning != dimmed_) {
+    std::string before = wrap_.flush(terminal_columns());
+    if (dimmed_ && !wrap_.at_line_start()) before += wrap_.add("\n", terminal_columns());
+    if (use_color()) before += reasoning ? "\033[2m" : "\033[0m";
+    std::fputs(before.c_str(), stdout);
+    dimmed_ = reasoning;
+  }
+  std::fputs(wrap_.add(without_controls(text), terminal_columns()).c_str(), stdout);
+}
+
 void TextPrinter::finish() {
-  if (dimmed_ && use_color()) std::fputs("\033[0m", stdout);
-  if (any_ && !at_line_start_) std::fputc('\n', stdout);
+  std::string rest = wrap_.flush(terminal_columns());
+  if (dimmed_ && use_color()) rest += "\033[0m";
+  if (!wrap_.at_line_start() || last_ != '\n') rest += '\n';
+  std::fputs(rest.c_str(), stdout);
   std::fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 // What a person sees besides the results: colours, progress, and Ctrl-C. Results go to stdout, all of this to stderr.
 #pragma once
 
+#include "app/terminal/word_wrap.h"
 #include "engine/loaded_model.h"
 
 #include <atomic>
@@ -23,15 +24,22 @@ std::string bold(std::string_view text);
 
 void note(std::string_view line); // one dim line to stderr
 
-// Model text on its way to stdout. On a terminal, reasoning is dimmed and control characters (which could steer the
-// terminal) are left out; elsewhere only the answer is written, byte for byte.
+// Columns of the terminal that stdout is, as it is now; 0: stdout is no terminal, or does not say.
+int terminal_columns();
+
+// Prints a model's text to stdout as it is written. A terminal gets it wrapped at words, with reasoning dimmed and
+// without control characters, which could steer the terminal. A pipe or a file gets the answer only, byte for byte.
 class TextPrinter {
  public:
-  void print(std::string_view text, bool reasoning);
-  void finish(); // ends the line
+  void print(std::string_view text, bool reasoning); // whole characters
+  void finish();                                     // writes what is held back and ends the line
 
  private:
-  bool dimmed_ = false, any_ = false, at_line_start_ = true;
+  void print_on_terminal(std::string_view text, bool reasoning);
+
+  WordWrap wrap_;
+  bool dimmed_ = false;
+  char last_ = '\n'; // of what a pipe got
 };
 
 // A progress bar on a terminal; elsewhere a plain line every few seconds. Work that ends within half a second shows

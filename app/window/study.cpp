@@ -168,6 +168,7 @@ void study_tensor(const gguf::File& file, const std::string& name,
     core::TensorStudy::Format tested{std::string(format->name), "", format->bits_per_weight()};
     tested.microscope = quant::find_bit_layout(format->type) != nullptr;
     tested.writable = format->stored();
+    tested.packable = true;
     if (!tested.writable) tested.meaning = "as bitsandbytes packs it";
     compare(weights, decoded, study, tested);
     study.formats.push_back(std::move(tested));

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 namespace ridge::convert::import {
@@ -22,8 +23,8 @@ using gguf::SafeTensor;
 
 class Plan {
  public:
-  Plan(const gguf::Safetensors& tensors, const Config& config, const ConvertOptions& options)
-      : tensors_(tensors), config_(config), options_(options), reader_(tensors, config) {}
+  Plan(const gguf::Safetensors& tensors, const Config& config, std::optional<quant::Type> type)
+      : tensors_(tensors), config_(config), type_(type), reader_(tensors, config) {}
 
   void run();
   std::vector<Output> outputs;
@@ -42,7 +43,7 @@ class Plan {
 
   const gguf::Safetensors& tensors_;
   const Config& config_;
-  const ConvertOptions& options_;
+  const std::optional<quant::Type> type_; // of matrices that are not quantized; nothing: what they are
   MatrixReader reader_;
   std::set<std::string_view> used_;
 };
@@ -83,7 +84,7 @@ void Plan::matrices(const std::vector<std::string>& from, const std::string& to,
 }
 
 void Plan::linear(const std::string& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order) {
-  matrices({from}, to, rows, cols, order, options_.type);
+  matrices({from}, to, rows, cols, order, type_);
   const SafeTensor* bias = tensors_.find(from + ".bias");
   if (bias && !used_.contains(bias->name)) vector(bias->name, to + ".bias", rows, order);
 }
@@ -92,7 +93,7 @@ void Plan::experts(std::string_view pattern, int64_t il, const std::string& to, 
   std::vector<std::string> names;
   for (int64_t e = 0; e < config_.experts; ++e)
     names.push_back(fmt::format("model.layers.{}.{}", il, fmt::format(fmt::runtime(pattern), e)));
-  matrices(names, to, rows, cols, {}, options_.type);
+  matrices(names, to, rows, cols, {}, type_);
 }
 
 void Plan::layer(int64_t il) {
@@ -143,7 +144,7 @@ void Plan::run() {
     outputs.push_back({{"rope_freqs.weight", quant::Type::F32, {std::ssize(config_.rope_factors)}},
                        [factors = config_.rope_factors](const Sink& sink) { sink(std::as_bytes(std::span(factors))); },
                        {}});
-  matrices({"model.embed_tokens"}, "token_embd", config_.vocab, config_.width, {}, options_.type);
+  matrices({"model.embed_tokens"}, "token_embd", config_.vocab, config_.width, {}, type_);
   for (int64_t il = 0; il < config_.layers; ++il) layer(il);
   vector("model.norm.weight", "output_norm.weight", config_.width);
   if (!config_.tied) linear("lm_head", "output", config_.vocab, config_.width);
@@ -164,6 +165,13 @@ std::optional<uint32_t> file_type(quant::Type type) {
   }
 }
 
+std::optional<quant::Type> parse_type(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const quant::FormatInfo* format = quant::find_format(name);
+  if (!format) throw_error("unknown type '{}'", name);
+  return format->type;
+}
+
 std::string model_name(const std::string& folder) {
   std::filesystem::path path = std::filesystem::weakly_canonical(folder);
   if (path.filename().empty()) path = path.parent_path();
@@ -172,7 +180,9 @@ std::string model_name(const std::string& folder) {
 
 } // namespace
 
-ConvertReport convert(const std::string& folder, const std::string& out, const ConvertOptions& options) {
+ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
+  const std::string& folder = request.input;
+  const std::optional<quant::Type> type = parse_type(request.type);
   gguf::Metadata metadata;
   metadata.set("general.architecture", ""); // first in the file, by custom
   metadata.set("general.type", "model");
@@ -181,7 +191,7 @@ ConvertReport convert(const std::string& folder, const std::string& out, const C
   metadata.set("general.architecture", config.architecture->name);
 
   const gguf::Safetensors tensors = gguf::Safetensors::open(folder);
-  Plan plan(tensors, config, options);
+  Plan plan(tensors, config, type);
   plan.run();
   for (const Output& output : plan.outputs)
     if (output.info.name == "blk.0.ffn_down.weight" || output.info.name == "blk.0.ffn_down_exps.weight")
@@ -194,13 +204,13 @@ ConvertReport convert(const std::string& folder, const std::string& out, const C
 
   std::vector<gguf::TensorInfo> infos;
   for (const Output& output : plan.outputs) infos.push_back(output.info);
-  gguf::Writer writer(out, metadata, infos);
+  gguf::Writer writer(request.output, metadata, infos);
   int64_t done = 0;
   for (const Output& output : plan.outputs) {
     output.write([&](std::span<const std::byte> bytes) {
       writer.write(bytes);
       done += std::ssize(bytes);
-      if (options.progress) options.progress(done, static_cast<int64_t>(writer.size_bytes()));
+      if (progress) progress(done, static_cast<int64_t>(writer.size_bytes()));
     });
     for (const SafeTensor* part : output.parts) tensors.release(*part);
     tensors.check();

@@ -1,30 +1,30 @@
 // From a Hugging Face checkpoint (config.json, safetensors, tokenizer) to a GGUF file.
 #pragma once
 
-#include "quant/registry.h"
+#include "core/requests.h"
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace ridge::convert::import {
 
-struct ConvertOptions {
-  // What plain matrices become: F32, F16, BF16 or Q8_0 (F16 where the columns are no multiple of 32). Nothing: what
-  // they are in the checkpoint. Vectors and the experts' routers are always F32, packed matrices stay as they are.
-  std::optional<quant::Type> type;
-  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress; // may be empty
-};
+using ConvertProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct ConvertReport {
   int64_t tensors = 0, file_bytes = 0;
   std::vector<std::string> notes; // what the user should know
 };
 
-// Writes `out` whole or not at all; the checkpoint is only read. Memory stays under a few times the largest matrix's
-// piece, and 300 MB. Throws Error for anything that is missing, inconsistent, or that ridge could not run.
-ConvertReport convert(const std::string& folder, const std::string& out, const ConvertOptions& options);
+// Writes request.output whole or not at all; the checkpoint is only read. Memory stays under a few times the largest
+// matrix's piece, and 300 MB.
+//
+// request.type is for matrices that the checkpoint does not quantize; q8_0 falls back to f16 where the columns are no
+// multiple of 32. Vectors and the experts' routers are always F32, packed matrices stay as they are.
+//
+// Throws Error for an unknown type and for anything that is missing, inconsistent, or that ridge could not run.
+// `progress` may be empty; what it throws comes out, and nothing is written.
+ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress = {});
 
 } // namespace ridge::convert::import

@@ -9,10 +9,18 @@
 namespace ridge::core {
 
 std::string human_bytes(double bytes) {
+  if (bytes >= 1e12) return fmt::format("{:.2f} TB", bytes / 1e12);
   if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
   if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
   if (bytes >= 1e3) return fmt::format("{:.2f} kB", bytes / 1e3);
   return fmt::format("{:.0f} B", bytes);
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 59.5) return fmt::format("{:.{}f} s", seconds, seconds < 9.95 ? 1 : 0);
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  return whole < 3600 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
+                      : fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
 uint64_t parse_bytes(const std::string& text, const char* flag) {

@@ -25,10 +25,10 @@ std::vector<std::string> ask(const std::vector<std::string>& questions) {
   config.max_batch = 128;
   engine::start_executor(model, config, "cpu");
   engine::Session session(*model.executor, model.program);
-  engine::SamplingOptions sampling;
-  sampling.params.temp = 0;
-  sampling.max_tokens = 120;
-  engine::Answerer answerer(model, session, sampling);
+  core::GenerateRequest request;
+  request.sampling.params.temp = 0;
+  request.sampling.max_tokens = 120;
+  engine::Answerer answerer(model, session, request);
   std::vector<std::string> answers;
   for (const std::string& question : questions) {
     engine::Conversation conversation(model, session, chosen.chat_template);

@@ -11,7 +11,7 @@
 
 using namespace ridge;
 using namespace std::chrono_literals;
-using core::Job, core::JobKind, core::JobRequest, core::JobState;
+using core::Job, core::JobState;
 
 namespace {
 
@@ -48,9 +48,8 @@ class Queue {
                       "cpu", 1};
 };
 
-JobRequest quantize(const std::string& in, const std::string& out, const std::string& type = "Q8_0") {
-  JobRequest request;
-  request.kind = JobKind::quantize;
+core::QuantizeRequest quantize(const std::string& in, const std::string& out, const std::string& type = "Q8_0") {
+  core::QuantizeRequest request;
   request.input = in;
   request.output = out;
   request.type = type;
@@ -89,7 +88,7 @@ TEST_CASE("a model is quantized as a job, and says what each tensor lost") {
 TEST_CASE("a mix chosen tensor by tensor is what is written") {
   const tests::TemporaryFolder folder;
   Queue q;
-  JobRequest request = quantize(tests::tiny_model(), folder / "out.gguf", "Q8_0");
+  core::QuantizeRequest request = quantize(tests::tiny_model(), folder / "out.gguf", "Q8_0");
   request.pure = true;
   request.tensor_types = {R"(\.ffn_up\.weight$=Q4_0)"};
   q.queue.start(request);
@@ -104,8 +103,7 @@ TEST_CASE("a job that fails says why in one line, and the next one runs") {
   Queue q;
   q.queue.start(quantize(folder / "missing.gguf", folder / "out.gguf"));
   q.queue.start(quantize(tests::tiny_model(), folder / "out.gguf", "Q9_X"));
-  JobRequest convert;
-  convert.kind = JobKind::convert;
+  core::ConvertRequest convert;
   convert.input = folder.path();
   convert.output = folder / "out.gguf";
   q.queue.start(convert);
@@ -138,9 +136,8 @@ TEST_CASE("a job that is cancelled while it writes leaves no file, and what stoo
 TEST_CASE("a bench can be cancelled, and a job that waits behind it never starts") {
   const tests::TemporaryFolder folder;
   Queue q;
-  JobRequest bench;
-  bench.kind = JobKind::bench;
-  bench.input = tests::tiny_model();
+  core::BenchRequest bench;
+  bench.files = {tests::tiny_model()};
   bench.prompts = "0";
   bench.generated = "400";
   bench.repetitions = 100000;
@@ -158,9 +155,8 @@ TEST_CASE("a bench can be cancelled, and a job that waits behind it never starts
 
 TEST_CASE("a bench fills a table with units") {
   Queue q;
-  JobRequest bench;
-  bench.kind = JobKind::bench;
-  bench.input = tests::tiny_model();
+  core::BenchRequest bench;
+  bench.files = {tests::tiny_model()};
   bench.prompts = "8";
   bench.generated = "4,5";
   bench.repetitions = 1;
@@ -196,9 +192,8 @@ TEST_CASE("a model that is shortened while a job reads it fails the job, and not
 
 TEST_CASE("closing the queue stops what runs") {
   auto q = std::make_unique<Queue>();
-  JobRequest bench;
-  bench.kind = JobKind::bench;
-  bench.input = tests::tiny_model();
+  core::BenchRequest bench;
+  bench.files = {tests::tiny_model()};
   bench.repetitions = 100000;
   q->queue.start(bench);
   q->wait(1, under_way);

@@ -2,6 +2,7 @@
 //   ridge_encode_bench [FORMAT…]
 // Weights are Gaussian with σ = 0.02; error is Σ (w - decoded)² / Σ w². CPU speed is that of one thread in CPU time,
 // since other work may share the machine. The last lines time whole tensors of F16 through the GPU, transfers included.
+#include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/encode/encode.h"
 #include "quant/encode.h"
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <random>
 #include <string>
@@ -24,10 +24,6 @@ double cpu_seconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 double relative_error(const FormatInfo& format, const std::vector<std::byte>& packed,
@@ -79,10 +75,10 @@ int main(int argc, char** argv) {
     std::vector<std::byte> packed(gpu_rows * format.row_bytes(cols));
     double best = 1e30;
     for (int repetition = 0; repetition < 2; ++repetition) {
-      const double start = wall_seconds();
+      const double start = core::seconds_now();
       gpu->encode_rows(Type::F16, reinterpret_cast<const std::byte*>(halves.data()), format.type, gpu_rows, cols, {},
                        packed.data());
-      best = std::min(best, wall_seconds() - start);
+      best = std::min(best, core::seconds_now() - start);
     }
     fmt::print("{:8} {:12.2f}\n", format.name, static_cast<double>(gpu_rows * cols) / best * 1e-9);
   }

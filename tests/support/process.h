@@ -80,8 +80,8 @@ class Terminal {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
-  Terminal(const std::vector<std::string>& args, const Environment& environment) {
-    winsize size = {24, 80, 0, 0};
+  Terminal(const std::vector<std::string>& args, const Environment& environment, unsigned short columns = 80) {
+    winsize size = {24, columns, 0, 0};
     pid_ = ::forkpty(&fd_, nullptr, nullptr, &size);
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {

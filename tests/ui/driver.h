@@ -1,7 +1,7 @@
 // A user's hands: keys and mouse through the X server (xdotool), and patience.
 #pragma once
 
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -16,11 +16,11 @@
 namespace ridge::tests {
 
 // The guide on one thread of the CPU, always with the same answers.
-inline app::GuiSetup guide_setup() {
-  app::GuiSetup setup;
+inline app::WindowSetup guide_setup() {
+  app::WindowSetup setup;
   setup.model.device = "cpu";
   setup.model.threads = 1;
-  setup.sampling.params.seed = 1;
+  setup.request.sampling.params.seed = 1;
   return setup;
 }
 
@@ -68,7 +68,7 @@ class User {
 };
 
 // Shows the window, once a model is open, while `use` works with it in a thread of its own.
-inline void run_with_user(ui::Window& window, app::GuiEngine& engine, const std::function<void(User&)>& use) {
+inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const std::function<void(User&)>& use) {
   std::thread user([&] {
     try {
       REQUIRE(

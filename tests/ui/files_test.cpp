@@ -1,6 +1,6 @@
 // Jobs and files through the window, as a user has them: a mix of formats made in the lab, a job cancelled, a path
 // typed, files dragged onto the window (drop_file.cpp). Run by run_under_xvfb.sh, as window_test.cpp is.
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
 #include "ui/window.h"
@@ -27,7 +27,7 @@ const tests::TemporaryFolder& workplace() {
 }
 
 // In the lab, in its view of formats: Q4_K for the whole model, as a job.
-void make_mix(User& user, const app::GuiEngine& engine) {
+void make_mix(User& user, const app::WindowEngine& engine) {
   const auto now = [&] { return engine.snapshot(); };
   user.click(1230, 27);  // Formats
   user.click(867, 495);  // Q4_K for all matrices
@@ -41,12 +41,11 @@ void make_mix(User& user, const app::GuiEngine& engine) {
 }
 
 // A bench that would take hours, and its Cancel button.
-void cancel_a_job(User& user, app::GuiEngine& engine, const ui::Window& window) {
+void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   user.press("ctrl+6");
   CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
-  core::JobRequest bench;
-  bench.kind = core::JobKind::bench;
+  core::BenchRequest bench;
   bench.generated = "1000";
   bench.prompts = "0";
   bench.repetitions = 1000;
@@ -59,7 +58,7 @@ void cancel_a_job(User& user, app::GuiEngine& engine, const ui::Window& window) 
 }
 
 // By typing a path with completion, and by dropping files on the window.
-void open_files(User& user, app::GuiEngine& engine, const ui::Window& window) {
+void open_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
     return wait_for([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
@@ -94,7 +93,7 @@ void open_files(User& user, app::GuiEngine& engine, const ui::Window& window) {
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(User& user, app::GuiEngine& engine, const ui::Window& window) {
+void use(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   REQUIRE(wait_for([&] {
     return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
@@ -113,6 +112,6 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   ui::WindowOptions options;
   options.panel = "quant";
   ui::Window window(options);
-  app::GuiEngine engine(tests::guide_setup(), [&] { window.wake(); });
+  app::WindowEngine engine(tests::guide_setup(), [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }

@@ -1,6 +1,6 @@
 // Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how fast frames are drawn; and the
 // window over a snapshot that no engine made.
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
 #include "ui/layout.h"
@@ -17,10 +17,10 @@ using tests::wait_for;
 
 namespace {
 
-void with_window(const ui::WindowOptions& options, const app::GuiSetup& setup,
-                 const std::function<void(User&, app::GuiEngine&, ui::Window&)>& use) {
+void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup,
+                 const std::function<void(User&, app::WindowEngine&, ui::Window&)>& use) {
   ui::Window window(options);
-  app::GuiEngine engine(setup, [&] { window.wake(); });
+  app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
 
@@ -41,12 +41,12 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
 TEST_CASE("conversations are begun, opened, renamed and deleted; a question is edited; the roofline opens and follows "
           "its sliders; the layout is remembered") {
   const tests::TemporaryFolder folder;
-  app::GuiSetup setup = guide_setup();
-  setup.sampling.max_tokens = 30;
+  app::WindowSetup setup = guide_setup();
+  setup.request.sampling.max_tokens = 30;
   setup.conversation_folder = folder / "conversations";
   ui::WindowOptions options;
   options.layout_file = folder / "window.ini";
-  with_window(options, setup, [&](User& user, app::GuiEngine& engine, ui::Window& window) {
+  with_window(options, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answered = [&](size_t messages) {
       return wait_for([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
@@ -121,11 +121,11 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
 }
 
 TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends only that") {
-  app::GuiSetup setup = guide_setup();
+  app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // answers that take seconds
-  setup.sampling.max_tokens = 8000;
-  setup.sampling.ignore_eos = true;
-  with_window({}, setup, [&](User& user, app::GuiEngine& engine, ui::Window&) {
+  setup.request.sampling.max_tokens = 8000;
+  setup.request.sampling.ignore_eos = true;
+  with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window&) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answering = [&] { return now()->state == core::EngineState::writing; };
     const auto stopped = [&] {
@@ -149,10 +149,10 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
 }
 
 TEST_CASE("a frame is drawn within 16 ms while the model writes") {
-  app::GuiSetup setup = guide_setup();
+  app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
-  setup.sampling.max_tokens = 5000;
-  setup.sampling.ignore_eos = true;
+  setup.request.sampling.max_tokens = 5000;
+  setup.request.sampling.ignore_eos = true;
   for (const std::string panel : {"chat", "gauges"}) {
     ui::WindowOptions options;
     options.panel = panel;
@@ -161,7 +161,7 @@ TEST_CASE("a frame is drawn within 16 ms while the model writes") {
     // three.
     for (int attempt = 0; attempt < 3 && (attempt == 0 || writing.median_cpu_seconds > 0.016); ++attempt) {
       ui::FrameTimes times;
-      with_window(options, setup, [&](User&, app::GuiEngine& engine, ui::Window& window) {
+      with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
         engine.send(core::intent::Send{"What is Q4_K?"});
         const auto now = [&] { return engine.snapshot(); };
         CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));
@@ -179,7 +179,7 @@ TEST_CASE("a frame is drawn within 16 ms while the model writes") {
 
 TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any size") {
   const tests::TemporaryFolder folder;
-  app::GuiEngine engine(guide_setup(), [] {});
+  app::WindowEngine engine(guide_setup(), [] {});
   REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
   REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));

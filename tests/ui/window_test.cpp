@@ -1,6 +1,6 @@
 // The window as a user has it: a real one on an X server, keys and mouse through the server (xdotool), the built-in
 // guide behind it. Run by run_under_xvfb.sh; without Xvfb or xdotool it is skipped there, with a message.
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 #include "core/error.h"
 #include "ui/driver.h"
 #include "ui/window.h"
@@ -29,7 +29,7 @@ double cpu_seconds() {
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(User& user, const app::GuiEngine& engine, const ui::Window& window) {
+void use(User& user, const app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto idle = [&] { return now()->state == core::EngineState::idle; };
   user.click(500, 720); // into the composer
@@ -79,17 +79,17 @@ void use(User& user, const app::GuiEngine& engine, const ui::Window& window) {
 } // namespace
 
 TEST_CASE("a question is typed, the answer streams, every panel opens, the window is resized and closed") {
-  app::GuiSetup setup = guide_setup();
-  setup.sampling.max_tokens = 40;
+  app::WindowSetup setup = guide_setup();
+  setup.request.sampling.max_tokens = 40;
   ui::Window window({});
-  app::GuiEngine engine(setup, [&] { window.wake(); });
+  app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
 
 TEST_CASE("a model that cannot be opened leaves a window with a message, and another can be opened") {
-  app::GuiSetup setup = guide_setup();
+  app::WindowSetup setup = guide_setup();
   setup.model.model = "no-such-file.gguf";
-  app::GuiEngine engine(setup, [] {});
+  app::WindowEngine engine(setup, [] {});
   CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::failed; }));
   CHECK(engine.snapshot()->error.find("no-such-file.gguf") != std::string::npos);
   engine.send(core::intent::OpenModel{""});
@@ -101,7 +101,7 @@ TEST_CASE("a window at rest costs next to nothing") {
   ui::WindowOptions options;
   options.panel = "gauges";
   ui::Window window(options);
-  app::GuiEngine engine(guide_setup(), [&] { window.wake(); });
+  app::WindowEngine engine(guide_setup(), [&] { window.wake(); });
   double used = -1;
   std::thread user([&] {
     CHECK(wait_for([&] { return engine.snapshot()->state == core::EngineState::idle; }));

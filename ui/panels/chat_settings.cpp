@@ -1,5 +1,6 @@
 #include "ui/panels/chat_settings.h"
 
+#include "core/strings/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ void draw_context(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
   dim_text("Speed");
   text(now.speed.tokens_per_s > 0
-           ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, bytes_text(now.speed.bytes_per_s))
+           ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, core::human_bytes(now.speed.bytes_per_s))
            : "nothing measured yet",
        theme().text, fonts().small);
   ImGui::Dummy({0, px(2)});

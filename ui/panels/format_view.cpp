@@ -1,5 +1,6 @@
 #include "ui/panels/format_view.h"
 
+#include "core/strings/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -278,8 +279,8 @@ const std::string* FormatView::chosen(const std::string& tensor) const {
   return nullptr;
 }
 
-core::JobRequest FormatView::request(const core::ModelFacts& model) const {
-  core::JobRequest request;
+core::QuantizeRequest FormatView::request(const core::ModelFacts& model) const {
+  core::QuantizeRequest request;
   if (!model.built_in) request.input = model.path;
   request.output = output_;
   request.type = mix_.back().format;
@@ -336,7 +337,8 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   }
   ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(112));
   if (!mix_.empty() && all)
-    dim_text(fmt::format("about {} instead of {}{}", bytes_text(bytes), bytes_text(static_cast<double>(model.bytes)),
+    dim_text(fmt::format("about {} instead of {}{}", core::human_bytes(bytes),
+                         core::human_bytes(static_cast<double>(model.bytes)),
                          packed ? "; packed weights lose twice" : ""));
   else
     dim_text(" ");

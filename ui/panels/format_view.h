@@ -27,7 +27,7 @@ class FormatView {
   void draw_mix(const View& view, const core::TensorStudy& study, const core::TensorStudy::Format* format);
   void use(const std::string& role, const std::string& format);
   const std::string* chosen(const std::string& tensor) const;
-  core::JobRequest request(const core::ModelFacts& model) const;
+  core::QuantizeRequest request(const core::ModelFacts& model) const;
 
   int measure_ = 0; // of the scatter: 0 SQNR, 1 RMSE
   std::vector<Choice> mix_;

@@ -1,4 +1,5 @@
 // How fast it is, against what this machine could do.
+#include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -87,8 +88,9 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
             t.text, fonts().bold, 0.5f);
   else
     text_at({center.x, below}, "ask something in the chat", t.dim, fonts().body, 0.5f);
-  text_at({center.x, below + px(22)}, fmt::format("measured: {}/s of memory reads", bytes_text(speed.roof_bytes_per_s)),
-          t.dim, fonts().small, 0.5f);
+  text_at({center.x, below + px(22)},
+          fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s)), t.dim,
+          fonts().small, 0.5f);
   ImGui::Dummy(size);
 }
 
@@ -242,14 +244,14 @@ class GaugesPanel : public Panel {
     big_number(fmt::format("{}", now.kv.tokens), fmt::format("of {} tokens", now.kv.context));
     bar(static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context)), {0, px(6)},
         theme().accent);
-    dim_text(fmt::format("{} of {}", bytes_text(now.kv.bytes), bytes_text(now.kv.capacity_bytes)));
+    dim_text(fmt::format("{} of {}", core::human_bytes(now.kv.bytes), core::human_bytes(now.kv.capacity_bytes)));
     end_card();
     ImGui::SameLine(0, gap);
     begin_card("memory", {0, height}, "Memory");
     const auto model = static_cast<double>(now.model->bytes);
-    big_number(bytes_text(model + now.engine_bytes), "");
-    dim_text(fmt::format("model {} · KV cache {}", bytes_text(model), bytes_text(now.kv.capacity_bytes)));
-    dim_text(fmt::format("scratch {}", bytes_text(std::max(0.0, now.engine_bytes - now.kv.capacity_bytes))));
+    big_number(core::human_bytes(model + now.engine_bytes), "");
+    dim_text(fmt::format("model {} · KV cache {}", core::human_bytes(model), core::human_bytes(now.kv.capacity_bytes)));
+    dim_text(fmt::format("scratch {}", core::human_bytes(std::max(0.0, now.engine_bytes - now.kv.capacity_bytes))));
     end_card();
     ImGui::PopStyleVar();
   }
@@ -269,7 +271,7 @@ class GaugesPanel : public Panel {
     line("SM clock", gpu.sm_clock_hz, 0, clock(gpu.sm_clock_hz, gpu.sm_clock_max_hz));
     line("Memory clock", gpu.memory_clock_hz, 0, clock(gpu.memory_clock_hz, gpu.memory_clock_max_hz));
     line("Memory", gpu.memory_used_bytes, gpu.memory_bytes,
-         fmt::format("{} of {}", bytes_text(gpu.memory_used_bytes), bytes_text(gpu.memory_bytes)));
+         fmt::format("{} of {}", core::human_bytes(gpu.memory_used_bytes), core::human_bytes(gpu.memory_bytes)));
     ImGui::PopStyleVar();
     end_card();
   }
@@ -287,7 +289,7 @@ class GaugesPanel : public Panel {
         total += share.weight_bytes + share.activation_bytes + share.kv_bytes;
       }
       parts.push_back({"KV cache", kv});
-      heading = fmt::format("Bytes that the next token moves: {}", bytes_text(total));
+      heading = fmt::format("Bytes that the next token moves: {}", core::human_bytes(total));
     } else if (now.measured) {
       for (const auto& op : now.measured->ops) parts.push_back({op.name, op.seconds});
       heading = fmt::format("Time of a step at {} tokens, op by op: {} undivided", now.measured->past,
@@ -309,7 +311,7 @@ class GaugesPanel : public Panel {
     if (choice("bytes", bytes_)) bytes_ = true;
     ImGui::SetCursorPosY(y + px(28));
     if (bytes_)
-      stacked_bar(std::move(parts), bytes_text);
+      stacked_bar(std::move(parts), core::human_bytes);
     else
       stacked_bar(std::move(parts), seconds_text);
   }

@@ -1,4 +1,5 @@
 // What is in the model's file: tensors, metadata, the Program made of them, and the tokenizer to play with.
+#include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -56,7 +57,7 @@ class ModelPanel : public Panel {
     dim_text(fmt::format(
         "{} · {} weights · {} on disk · {:.2f} bits per weight · vocabulary {} · trained for {} tokens · {}",
         model.architecture, count_text(static_cast<double>(model.parameters)),
-        bytes_text(static_cast<double>(model.bytes)),
+        core::human_bytes(static_cast<double>(model.bytes)),
         8.0 * static_cast<double>(model.bytes) / static_cast<double>(std::max<int64_t>(1, model.parameters)),
         model.vocab, model.trained_context, model.path));
     ImGui::Dummy({0, px(2)});
@@ -137,7 +138,7 @@ class ModelPanel : public Panel {
     ImGui::TableNextColumn();
     number_cell(count_text(weights));
     ImGui::TableNextColumn();
-    number_cell(bytes_text(bytes), static_cast<float>(bytes / largest), theme().series[0]);
+    number_cell(core::human_bytes(bytes), static_cast<float>(bytes / largest), theme().series[0]);
     ImGui::TableNextColumn();
     number_cell(fmt::format("{:.3f}", bits), static_cast<float>(bits / most_bits), theme().series[2]);
   }
@@ -278,7 +279,7 @@ class ModelPanel : public Panel {
             if (ImGui::GetItemRectSize().x > ImGui::GetContentRegionAvail().x) tooltip(*cell);
           }
           ImGui::TableNextColumn();
-          number_cell(bytes_text(op.bytes), static_cast<float>(op.bytes / most), theme().series[0]);
+          number_cell(core::human_bytes(op.bytes), static_cast<float>(op.bytes / most), theme().series[0]);
           ImGui::TableNextColumn();
           number_cell(count_text(op.flops));
         }

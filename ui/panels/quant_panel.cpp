@@ -1,4 +1,5 @@
 // The quant lab: a tensor's weights, what each format would make of them, and one block under the microscope.
+#include "core/strings/units.h"
 #include "ui/panels/block_view.h"
 #include "ui/panels/format_view.h"
 #include "ui/panels/panel.h"
@@ -98,23 +99,29 @@ class QuantPanel : public Panel {
     choose_format(view, format_);
   }
 
+  // `format`: a name of the study's list, or empty: as stored.
   void choose_format(const View& view, const std::string& format) {
     format_ = format;
     block_ = 0;
-    view.send(intent::StudyBlock{tensor_, drawable(view, format_) ? format_ : "", block_});
+    if (view.now.tensor) {
+      const auto& formats = view.now.tensor->formats;
+      const auto known = std::ranges::find(formats, format, &core::TensorStudy::Format::name);
+      if (known != formats.end() || format.empty()) {
+        has_blocks_ = format.empty() || known->microscope;
+        packable_ = format.empty() || known->packable;
+      }
+    }
+    ask_for_block(view);
     ask_for_slice(view);
   }
 
-  // A format that only the table compares has no block to show, and no GGUF type to pack a piece in.
-  static bool drawable(const View& view, const std::string& format) {
-    if (!view.now.tensor) return format.find(' ') == std::string::npos;
-    const auto known = std::ranges::find(view.now.tensor->formats, format, &core::TensorStudy::Format::name);
-    return known == view.now.tensor->formats.end() || known->microscope;
+  // The format's own blocks, or the stored ones where it has none that can be drawn.
+  void ask_for_block(const View& view) const {
+    view.send(intent::StudyBlock{tensor_, has_blocks_ ? format_ : "", block_});
   }
 
   void ask_for_slice(const View& view) const {
-    view.send(intent::StudySlice{tensor_, format_.find(' ') == std::string::npos ? format_ : "", heat_map_.first_row(),
-                                 heat_map_.first_col()});
+    view.send(intent::StudySlice{tensor_, packable_ ? format_ : "", heat_map_.first_row(), heat_map_.first_col()});
   }
 
   void draw_list(const View& view) {
@@ -127,7 +134,8 @@ class QuantPanel : public Panel {
       if (!tensor.decodable || tensor.name.find(filter_) == std::string::npos) continue;
       if (ImGui::Selectable(tensor.name.c_str(), tensor.name == tensor_) && tensor.name != tensor_)
         choose(view, tensor.name);
-      tooltip(fmt::format("{}, {}, {}", tensor.type, tensor.shape, bytes_text(static_cast<double>(tensor.bytes))));
+      tooltip(
+          fmt::format("{}, {}, {}", tensor.type, tensor.shape, core::human_bytes(static_cast<double>(tensor.bytes))));
     }
     ImGui::PopStyleVar();
     ImGui::PopFont();
@@ -212,7 +220,7 @@ class QuantPanel : public Panel {
     auto number = static_cast<int>(block_);
     if (ImGui::DragInt("##number", &number, 0.2f, 0, static_cast<int>(block->blocks - 1), "block %d")) {
       block_ = std::clamp<int64_t>(number, 0, block->blocks - 1);
-      view.send(intent::StudyBlock{tensor_, drawable(view, format_) ? format_ : "", block_});
+      ask_for_block(view);
     }
     tooltip(fmt::format("drag, or Ctrl-click to type: 0 to {}", block->blocks - 1));
     ImGui::PopFont();
@@ -221,6 +229,7 @@ class QuantPanel : public Panel {
 
   std::shared_ptr<const core::ModelFacts> model_;
   std::string tensor_, format_ = "Q4_K", filter_;
+  bool has_blocks_ = true, packable_ = true; // what can be shown of format_
   int64_t block_ = 0;
   int shown_ = 0; // 0 the weights, 1 the formats
   BlockView block_view_;

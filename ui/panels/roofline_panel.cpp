@@ -1,76 +1,22 @@
 // The model's ops under the measured roofs of the machine: where a step stands, and where it would stand with another
 // context, more streams or other weights.
+#include "core/strings/units.h"
 #include "ui/panels/panel.h"
+#include "ui/panels/roofline_plot.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 
 namespace ridge::ui {
 namespace {
 
 namespace intent = core::intent;
-using core::StepPlaces;
-using Op = StepPlaces::Op;
+using core::StepRoofline;
+using Op = RooflineOp;
 
 constexpr int kMostStreams = 256;
-
-// Powers of ten between two pixels.
-struct LogAxis {
-  double low, high; // log10
-  float from, to;
-  float at(double value) const {
-    return from + static_cast<float>((std::log10(value) - low) / (high - low)) * (to - from);
-  }
-};
-
-ImU32 color_of(const Op& op) {
-  switch (op.op_class) {
-  case core::OpClass::matrix: return theme().accent;
-  case core::OpClass::attention: return theme().amber;
-  default: return theme().green;
-  }
-}
-
-std::string rate_text(double rate, const char* unit) {
-  for (const auto& [factor, prefix] : {std::pair(1e12, "T"), std::pair(1e9, "G"), std::pair(1e6, "M")})
-    if (rate >= factor) return fmt::format("{:.3g} {}{}", rate / factor, prefix, unit);
-  return fmt::format("{:.3g} {}", rate, unit);
-}
-
-Op sum_of(const StepPlaces& places) {
-  Op sum{"whole step", "", {}, fmt::format("{} ops", places.ops.size()), 1};
-  for (const Op& op : places.ops) {
-    sum.bytes += op.bytes;
-    sum.flops += op.flops;
-    sum.floor_seconds += op.floor_seconds;
-    sum.seconds += op.seconds;
-  }
-  if (places.seconds > 0) sum.seconds = places.seconds;
-  return sum;
-}
-
-std::string description(const Op& op) {
-  const auto each = static_cast<double>(std::max<int64_t>(1, op.count));
-  std::string text = fmt::format("{}{}\n{}\n{} · {} · {:.3g} operations per byte\n", op.name,
-                                 op.count > 1 ? fmt::format(" (× {})", op.count) : "", op.shape,
-                                 bytes_text(op.bytes / each), rate_text(op.flops / each, "FLOP"), op.flops / op.bytes);
-  if (op.seconds > 0)
-    text += fmt::format("measured: {} · {} · {}\n", seconds_text(op.seconds / each),
-                        rate_text(op.bytes / op.seconds, "B/s"), rate_text(op.flops / op.seconds, "FLOP/s"));
-  if (op.floor_seconds > 0)
-    text +=
-        fmt::format("the roofs allow: {} · {} · {}\n", seconds_text(op.floor_seconds / each),
-                    rate_text(op.bytes / op.floor_seconds, "B/s"), rate_text(op.flops / op.floor_seconds, "FLOP/s"));
-  if (op.seconds > 0 && op.floor_seconds > 0)
-    text += fmt::format("{:.0f} % of the roof\n", 100 * op.floor_seconds / op.seconds);
-  if (!op.bound_by.empty()) text += fmt::format("bound by {}", op.bound_by);
-  while (text.ends_with('\n')) text.pop_back();
-  return text;
-}
 
 class RooflinePanel : public Panel {
  public:
@@ -80,7 +26,7 @@ class RooflinePanel : public Panel {
     const float side = px(292), gap = px(12);
     begin_card("plot", {area.x - side - gap, area.y});
     if (view.now.roofs)
-      draw_plot(view.now);
+      draw_roofline_plot(view.now, listed_);
     else
       draw_waiting(view);
     end_card();
@@ -181,7 +127,7 @@ class RooflinePanel : public Panel {
       const Op sum = sum_of(*now.predicted);
       const auto streams = static_cast<double>(now.predicted->streams);
       text(fmt::format("at most {:.0f} tok/s", streams / sum.floor_seconds), theme().text, fonts().bold);
-      dim_text(fmt::format("predicted: {} a step, {}", seconds_text(sum.floor_seconds), bytes_text(sum.bytes)));
+      dim_text(fmt::format("predicted: {} a step, {}", seconds_text(sum.floor_seconds), core::human_bytes(sum.bytes)));
     }
     if (now.measured) {
       const Op sum = sum_of(*now.measured);
@@ -200,7 +146,7 @@ class RooflinePanel : public Panel {
   // One line per op: the measured step where it is what the controls say, else the predicted one.
   void draw_list(const core::Snapshot& now) {
     const bool fits = now.measured && format_.empty() && streams_ == 1 && now.measured->past == past_;
-    const StepPlaces* shown = fits ? now.measured.get() : now.predicted.get();
+    const StepRoofline* shown = fits ? now.measured.get() : now.predicted.get();
     dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and what bounds it");
     listed_.clear();
     if (!shown) return;
@@ -216,7 +162,7 @@ class RooflinePanel : public Panel {
       ImGui::Selectable("##op", false, 0, {width, height});
       if (ImGui::IsItemHovered() || (ImGui::IsItemFocused() && ImGui::GetIO().NavVisible)) {
         listed_ = op->name;
-        show_tooltip(description(*op));
+        show_tooltip(description_of(*op));
       }
       ImGui::PopID();
       const float y = at.y + (height - fonts().small->FontSize) / 2;
@@ -233,223 +179,6 @@ class RooflinePanel : public Panel {
               theme().dim, fonts().small, 1);
     }
     ImGui::PopFont();
-  }
-
-  struct Box {
-    float left, top, right, bottom;
-    bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
-  };
-  struct Point {
-    ImVec2 at;
-    Op op;
-    bool measured, whole;
-  };
-
-  void draw_plot(const core::Snapshot& now) {
-    const core::Roofs& roofs = *now.roofs;
-    const Theme& t = theme();
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const ImVec2 at = ImGui::GetCursorScreenPos(), size = ImGui::GetContentRegionAvail();
-    text_at(at, fmt::format("Roofline of {}", roofs.device), t.dim, fonts().small);
-
-    // The frame holds everything that the sliders can reach, so that nothing moves but the points.
-    const double highest = [&] {
-      double most = roofs.peak_ops_per_s;
-      for (const core::Ceiling& c : roofs.ceilings)
-        if (c.unit == core::Ceiling::Unit::operations_per_second) most = std::max(most, c.value);
-      return most;
-    }();
-    const float left = at.x + px(62), right = at.x + size.x - px(10), top = at.y + px(34),
-                bottom = at.y + size.y - px(74);
-    const LogAxis x{std::log10(0.05), std::log10(roofs.ridge_ops_per_byte * 6), left, right};
-    const LogAxis y{std::log10(roofs.read_bytes_per_s * 0.02), std::log10(highest * 3), bottom, top};
-    draw_grid(x, y);
-    draw->PushClipRect({left, top}, {right, bottom}, true);
-    std::vector<Box> taken = draw_roofs(roofs, x, y);
-    std::vector<Point> points;
-    const auto add = [&](const Op& op, double seconds, bool measured, bool whole) {
-      if (op.flops <= 0 || seconds <= 0) return; // no arithmetic: no place on this plot
-      const double rate = op.flops / seconds;
-      points.push_back({{std::clamp(x.at(op.flops / op.bytes), left + px(5), right - px(5)),
-                         std::clamp(y.at(rate), top + px(5), bottom - px(5))},
-                        op,
-                        measured,
-                        whole});
-    };
-    if (now.predicted) {
-      for (const Op& op : now.predicted->ops) add(op, op.floor_seconds, false, false);
-      const Op sum = sum_of(*now.predicted);
-      add(sum, sum.floor_seconds, false, true);
-    }
-    if (now.measured) {
-      for (const Op& op : now.measured->ops) add(op, op.seconds, true, false);
-      const Op sum = sum_of(*now.measured);
-      add(sum, sum.seconds, true, true);
-    }
-    for (const Point& p : points) // how far a measured op is from its roof
-      if (p.measured && p.op.floor_seconds > 0)
-        draw->AddLine(p.at, {p.at.x, y.at(p.op.flops / p.op.floor_seconds)}, with_alpha(color(p), 0.45f), px(1));
-    for (const Point& p : points) draw_point(p, p.op.name == listed_);
-    draw_labels(points, {left, top, right, bottom}, std::move(taken));
-    draw->PopClipRect();
-    draw_legend(now, {at.x, bottom + px(46)});
-    hover(points);
-  }
-
-  static ImU32 color(const Point& p) { return p.whole ? theme().text : color_of(p.op); }
-
-  static void draw_point(const Point& p, bool marked) {
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const float radius = px(p.whole ? 7.0f : 5.0f) * (marked ? 1.4f : 1.0f);
-    if (p.whole) { // a diamond
-      const ImVec2 corners[] = {
-          {p.at.x, p.at.y - radius}, {p.at.x + radius, p.at.y}, {p.at.x, p.at.y + radius}, {p.at.x - radius, p.at.y}};
-      if (p.measured)
-        draw->AddConvexPolyFilled(corners, 4, color(p));
-      else
-        draw->AddPolyline(corners, 4, color(p), ImDrawFlags_Closed, px(1.8f));
-    } else if (p.measured) {
-      draw->AddCircleFilled(p.at, radius, color(p));
-    } else {
-      draw->AddCircle(p.at, radius, color(p), 0, px(1.8f));
-    }
-  }
-
-  static void draw_grid(const LogAxis& x, const LogAxis& y) {
-    const Theme& t = theme();
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    for (double decade = std::ceil(x.low); decade <= x.high; ++decade) {
-      const float at = x.at(std::pow(10, decade));
-      draw->AddLine({at, y.to}, {at, y.from}, t.raised, 1);
-      text_at({at, y.from + px(6)}, fmt::format("{:g}", std::pow(10, decade)), t.dim, fonts().small, 0.5f);
-    }
-    for (double decade = std::ceil(y.low); decade <= y.high; ++decade) {
-      const float at = y.at(std::pow(10, decade));
-      draw->AddLine({x.from, at}, {x.to, at}, t.raised, 1);
-      static constexpr std::pair<double, const char*> kPrefixes[] = {{15, "P"}, {12, "T"}, {9, "G"}, {6, "M"}, {0, ""}};
-      for (const auto& [power, prefix] : kPrefixes)
-        if (decade >= power) {
-          text_at({x.from - px(8), at - fonts().small->FontSize / 2},
-                  fmt::format("{:g} {}", std::pow(10, decade - power), prefix), t.dim, fonts().small, 1);
-          break;
-        }
-    }
-    draw->AddLine({x.from, y.to}, {x.from, y.from}, t.border, 1);
-    draw->AddLine({x.from, y.from}, {x.to, y.from}, t.border, 1);
-    text_at({(x.from + x.to) / 2, y.from + px(22)}, "operations per byte", t.dim, fonts().small, 0.5f);
-    text_at({x.from + px(8), y.to + px(4)}, "FLOP/s", t.dim, fonts().small);
-  }
-
-  // Returns where its labels are.
-  static std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
-    std::vector<Box> taken;
-    const auto label = [&](ImVec2 at, const std::string& what, ImU32 color, float align) {
-      const ImVec2 size = size_of(what, fonts().small);
-      text_at(at, what, color, fonts().small, align);
-      taken.push_back({at.x - align * size.x, at.y, at.x + (1 - align) * size.x, at.y + size.y});
-    };
-    const Theme& t = theme();
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const auto diagonal = [&](double bandwidth, ImU32 color, float width) {
-      const double first = std::pow(10, x.low);
-      draw->AddLine({x.at(first), y.at(first * bandwidth)},
-                    {x.at(roofs.peak_ops_per_s / bandwidth), y.at(roofs.peak_ops_per_s)}, color, width);
-    };
-    diagonal(roofs.read_bytes_per_s, t.red, px(2.5f));
-    float last = -INFINITY;
-    std::vector<const core::Ceiling*> rates;
-    for (const core::Ceiling& c : roofs.ceilings)
-      if (c.unit == core::Ceiling::Unit::operations_per_second) rates.push_back(&c);
-    std::ranges::sort(rates, std::greater(), &core::Ceiling::value);
-    for (const core::Ceiling* c : rates) {
-      const bool main = c->name == roofs.peak_name;
-      const float height = y.at(c->value), start = x.at(c->value / roofs.read_bytes_per_s);
-      draw->AddLine({start, height}, {x.to, height}, main ? t.red : t.border, px(main ? 2.5f : 1));
-      const float text_y = std::max(height - px(18), last + px(15));
-      if (main || text_y < height) {
-        label({x.to - px(4), text_y}, fmt::format("{} {}", c->name, rate_text(c->value, "OP/s")), main ? t.text : t.dim,
-              1);
-        last = text_y;
-      }
-    }
-    for (const core::Ceiling& c : roofs.ceilings)
-      if (c.unit == core::Ceiling::Unit::bytes_per_second && c.name.ends_with("_read") && c.name != "dram_read" &&
-          c.value > roofs.read_bytes_per_s * 1.3) {
-        diagonal(c.value, t.border, px(1));
-        // Named where it reaches the top of the roofs, from the left.
-        const float at = x.at(roofs.peak_ops_per_s / c.value);
-        std::string name = c.name.substr(0, c.name.find('_'));
-        name[0] = static_cast<char>(std::toupper(name[0]));
-        ImVec2 free{at - px(4), y.at(roofs.peak_ops_per_s) - px(18)};
-        const ImVec2 size = size_of(name, fonts().small);
-        for (const Box& other : taken) // the rates' names stand to the right
-          if (other.meets({free.x - size.x, free.y, free.x + size.x, free.y + size.y})) free.x = other.left - size.x;
-        label(free, name, t.dim, 0.5f);
-      }
-    const double high = roofs.ridge_ops_per_byte * 0.4; // where few ops are
-    label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
-          fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);
-    return taken;
-  }
-
-  // Names beside the points, the slowest ops first, as far as there is room.
-  static void draw_labels(const std::vector<Point>& points, const Box& frame, std::vector<Box> taken) {
-    for (const Point& p : points) taken.push_back({p.at.x - px(6), p.at.y - px(6), p.at.x + px(6), p.at.y + px(6)});
-    const bool measured = std::ranges::any_of(points, &Point::measured);
-    std::vector<const Point*> order;
-    for (const Point& p : points)
-      if (p.measured == measured || p.whole) order.push_back(&p);
-    std::ranges::stable_sort(order, std::greater(), [](const Point* p) {
-      return p->whole ? INFINITY : std::max(p->op.seconds, p->op.floor_seconds);
-    });
-    for (const Point* p : order) {
-      const std::string shown = p->whole ? p->measured ? "step" : "step, predicted" : p->op.name;
-      const ImVec2 size = size_of(shown, fonts().small);
-      for (const auto& [dx, dy] : {std::pair(px(10), -size.y / 2), std::pair(-px(10) - size.x, -size.y / 2),
-                                   std::pair(px(8), px(5)), std::pair(px(8), -px(5) - size.y),
-                                   std::pair(-px(8) - size.x, px(5)), std::pair(-px(8) - size.x, -px(5) - size.y)}) {
-        const Box box{p->at.x + dx, p->at.y + dy, p->at.x + dx + size.x, p->at.y + dy + size.y};
-        const bool inside =
-            box.left > frame.left && box.right < frame.right && box.top > frame.top && box.bottom < frame.bottom;
-        if (!inside || std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); })) continue;
-        taken.push_back(box);
-        text_at({box.left, box.top}, shown, p->whole ? theme().text : theme().dim, fonts().small);
-        break;
-      }
-    }
-  }
-
-  static void draw_legend(const core::Snapshot& now, ImVec2 at) {
-    const Theme& t = theme();
-    ImDrawList* draw = ImGui::GetWindowDrawList();
-    const float middle = at.y + fonts().small->FontSize / 2;
-    const auto label = [&](const std::string& what) {
-      text_at({at.x + px(12), at.y}, what, t.dim, fonts().small);
-      at.x += px(12) + size_of(what, fonts().small).x + px(18);
-    };
-    for (const auto& [color, name] :
-         {std::pair(t.accent, "matrices"), std::pair(t.amber, "attention"), std::pair(t.green, "others")}) {
-      draw->AddCircleFilled({at.x + px(4), middle}, px(4), color);
-      label(name);
-    }
-    draw->AddCircleFilled({at.x + px(4), middle}, px(4), t.dim);
-    label(now.measured ? fmt::format("measured at {} tokens", now.measured->past) : "measured");
-    draw->AddCircle({at.x + px(4), middle}, px(4), t.dim, 0, px(1.8f));
-    label("predicted");
-  }
-
-  static void hover(const std::vector<Point>& points) {
-    if (!ImGui::IsWindowHovered()) return;
-    const ImVec2 mouse = ImGui::GetIO().MousePos;
-    const Point* nearest = nullptr;
-    float best = px(14) * px(14);
-    for (const Point& p : points) {
-      const float dx = p.at.x - mouse.x, dy = p.at.y - mouse.y;
-      if (dx * dx + dy * dy > best) continue;
-      best = dx * dx + dy * dy;
-      nearest = &p;
-    }
-    if (nearest) show_tooltip((nearest->measured ? "" : "predicted: ") + description(nearest->op));
   }
 
   std::shared_ptr<const core::ModelFacts> model_;

@@ -1,5 +1,6 @@
 #include "ui/widgets/file_dialog.h"
 
+#include "core/strings/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -223,7 +224,7 @@ void FileDialog::draw_entries() {
       const std::string right = entry.recent       ? folder_part(entry.path)
                                 : entry.checkpoint ? "checkpoint"
                                 : entry.folder     ? ""
-                                                   : bytes_text(static_cast<double>(entry.bytes));
+                                                   : core::human_bytes(static_cast<double>(entry.bytes));
       const float room = width - size_of(entry.name, fonts().body).x - px(40);
       if (size_of(right, fonts().small).x < room)
         text_at({at.x + width - px(8), at.y + (px(26) - fonts().small->FontSize) / 2}, right, t.dim, fonts().small, 1);

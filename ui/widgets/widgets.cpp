@@ -22,14 +22,7 @@ std::string scaled(double number, std::initializer_list<const char*> units) {
 
 } // namespace
 
-std::string bytes_text(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB"}); }
 std::string count_text(double count) { return scaled(count, {"", " k", " M", " B", " T"}); }
-std::string time_text(double seconds) {
-  if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 9.95 ? 1 : 0);
-  const auto whole = static_cast<int64_t>(seconds);
-  return whole < 3600 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
-                      : fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
 std::string seconds_text(double seconds) {
   return seconds < 0.9995e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
 }

@@ -9,10 +9,8 @@
 
 namespace ridge::ui {
 
-std::string bytes_text(double bytes);     // "4.92 GB", decimal
 std::string count_text(double count);     // "1.24 B", "512"
 std::string seconds_text(double seconds); // of a step: "12.3 µs", "4.56 ms"
-std::string time_text(double seconds);    // of a wait: "12.3 s", "2 min 05 s"
 std::string number_text(double number);   // three digits that matter: "0.0123", "1.23e-06"
 
 void text(std::string_view text, ImU32 color, ImFont* font = nullptr);

@@ -1,10 +1,11 @@
 #include "kernels/cpu/executor/schedule.h"
 
+#include "core/clock.h"
+
 #include <hwy/cache_control.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace ridge::kernels::cpu {
@@ -38,8 +39,6 @@ class Barrier {
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 } // namespace
 
 void Schedule::add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
@@ -64,7 +63,7 @@ void Schedule::run(int threads, std::vector<double>* seconds) {
   {
     // OpenMP may grant fewer threads than asked for: OMP_THREAD_LIMIT, OMP_DYNAMIC, a parallel region around this one.
     const int thread = omp_get_thread_num(), team = omp_get_num_threads();
-    double last = now();
+    double last = core::seconds_now();
     for (size_t i = 0; i < steps_.size(); ++i) {
       Step& step = steps_[i];
       if (step.barrier || seconds) barrier.wait(team);
@@ -72,7 +71,7 @@ void Schedule::run(int threads, std::vector<double>* seconds) {
       for (int64_t item; (item = step.next.fetch_add(1, std::memory_order_relaxed)) < items;) step.run(item, thread);
       if (!seconds) continue;
       barrier.wait(team);
-      if (thread == 0) (*seconds)[i] += now() - std::exchange(last, now());
+      if (thread == 0) (*seconds)[i] += core::seconds_now() - std::exchange(last, core::seconds_now());
     }
   }
 }

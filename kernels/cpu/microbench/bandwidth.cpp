@@ -1,5 +1,6 @@
 #include "kernels/cpu/microbench/bandwidth.h"
 
+#include "core/clock.h"
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -64,17 +65,13 @@ struct Mapping {
 
 // Bytes per second, the median of several passes over the buffer.
 double measure(const std::byte* data, int threads, int64_t ahead) {
-  std::array<double, 5> seconds;
   std::atomic<int32_t> sink{0};
-  for (double& elapsed : seconds) {
-    const auto start = std::chrono::steady_clock::now();
+  const double seconds = core::median_seconds(5, [&] {
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t i = 0; i < kBytes; i += kPiece)
       sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_all)(data + i, kPiece, ahead), std::memory_order_relaxed);
-    elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  return static_cast<double>(kBytes) / seconds[seconds.size() / 2];
+  });
+  return static_cast<double>(kBytes) / seconds;
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "kernels/cpu/microbench/microbench.h"
 
+#include "core/clock.h"
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,7 +69,6 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 namespace ridge::kernels::cpu {
 HWY_EXPORT(multiply_floats);
@@ -81,8 +81,6 @@ namespace {
 
 using Unit = core::Ceiling::Unit;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Median over five runs of what work(thread, team) of all threads together does per second; each returns its amount.
 // `team` is the number of threads that OpenMP granted.
 template <typename Work>
@@ -90,10 +88,10 @@ double rate(int threads, Work&& work) {
   std::vector<double> rates(5);
   for (double& r : rates) {
     double amount = 0;
-    const double start = now();
+    const double start = core::seconds_now();
 #pragma omp parallel num_threads(threads) reduction(+ : amount)
     amount += work(omp_get_thread_num(), omp_get_num_threads());
-    r = amount / (now() - start);
+    r = amount / (core::seconds_now() - start);
   }
   std::ranges::sort(rates);
   return rates[rates.size() / 2];
@@ -188,15 +186,8 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
   for (int i = 0; i < kSteps; ++i)
     schedule.add(
         {}, {0}, [] { return 0; }, [](int64_t, int) {});
-  std::vector<double> seconds(5);
-  for (double& s : seconds) {
-    const double start = now();
-    schedule.run(threads);
-    s = (now() - start) / kSteps;
-  }
-  std::ranges::sort(seconds);
-  ceilings.push_back(
-      {"barrier", Unit::seconds, seconds[seconds.size() / 2], "all threads meet between two empty steps"});
+  const double seconds = core::median_seconds(5, [&] { schedule.run(threads); }) / kSteps;
+  ceilings.push_back({"barrier", Unit::seconds, seconds, "all threads meet between two empty steps"});
   return ceilings;
 }
 

@@ -53,7 +53,7 @@ class CudaExecutor : public core::Executor {
  public:
   // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
   // GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive positions.
-  virtual double time_decode(int64_t position, int64_t streams, int repetitions) = 0;
+  double time_decode(int64_t position, int64_t streams, int repetitions) override = 0;
 };
 
 // Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the

@@ -1,7 +1,8 @@
 // Latencies: what a dependent step costs before it moves a byte.
 #include "kernels/cuda/microbench/microbench.cuh"
 
-#include <chrono>
+#include "core/clock.h"
+
 #include <numeric>
 
 namespace ridge::kernels::cuda {
@@ -74,9 +75,7 @@ double chase(const Launch& launch, size_t bytes) {
          kSteps;
 }
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+using core::seconds_now;
 
 } // namespace
 

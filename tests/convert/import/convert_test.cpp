@@ -16,15 +16,15 @@ using convert::import::find_family;
 
 namespace {
 
-gguf::File converted(const Checkpoint& c, convert::import::ConvertOptions options = {}) {
+gguf::File converted(const Checkpoint& c, const std::string& type = "") {
   const std::string out = c.folder / "out.gguf";
-  convert::import::convert(c.folder.path(), out, options);
+  convert::import::convert({c.folder.path(), out, type});
   return gguf::File::open(out);
 }
 
 std::string problem(const Checkpoint& c) {
   try {
-    convert::import::convert(c.folder.path(), c.folder / "out.gguf", {});
+    convert::import::convert({c.folder.path(), c.folder / "out.gguf"});
   } catch (const Error& error) {
     CHECK(!std::filesystem::exists(c.folder / "out.gguf"));
     CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
@@ -96,7 +96,7 @@ TEST_CASE("convert: hyperparameters, types and the order of q rows are what the 
   CHECK(numbers[1 * 64 + 5] == static_cast<float>(stored[16 * 64 + 5])); // row 1 of the head was its row 16
   CHECK(numbers[34 * 64 + 5] == static_cast<float>(stored[33 * 64 + 5]));
 
-  const gguf::File half = converted(c, {.type = quant::Type::F16});
+  const gguf::File half = converted(c, "f16");
   CHECK(half.find_tensor("blk.0.attn_q.weight")->type == quant::Type::F16);
   CHECK(half.get_int("general.file_type") == 1);
   CHECK(half.find_tensor("blk.0.attn_norm.weight")->type == quant::Type::F32);
@@ -138,7 +138,7 @@ TEST_CASE("convert: a sliding window becomes the context's end") {
   c.config["sliding_window"] = 40;
   c.write();
   CHECK(converted(c).get_int("llama.context_length") == 40);
-  const auto report = convert::import::convert(c.folder.path(), c.folder / "out.gguf", {});
+  const auto report = convert::import::convert({c.folder.path(), c.folder / "out.gguf"});
   CHECK(names(report.notes.at(0), "slides over 40 tokens"));
 }
 
@@ -204,8 +204,8 @@ TEST_CASE("convert: weights that the type cannot hold are refused with the tenso
   numbers[70] = 1e6f;
   c.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {64, 64}, numbers);
   c.save();
-  CHECK_THROWS_WITH_AS(converted(c, {.type = quant::Type::F16}), doctest::Contains("attn_output"), Error);
-  CHECK_NOTHROW(converted(c, {.type = quant::Type::BF16}));
+  CHECK_THROWS_WITH_AS(converted(c, "f16"), doctest::Contains("attn_output"), Error);
+  CHECK_NOTHROW(converted(c, "bf16"));
   numbers[70] = NAN;
   c.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {64, 64}, numbers);
   c.save();

@@ -349,7 +349,7 @@ void check_requantizes(const Checkpoint& c, const gguf::File& file) {
 gguf::File check(Checkpoint& c, const Checkpoint::Pack& pack) {
   c.write(pack);
   const std::string out = c.folder / "out.gguf";
-  convert::import::convert(c.folder.path(), out, {});
+  convert::import::convert({c.folder.path(), out});
   gguf::File file = gguf::File::open(out);
   for (const auto& [name, weights] : c.expected) {
     CAPTURE(name);
@@ -417,7 +417,7 @@ TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kin
     damage(c);
     c.save();
     try {
-      convert::import::convert(c.folder.path(), c.folder / "out.gguf", {});
+      convert::import::convert({c.folder.path(), c.folder / "out.gguf"});
     } catch (const Error& error) {
       CHECK(!std::filesystem::exists(c.folder / "out.gguf"));
       return std::string(error.what());

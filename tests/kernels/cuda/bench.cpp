@@ -3,6 +3,7 @@
 // prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
 // none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
 // measured.
+#include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/executor/executor.h"
 #include "quant/registry.h"
@@ -12,7 +13,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -33,8 +33,6 @@ const std::map<std::string, ModelShape> kShapes = {
     {"70b", {80, 8192, 28672, 64, 8, 128, 128256}},
     {"30b-a3b", {48, 2048, 768, 32, 4, 128, 151936, 128, 8}},
 };
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A transformer whose weights of one format all lie over the same random blocks, so that it fits into little memory.
 class Model {
@@ -191,9 +189,9 @@ int main(int argc, char** argv) {
     config.streams = std::max<int64_t>(most(streams), 1);
     config.max_batch = std::max(batch, config.streams);
     config.max_outputs = config.streams;
-    const double start = now();
+    const double start = core::seconds_now();
     const auto executor = kernels::cuda::make_cuda_executor(model.program, config, options);
-    fmt::print("{:14} load {:.2f} s", spec, now() - start);
+    fmt::print("{:14} load {:.2f} s", spec, core::seconds_now() - start);
     const auto decode = [&](int64_t past, int64_t n) {
       const double seconds = executor->time_decode(past, n, 50);
       const double bytes = core::program_cost(model.program, {n, past, n, n, 2, 2}).bytes();
@@ -210,14 +208,14 @@ int main(int argc, char** argv) {
       for (int64_t i = 0; i < prompt; ++i) tokens[i] = static_cast<int32_t>(i * 7919 % model.program.vocab);
       std::vector<double> seconds;
       for (int run = 0; run < 6; ++run) {
-        const double begin = now();
+        const double begin = core::seconds_now();
         for (int64_t at = 0; at < prompt; at += batch) {
           const int64_t n = std::min(batch, prompt - at);
           const std::vector<int32_t> outputs =
               at + n == prompt ? std::vector<int32_t>{static_cast<int32_t>(n - 1)} : std::vector<int32_t>{};
           executor->forward({std::span(tokens).subspan(at, n), std::span(positions).subspan(at, n), {}, outputs});
         }
-        if (run > 0) seconds.push_back(now() - begin);
+        if (run > 0) seconds.push_back(core::seconds_now() - begin);
       }
       std::ranges::sort(seconds);
       fmt::print(" | pp{}: {:.0f} tok/s", prompt, static_cast<double>(prompt) / seconds[seconds.size() / 2]);

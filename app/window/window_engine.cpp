@@ -1,6 +1,6 @@
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 
-#include "app/window/gui_loaded.h"
+#include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "app/window/recent_files.h"
 #include "core/error.h"
@@ -17,43 +17,15 @@ using core::EngineState;
 namespace {
 
 constexpr auto kPublishInterval = std::chrono::milliseconds(10);
-constexpr double kSampleSeconds = 0.05; // of generation, between two points of the speed's history
-constexpr size_t kHistory = 600;
-constexpr double kCheapProfile = 0.1; // seconds that an answer may be followed by
 
 template <class... Handlers>
 struct Match : Handlers... {
   using Handlers::operator()...;
 };
 
-// Speeds of an answer while it is written: of the time since the last sample.
-class SpeedMeter {
- public:
-  // True where there is a new sample.
-  bool update(const engine::Usage& usage) {
-    if (usage.seconds - last_.seconds < kSampleSeconds) return false;
-    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
-    last_ = usage;
-    return true;
-  }
-  const engine::Usage& recent() const { return recent_; }
-
- private:
-  engine::Usage last_, recent_;
-};
-
-std::string ending(engine::StopReason stop, int64_t max_tokens) {
-  switch (stop) {
-  case engine::StopReason::interrupted: return "stopped";
-  case engine::StopReason::context_full: return "cut: the context is full";
-  case engine::StopReason::limit: return fmt::format("cut after {} tokens", max_tokens);
-  default: return "";
-  }
-}
-
 } // namespace
 
-class GuiEngine::Worker {
+class WindowEngine::Worker {
  public:
   explicit Worker(std::function<void(const core::Intent&)> handle)
       : handle_(std::move(handle)), thread_([this] { run(); }) {}
@@ -94,11 +66,11 @@ class GuiEngine::Worker {
   std::thread thread_;
 };
 
-GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake)
+WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     : setup_(std::move(setup)), wake_(std::move(wake)), store_(setup_.conversation_folder) {
-  state_.system_prompt = setup_.system;
-  state_.sampling = setup_.sampling.params;
-  state_.max_tokens = setup_.sampling.max_tokens;
+  state_.system_prompt = setup_.request.system;
+  state_.sampling = setup_.request.sampling.params;
+  state_.max_tokens = setup_.request.sampling.max_tokens;
   state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
   state_.jobs = std::make_shared<std::vector<core::Job>>();
   state_.recent = recent_files();
@@ -111,33 +83,33 @@ GuiEngine::GuiEngine(GuiSetup setup, std::function<void()> wake)
   jobs_ = std::make_unique<JobQueue>(
       [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
       setup_.model.device, setup_.model.threads);
-  talker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
-  student_ = std::make_unique<Worker>([this](const core::Intent& intent) {
+  worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
+  study_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) {
     --studies_waiting_;
     study(intent);
   });
-  clerk_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
-  talker_->push(intent::OpenModel{setup_.model.model});
+  query_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
+  worker_->push(intent::OpenModel{setup_.model.model});
   gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
 }
 
-GuiEngine::~GuiEngine() {
+WindowEngine::~WindowEngine() {
   gpu_watch_.request_stop();
   closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
   cancel_ = true;
   ++studies_waiting_; // the one that runs gives up
   jobs_.reset();
-  talker_.reset();
-  student_.reset();
-  clerk_.reset();
+  worker_.reset();
+  study_worker_.reset();
+  query_worker_.reset();
 }
 
-std::shared_ptr<const core::Snapshot> GuiEngine::snapshot() const {
+std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
   const std::lock_guard lock(mutex_);
   return published_;
 }
 
-void GuiEngine::change(const std::function<void(core::Snapshot&)>& how, Publish when) {
+void WindowEngine::change(const std::function<void(core::Snapshot&)>& how, Publish when) {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
@@ -149,14 +121,14 @@ void GuiEngine::change(const std::function<void(core::Snapshot&)>& how, Publish 
   wake_();
 }
 
-void GuiEngine::fail(const std::string& error) {
+void WindowEngine::fail(const std::string& error) {
   change([&](core::Snapshot& s) {
     s.error = error;
     ++s.error_number;
   });
 }
 
-void GuiEngine::guarded(const std::function<void()>& work, bool of_engine) {
+void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
   try {
     work();
   } catch (const std::bad_alloc&) {
@@ -176,12 +148,12 @@ void GuiEngine::guarded(const std::function<void()>& work, bool of_engine) {
     });
 }
 
-void GuiEngine::send(core::Intent intent) {
+void WindowEngine::send(core::Intent intent) {
   if (std::holds_alternative<intent::Stop>(intent)) {
     cancel_ = true;
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
-    student_->push(std::move(intent));
+    study_worker_->push(std::move(intent));
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
@@ -191,13 +163,13 @@ void GuiEngine::send(core::Intent intent) {
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
              std::holds_alternative<intent::StudySlice>(intent) ||
              std::holds_alternative<intent::PredictStep>(intent)) {
-    clerk_->push(std::move(intent));
+    query_worker_->push(std::move(intent));
   } else {
-    talker_->push(std::move(intent));
+    worker_->push(std::move(intent));
   }
 }
 
-void GuiEngine::handle(const core::Intent& wanted) {
+void WindowEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
@@ -207,15 +179,9 @@ void GuiEngine::handle(const core::Intent& wanted) {
         }
         if (!loaded_) return; // why not has been said
         std::visit(Match{
-                       [&](const intent::Send& send) { say(send.text, exchange()); },
+                       [&](const intent::Send& send) { say(send.text, messages()); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
-                       [&](const intent::Regenerate&) {
-                         const Exchange before = exchange();
-                         if (loaded_->conversation.drop_answer())
-                           change([](core::Snapshot& s) { s.messages.pop_back(); });
-                         if (state_.messages.empty() || !state_.messages.back().user) return;
-                         answer(before);
-                       },
+                       [&](const intent::Regenerate&) { regenerate(); },
                        [&](const intent::NewConversation&) { open_conversation(""); },
                        [&](const intent::OpenConversation& open) { open_conversation(open.id); },
                        [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
@@ -228,8 +194,8 @@ void GuiEngine::handle(const core::Intent& wanted) {
                        [&](const intent::MeasureStep& step) { measure_step(step.past); },
                        [&](const intent::SetSampling& sampling) {
                          core::validate(sampling.params);
-                         setup_.sampling.params = sampling.params;
-                         setup_.sampling.max_tokens = sampling.max_tokens;
+                         setup_.request.sampling.params = sampling.params;
+                         setup_.request.sampling.max_tokens = sampling.max_tokens;
                          change([&](core::Snapshot& s) {
                            s.sampling = sampling.params;
                            s.max_tokens = sampling.max_tokens;
@@ -242,7 +208,7 @@ void GuiEngine::handle(const core::Intent& wanted) {
       true);
 }
 
-void GuiEngine::load(const std::string& path) {
+void WindowEngine::load(const std::string& path) {
   const std::string name = path.empty() ? "the built-in guide" : path;
   change([&](core::Snapshot& s) {
     s.state = EngineState::loading;
@@ -292,100 +258,7 @@ void GuiEngine::load(const std::string& path) {
   change([](core::Snapshot& s) { s.recent = recent_files(); });
 }
 
-GuiEngine::Exchange GuiEngine::exchange() const { return {state_.messages, loaded_->conversation.messages()}; }
-
-void GuiEngine::say(std::string text, const Exchange& before) {
-  begin_conversation(text);
-  change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
-  loaded_->conversation.add_user(std::move(text));
-  answer(before);
-}
-
-void GuiEngine::edit(size_t message, const std::string& text) {
-  const Exchange before = exchange();
-  Json kept = Json::array();
-  size_t number = 0;
-  for (const Json& m : loaded_->conversation.messages()) {
-    const bool system = m["role"] == "system";
-    if (system || number < message) kept.push_back(m);
-    if (!system) ++number;
-  }
-  loaded_->conversation.set_messages(kept, "conversation");
-  change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
-  say(text, before);
-}
-
-void GuiEngine::answer(const Exchange& before) {
-  Loaded& m = *loaded_;
-  cancel_ = false;
-  if (closing_) return;
-  SpeedMeter meter;
-  const auto measure = [&](core::Snapshot& s) {
-    const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
-    s.speed.prompt_tokens = prompt.tokens;
-    s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
-    s.speed.answer_tokens = generation.tokens;
-    s.kv.tokens = std::ssize(m.session.tokens());
-    s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);
-    if (!meter.update(generation)) return;
-    s.speed.tokens_per_s = meter.recent().tokens_per_second();
-    s.speed.bytes_per_s = meter.recent().bytes_per_second();
-    if (s.speed.history.size() >= kHistory) s.speed.history.erase(s.speed.history.begin());
-    s.speed.history.push_back({seconds_before_ + generation.seconds, s.speed.tokens_per_s});
-    s.step = step_shares(m.model, s.kv.tokens);
-  };
-  change([&](core::Snapshot& s) {
-    s.messages.push_back({});
-    s.state = EngineState::reading;
-    s.activity = "reading the prompt";
-  });
-  try {
-    engine::Answerer answerer(m.model, m.session, setup_.sampling);
-    answerer.keep_choices(state_.keep_choices);
-    engine::Answer answer = m.conversation.answer(
-        answerer,
-        [&](std::string_view text, bool reasoning) {
-          change(
-              [&](core::Snapshot& s) {
-                s.state = EngineState::writing;
-                s.activity = "writing";
-                (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-                measure(s);
-              },
-              Publish::soon);
-        },
-        &cancel_);
-    const engine::Usage& whole = m.session.generation_usage();
-    change([&](core::Snapshot& s) {
-      measure(s);
-      if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
-        s.speed.tokens_per_s = whole.tokens_per_second();
-        s.speed.bytes_per_s = whole.bytes_per_second();
-      }
-      s.messages.back().note = ending(answer.stop, setup_.sampling.max_tokens);
-      if (!answer.choices.empty())
-        s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
-      s.step = step_shares(m.model, s.kv.tokens);
-    });
-    seconds_before_ += whole.seconds;
-  } catch (...) {
-    m.conversation.set_messages(before.messages, "conversation");
-    change([&](core::Snapshot& s) { s.messages = before.shown; });
-    abandon_conversation();
-    throw;
-  }
-  if (!told_deleted_ && m.model.file.deleted()) {
-    told_deleted_ = true;
-    fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
-  }
-  save_conversation();
-  const double step_seconds =
-      m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
-  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && m.session.held() < m.session.context())
-    profile_here(kQuickRepetitions);
-}
-
-void GuiEngine::study(const core::Intent& wanted) {
+void WindowEngine::study(const core::Intent& wanted) {
   std::shared_ptr<Loaded> loaded;
   {
     const std::lock_guard lock(mutex_);

@@ -1,7 +1,8 @@
-// The engine behind the window: a model in a thread of its own, told what to do by intents, seen through snapshots.
+// The engine behind the window. It takes intents and publishes snapshots.
 //
-// Two more threads look at weights (which takes seconds) and at single blocks and tokens (which takes none), so that
-// nobody waits for an answer to be written.
+// Three threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
+// the conversation; the query worker answers what takes no time, such as a single block; the study worker reads whole
+// tensors, which takes seconds. Jobs have threads of their own.
 #pragma once
 
 #include "app/jobs.h"
@@ -23,11 +24,9 @@
 
 namespace ridge::app {
 
-struct GuiSetup {
-  engine::ModelOptions model;
-  engine::SamplingOptions sampling;
-  engine::TemplateOptions chat_template;
-  std::string system;
+struct WindowSetup {
+  core::ModelOptions model;
+  core::GenerateRequest request; // of every answer
   // How a model gets its executor.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
                                int64_t gpu_layers)>
@@ -38,12 +37,12 @@ struct GuiSetup {
   bool remember_files = true;      // among the recent ones
 };
 
-class GuiEngine {
+class WindowEngine {
  public:
   // Starts loading setup.model. wake is called, from any thread, when there is a new snapshot; at most 100 times a
   // second.
-  GuiEngine(GuiSetup setup, std::function<void()> wake);
-  ~GuiEngine(); // stops what it is doing
+  WindowEngine(WindowSetup setup, std::function<void()> wake);
+  ~WindowEngine(); // stops what it is doing
 
   void send(core::Intent intent);
   std::shared_ptr<const core::Snapshot> snapshot() const;
@@ -51,22 +50,27 @@ class GuiEngine {
  private:
   struct Loaded; // a model with its session and conversation
   class Worker;  // a thread that takes intents one after the other
+  class SpeedMeter;
 
   void handle(const core::Intent& intent);
   void load(const std::string& path);
-  // A conversation as it is shown and as the model has it.
-  struct Exchange {
-    std::vector<core::ChatMessage> shown;
-    Json messages;
-  };
-  Exchange exchange() const;
-  void say(std::string text, const Exchange& before);
-  void answer(const Exchange& before); // which it goes back to where it fails
-  void edit(size_t message, const std::string& text);
   void study(const core::Intent& intent);
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
 
-  // gui_conversations.cpp
+  // answers.cpp
+  // The messages as the window shows them and as the model has them.
+  struct Messages {
+    std::vector<core::ChatMessage> shown;
+    Json sent;
+  };
+  Messages messages() const;
+  void say(std::string text, const Messages& before);
+  void answer(const Messages& before); // `before`: what the conversation goes back to where the answer fails
+  void regenerate();
+  void edit(size_t message, const std::string& text);
+  void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
+
+  // conversations.cpp
   void open_conversation(const std::string& id); // empty: a new one
   void rename_conversation(const std::string& id, const std::string& title);
   void delete_conversation(const std::string& id);
@@ -78,7 +82,7 @@ class GuiEngine {
   void abandon_conversation(); // where its first question failed
   void list_conversations(core::Snapshot& s) const;
 
-  // gui_measure.cpp
+  // measurements.cpp
   void measure_roofs();
   void measure_step(int64_t past);
   void profile_here(int repetitions); // a step behind what the session holds
@@ -94,14 +98,15 @@ class GuiEngine {
   // Runs work; an Error becomes the snapshot's error.
   void guarded(const std::function<void()>& work, bool of_engine);
 
-  GuiSetup setup_;
+  WindowSetup setup_;
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
-  std::string path_;                     // of the open model, empty: the guide; the talker's, like the next
-  bool told_deleted_ = false;            // that its file is
-  double seconds_before_ = 0;            // of generation, in answers before this one
-  ConversationStore store_;              // the talker's
+  // Only the worker uses the next four.
+  std::string path_;          // of the open model; empty: the guide
+  bool told_deleted_ = false; // that its file is
+  double seconds_before_ = 0; // of generation, in answers before this one
+  ConversationStore store_;
 
   mutable std::mutex mutex_; // of the following
   core::Snapshot state_;
@@ -111,8 +116,9 @@ class GuiEngine {
   std::shared_ptr<const measure::RooflineReport> roofs_; // of roofs_of_
   std::string roofs_of_;
 
-  std::unique_ptr<Worker> talker_, student_, clerk_; // last: their threads use all of the above
-  std::unique_ptr<JobQueue> jobs_;                   // so does its
+  // Last, because their threads use all of the above.
+  std::unique_ptr<Worker> worker_, study_worker_, query_worker_;
+  std::unique_ptr<JobQueue> jobs_;
   std::jthread gpu_watch_;
 };
 

@@ -15,11 +15,11 @@ core::Roofs describe_roofs(const measure::RooflineReport& report);
 
 // `past` tokens before each of `streams` tokens, decoded together; weights in `format`, where it divides their rows
 // (empty: as stored). Throws Error where there is no such format. Times are floors: what the roofs allow.
-core::StepPlaces predict_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
-                              int64_t streams, const std::string& format);
+core::StepRoofline predicted_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
+                                  int64_t streams, const std::string& format);
 
 // roofs: null where they are not measured; the ops are then not bound by anything.
-core::StepPlaces place_profile(const engine::LoadedModel& model, const measure::StepProfile& profile,
-                               const measure::RooflineReport* roofs);
+core::StepRoofline measured_step(const engine::LoadedModel& model, const measure::StepProfile& profile,
+                                 const measure::RooflineReport* roofs);
 
 } // namespace ridge::app

@@ -1,6 +1,6 @@
-#include "app/cli/bench_report.h"
+#include "app/report/bench_report.h"
 
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
 

@@ -1,4 +1,4 @@
-#include "app/cli/report.h"
+#include "app/report/report.h"
 
 #include "engine/machine.h"
 

@@ -7,6 +7,6 @@ namespace ridge::app {
 
 void print_roofline_text(const measure::RooflineReport& report);
 void print_roofline_json(const measure::RooflineReport& report);
-void print_roofline_csv(const measure::RooflineReport& report); // the placements
+void print_roofline_csv(const measure::RooflineReport& report); // a line per ceiling and per point
 
 } // namespace ridge::app

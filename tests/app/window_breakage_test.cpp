@@ -1,5 +1,5 @@
 // The engine behind the window, without a window: what it does when things break.
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 
 #include "app/support.h"
 #include "kernels/cuda/executor/executor.h"
@@ -15,14 +15,14 @@ namespace intent = core::intent;
 
 namespace {
 
-app::GuiSetup setup(const std::string& model = tests::tiny_model()) {
+app::WindowSetup setup(const std::string& model = tests::tiny_model()) {
   ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // not the tester's list of recent files
-  app::GuiSetup s;
+  app::WindowSetup s;
   s.model.model = model;
   s.model.device = "cpu";
   s.model.threads = 1;
-  s.sampling.params.seed = 1;
-  s.sampling.max_tokens = 8;
+  s.request.sampling.params.seed = 1;
+  s.request.sampling.max_tokens = 8;
   return s;
 }
 
@@ -37,7 +37,7 @@ bool wait_for(const std::function<bool()>& condition) {
 
 class Engine {
  public:
-  explicit Engine(app::GuiSetup s) : engine(std::move(s), [] {}) {
+  explicit Engine(app::WindowSetup s) : engine(std::move(s), [] {}) {
     REQUIRE(wait_for([&] { return now()->model && now()->state == EngineState::idle; }));
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
@@ -52,7 +52,7 @@ class Engine {
     }));
   }
 
-  app::GuiEngine engine;
+  app::WindowEngine engine;
 };
 
 std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
@@ -78,8 +78,8 @@ class Vanishing : public core::Executor {
   std::atomic<bool>& gone_;
 };
 
-app::GuiSetup on_vanishing_gpu(std::atomic<bool>& gone) {
-  app::GuiSetup s = setup();
+app::WindowSetup on_vanishing_gpu(std::atomic<bool>& gone) {
+  app::WindowSetup s = setup();
   s.model.device = "auto";
   s.start = [&](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
                 int64_t layers) {
@@ -128,7 +128,7 @@ TEST_CASE("a model that is deleted while open is said to be, and still answers")
 
 TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the CPU") {
   std::atomic<bool> gone = false;
-  const app::GuiSetup s = on_vanishing_gpu(gone);
+  const app::WindowSetup s = on_vanishing_gpu(gone);
   Engine e(s);
   e.say("hello");
   CHECK_FALSE(e.now()->gpu_failed);
@@ -226,8 +226,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
 TEST_CASE("a model made by a job is opened and becomes a recent file") {
   const tests::TemporaryFolder folder;
   Engine e(setup());
-  core::JobRequest request;
-  request.kind = core::JobKind::quantize;
+  core::QuantizeRequest request;
   request.input = tests::tiny_model();
   request.output = folder / "small.gguf";
   request.type = "Q8_0";

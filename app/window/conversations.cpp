@@ -1,5 +1,5 @@
 // The conversations of the window's engine: begun, kept, listed, opened again.
-#include "app/window/gui_loaded.h"
+#include "app/window/loaded.h"
 
 #include <algorithm>
 
@@ -24,13 +24,13 @@ Json without_system(const Json& messages) {
 
 } // namespace
 
-void GuiEngine::list_conversations(core::Snapshot& s) const {
+void WindowEngine::list_conversations(core::Snapshot& s) const {
   auto rows = std::make_shared<std::vector<core::ConversationRow>>();
   for (const StoredConversation& c : store_.list()) rows->push_back({c.id, c.title, c.changed_ms / 1000});
   s.conversations = std::move(rows);
 }
 
-void GuiEngine::open_conversation(const std::string& id) {
+void WindowEngine::open_conversation(const std::string& id) {
   store_.refresh(id);
   const StoredConversation* stored = store_.find(id);
   if (!id.empty() && !stored) return;
@@ -47,7 +47,7 @@ void GuiEngine::open_conversation(const std::string& id) {
   if (!stored) loaded_->conversation.set_system(state_.system_prompt);
 }
 
-void GuiEngine::rename_conversation(const std::string& id, const std::string& title) {
+void WindowEngine::rename_conversation(const std::string& id, const std::string& title) {
   if (id != state_.conversation) store_.refresh(id);
   StoredConversation* stored = to_be_changed(id);
   if (!stored) return;
@@ -57,23 +57,23 @@ void GuiEngine::rename_conversation(const std::string& id, const std::string& ti
   change([&](core::Snapshot& s) { list_conversations(s); });
 }
 
-void GuiEngine::delete_conversation(const std::string& id) {
+void WindowEngine::delete_conversation(const std::string& id) {
   if (state_.conversation == id) open_conversation("");
   store_.remove(id);
   change([&](core::Snapshot& s) { list_conversations(s); });
 }
 
-void GuiEngine::set_system(const std::string& text) {
+void WindowEngine::set_system(const std::string& text) {
   loaded_->conversation.set_system(text);
   change([&](core::Snapshot& s) { s.system_prompt = text; });
 }
 
-void GuiEngine::continue_conversation(Loaded& loaded) const {
+void WindowEngine::continue_conversation(Loaded& loaded) const {
   if (loaded_) loaded.conversation.set_messages(loaded_->conversation.messages(), "conversation");
   loaded.conversation.set_system(state_.system_prompt);
 }
 
-void GuiEngine::begin_conversation(const std::string& question) {
+void WindowEngine::begin_conversation(const std::string& question) {
   if (!state_.conversation.empty()) return;
   StoredConversation& stored = store_.create();
   stored.title = title_of(question);
@@ -83,7 +83,7 @@ void GuiEngine::begin_conversation(const std::string& question) {
   });
 }
 
-StoredConversation* GuiEngine::to_be_changed(const std::string& id) {
+StoredConversation* WindowEngine::to_be_changed(const std::string& id) {
   const std::string kept = store_.keep_both(id);
   if (kept != id) {
     change([&](core::Snapshot& s) { s.conversation = kept; });
@@ -92,7 +92,7 @@ StoredConversation* GuiEngine::to_be_changed(const std::string& id) {
   return store_.find(kept);
 }
 
-void GuiEngine::save_conversation() {
+void WindowEngine::save_conversation() {
   StoredConversation* stored = to_be_changed(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
@@ -102,7 +102,7 @@ void GuiEngine::save_conversation() {
   change([&](core::Snapshot& s) { list_conversations(s); });
 }
 
-void GuiEngine::abandon_conversation() {
+void WindowEngine::abandon_conversation() {
   const StoredConversation* stored = store_.find(state_.conversation);
   if (!stored || !stored->messages.empty()) return;
   store_.remove(stored->id);

@@ -1,6 +1,6 @@
-#include "app/cli/roofline_report.h"
+#include "app/report/roofline_report.h"
 
-#include "app/cli/report.h"
+#include "app/report/report.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
 
@@ -39,9 +39,9 @@ void print_summary(const measure::RooflineReport& report) {
   fmt::print("\nIn short\n{:<18} {} of memory reads{}\n", "this machine",
              in_units(Unit::bytes_per_second, report.read()),
              promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : "");
-  for (const measure::Placement& p : report.placements) {
+  for (const measure::RooflinePoint& p : report.points) {
     if (p.group != "model") continue;
-    const measure::Parts of = report.parts(p);
+    const measure::TimeParts of = report.parts(p);
     const auto tokens = static_cast<double>(p.tokens);
     const double roof = of.memory_seconds + of.compute_seconds;
     const auto share = [&](double seconds) { return fmt::format("{:.0f} %", 100 * seconds / p.seconds); };
@@ -53,12 +53,11 @@ void print_summary(const measure::RooflineReport& report) {
   }
   for (const char* cause : {"memory", "compute", "latency", "kernel"}) {
     std::vector<std::string> formats; // by their largest matrices, which come last
-    for (size_t i = 0; i < report.placements.size(); ++i) {
-      const measure::Placement& p = report.placements[i];
-      const std::string format = p.name.substr(0, p.name.find(' '));
-      const bool last = i + 1 == report.placements.size() || report.placements[i + 1].group != "matvec" ||
-                        !report.placements[i + 1].name.starts_with(format + " ");
-      if (p.group == "matvec" && last && report.bound_by(p) == cause) formats.push_back(format);
+    for (size_t i = 0; i < report.points.size(); ++i) {
+      const measure::RooflinePoint& p = report.points[i];
+      const bool last = i + 1 == report.points.size() || report.points[i + 1].group != "matvec" ||
+                        report.points[i + 1].format != p.format;
+      if (p.group == "matvec" && last && report.bound_by(p) == cause) formats.push_back(p.format);
     }
     if (!formats.empty())
       fmt::print("{:<18} {}\n", fmt::format("bound by {}", cause), fmt::format("{}", fmt::join(formats, " ")));
@@ -86,15 +85,15 @@ void print_roofline_text(const measure::RooflineReport& report) {
                promised ? fmt::format("{:.1f}", 100 * c.value / *promised) : "", c.how);
   }
   fmt::print("\nThe ridge point: {:.0f} operations per byte.\n", report.peak() / report.read());
-  if (report.placements.empty()) return;
+  if (report.points.empty()) return;
 
   fmt::print("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
              "arithmetic or latency allow\n{:<10} {:<38} {:>8} {:>8} {:>7} {:>8} {:>6}  {:<8} {:>8} {:>8} {:>8}\n",
              report.model, "group", "kernel", "µs", "FLOP/B", "GB/s", "TFLOP/s", "% roof", "bound by", "roof",
              "latency", "kernel");
-  for (const measure::Placement& p : report.placements) {
+  for (const measure::RooflinePoint& p : report.points) {
     const double each = p.group == "model" ? 1 : static_cast<double>(p.steps);
-    const measure::Parts of = report.parts(p);
+    const measure::TimeParts of = report.parts(p);
     const auto us = [&](double seconds) { return fmt::format("{:.2f}", seconds / each * 1e6); };
     fmt::print("{:<10} {:<38} {:>8} {:>8.2f} {:>7.1f} {:>8.3f} {:>6.1f}  {:<8} {:>8} {:>8} {:>8}\n", p.group, p.name,
                us(p.seconds), p.flops_per_byte(), p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12,
@@ -114,8 +113,8 @@ void print_roofline_json(const measure::RooflineReport& report) {
                         {"datasheet_" + unit, promised ? Json(*promised) : Json(nullptr)},
                         {"how", c.how}});
   }
-  for (const measure::Placement& p : report.placements) {
-    const measure::Parts of = report.parts(p);
+  for (const measure::RooflinePoint& p : report.points) {
+    const measure::TimeParts of = report.parts(p);
     kernels.push_back({{"group", p.group},
                        {"name", p.name},
                        {"dependent_steps", p.steps},
@@ -152,8 +151,8 @@ void print_roofline_csv(const measure::RooflineReport& report) {
       fmt::print("{},\"{}\",ceiling,{},,,,,,,{},,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
     else
       fmt::print("{},\"{}\",ceiling,{},1,{},,,,,,,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
-  for (const measure::Placement& p : report.placements) {
-    const measure::Parts of = report.parts(p);
+  for (const measure::RooflinePoint& p : report.points) {
+    const measure::TimeParts of = report.parts(p);
     fmt::print("{},\"{}\",{},\"{}\",{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", engine::kCommit, report.device,
                p.group, p.name, p.steps, p.seconds, p.bytes, p.flops, p.flops_per_byte(), p.bytes_per_second(),
                p.flops_per_second(), report.floor_seconds(p), report.floor_seconds(p) / p.seconds, report.bound_by(p),

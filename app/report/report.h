@@ -1,4 +1,4 @@
-// What --json prints, for every command.
+// What commands print with --json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-#include "app/cli/npy.h"
+#include "app/report/npy.h"
 
 #include <fmt/ranges.h>
 

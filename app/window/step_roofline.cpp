@@ -1,4 +1,4 @@
-#include "app/window/step_places.h"
+#include "app/window/step_roofline.h"
 
 #include "core/error.h"
 #include "quant/registry.h"
@@ -11,7 +11,7 @@ namespace ridge::app {
 namespace {
 
 using core::OpKind;
-using core::StepPlaces;
+using core::StepRoofline;
 
 // "256 → 768, Q6_K", "8 heads of 32 over 100 tokens", "256 wide"
 std::string shape_of(const core::Program& program, const core::Op& op, int64_t past) {
@@ -29,22 +29,22 @@ std::string shape_of(const core::Program& program, const core::Op& op, int64_t p
   return fmt::format("{} wide", program.values[op.outputs.empty() ? op.inputs[0] : op.outputs[0]].width);
 }
 
-void add_roof(StepPlaces::Op& op, const measure::RooflineReport& roofs) {
+void add_roof(StepRoofline::Op& op, const measure::RooflineReport& roofs) {
   const char* const group = op.op_class == core::OpClass::matrix      ? "matvec"
                             : op.op_class == core::OpClass::attention ? "attention"
                                                                       : "vector";
-  measure::Placement placement{group, "", op.count, 0, op.bytes, op.flops};
-  op.floor_seconds = roofs.floor_seconds(placement);
-  placement.seconds = op.seconds > 0 ? op.seconds : op.floor_seconds;
-  op.bound_by = roofs.bound_by(placement);
+  measure::RooflinePoint point{group, "", op.count, 0, op.bytes, op.flops};
+  op.floor_seconds = roofs.floor_seconds(point);
+  point.seconds = op.seconds > 0 ? op.seconds : op.floor_seconds;
+  op.bound_by = roofs.bound_by(point);
 }
 
 // Ops of the same name in other layers go together, if they have the same shape.
-StepPlaces::Op& line_of(StepPlaces& places, const std::string& name, const std::string& shape, const core::Op& op) {
-  for (StepPlaces::Op& line : places.ops)
+StepRoofline::Op& line_of(StepRoofline& step, const std::string& name, const std::string& shape, const core::Op& op) {
+  for (StepRoofline::Op& line : step.ops)
     if (line.name == name && line.shape == shape) return line;
-  return places.ops.emplace_back(
-      StepPlaces::Op{name, std::string(core::name_of(op.kind)), core::class_of(op.kind), shape});
+  return step.ops.emplace_back(
+      StepRoofline::Op{name, std::string(core::name_of(op.kind)), core::class_of(op.kind), shape});
 }
 
 // The Program as if its matrices were packed in another format: as far as op_cost looks at it.
@@ -71,40 +71,40 @@ core::Roofs describe_roofs(const measure::RooflineReport& report) {
   return roofs;
 }
 
-StepPlaces predict_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
-                        int64_t streams, const std::string& format) {
+StepRoofline predicted_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
+                            int64_t streams, const std::string& format) {
   const quant::FormatInfo* packed = format.empty() ? nullptr : quant::find_format(std::string_view(format));
   if (!format.empty() && !packed) throw_error("there is no format '{}'", format);
   const core::Program program = packed ? repacked(model.program, *packed) : model.program;
   const core::ExecutorConfig& config = model.executor->config();
-  const core::Step step{
+  const core::Step tokens{
       streams, past, streams, streams, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
-  StepPlaces places{past, streams, format, {}, 0};
+  StepRoofline step{past, streams, format, {}, 0};
   for (const core::Op& op : program.ops) {
-    const core::Cost cost = core::op_cost(program, op, step);
-    StepPlaces::Op& line = line_of(places, measure::name_without_layer(op), shape_of(program, op, past), op);
+    const core::Cost cost = core::op_cost(program, op, tokens);
+    StepRoofline::Op& line = line_of(step, measure::name_without_layer(op), shape_of(program, op, past), op);
     ++line.count;
     line.bytes += cost.bytes();
     line.flops += cost.flops;
   }
-  for (StepPlaces::Op& op : places.ops) add_roof(op, roofs);
-  return places;
+  for (StepRoofline::Op& op : step.ops) add_roof(op, roofs);
+  return step;
 }
 
-StepPlaces place_profile(const engine::LoadedModel& model, const measure::StepProfile& profile,
-                         const measure::RooflineReport* roofs) {
-  StepPlaces places{profile.position, 1, "", {}, profile.step_seconds};
+StepRoofline measured_step(const engine::LoadedModel& model, const measure::StepProfile& profile,
+                           const measure::RooflineReport* roofs) {
+  StepRoofline step{profile.position, 1, "", {}, profile.step_seconds};
   for (const measure::OpProfile& op : profile.ops) {
     const core::Op& first = model.program.ops[op.ops.at(0)];
-    StepPlaces::Op& line = line_of(places, op.name, shape_of(model.program, first, profile.position), first);
+    StepRoofline::Op& line = line_of(step, op.name, shape_of(model.program, first, profile.position), first);
     ++line.count;
     line.bytes += op.bytes;
     line.flops += op.flops;
     line.seconds += op.seconds;
   }
   if (roofs)
-    for (StepPlaces::Op& op : places.ops) add_roof(op, *roofs);
-  return places;
+    for (StepRoofline::Op& op : step.ops) add_roof(op, *roofs);
+  return step;
 }
 
 } // namespace ridge::app

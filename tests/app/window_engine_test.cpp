@@ -1,6 +1,6 @@
 // The engine behind the window, without a window: conversations that are kept, what it says of its choices and of the
 // machine, and that its gauges say what `ridge bench` says.
-#include "app/window/gui_engine.h"
+#include "app/window/window_engine.h"
 
 #include "app/support.h"
 #include "core/error.h"
@@ -22,19 +22,19 @@ namespace intent = core::intent;
 
 namespace {
 
-app::GuiSetup guide_setup(const std::string& conversations = "") {
-  app::GuiSetup setup;
+app::WindowSetup guide_setup(const std::string& conversations = "") {
+  app::WindowSetup setup;
   setup.model.device = "cpu";
   setup.model.threads = 1;
-  setup.sampling.params.seed = 1;
-  setup.sampling.max_tokens = 24;
+  setup.request.sampling.params.seed = 1;
+  setup.request.sampling.max_tokens = 24;
   setup.conversation_folder = conversations;
   return setup;
 }
 
 // An engine whose state a test waits for.
 struct Watched {
-  explicit Watched(app::GuiSetup setup) : engine(std::move(setup), [] {}) {
+  explicit Watched(app::WindowSetup setup) : engine(std::move(setup), [] {}) {
     until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
@@ -52,7 +52,7 @@ struct Watched {
     until(
         [&](const core::Snapshot& s) { return s.messages.size() == before + 2 && s.state == core::EngineState::idle; });
   }
-  app::GuiEngine engine;
+  app::WindowEngine engine;
 };
 
 std::vector<std::string> titles(const core::Snapshot& s) {
@@ -256,12 +256,12 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
     });
     return w.now()->predicted;
   };
-  const auto sum = [](const core::StepPlaces& places, double core::StepPlaces::Op::*what) {
+  const auto sum = [](const core::StepRoofline& places, double core::StepRoofline::Op::*what) {
     double total = 0;
     for (const auto& op : places.ops) total += op.*what;
     return total;
   };
-  using Op = core::StepPlaces::Op;
+  using Op = core::StepRoofline::Op;
   const auto same = predict(100, 1, "");
   const auto measured = w.now()->measured;
   CHECK(sum(*measured, &Op::bytes) == doctest::Approx(sum(*same, &Op::bytes)));
@@ -293,9 +293,9 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
   // turns until they meet.
   constexpr int kRounds = 12, kTogether = 25;
   constexpr double kAgree = 0.03;
-  app::GuiSetup setup = guide_setup();
-  setup.sampling.max_tokens = 101;
-  setup.sampling.ignore_eos = true;
+  app::WindowSetup setup = guide_setup();
+  setup.request.sampling.max_tokens = 101;
+  setup.request.sampling.ignore_eos = true;
   Watched w(setup);
   w.engine.send(intent::KeepChoices{false});
   w.ask("What is Q4_K?");

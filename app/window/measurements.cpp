@@ -1,6 +1,6 @@
 // What the window's engine measures beside its answers: the roofs of the machine, a step op by op, the GPU's state.
-#include "app/window/gui_loaded.h"
-#include "app/window/step_places.h"
+#include "app/window/loaded.h"
+#include "app/window/step_roofline.h"
 #include "core/error.h"
 #include "engine/machine.h"
 #include "kernels/cuda/executor/executor.h"
@@ -18,13 +18,13 @@ constexpr int kRepetitions = 20;
 
 } // namespace
 
-std::string GuiEngine::roofs_key(const Loaded& loaded) {
+std::string WindowEngine::roofs_key(const Loaded& loaded) {
   return loaded.device == engine::Device::cuda
              ? "GPU"
              : fmt::format("CPU, {} threads", loaded.model.executor->config().threads);
 }
 
-void GuiEngine::measure_roofs() {
+void WindowEngine::measure_roofs() {
   if (roofs_) return;
   change([](core::Snapshot& s) {
     s.state = EngineState::measuring;
@@ -42,7 +42,7 @@ void GuiEngine::measure_roofs() {
   if (state_.measured && loaded_->session.held() < loaded_->session.context()) profile_here(kQuickRepetitions);
 }
 
-void GuiEngine::measure_step(int64_t past) {
+void WindowEngine::measure_step(int64_t past) {
   engine::Session& session = loaded_->session;
   const int64_t held = session.held(), last = session.context() - 1;
   past = std::min(past < 0 ? held : past, last);
@@ -67,29 +67,30 @@ void GuiEngine::measure_step(int64_t past) {
   session.keep(std::min(held, past));
 }
 
-void GuiEngine::profile_here(int repetitions) {
+void WindowEngine::profile_here(int repetitions) {
   const Loaded& m = *loaded_;
-  const measure::StepProfile profile = measure::profile_step(*m.model.executor, m.model.program, 0, m.session.held(),
-                                                             state_.speed.roof_bytes_per_s, repetitions);
-  auto places = std::make_shared<core::StepPlaces>(place_profile(m.model, profile, roofs_.get()));
-  change([&](core::Snapshot& s) { s.measured = std::move(places); });
+  const int32_t token = 0;
+  const measure::StepProfile profile = measure::profile_step(
+      *m.model.executor, m.model.program, {&token, 1}, m.session.held(), state_.speed.roof_bytes_per_s, repetitions);
+  auto step = std::make_shared<core::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
+  change([&](core::Snapshot& s) { s.measured = std::move(step); });
 }
 
-void GuiEngine::predict(const Loaded& loaded, const core::intent::PredictStep& wanted) {
+void WindowEngine::predict(const Loaded& loaded, const core::intent::PredictStep& wanted) {
   std::shared_ptr<const measure::RooflineReport> roofs;
   {
     const std::lock_guard lock(mutex_);
     roofs = roofs_;
   }
   if (!roofs) return;
-  auto places = std::make_shared<core::StepPlaces>(
-      predict_step(loaded.model, *roofs, wanted.past, wanted.streams, wanted.format));
+  auto step = std::make_shared<core::StepRoofline>(
+      predicted_step(loaded.model, *roofs, wanted.past, wanted.streams, wanted.format));
   change([&](core::Snapshot& s) {
-    if (loaded_.get() == &loaded) s.predicted = std::move(places);
+    if (loaded_.get() == &loaded) s.predicted = std::move(step);
   });
 }
 
-void GuiEngine::watch_gpu(const std::stop_token& stop) try {
+void WindowEngine::watch_gpu(const std::stop_token& stop) try {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) return;
   std::mutex mutex;

@@ -1,0 +1,149 @@
+// The answers of the window's engine: a message is sent, edited or answered again.
+#include "app/window/loaded.h"
+#include "app/window/model_facts.h"
+#include "core/error.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+
+using core::EngineState;
+
+namespace {
+
+constexpr double kSampleSeconds = 0.05; // of generation, between two points of the speed's history
+constexpr size_t kHistory = 600;        // points
+constexpr double kCheapProfile = 0.1;   // seconds that a profile after an answer may take
+
+std::string ending(engine::StopReason stop, int64_t max_tokens) {
+  switch (stop) {
+  case engine::StopReason::interrupted: return "stopped";
+  case engine::StopReason::context_full: return "cut: the context is full";
+  case engine::StopReason::limit: return fmt::format("cut after {} tokens", max_tokens);
+  default: return "";
+  }
+}
+
+} // namespace
+
+// Speeds of an answer while it is written: of the time since the last sample.
+class WindowEngine::SpeedMeter {
+ public:
+  // True where there is a new sample.
+  bool update(const engine::Usage& usage) {
+    if (usage.seconds - last_.seconds < kSampleSeconds) return false;
+    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
+    last_ = usage;
+    return true;
+  }
+  const engine::Usage& recent() const { return recent_; }
+
+ private:
+  engine::Usage last_, recent_;
+};
+
+WindowEngine::Messages WindowEngine::messages() const { return {state_.messages, loaded_->conversation.messages()}; }
+
+void WindowEngine::say(std::string text, const Messages& before) {
+  begin_conversation(text);
+  change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
+  setup_.request.prompt = std::move(text);
+  loaded_->conversation.add_user(setup_.request.prompt);
+  answer(before);
+}
+
+void WindowEngine::regenerate() {
+  const Messages before = messages();
+  if (loaded_->conversation.drop_answer()) change([](core::Snapshot& s) { s.messages.pop_back(); });
+  if (state_.messages.empty() || !state_.messages.back().user) return;
+  answer(before);
+}
+
+void WindowEngine::edit(size_t message, const std::string& text) {
+  const Messages before = messages();
+  Json kept = Json::array();
+  size_t number = 0;
+  for (const Json& m : loaded_->conversation.messages()) {
+    const bool system = m["role"] == "system";
+    if (system || number < message) kept.push_back(m);
+    if (!system) ++number;
+  }
+  loaded_->conversation.set_messages(kept, "conversation");
+  change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
+  say(text, before);
+}
+
+// The speed, the context and the step as they are while an answer is written.
+void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
+  const Loaded& m = *loaded_;
+  const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
+  s.speed.prompt_tokens = prompt.tokens;
+  s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
+  s.speed.answer_tokens = generation.tokens;
+  s.kv.tokens = std::ssize(m.session.tokens());
+  s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);
+  if (!meter.update(generation)) return;
+  s.speed.tokens_per_s = meter.recent().tokens_per_second();
+  s.speed.bytes_per_s = meter.recent().bytes_per_second();
+  if (s.speed.history.size() >= kHistory) s.speed.history.erase(s.speed.history.begin());
+  s.speed.history.push_back({seconds_before_ + generation.seconds, s.speed.tokens_per_s});
+  s.step = step_shares(m.model, s.kv.tokens);
+}
+
+void WindowEngine::answer(const Messages& before) {
+  Loaded& m = *loaded_;
+  cancel_ = false;
+  if (closing_) return;
+  SpeedMeter meter;
+  change([&](core::Snapshot& s) {
+    s.messages.push_back({});
+    s.state = EngineState::reading;
+    s.activity = "reading the prompt";
+  });
+  try {
+    setup_.request.keep_choices = state_.keep_choices;
+    engine::Answerer answerer(m.model, m.session, setup_.request);
+    engine::Answer answer = m.conversation.answer(
+        answerer,
+        [&](std::string_view text, bool reasoning) {
+          change(
+              [&](core::Snapshot& s) {
+                s.state = EngineState::writing;
+                s.activity = "writing";
+                (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
+                show_speed(s, meter);
+              },
+              Publish::soon);
+        },
+        &cancel_);
+    const engine::Usage& whole = m.session.generation_usage();
+    change([&](core::Snapshot& s) {
+      show_speed(s, meter);
+      if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
+        s.speed.tokens_per_s = whole.tokens_per_second();
+        s.speed.bytes_per_s = whole.bytes_per_second();
+      }
+      s.messages.back().note = ending(answer.stop, setup_.request.sampling.max_tokens);
+      if (!answer.choices.empty())
+        s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
+      s.step = step_shares(m.model, s.kv.tokens);
+    });
+    seconds_before_ += whole.seconds;
+  } catch (...) {
+    m.conversation.set_messages(before.sent, "conversation");
+    change([&](core::Snapshot& s) { s.messages = before.shown; });
+    abandon_conversation();
+    throw;
+  }
+  if (!told_deleted_ && m.model.file.deleted()) {
+    told_deleted_ = true;
+    fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
+  }
+  save_conversation();
+  const double step_seconds =
+      m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
+  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && m.session.held() < m.session.context())
+    profile_here(kQuickRepetitions);
+}
+
+} // namespace ridge::app

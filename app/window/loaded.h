@@ -1,0 +1,23 @@
+// An open model with its session and conversation. Only for the files of WindowEngine.
+#pragma once
+
+#include "app/window/window_engine.h"
+
+namespace ridge::app {
+
+struct WindowEngine::Loaded {
+  engine::LoadedModel model;
+  engine::Device device;
+  text::ChatTemplate chat_template;
+  engine::Session session;
+  engine::Conversation conversation{model, session, chat_template};
+
+  Loaded(engine::LoadedModel opened, const WindowSetup& setup)
+      : model(std::move(opened)),
+        device(setup.start(model, engine::executor_config(setup.model, model.program.trained_context),
+                           setup.model.device, setup.model.gpu_layers)),
+        chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
+        session(*model.executor, model.program) {}
+};
+
+} // namespace ridge::app

@@ -1,0 +1,28 @@
+// The clock that durations are measured with.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace ridge::core {
+
+// Seconds on the steady clock. Only differences mean something.
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Runs `work` `repetitions` times (at least once) and returns the median of the wall seconds it took.
+template <typename Work>
+double median_seconds(int repetitions, const Work& work) {
+  std::vector<double> seconds(static_cast<size_t>(repetitions));
+  for (double& s : seconds) {
+    const double start = seconds_now();
+    work();
+    s = seconds_now() - start;
+  }
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
+}
+
+} // namespace ridge::core

@@ -1,0 +1,104 @@
+// What ridge can be asked to do, as plain data. The command line, the window's jobs and every other front end fill
+// these structs; the functions that do the work take them. Text fields hold what a person would write on the command
+// line; the function that does the work parses them and names the option in its error.
+#pragma once
+
+#include "core/sampler.h"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ridge::core {
+
+// Which model runs, where, and with how much room.
+struct ModelOptions {
+  std::string model;           // a GGUF file; empty: the built-in guide
+  std::string device = "auto"; // or cuda, cpu
+  int64_t context = -1;        // tokens; -1: the model's own, at most engine::kDefaultContext; 0: the model's own
+  int64_t batch = 2048, ubatch = 512;         // tokens evaluated at once; the smaller one counts
+  int threads = 0;                            // of the CPU; 0: all cores
+  int64_t gpu_layers = -1;                    // the last so many layers run on the GPU; -1: all for which there is room
+  std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
+};
+
+// How tokens are chosen and when generation ends.
+struct SamplingOptions {
+  SamplerParams params;
+  int64_t max_tokens = -1;       // -1: until the context is full
+  std::vector<std::string> stop; // the answer ends before any of these texts
+  bool ignore_eos = false;
+  std::string grammar, grammar_file, json_schema; // at most one of them: what the answer is held to
+};
+
+// Which chat template renders the messages; both empty: the model's own.
+struct TemplateOptions {
+  std::string name, file; // a built-in one, or a Jinja file
+};
+
+// One answer. A conversation reuses the request for each of its messages.
+struct GenerateRequest {
+  std::string prompt;        // the user's message; with `raw` the text to be continued
+  bool raw = false;          // without a chat template and without a conversation
+  std::string system;        // system prompt; empty: none
+  bool keep_choices = false; // also return, of each token, what else was likely; sampling then runs on the host
+  SamplingOptions sampling;
+  TemplateOptions chat_template;
+};
+
+// A Hugging Face checkpoint becomes a GGUF file.
+struct ConvertRequest {
+  std::string input;  // the checkpoint's folder
+  std::string output; // the file to write
+  std::string type;   // f32, f16, bf16 or q8_0: what unquantized matrices become; empty: what they are
+};
+
+// A model is written in other types.
+struct QuantizeRequest {
+  std::string input;            // a GGUF file; empty: the guide
+  std::string output;           // the file to write; empty: only plan
+  std::string type;             // a recipe's name or COPY; empty where a target chooses the types
+  std::string target_size;      // "4.2GiB": types are chosen by measured error for this size
+  double target_bpw = 0;        // the same for so many bits per weight; 0: no target
+  std::string method = "plain"; // or awq, gptq, awq+gptq; these three need `calibration`
+  std::string calibration;      // a text file
+  int64_t calibration_tokens = 16384;
+  bool parse_special = false; // special tokens in the text are tokens
+  std::string imatrix;        // a file; empty: none
+  std::string output_type, embedding_type;
+  std::vector<std::string> tensor_types; // "PATTERN=TYPE"
+  std::string split_size;                // "4GiB": of one file at most; empty: one file
+  bool pure = false, leave_output = false, allow_requantize = false;
+  std::string device = "auto";
+  int threads = 0;
+};
+
+// The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.
+struct BenchRequest {
+  std::vector<std::string> files, shapes; // GGUF files ("": the guide) and synthetic models ("llama-1b:Q4_K_M")
+  std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test
+  std::string streams = "1";                                    // that generate together
+  std::string batches = "2048", ubatches = "512";               // tokens
+  std::string k_types = "f16", v_types = "f16";                 // of the KV cache
+  std::string threads = "0";                                    // 0: all cores
+  std::string gpu_layers = "-1";                                // -1: all for which there is room
+  std::string device = "auto";
+  int repetitions = 5;  // after a warm-up
+  bool profile = false; // also measure a step op by op
+};
+
+// What the machine can do at most, and the kernels and steps of a model under that.
+struct RooflineRequest {
+  std::string file, shape; // whose kernels and steps are placed; both empty: the usual shape for the device
+  std::string device = "auto";
+  int threads = 0;
+  bool ceilings_only = false; // only the machine
+};
+
+// Work that can go on beside a conversation.
+using JobRequest = std::variant<ConvertRequest, QuantizeRequest, BenchRequest, RooflineRequest>;
+enum class JobKind : uint8_t { convert, quantize, bench, roofline }; // in the order of JobRequest
+inline JobKind kind_of(const JobRequest& request) { return static_cast<JobKind>(request.index()); }
+
+} // namespace ridge::core

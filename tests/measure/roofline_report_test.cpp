@@ -1,0 +1,76 @@
+// What a roofline's report says of its points, and how it is drawn.
+#include "measure/roofline_report.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace ridge;
+
+namespace {
+
+measure::RooflineReport invented_report() { // a machine of round numbers
+  using Unit = core::Ceiling::Unit;
+  measure::RooflineReport report;
+  report.device = "Test & Co <1>";
+  report.model = "model";
+  report.ceilings = {{"dram_read", Unit::bytes_per_second, 1e12, ""},
+                     {"wgmma_f16", Unit::operations_per_second, 1e14, ""},
+                     {"graph_step", Unit::seconds, 1e-6, ""}};
+  report.points = {
+      {"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9, 4e-4},           {"product", "Q4_K 1-2-1 x512", 1, 5e-2, 1e9, 4e12},
+      {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4, 3e-4},           {"matvec", "IQ1_S 1-2-1", 1, 2e-3, 1e8, 4e9, 4e-4},
+      {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // instead of the smaller one
+      {"attention", "2/1 heads of 8, depth 9", 1, 2e-3, 1e9, 4e9}, {"model", "decode", 1, 2e-3, 1e9, 4e9, 4e-4, 1}};
+  for (measure::RooflinePoint& p : report.points)
+    for (const char* format : {"Q4_K", "IQ1_S"})
+      if (p.name.starts_with(format)) p.format = format;
+  return report;
+}
+
+} // namespace
+
+TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest binds it") {
+  const measure::RooflineReport report = invented_report();
+  CHECK(report.bound_by(report.points[0]) == "memory");
+  CHECK(report.parts(report.points[0]).latency_seconds == doctest::Approx(4e-4));
+  CHECK(report.parts(report.points[0]).kernel_seconds == doctest::Approx(6e-4));
+  CHECK(report.bound_by(report.points[3]) == "kernel");
+  for (const measure::RooflinePoint& p : report.points) {
+    const measure::TimeParts of = report.parts(p);
+    CHECK(of.memory_seconds + of.compute_seconds + of.latency_seconds + of.kernel_seconds ==
+          doctest::Approx(p.seconds));
+  }
+  CHECK(report.floor_seconds(report.points[0]) == doctest::Approx(1e-3));
+  CHECK(report.bound_by(report.points[1]) == "compute");
+  CHECK(report.floor_seconds(report.points[1]) == doctest::Approx(4e-2));
+  CHECK(report.bound_by(report.points[2]) == "latency");
+  CHECK(report.floor_seconds(report.points[2]) == doctest::Approx(1e-4));
+}
+
+TEST_CASE("the plot is well-formed, with each format, attention and the model in it, and no raw text of others") {
+  const std::string svg = measure::roofline_svg(invented_report());
+  CHECK(svg.starts_with("<svg "));
+  CHECK(svg.ends_with("</svg>\n"));
+  CHECK(svg.find("Test &amp; Co &lt;1&gt;") != std::string::npos);
+  CHECK(svg.find("nan") == std::string::npos);
+  CHECK(svg.find("inf") == std::string::npos);
+  size_t circles = 0;
+  for (size_t at = 0; (at = svg.find("<title>", at)) != std::string::npos; ++at) ++circles;
+  CHECK(circles == 5);
+  for (const char* tag : {"text", "g", "title", "circle"}) {
+    size_t open = 0, close = 0;
+    for (size_t at = 0; (at = svg.find(fmt::format("<{}", tag), at)) != std::string::npos; ++at)
+      open += svg[at + 1 + std::string(tag).size()] == ' ' || svg[at + 1 + std::string(tag).size()] == '>';
+    for (size_t at = 0; (at = svg.find(fmt::format("</{}>", tag), at)) != std::string::npos; ++at) ++close;
+    if (std::string(tag) != "circle") CHECK(open == close); // a legend's circle closes itself
+  }
+}
+
+TEST_CASE("a card that is not in the table is unknown") {
+  REQUIRE(measure::find_datasheet("NVIDIA H200"));
+  CHECK(measure::find_datasheet("NVIDIA H200")->memory_bytes_per_second == 4.8e12);
+  CHECK(measure::find_datasheet("NVIDIA GeForce RTX 4090 Laptop GPU") == nullptr);
+  CHECK(*measure::datasheet_value(measure::find_datasheet("NVIDIA H200"), "dram_read") == 4.8e12);
+  CHECK(!measure::datasheet_value(measure::find_datasheet("NVIDIA GeForce RTX 3090"), "mma_fp8"));
+  CHECK(!measure::datasheet_value(nullptr, "dram_read"));
+}

@@ -1,0 +1,257 @@
+#include "ui/panels/job_form.h"
+
+#include "ui/widgets/widgets.h"
+
+#include <fmt/format.h>
+#include <imgui_stdlib.h>
+
+#include <filesystem>
+
+namespace ridge::ui {
+namespace {
+
+namespace intent = core::intent;
+using core::JobKind;
+
+constexpr const char* kKinds[] = {"convert", "quantize", "bench", "roofline"}; // in the order of JobKind
+constexpr const char* kConversions[] = {"as it is", "f16", "bf16", "f32", "q8_0"};
+constexpr const char* kMethods[] = {"plain", "awq", "gptq", "awq+gptq"};
+
+// A file's name without .gguf, or a folder's name.
+std::string stem(const std::string& path) {
+  std::filesystem::path p = path;
+  if (p.filename().empty()) p = p.parent_path();
+  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+}
+
+std::string parent(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "" : folder.ends_with('/') ? folder : folder + "/";
+}
+
+void label(const char* text) {
+  ImGui::Dummy({0, 0});
+  dim_text(text);
+}
+
+void dim_wrapped(const char* what) {
+  ImGui::Dummy({0, px(2)});
+  ImGui::PushTextWrapPos(0);
+  dim_text(what);
+  ImGui::PopTextWrapPos();
+}
+
+void text_field(const char* id, std::string& text, float width) {
+  ImGui::SetNextItemWidth(width);
+  ImGui::InputText(id, &text);
+}
+
+// The open model's file; empty where it is the guide inside the program.
+std::string open_file(const View& view) {
+  const auto& model = view.now.model;
+  return model && !model->built_in ? model->path : "";
+}
+
+} // namespace
+
+bool JobForm::show(std::string_view kind) {
+  for (int i = 0; i < IM_ARRAYSIZE(kKinds); ++i)
+    if (kind == kKinds[i]) {
+      kind_ = i;
+      return true;
+    }
+  return false;
+}
+
+void JobForm::show_conversion(const std::string& folder) {
+  kind_ = static_cast<int>(JobKind::convert);
+  convert_.input = folder;
+  converted_.chosen = false;
+}
+
+void JobForm::draw(const View& view) {
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(5)));
+  segments("kind", {"Convert", "Quantize", "Bench", "Roofline"}, kind_);
+  ImGui::Dummy({0, px(2)});
+  missing_.clear();
+  switch (kind()) {
+  case JobKind::convert: draw_convert(); break;
+  case JobKind::quantize: draw_quantize(view); break;
+  case JobKind::bench: draw_bench(view); break;
+  case JobKind::roofline: draw_roofline(view); break;
+  }
+  draw_start(view);
+  ImGui::PopStyleVar();
+}
+
+void JobForm::require(bool condition, const char* otherwise) {
+  if (!condition && missing_.empty()) missing_ = otherwise;
+}
+
+// A path to type or to look for; true where it was typed. `chosen` is set where the dialog gave it.
+bool JobForm::path_field(const char* id, std::string& path, const char* hint, FileDialog::For what, const char* heading,
+                         bool* chosen) {
+  ImGui::PushID(id);
+  ImGui::SetNextItemWidth(-px(44));
+  const bool changed = ImGui::InputTextWithHint("##path", hint, &path);
+  ImGui::SameLine(0, px(6));
+  if (ImGui::Button("…", {px(38), 0}))
+    dialog_.ask(what, heading, path, [&path, chosen](const std::string& taken) {
+      path = taken;
+      if (chosen) *chosen = true;
+    });
+  tooltip(heading);
+  ImGui::PopID();
+  return changed;
+}
+
+void JobForm::draw_model_field(const View& view, FileDialog::For what, const char* heading) {
+  path_field("model", model_, view.now.model ? "the open model" : "a model file", what, heading);
+}
+
+void JobForm::draw_convert() {
+  label("Checkpoint");
+  path_field("checkpoint", convert_.input, "folder with config.json", FileDialog::For::checkpoint,
+             "Choose a checkpoint's folder");
+  label("Matrices that are not quantized become");
+  ImGui::SetNextItemWidth(-1);
+  ImGui::Combo("##type", &conversion_, kConversions, IM_ARRAYSIZE(kConversions));
+  require(!convert_.input.empty(), "Choose a folder first.");
+  draw_output(converted_, suggested_conversion());
+}
+
+std::string JobForm::suggested_conversion() const {
+  if (convert_.input.empty()) return "";
+  const std::string suffix = conversion_ ? fmt::format("-{}", kConversions[conversion_]) : "";
+  return parent(convert_.input) + stem(convert_.input) + suffix + ".gguf";
+}
+
+void JobForm::draw_quantize(const View& view) {
+  label("Model");
+  draw_model_field(view, FileDialog::For::model, "Choose a model to quantize");
+  draw_types(view);
+  draw_method();
+  ImGui::Checkbox("packed types too, at a loss", &quantize_.allow_requantize);
+  draw_output(quantized_, suggested_quantization(view));
+}
+
+void JobForm::draw_types(const View& view) {
+  label("Types");
+  segments("how", {"By recipe", "By size"}, by_size_);
+  ImGui::SetNextItemWidth(-1);
+  if (by_size_) {
+    ImGui::InputTextWithHint("##size", "4.2GiB", &quantize_.target_size);
+    dim_text("Every tensor's type by measured error.");
+    require(!quantize_.target_size.empty(), "Say how large the file may be.");
+    return;
+  }
+  if (!ImGui::BeginCombo("##recipe", quantize_.type.c_str(), ImGuiComboFlags_HeightLarge)) return;
+  for (const auto& recipe : view.now.job_choices->recipes) {
+    if (ImGui::Selectable(fmt::format("{:<10}##", recipe.name).c_str(), recipe.name == quantize_.type))
+      quantize_.type = recipe.name;
+    ImGui::SameLine(px(150));
+    dim_text(fmt::format("from {:.2f} bits per weight", recipe.bits_per_weight));
+  }
+  ImGui::EndCombo();
+}
+
+void JobForm::draw_method() {
+  label("Method");
+  ImGui::SetNextItemWidth(-1);
+  ImGui::Combo("##method", &method_, kMethods, IM_ARRAYSIZE(kMethods));
+  if (method_ > 0) {
+    label("Calibration text");
+    path_field("calibration", quantize_.calibration, "a text like those it will read", FileDialog::For::any,
+               "Choose a calibration text");
+    require(!quantize_.calibration.empty(), "awq and gptq need a calibration text.");
+  } else {
+    label("Importance matrix, where there is one");
+    path_field("imatrix", quantize_.imatrix, "none", FileDialog::For::any, "Choose an importance matrix");
+  }
+}
+
+std::string JobForm::suggested_quantization(const View& view) const {
+  if (model_.empty() && !view.now.model) return "";
+  const std::string from = !model_.empty() ? model_ : open_file(view);
+  return fmt::format("{}{}-{}.gguf", parent(from), from.empty() ? "guide" : stem(from),
+                     by_size_ ? quantize_.target_size : quantize_.type);
+}
+
+void JobForm::draw_bench(const View& view) {
+  label("Model");
+  draw_model_field(view, FileDialog::For::any, "Choose a model to measure");
+  const float third = (ImGui::GetContentRegionAvail().x - px(16)) / 3;
+  label("Tokens: prompt, generated, in the context before");
+  text_field("##prompts", bench_.prompts, third);
+  ImGui::SameLine();
+  text_field("##generated", bench_.generated, third);
+  ImGui::SameLine();
+  text_field("##depths", bench_.depths, third);
+  label("Repetitions");
+  ImGui::SetNextItemWidth(-1);
+  ImGui::SliderInt("##repetitions", &bench_.repetitions, 1, 20, "%d", ImGuiSliderFlags_AlwaysClamp);
+  dim_wrapped("Numbers or lists: 512 or 128,512,2048. Each combination is measured, and each is set beside what "
+              "this machine's memory gives.");
+}
+
+void JobForm::draw_roofline(const View& view) {
+  label("Shapes and steps of");
+  draw_model_field(view, FileDialog::For::any, "Choose a model to place under the roofs");
+  dim_wrapped("Measures what this machine can do at most, then places every format's kernels and whole steps of the "
+              "model under it. Some minutes; the machine should have nothing else to do.");
+}
+
+void JobForm::draw_output(OutputPath& output, const std::string& suggestion) {
+  if (!output.chosen) output.path = suggestion;
+  label("Write to");
+  if (path_field("output", output.path, "OUT.gguf", FileDialog::For::save, "Choose the file to write", &output.chosen))
+    output.chosen = true;
+  require(!output.path.empty(), "Name the file to write.");
+  std::error_code ignored;
+  if (!output.path.empty() && std::filesystem::exists(output.path, ignored))
+    text("This file exists and will be replaced.", theme().amber, fonts().small);
+}
+
+void JobForm::draw_start(const View& view) {
+  static constexpr const char* kLabels[] = {"Convert", "Quantize", "Measure speed", "Measure the machine"};
+  ImGui::Dummy({0, px(4)});
+  const ImVec2 size{-1, px(34)};
+  const bool ready = missing_.empty();
+  const bool pressed = ready ? accent_button(kLabels[kind_], size) : ImGui::Button(kLabels[kind_], size);
+  if (!ready) tooltip(missing_);
+  if (!pressed || !ready) return;
+  view.send(intent::StartJob{request(view)});
+  converted_.chosen = quantized_.chosen = false;
+}
+
+core::JobRequest JobForm::request(const View& view) const {
+  const std::string model = !model_.empty() ? model_ : open_file(view);
+  switch (kind()) {
+  case JobKind::convert: {
+    core::ConvertRequest convert = convert_;
+    convert.output = converted_.path;
+    convert.type = conversion_ ? kConversions[conversion_] : "";
+    return convert;
+  }
+  case JobKind::quantize: {
+    core::QuantizeRequest quantize = quantize_;
+    quantize.input = model;
+    quantize.output = quantized_.path;
+    (by_size_ ? quantize.type : quantize.target_size).clear();
+    quantize.method = kMethods[method_];
+    (method_ ? quantize.imatrix : quantize.calibration).clear();
+    return quantize;
+  }
+  case JobKind::bench: {
+    core::BenchRequest bench = bench_;
+    bench.files = {model};
+    return bench;
+  }
+  case JobKind::roofline: break;
+  }
+  core::RooflineRequest roofline;
+  roofline.file = model;
+  return roofline;
+}
+
+} // namespace ridge::ui

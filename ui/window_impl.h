@@ -1,0 +1,53 @@
+// What a Window consists of. Only for its own files.
+#pragma once
+
+#include "ui/layout.h"
+#include "ui/panels/panel.h"
+#include "ui/widgets/file_dialog.h"
+#include "ui/window.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct GLFWwindow;
+
+namespace ridge::ui {
+
+constexpr int kSettlingFrames = 4; // drawn after the last event: hover and layout follow one frame late
+
+struct Window::Impl {
+  WindowOptions options;
+  GLFWwindow* window = nullptr;
+  std::vector<std::unique_ptr<Panel>> shown;
+  std::atomic<size_t> panel = 0;
+  std::atomic<uint64_t> frames = 0;
+  bool dark = true, rescale = true, help = false;
+  float scale = 1;
+  int frames_wanted = kSettlingFrames;
+  uint64_t dismissed_error = 0;
+  const EngineLink* engine = nullptr;
+  std::vector<int> pressed_keys; // since the last frame
+  FileDialog dialog;
+  Layout layout, saved_layout;
+  FrameTimes frame_times;
+
+  void open();
+  void draw_frame();
+  std::vector<int> hold_short_presses();
+  void draw_window(const core::Snapshot& now);
+  void draw_no_model(const core::Snapshot& now);
+  void draw_rail(const core::Snapshot& now);
+  void draw_status(const core::Snapshot& now) const;
+  void draw_error(const core::Snapshot& now);
+  void draw_help();
+  void take_keys(const core::Snapshot& now);
+  void ask_for_file();
+  void open_path(const std::string& path);
+  void save_screenshot() const;
+  void set_dark(bool now_dark);
+  void remember();
+};
+
+} // namespace ridge::ui

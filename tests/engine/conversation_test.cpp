@@ -48,7 +48,7 @@ struct Talk {
   engine::Session session{executor, model.program};
   text::ChatTemplate chat_template = text::ChatTemplate::builtin("chatml");
   Conversation conversation{model, session, chat_template};
-  engine::SamplingOptions sampling;
+  core::GenerateRequest request;
   int32_t end = model.tokenizer->find("<|im_end|>"), start = model.tokenizer->find("<|im_start|>");
 
   static engine::LoadedModel open(const tests::TemporaryFolder& folder) {
@@ -68,8 +68,8 @@ struct Talk {
     executor.script.push_back(end);
     executor.next = 0;
     executor.evaluated = 0;
-    sampling.params.temp = 0;
-    engine::Answerer answerer(model, session, sampling);
+    request.sampling.params.temp = 0;
+    engine::Answerer answerer(model, session, request);
     const engine::Answer answer = conversation.answer(
         answerer, [](std::string_view, bool) {}, nullptr);
     CHECK(answer.content == text);

@@ -25,10 +25,10 @@ struct SamplerParams {
 // Throws an Error (wrong usage) that names the flag, its range and the value given.
 void validate(const SamplerParams& params);
 
-// Throws the Error of logits that no token can be chosen from.
+// Throws the Error for logits from which no token can be chosen.
 [[noreturn]] void throw_unusable_logits();
 
-// Which tokens may come next. A grammar is one; core knows nothing more of it.
+// Which tokens may come next, for example by a grammar.
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
@@ -58,7 +58,7 @@ class Sampler {
   // Forgets all accepted tokens and starts the random numbers of the seed again.
   void reset();
 
-  // For an executor that chooses tokens itself and goes on where this sampler stands, and for telling the sampler so.
+  // The state that an executor needs to choose tokens in place of this sampler, and the report of its choices.
   struct Recent {
     std::span<const int32_t> counts; // [vocab] occurrences among the tokens that penalties count
     std::span<const int32_t> ring;   // those tokens, where only the last repeat_last_n count

@@ -52,12 +52,13 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   for (const int32_t token : prompt) sampler_.accept(token);
 
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  // Markers of reasoning may be control tokens, so a chat sees the text of all; the splitter takes the markers out.
+  // Markers of reasoning may be control tokens, so a chat renders the text of control tokens; the splitter removes
+  // them.
   text::StreamDecoder decoder(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true});
   text::StopMatcher stops(options_.stop);
   text::ReasoningSplitter splitter(chat_prompt.value_or(""));
   const auto emit = [&](text::ReasoningSplitter::Piece piece) {
-    if (chat_prompt && answer.content.empty()) // white space before a chat's answer is part of the template's form
+    if (chat_prompt && answer.content.empty()) // white space before a chat's answer belongs to the template
       piece.answer.erase(0, std::min(piece.answer.size(), piece.answer.find_first_not_of(" \n")));
     answer.reasoning += piece.reasoning;
     answer.content += piece.answer;
@@ -83,7 +84,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
       answer.choices.back().end = static_cast<uint32_t>(answer.content.size()); // of a token without text
     };
   options.on_token = [&](int32_t token) {
-    model_.file.check(); // else it may have been chosen by zeros
+    model_.file.check(); // throws where the file was truncated: the token would be wrong
     take(stops.push(decoder.push(token)));
     if (keep_choices_) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
     return !stops.stopped();

@@ -1,5 +1,5 @@
-// From tokens to what a person reads: one answer, streamed as whole characters, cut at stop strings, with reasoning
-// told apart from the answer, optionally held to a grammar.
+// Generates one answer as text: streams whole characters, cuts at stop strings, separates reasoning from the answer,
+// and can restrict the answer to a grammar.
 #pragma once
 
 #include "core/token_choice.h"
@@ -18,7 +18,7 @@
 
 namespace ridge::engine {
 
-// Receives text as it is ready. `reasoning`: part of the model's thinking, not of its answer.
+// Receives text as soon as it is complete. `reasoning`: the text is part of the reasoning, not of the answer.
 using TextSink = std::function<void(std::string_view text, bool reasoning)>;
 
 struct Answer {
@@ -26,14 +26,14 @@ struct Answer {
   std::string raw;    // as the model wrote it, markers of reasoning included
   int64_t tokens = 0; // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
-  std::vector<core::TokenChoice> choices; // of each token, where they are kept; their ends are of `content`
+  std::vector<core::TokenChoice> choices; // one per token, with keep_choices(); `end` counts bytes of `content`
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
 
 // Generates answers with one model, session and set of sampling options.
 class Answerer {
  public:
-  // All must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
+  // All arguments must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
   Answerer(const LoadedModel& model, Session& session, const SamplingOptions& options);
   ~Answerer();
 

@@ -80,7 +80,7 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
                          (data.empty() || data[0].begin >= options.bos_token.size());
     prompt.tokens = tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true, .data = data});
     if (tokenizer.add_eos() && !has_bos && !prompt.tokens.empty() && prompt.tokens.back() == tokenizer.eos())
-      prompt.tokens.pop_back(); // the turn is the model's to end
+      prompt.tokens.pop_back(); // the model ends the turn
   }
   return prompt;
 }

@@ -1,5 +1,5 @@
-// A chat as data: messages in the OpenAI form, rendered through the model's template, answered turn by turn. What the
-// terminal chat, `ridge run` and other front ends share.
+// A chat as data: messages in the OpenAI form, rendered through the model's template, answered turn by turn. Shared by
+// the terminal chat, `ridge run` and the other front ends.
 #pragma once
 
 #include "engine/answer.h"
@@ -15,14 +15,14 @@ using Json = nlohmann::ordered_json;
 
 class Conversation {
  public:
-  // All must outlive it.
+  // All arguments must outlive it.
   Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template)
       : model_(model), session_(session), template_(chat_template) {}
 
   void set_system(std::string text); // replaces the system message; empty: none
   void add_user(std::string text);
-  // Generates the assistant's message and appends it, however it ends. Throws Error when the template refuses the
-  // messages or the prompt does not fit the context; the conversation is then as before.
+  // Generates the assistant's message and appends it, whatever the stop reason. Throws Error when the template refuses
+  // the messages or the prompt does not fit the context; the conversation is then as before.
   Answer answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel);
 
   // Drops the last exchange (or an unanswered question); false when there is none.
@@ -52,8 +52,8 @@ class Conversation {
   Session& session_;
   const text::ChatTemplate& template_;
   Json messages_ = Json::array();
-  // What the session's tokens stand for, so that the next prompt continues them exactly: tokenizing the model's own
-  // words again could split them in another way, and the cache would be lost from there on.
+  // The text of the session's tokens, so that the next prompt continues them exactly. Tokenizing the model's own answer
+  // again could give other tokens, and the cache would be lost from there on.
   std::string known_text_;
   size_t known_prompt_bytes_ = 0;          // of known_text_; the rest is the model's answer
   std::vector<text::ByteSpan> known_data_; // of those bytes

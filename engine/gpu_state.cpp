@@ -1,5 +1,5 @@
-// What NVML says of a GPU. It is loaded at run time, so its few functions, constants and structures are declared here,
-// as its reference documents them.
+// Reads a GPU's state from NVML. NVML is loaded at run time, so the functions, constants and structures in use are
+// declared here, as its reference documents them.
 #include "engine/machine.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ GpuState gpu_state(const std::string& gpu_name) {
     unsigned long long total, free, used; // bytes
   };
   GpuState state;
-  static void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); // stays: it is asked again
+  static void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); // stays loaded for later calls
   if (!library) return state;
   const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
   const auto init = reinterpret_cast<int (*)()>(symbol("nvmlInit_v2"));

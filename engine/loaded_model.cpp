@@ -85,12 +85,12 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// The last `layers` of a Program, the output being one.
+// The last `layers` layers of a Program; the output counts as one.
 core::SplitProgram split_off(const core::Program& program, int32_t layers) {
   return core::split_program(program, core::layer_count(program) + 1 - layers);
 }
 
-// The most of the last layers for which the GPU has room.
+// The largest number of last layers that fit on the GPU.
 int32_t layers_that_fit(const core::Program& program, const core::ExecutorConfig& config) {
   int32_t fitting = 0, too_many = core::layer_count(program) + 1;
   if (kernels::cuda::fits(program, config)) return too_many;
@@ -101,7 +101,7 @@ int32_t layers_that_fit(const core::Program& program, const core::ExecutorConfig
   return fitting;
 }
 
-// False where not even the output fits.
+// Returns false where not even the output fits.
 bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_t wanted, const LoadSteps& steps) {
   const core::Program& program = model.program;
   const int32_t all = core::layer_count(program) + 1;

@@ -1,4 +1,4 @@
-// What this machine is: the facts that a measurement means nothing without.
+// The facts about this machine that every measurement must report.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ extern const char* const kCommit; // that this program was built from, "-dirty" 
 // The value of the first "name : value" line of a /proc file; empty where there is none.
 std::string proc_field(const char* path, std::string_view name);
 
-// What the NVIDIA driver's management library says of the GPU in use; empty or 0 where it cannot say.
+// The state of the GPU in use, from NVML, the NVIDIA driver's management library; empty or 0 where NVML has no value.
 struct GpuState {
   std::string driver; // "580.95.05"
   double sm_clock_hz = 0, sm_clock_max_hz = 0, memory_clock_hz = 0, memory_clock_max_hz = 0;

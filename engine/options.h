@@ -1,4 +1,4 @@
-// What a person can choose about a model, its samplers and its template, however it was asked for.
+// The user's options for the model, sampling and the template, independent of the front end.
 #pragma once
 
 #include "core/executor.h"
@@ -18,7 +18,7 @@ inline constexpr int64_t kDefaultContext = 8192;
 struct ModelOptions {
   std::string model; // a file; empty: the built-in guide
   std::string device = "auto";
-  int64_t context = -1;               // -1: kDefaultContext or the model's own, whichever is less; 0: the model's own
+  int64_t context = -1; // tokens; -1: the lesser of kDefaultContext and the model's own; 0: the model's own
   int64_t batch = 2048, ubatch = 512; // the smaller one counts
   int threads = 0;
   int64_t gpu_layers = -1; // for start_executor
@@ -35,7 +35,7 @@ struct SamplingOptions {
   bool ignore_eos = false;
   std::string grammar, grammar_file, json_schema;
 
-  // The GBNF text that the answer is held to, from whichever of the three was given; empty: none.
+  // The GBNF text that restricts the answer, from the one of the three that is set; empty: none.
   std::string grammar_text() const;
 };
 
@@ -43,14 +43,14 @@ struct SamplingOptions {
 struct SamplingSetting {
   std::string_view name;
   std::string (*get)(const SamplingOptions&);
-  void (*set)(SamplingOptions&, const std::string& text); // throws Error for text that is no number
+  void (*set)(SamplingOptions&, const std::string& text); // throws Error for text that is not a number
 };
 std::span<const SamplingSetting> sampling_settings();
 
 struct TemplateOptions {
   std::string name, file;
 
-  // The template asked for, else the model's own. `notice` hears, in one line, where the model has none.
+  // The template asked for, else the model's own. Calls `notice` where the model has none.
   text::ChatTemplate choose(const gguf::File& model, const Notice& notice) const;
 };
 

@@ -75,7 +75,7 @@ void Session::keep(int64_t count) {
 StopReason Session::generate(core::Sampler& sampler, const Options& options) {
   generation_ = {};
   std::optional<bool> decoding; // whether the executor chooses the tokens itself
-  int64_t awaited = -1;         // the position that it evaluates while the host looks at the token before
+  int64_t awaited = -1;         // the position that it evaluates while the host handles the token before
   for (int64_t count = 0;; ++count) {
     if (raised(options.cancel)) return StopReason::interrupted;
     if (options.limit >= 0 && count >= options.limit) return StopReason::limit;

@@ -13,7 +13,7 @@
 
 namespace ridge::engine {
 
-// What some work cost: tokens, wall time, and the bytes that op_cost says had to move.
+// The cost of some work: tokens, wall time, and the bytes moved according to op_cost.
 struct Usage {
   int64_t tokens = 0;
   double seconds = 0;
@@ -30,7 +30,7 @@ struct Usage {
 };
 
 enum class StopReason {
-  end_of_turn,  // the model said so
+  end_of_turn,  // the model generated an end token
   limit,        // as many tokens as were asked for
   context_full, // no room in the KV cache
   stopped,      // on_token returned false (a stop string)
@@ -39,7 +39,7 @@ enum class StopReason {
 
 class Session {
  public:
-  // Both must outlive the session. One session per executor; it uses stream 0.
+  // Both must outlive the session. An executor serves one session, on stream 0.
   Session(core::Executor& executor, const core::Program& program) : executor_(executor), program_(program) {}
 
   // Makes the cache hold exactly `tokens` (at least one), evaluating what it does not hold yet; afterwards logits() are
@@ -58,8 +58,8 @@ class Session {
     std::function<bool(int32_t)> on_token;
     const std::atomic<bool>* cancel = nullptr;
     core::TokenMask* mask = nullptr;
-    std::function<void(int32_t)> on_accept; // e.g. a grammar that follows along
-    // Sees each token with the logits it was chosen from; the host then samples, also where the executor could.
+    std::function<void(int32_t)> on_accept; // e.g. to advance a grammar
+    // Sees each token with the logits it was chosen from; the host then samples, even if the executor could.
     std::function<void(int32_t, std::span<const float>)> on_choice;
   };
   StopReason generate(core::Sampler& sampler, const Options& options);
@@ -68,7 +68,7 @@ class Session {
   std::span<const int32_t> tokens() const { return tokens_; } // in the cache, or sampled and about to be
   int64_t context() const { return executor_.config().context; }
   int64_t held() const { return evaluated_; } // tokens in the cache
-  void keep(int64_t count);                   // forgets all but the first so many of them
+  void keep(int64_t count);                   // drops all but the first `count` of them
 
   const Usage& prompt_usage() const { return prompt_; }         // of the last evaluate()
   const Usage& generation_usage() const { return generation_; } // of the last generate()

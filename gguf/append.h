@@ -1,4 +1,4 @@
-// The three kinds of field that GGUF files are made of, appended to bytes under construction.
+// Appends the three kinds of fields of GGUF files to a byte buffer.
 #pragma once
 
 #include <concepts>

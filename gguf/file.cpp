@@ -41,7 +41,7 @@ struct Shard {
 } // namespace
 
 struct File::Impl {
-  std::string path; // as the caller named it; messages name the shard that is at fault
+  std::string path; // as the caller named it; messages name the faulty shard
   std::vector<Shard> shards;
   std::shared_ptr<const std::vector<std::byte>> image; // kept alive for from_bytes
   Parsed model;                                        // the first shard's, with the tensors of all
@@ -111,7 +111,7 @@ int64_t File::Impl::split_int(const Parsed& parsed, const Shard& shard, std::str
   return *value;
 }
 
-// Opens the other shards of the model that `named`, the file the caller named, is one of, and joins all.
+// Opens the other shards of the model of `named`, the file that the caller named, and joins all of them.
 void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t count) {
   const auto name = shard_name(named_path);
   if (!name || name->count != count)

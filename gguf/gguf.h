@@ -2,10 +2,10 @@
 //
 // A file is mapped, never loaded: metadata values and tensors are views into the mapping and live as long as the File.
 // Nothing in a file is trusted. Every count, offset, length and shape product is checked before it is used, and a file
-// that fails a check is refused with an Error that names the file, the byte offset and the field. What is promised of
-// an open file: keys and tensor names are unique, not empty, UTF-8; every value is whole; every tensor has at least one
-// weight, whole blocks per row, and its bytes in the file, apart from every other tensor's, aligned to 8 bytes or more.
-// String values are whatever the file holds: UTF-8 is usual, not promised; core::printable makes them fit to show.
+// that fails a check is refused with an Error that names the file, the byte offset and the field. An open
+// file guarantees: keys and tensor names are unique, not empty, UTF-8; every value is whole; every tensor has at least
+// one weight, whole blocks per row, and its bytes in the file, apart from every other tensor's, aligned to 8 bytes or
+// more. String values are not checked: they are usually UTF-8. core::printable makes them safe to show.
 //
 // A File is immutable: threads may share it. Where another program shortens it while it is mapped, the missing bytes
 // read as zeros and check() throws (core/files/mapped_file.h); gguf::Writer replaces files, and never writes into one
@@ -103,8 +103,8 @@ struct Tensor {
 
 class File {
  public:
-  // Opens a file; of a split model, whichever shard is named, all of them (they must lie side by side, named
-  // NAME-00001-of-00003.gguf and so on).
+  // Opens a file. For any shard of a split model, opens all of its shards. They must lie in one folder, named
+  // NAME-00001-of-00003.gguf and so on.
   static File open(const std::string& path);
   // Reads an image in memory, of one piece, aligned to 8 bytes; `label` stands for the path in messages.
   static File from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::string label);
@@ -124,13 +124,13 @@ class File {
   std::span<const KeyValue> metadata() const; // in file order, of the first shard
   std::span<const Tensor> tensors() const;    // in file order, shard after shard
 
-  // A piece of a tensor's data that will not be read again soon: gives its memory back to the system. For passes over
-  // files larger than memory.
+  // Gives the memory of a piece of a tensor's data back to the system. The piece is read again when touched. For passes
+  // over files larger than memory.
   void release(const Tensor& tensor, std::span<const std::byte> part) const;
 
   // Throws Error where a shard was shortened, or could not be read, since it was opened: what was read may be wrong.
   void check() const;
-  bool deleted() const; // a shard has no name any more; reading goes on
+  bool deleted() const; // a shard was deleted from its folder; reading still works
 
   const Value* find(std::string_view key) const;          // nullptr: absent
   const Tensor* find_tensor(std::string_view name) const; // nullptr: absent

@@ -1,8 +1,8 @@
 // Importance matrices: for each matrix of a model, the mean square of each of its input's elements over some text.
-// A weight that meets large activations deserves to be kept more exactly. Encoders take these as factors.
+// An error in a weight with large activations costs more. Encoders weight errors with these factors.
 //
 // Two file layouts are read, and the first is written: GGUF files with tensors NAME.in_sum2 [cols, matrices] and
-// NAME.counts [1, matrices], and the older .dat. Both come from elsewhere, too, and are checked as any hostile file.
+// NAME.counts [1, matrices], and the older .dat. Both are checked like any untrusted file.
 #pragma once
 
 #include <cstdint>

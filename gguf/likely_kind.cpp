@@ -1,4 +1,4 @@
-// What people hand over in place of a GGUF file, recognized by its first bytes, so that the message can say what to do.
+// Kinds of files that users give in place of a GGUF file, recognized by their first bytes, with advice for each.
 #include "gguf/parse.h"
 
 #include "core/strings/printable.h"

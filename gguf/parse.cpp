@@ -1,6 +1,6 @@
 // The walk through a file: header, metadata, tensor infos, then the layout of the tensor data. Time is linear in the
-// bytes before the tensor data (n log n in the number of names), memory a few times those bytes: counts are claims
-// until the items have been read, so nothing is reserved on their word.
+// bytes before the tensor data (n log n in the number of names), memory a few times those bytes: counts are not
+// trusted, so nothing is reserved by them before the items have been read.
 #include "gguf/parse.h"
 
 #include "core/error.h"
@@ -14,7 +14,7 @@
 namespace ridge::gguf {
 namespace {
 
-// What is being read, spelled out only when a check fails: "value of 'tokenizer.ggml.tokens'[17]".
+// The item that is being read. It is formatted only when a check fails: "value of 'tokenizer.ggml.tokens'[17]".
 struct Field {
   std::string_view what;
   std::string_view owner = {}; // key or tensor name
@@ -26,7 +26,7 @@ std::string describe(const Field& field) {
   return fmt::format("{}{}{}", field.what, owner, field.index < 0 ? "" : fmt::format("[{}]", field.index));
 }
 
-// The smallest things a file can hold, to refuse counts that its size cannot bear.
+// The least bytes of each kind of item, to refuse counts that are too large for the file.
 constexpr uint64_t kMinKeyValueBytes = 8 + 1 + 4 + 1;       // key length, key, type, value
 constexpr uint64_t kMinTensorInfoBytes = 8 + 1 + 4 + 4 + 8; // name length, name, dimension count, type, offset
 constexpr uint64_t kMinStringBytes = 8;
@@ -131,7 +131,7 @@ Parsed Walk::run() {
   if (image_.empty()) throw_error("{}: is empty, expected a GGUF file", label_);
   Parsed out;
   header(out);
-  // Both counts are read before either can be judged by the bytes that are left.
+  // Both counts are read before either is compared with the bytes that are left.
   const auto tensor_count = number<uint64_t>({"tensor count"});
   const auto key_count = count(kMinKeyValueBytes, {"metadata count"});
   if (tensor_count > left() / kMinTensorInfoBytes)

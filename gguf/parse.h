@@ -32,7 +32,7 @@ struct Parsed {
 // Throws Error, which begins with `label`. The result holds views into `image`.
 Parsed parse(std::span<const std::byte> image, std::string_view label);
 
-// What a file that does not begin with "GGUF" seems to be, and what to do about it: "a safetensors file; …".
+// The likely kind of a file that does not begin with "GGUF", and what to do about it: "a safetensors file; …".
 std::string likely_kind(std::span<const std::byte> image);
 
 // The rules that reading and writing share: why a name (a key's or a tensor's) or an alignment is refused; empty where
@@ -40,7 +40,7 @@ std::string likely_kind(std::span<const std::byte> image);
 std::string name_problem(std::string_view name);
 std::string alignment_problem(const Value& alignment);
 
-// How both refer to a key or tensor: 'name', printable.
+// A key or tensor in messages: 'name', printable.
 std::string quoted(std::string_view name);
 
 inline uint64_t align_up(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }

@@ -1,5 +1,5 @@
 // A safetensors file is eight bytes of header length, a JSON header, then the data. The header is read as a stream of
-// events, not as a document: a hostile one costs no more memory than the names that it really holds.
+// events, not as a document, so that a hostile header costs no more memory than its names.
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
@@ -36,7 +36,7 @@ std::optional<Dtype> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// What the JSON readers below have in common: events that are not expected end the reading with a message.
+// The base of the JSON readers below: an unexpected event ends the reading with a message.
 using Json = nlohmann::json;
 class Events : public nlohmann::json_sax<Json> {
  public:

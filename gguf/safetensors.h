@@ -1,7 +1,7 @@
 // Hugging Face checkpoints' tensors: https://huggingface.co/docs/safetensors, in one file or in shards under an index.
 //
 // Files are mapped, never loaded: tensors are views into the mappings and live as long as the Safetensors. Nothing in a
-// file is trusted. What is promised of an open checkpoint: tensor names are unique, not empty, UTF-8; each tensor's
+// file is trusted. An open checkpoint guarantees: tensor names are unique, not empty, UTF-8; each tensor's
 // bytes are exactly its type times its shape, lie in its file, and apart from every other tensor's. They need not be
 // aligned. Views are row-major: the last dimension of `shape` is the contiguous one.
 #pragma once
@@ -51,7 +51,7 @@ struct SafeTensor {
 
 class Safetensors {
  public:
-  // Opens what a checkpoint's folder holds: model.safetensors.index.json and the shards it names, or model.safetensors,
+  // Opens the checkpoint of a folder: model.safetensors.index.json and the shards it names, or model.safetensors,
   // or the only *.safetensors there is. Throws Error for anything that is missing or inconsistent.
   static Safetensors open(const std::string& folder);
   // Reads one file's image in memory, which must outlive the result; `label` stands for the path in messages.
@@ -61,7 +61,7 @@ class Safetensors {
   const SafeTensor* find(std::string_view name) const;             // nullptr: absent
   const std::string& path_of(const SafeTensor& tensor) const { return paths_[tensor.shard]; }
 
-  // Says that the tensor's pages are not needed again soon: they leave this process's memory, not the file.
+  // Gives the memory of the tensor's pages back to the system. They are read again when touched.
   void release(const SafeTensor& tensor) const;
   void check() const; // as gguf::File::check
 

@@ -18,7 +18,7 @@ class SplitWriter {
 
   const std::vector<std::string>& paths() const { return paths_; }
   void write(std::span<const std::byte> data); // as Writer::write
-  void finish();                               // all files take their names
+  void finish();                               // gives all files their final names
 
  private:
   struct Part {

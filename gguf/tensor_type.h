@@ -1,5 +1,5 @@
-// What the elements of a GGUF tensor can be: a weight format (quant/formats.def), or a plain number type that is no
-// weight format but stands beside them in files: AWQ, GPTQ and NF4 codes are kept as I8, permutations as I32.
+// The element types of GGUF tensors: a weight format (quant/formats.def), or a plain number type for other
+// data: AWQ, GPTQ and NF4 codes are stored as I8, permutations as I32.
 #pragma once
 
 #include "quant/registry.h"
@@ -43,7 +43,7 @@ class TensorType {
   const quant::FormatInfo* format_ = nullptr;
 };
 
-// Why no tensor can be of type `id`, for which from_id gave nothing: "37 (IQ4_NL_4_8) was removed from GGUF; …".
+// Why no tensor can have type `id`, for ids that from_id refuses: "37 (IQ4_NL_4_8) was removed from GGUF; …".
 std::string type_problem(uint32_t id);
 // Why a tensor of `type` cannot have the shape `dims` (weights; dims[0] contiguous); empty where it can.
 std::string shape_problem(TensorType type, std::span<const int64_t> dims);

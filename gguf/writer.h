@@ -30,12 +30,12 @@ struct TensorInfo {
 
 std::vector<TensorInfo> tensor_infos(const File& file);
 
-// Of the file that a Writer would make. Errors as Writer's.
+// The size of the file that a Writer would make. Errors as Writer's.
 uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
 
 class Writer {
  public:
-  // Throws Error where the file cannot be made, or could not be read back: bad names, shapes, alignment
+  // Throws Error where the file cannot be created or would be invalid: bad names, shapes, alignment
   // (general.alignment of `metadata`).
   Writer(const std::string& path, const Metadata& metadata, std::vector<TensorInfo> tensors);
   // Into memory: replaces what `image` holds; `image` is a whole file after finish() and must outlive the Writer.

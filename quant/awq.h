@@ -1,6 +1,6 @@
 // Activation-aware scaling (AWQ: Lin et al. 2023): column j of a matrix is multiplied by s[j] before it is rounded, and
-// its input divided by s[j], which changes nothing but the rounding errors. Columns that meet large inputs are spread
-// over more of the format's levels.
+// its input divided by s[j], which changes only the rounding errors. Columns with large inputs then use more of the
+// format's levels.
 #pragma once
 
 #include "quant/hessian.h"
@@ -17,7 +17,7 @@ struct AwqMatrix { // a sample of the rows of a matrix
 };
 
 struct AwqScales {
-  std::vector<float> scale; // [cols]; empty: nothing is better than none
+  std::vector<float> scale; // [cols]; empty: no scaling is best
   double error, plain;      // of the sample's outputs, with and without
 };
 

@@ -1,7 +1,7 @@
-// Where each bit of a packed block belongs: for showing blocks, not for decoding them.
+// The meaning of each bit of a packed block, for displaying blocks. Decoding does not use it.
 //
-// A table per format, read off the layout that the format's header describes. tests/quant/bit_layout_test.cpp holds the
-// two together: fields tile the block, and flipping a bit that a table gives to one weight changes that weight alone.
+// There is one table per format, after the layout in the format's header. tests/quant/bit_layout_test.cpp checks that
+// they agree: fields tile the block, and flipping a bit that a table gives to one weight changes that weight alone.
 #pragma once
 
 #include "quant/registry.h"

@@ -34,7 +34,7 @@ bool CodeMap::find(Type type, Unpack unpack, CodeMap& map) {
   map.unpack_ = unpack;
   map.block_weights_ = info.block_weights;
 
-  // Some bits show only against certain others (the sign of a zero), so several blocks are asked.
+  // Some bits have an effect only beside certain others (the sign of a zero), so several blocks are tried.
   std::vector<std::vector<std::byte>> blocks(8, std::vector<std::byte>(bytes));
   std::mt19937 random(1);
   for (size_t i = 1; i < blocks.size(); ++i)

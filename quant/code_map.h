@@ -1,8 +1,8 @@
 // Where a packed block keeps the code of each weight, so that codes can be changed while scales stay.
 //
-// Nothing here knows a format: the places are found by asking Format::unpack what happens when a bit of a block is
-// flipped. A format whose bits each belong to the code of one weight, or to none, has a map; codebooks, where a few
-// bits choose eight weights at once, and base-3 digits have none.
+// The map is found without knowledge of the format: flip each bit of a block and see which code Format::unpack changes.
+// A format whose bits each belong to the code of one weight, or to none, has a map; codebooks, where a few bits choose
+// eight weights at once, and base-3 digits have none.
 #pragma once
 
 #include "quant/registry.h"

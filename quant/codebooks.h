@@ -1,8 +1,8 @@
-// The codebooks of the IQ1, IQ2 and IQ3 formats: which points of a small lattice the formats can name.
+// The codebooks of the IQ1, IQ2 and IQ3 formats: the points of a small lattice that have an index.
 //
 // A point is eight (IQ3: four) weights, each one of a few levels. Writing the levels as digits, the first weight
-// lowest, makes a point a number; a codebook lists its points in ascending order of that number. The set of points is
-// therefore all there is to know, and it is stored here as a bit map (bit n % 64 of word n / 64: point n is in the
+// lowest, makes a point a number; a codebook lists its points in ascending order of that number. The set of points
+// therefore defines the codebook. It is stored here as a bit map (bit n % 64 of word n / 64: point n is in the
 // codebook), from which the lists are expanded at compile time.
 #pragma once
 

@@ -1,15 +1,15 @@
 // f32 weights to packed bytes, for every format of quant/formats.def.
 //
 // An encoder looks for the codes and scales with the least Σ importance * (weight - decoded weight)², block by block.
-// The result is a function of the weights and the importance alone: neither the number of threads nor the instruction
-// set changes a bit of it.
+// The result depends on the weights and the importance alone: it is the same bytes for every number of threads and
+// every instruction set.
 #pragma once
 
 #include "quant/registry.h"
 
 namespace ridge::quant {
 
-// All GGUF types, and of those in memory only NF4 and FP4, as bitsandbytes writes them (without importance).
+// True for all GGUF types and for NF4 and FP4, which are encoded as bitsandbytes does (without importance).
 bool can_encode(Type type);
 
 // weights: [rows, cols] row-major, cols a multiple of the format's block_weights.
@@ -25,7 +25,7 @@ void encode_rows(Type type, const float* weights, int64_t rows, int64_t cols, st
 void encode_rows_parallel(Type type, const float* weights, int64_t rows, int64_t cols,
                           std::span<const float> importance, std::byte* out);
 
-// What encode_rows checks, for encoders elsewhere: throws where cols or importance do not fit.
+// The checks of encode_rows, for encoders elsewhere: throws Error where cols or importance do not fit.
 void check_encoding(Type type, int64_t cols, std::span<const float> importance);
 [[noreturn]] void throw_not_finite(int64_t row, int64_t col);
 

@@ -1,4 +1,4 @@
-// How far decoded weights are from the original ones.
+// The error of decoded weights against the originals.
 #pragma once
 
 #include <cstdint>

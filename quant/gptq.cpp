@@ -19,7 +19,7 @@ RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
 }
 
-// Rows of up to kRows: `target` [rows][cols] begins as the weights and takes up the errors of columns done.
+// Rows of up to kRows: `target` [rows][cols] starts as the weights; the errors of finished columns are added to it.
 void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
@@ -65,7 +65,7 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
   const CodeMap* map = CodeMap::of(type);
   if (!map || factor.cols != cols) throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
   const int64_t row_bytes = format(type).row_bytes(cols);
-  std::exception_ptr problem; // none may leave the parallel loop
+  std::exception_ptr problem; // an exception must not leave the parallel loop
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t first = 0; first < rows; first += kRows) try {
       encode_some(type, *map, weights + first * cols, std::min(kRows, rows - first), cols, factor,

@@ -1,9 +1,9 @@
 // Encoding with error feedback (GPTQ: Frantar et al. 2022, in the equivalent form of LDLQ): columns are rounded one
-// after another, and what is lost in one is made up for in those to come, as far as the inputs of the matrix are
+// after another, and the columns that follow compensate the error of each, as far as the inputs of the matrix are
 // correlated. The result is an ordinary block of the format.
 //
-// Scales are the encoder's own, found for a block when it is reached: with the weights as they then are, and with D
-// (quant/hessian.h) for importance, which is what a column's error still costs after feedback.
+// The encoder of the format finds a block's scales when the block is reached, from the weights with all feedback so
+// far. Its importance is D (quant/hessian.h): the cost of a column's error that remains after feedback.
 #pragma once
 
 #include "quant/hessian.h"
@@ -11,7 +11,7 @@
 
 namespace ridge::quant {
 
-// Whether the format keeps a code of its own for each weight; else there is nothing to round one by one.
+// Whether the format stores a separate code for each weight, so that weights can be rounded one by one.
 bool can_encode_with_feedback(Type type);
 
 // As encode_rows_parallel, with the factor of the matrix's Hessian in place of importance.

@@ -1,6 +1,6 @@
 // What every packed format decodes to, and the kinds of format struct.
 //
-// Nearly all formats of this field are the same thing at the scale of 32 weights: small integer codes times a
+// Nearly all formats look the same at the scale of 32 weights: small integer codes times a
 // scale, sometimes plus an offset, where scale and offset change every 32 or every 16 weights. A format header
 // therefore has one job, to unpack such a group; f32 rows, integer dot products and matrix tiles are all made from
 // groups, once, for all formats.
@@ -10,7 +10,7 @@
 //   float format:   struct F16  { kWeights = 1; field;                 float value(int) const;
 //                                 static F16 from(float); }
 //
-// What has no integer codes is a float format, too, with blocks of several weights.
+// A format without integer codes is a float format too, with blocks of several weights.
 #pragma once
 
 #include "core/half.h"
@@ -25,8 +25,8 @@ using core::SplitFloat;
 
 // 32 consecutive weights: w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order of operations, each rounded to
 // f32. Where a format has one scale for all 32, both entries are equal. offset is 0 for formats without one.
-// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only the bytes
-// of Q8_0 and AFFINE8 can also say -128, which encoders do not write.
+// |code| <= 127, so that a code times an 8-bit activation fits the integer dot instructions; only Q8_0
+// and AFFINE8 can store -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];

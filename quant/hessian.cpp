@@ -54,7 +54,7 @@ void CpuHessian::add(std::span<const float> inputs) {
   std::vector<float> rest;
   const float* x = inputs.data();
   int64_t rows = count;
-  if (count % 4 != 0) { // whole fours: zeros add nothing
+  if (count % 4 != 0) { // padded with zeros to a multiple of four
     rows = (count + 3) / 4 * 4;
     rest.assign(inputs.begin(), inputs.end());
     rest.resize(static_cast<size_t>(rows * n));
@@ -95,7 +95,7 @@ CpuHessian::Factor CpuHessian::factor(double damping) const {
   const int64_t n = cols_;
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += lower_[i * n + i] / static_cast<double>(n);
-  if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: nothing is fed on
+  if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: no feedback
   Factor result{n, {}, std::vector<float>(static_cast<size_t>(n))};
   for (;; damping *= 10) {
     // The Cholesky factor of H with rows and columns in reverse order, reversed again, is upper triangular.

@@ -1,5 +1,5 @@
-// H = Σ x xᵀ over the inputs x of a matrix: what an error in each weight does to the output, alone and together with
-// errors in others. For a row w of the matrix, Σ over x of (Δw·x)² = Δw H Δwᵀ.
+// H = Σ x xᵀ over the inputs x of a matrix: the effect of weight errors on the output, of each alone and of pairs. For
+// a row w of the matrix, Σ over x of (Δw·x)² = Δw H Δwᵀ.
 #pragma once
 
 #include "quant/registry.h"
@@ -13,7 +13,7 @@
 
 namespace ridge::quant {
 
-// Whoever holds it: kernels/cuda has one on the GPU.
+// The interface; kernels/cuda implements it on the GPU.
 class Hessian {
  public:
   virtual ~Hessian() = default;
@@ -47,7 +47,7 @@ class CpuHessian final : public Hessian {
   void encode(Type type, const float* weights, int64_t rows, std::byte* out) override; // gptq.cpp
 
   // H with `damping` times its mean diagonal added is M D Mᵀ, M unit upper triangular. Where columns are rounded from
-  // the first to the last, M says how much of each error the later ones take up, and D how much of it then remains.
+  // the first to the last, M gives how much of each error the later columns compensate, and D how much remains.
   struct Factor {
     int64_t cols;
     std::vector<float> m; // [cols][cols], above the diagonal

@@ -5,7 +5,7 @@
 
 namespace ridge::quant {
 
-// By code; the largest weight of a block is its scale.
+// Indexed by code. The scale of a block is its largest weight.
 RIDGE_TABLE float kNf4Levels[16] = {-1.0f,
                                     -0.6961928009986877f,
                                     -0.5250730514526367f,

@@ -1,4 +1,4 @@
-// The formats as run-time data: what a reader, a table or an executor needs to know about a GGUF type id.
+// The formats as run-time data: the properties of each GGUF type id.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct FormatInfo {
 };
 
 std::span<const FormatInfo> formats();                // in formats.def order
-std::span<const FormatInfo> stored_formats();         // those of them that are GGUF types
+std::span<const FormatInfo> stored_formats();         // the GGUF types among them
 const FormatInfo* find_format(uint32_t type_id);      // nullptr: unknown id
 const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown name
 const FormatInfo& format(Type type);

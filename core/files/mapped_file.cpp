@@ -14,7 +14,7 @@
 
 namespace ridge::core {
 
-// A mapping as the handler sees it. Ranges are reused and never freed, so that a handler may walk them at any time.
+// A mapping in the handler's list. Ranges are reused and never freed, so that a handler may walk the list at any time.
 struct MappedFile::GuardedRange {
   std::atomic<uintptr_t> begin = 0, end = 0; // begin 0: unused
   std::atomic<bool> missing = false;
@@ -28,7 +28,7 @@ namespace {
 
 struct sigaction previous_handler;
 std::atomic<bool> unreported = false;
-std::mutex ranges_mutex; // of those who add ranges
+std::mutex ranges_mutex; // held while a range is added
 
 uintptr_t page_bytes() {
   static const auto bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -1,10 +1,10 @@
 // A read-only memory-mapped file. Pages are read when touched, so opening a 50 GB model costs nothing.
 //
-// Touching a page that is no longer there (another program shortened the file, its disk failed) raises SIGBUS, in
-// whichever thread reads. A handler, installed with the first mapping, puts pages of zeros in place of the missing ones
-// and marks the mapping: computing goes on with wrong numbers until its owner asks check(), which everyone does before
-// a result leaves his hands. So readers need no guards, and nothing has to be unwound. Faults elsewhere go to the
-// handler that was there before.
+// Touching a page that is no longer there (another program shortened the file, its disk failed) raises SIGBUS in
+// the reading thread. A handler, installed with the first mapping, puts pages of zeros in place of the missing ones
+// and marks the mapping. Computation continues with wrong numbers until the owner of the mapping calls check(), which
+// every user does before it publishes a result. So readers need no guards, and no stack is unwound. Faults elsewhere go
+// to the previous handler.
 #pragma once
 
 #include <csignal>
@@ -27,7 +27,7 @@ class MappedFile {
 
   // Throws Error where pages were missing or the file is shorter than what is mapped. Costs a system call.
   void check() const;
-  bool deleted() const; // no folder names it any more; what is mapped stays
+  bool deleted() const; // the file was deleted from its folder; the mapping stays valid
 
   // The pages that lie wholly in `part`, a piece of bytes(), no longer count as this process's memory; they are read
   // again when touched.
@@ -44,8 +44,8 @@ class MappedFile {
   GuardedRange* range_ = nullptr;
 };
 
-// Throws Error where some mapping of this process had pages missing and no check() has said so: the last thing a
-// program does before it says that all went well.
+// Throws Error where a mapping of this process had missing pages that no check() has reported. A program calls it last,
+// before it reports success.
 void check_mappings();
 
 } // namespace ridge::core

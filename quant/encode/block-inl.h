@@ -1,4 +1,4 @@
-// One block on its way from weights to bytes: what every encoder starts with and ends in.
+// One block on its way from weights to bytes: the input and the result of every encoder.
 #if defined(RIDGE_BLOCK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_BLOCK_INL_H
 #undef RIDGE_BLOCK_INL_H
@@ -31,7 +31,7 @@ struct Block {
     const auto unweighted = heaviest == Lanes(0.0f);
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
-      // The least importance is not 0 but a millionth, so that no group is without any.
+      // The least importance is a millionth instead of 0, so that no group has a total of 0.
       w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }

@@ -123,7 +123,7 @@ struct ScaleMin {
   Lanes scale, min;
 };
 
-// What no choice of codes changes: Σ w and Σ w x.
+// The sums that do not depend on the codes: Σ w and Σ w x.
 struct Constants {
   Lanes w, x;
 };

@@ -1,6 +1,6 @@
 // The arithmetic of the encoders, written once for CPU and CUDA: every lane searches a block of its own.
 //
-// An encoder is the same straight program for every block, so blocks, not weights, are what runs side by side: `Lanes`
+// An encoder runs the same branch-free program for every block, so the lanes of a vector hold different blocks: `Lanes`
 // is a vector of floats, one per block, on the CPU, and on CUDA devices, where each thread has its block, plain float.
 // No step crosses lanes; sums run in the order of the weights; nothing is contracted to a fused multiply-add. Hence
 // every instruction set and every device gives the same bytes.
@@ -37,9 +37,9 @@ __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
 
-// A table that a search builds and then reads all over: in shared memory, each thread's words in its own bank, because
-// the tables of a multiprocessor's threads would not fit in its cache. The kernel has kTableThreads threads a block and
-// room for the places of all tables that are in use together.
+// A table that a search builds and then reads often. On CUDA it is in shared memory, each thread's words in its own
+// bank, because the tables of a multiprocessor's threads would not fit in its cache. The kernel has kTableThreads
+// threads a block and room for the places of all tables that are in use together.
 inline constexpr int kTableThreads = 32;
 extern __shared__ float table_memory[];
 

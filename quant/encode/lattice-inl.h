@@ -1,5 +1,5 @@
 // The search for formats whose codes come from a codebook (IQ1, IQ2, IQ3): for eight weights and a scale, the best of
-// all points, not only of those near by.
+// all points, instead of the best of some near ones.
 //
 // A point's error is a sum over its weights, so the errors of all its first halves and of all its second halves are two
 // small tables (3^4 or 8^2 entries), and a point costs one addition and one comparison. Where the format stores only
@@ -17,7 +17,7 @@
 
 RIDGE_LANES_BEGIN
 
-// What the search knows about a codebook: levels, and for each point the numbers of its halves. Points ascend, so those
+// A codebook prepared for the search: levels, and for each point the numbers of its halves. Points ascend, so those
 // with the same second half follow each other.
 template <const auto& kBook, const auto& kLevelCodes>
 struct Lattice {
@@ -116,11 +116,11 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
         first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
       }
     }
-#ifdef __CUDACC__ // one loop, of which eight rounds are under way: what one waits for, the others fill
+#ifdef __CUDACC__ // one loop, unrolled by eight, so that independent iterations hide each other's latency
 #pragma unroll 8
     for (int n = 0; n < Lattice::kSize; ++n) {
       const int h = index.second[n];
-#else // what belongs to a second half stays in registers
+#else // the values of a second half stay in registers
     for (int h = 0; h < Lattice::kHalves; ++h)
       for (int n = index.start[h]; n < index.start[h + 1]; ++n) {
 #endif
@@ -184,7 +184,7 @@ struct Magnitudes {
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
 
-  // What the search needs of the weights: their magnitudes, and per eight whether the number of minus signs is odd.
+  // The weights prepared for the search: magnitudes, and for each eight whether the number of minus signs is odd.
   template <int kWeights>
   struct Prepared {
     Lanes x[kWeights], odd[kWeights / 8];

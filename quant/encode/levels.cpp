@@ -1,6 +1,5 @@
-// NF4 and FP4 as bitsandbytes writes them, to say what a tensor would lose there: the largest weight of 64 is the
-// scale, each weight the nearest level. No search: files of these types come from elsewhere, and these are their
-// errors.
+// NF4 and FP4 as bitsandbytes writes them: the scale is the largest weight of 64, and each weight takes the nearest
+// level. There is no search, because these encoders serve to measure the error of bitsandbytes' own files.
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
 #include "quant/formats/nf4.h"

@@ -1,5 +1,5 @@
-// How each format is searched: its kind of scale, its set of codes, and how hard to look. Scheme<Format>::search fills
-// in what Block says of a block beyond its weights. Formats whose codes come from a codebook are in lattice-inl.h.
+// The search of each format: its kind of scale, its set of codes, and the number of trials. Scheme<Format>::search
+// fills in the codes and scales of a Block. Formats whose codes come from a codebook are in lattice-inl.h.
 #if defined(RIDGE_SCHEMES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_SCHEMES_INL_H
 #undef RIDGE_SCHEMES_INL_H
@@ -70,7 +70,7 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
 }
 
 // How often a super-block's d is tried from a start and refined: from the value that fits the largest group scale, then
-// from a little more and a little less, since the integers of the other groups fall better or worse.
+// from a little more and a little less, since the rounding of the other groups' integers then changes.
 struct Rounds {
   int starts, refinements;
 
@@ -84,8 +84,8 @@ struct Rounds {
 
 // Super-blocks: integer group scales kLow … kHigh times a binary16 d.
 //
-// The free scales of the groups give a first d; then, in turn, each group takes the integer that serves it best, of
-// those next to its free scale, and d becomes the least-squares solution for all codes. The best round is kept.
+// The free scales of the groups give a first d; then, in turn, each group takes the better of the integers
+// next to its free scale, and d becomes the least-squares solution for all codes. The best round is kept.
 template <typename Format, typename Codes, int kLow, int kHigh>
 RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
                                         const Rounds& rounds) {

@@ -1,5 +1,5 @@
-// AFFINE4, in memory only: 64 weights in 38 bytes, 4.75 bits per weight. What AWQ and GPTQ weights of up to four bits
-// run as: groups of 32 or more with a binary16 scale and an integer zero.
+// AFFINE4, in memory only: 64 weights in 38 bytes, 4.75 bits per weight. Holds AWQ and GPTQ weights of up to four
+// bits: groups of 32 or more with a binary16 scale and an integer zero.
 //
 //   byte 0     d     2 × binary16: the scales of weights 0-31 and 32-63
 //   byte 4     z     2 × int8: their zeros

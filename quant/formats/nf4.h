@@ -1,10 +1,10 @@
-// NF4, in memory only: 64 weights in 36 bytes, 4.5 bits per weight. What bitsandbytes' NF4 checkpoints run as: sixteen
-// levels, quantiles of the normal distribution (Dettmers et al. 2023), times a scale.
+// NF4, in memory only: 64 weights in 36 bytes, 4.5 bits per weight. Holds the weights of bitsandbytes' NF4 checkpoints:
+// sixteen levels, quantiles of the normal distribution (Dettmers et al. 2023), times a scale.
 //
 //   byte 0     d     binary32 scale (SplitFloat)
 //   byte 4     qs    2 × 16 bytes: of each 32 weights, low nibbles are the first 16, high nibbles the last 16
 //
-// w = d * level[q]. The levels are no multiples of one number: these are no integer codes.
+// w = d * level[q]. The levels are not multiples of one number, so there are no integer codes.
 #pragma once
 
 #include "quant/group.h"

@@ -1,5 +1,5 @@
-// NVFP4_SCALED, in memory only: 64 weights in 40 bytes, 5 bits per weight. NVFP4 of a matrix that has a scale of its
-// own beside those of its blocks (the tensor NAME.scale of a file).
+// NVFP4_SCALED, in memory only: 64 weights in 40 bytes, 5 bits per weight. NVFP4 for a matrix that also has one
+// scale for the whole matrix (the tensor NAME.scale of a file).
 //
 //   byte 0     m      binary32 scale of the matrix (SplitFloat)
 //   byte 4     block  NVFP4

@@ -37,7 +37,7 @@ RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   }
 }
 
-// What Q4_K and Q5_K have in common beside that: a group's scale and offset, and all but the fifth bits packed.
+// Also shared by Q4_K and Q5_K: a group's scale and offset, and the packing of all but the fifth bits.
 template <class Block>
 RIDGE_HD void unpack_k_scale(const Block& block, int g, Group& out) {
   int scale, min;

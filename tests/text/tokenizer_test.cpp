@@ -92,6 +92,33 @@ TEST_CASE("special tokens in a text are text, unless they are asked for") {
   CHECK(tokenizer.decode(parsed, {.render_special = true}) == text);
 }
 
+TEST_CASE("control tokens that overlap data are text") {
+  TokenSample sample = tests::byte_level_sample();
+  sample.add("<|end", TokenKind::control);
+  const Tokenizer tokenizer = sample.make();
+  const std::string end = "<|end_of_text|>", text = end + end + "<|user|>"; // control, control, user-defined
+  const auto encode = [&](std::vector<text::ByteSpan> data) {
+    return tokenizer.encode(text, {.parse_special = true, .data = data});
+  };
+  const auto counts = [&](const std::vector<int32_t>& ids) {
+    const auto of = [&](std::string_view token) { return std::ranges::count(ids, tokenizer.find(token)); };
+    return std::vector<int64_t>{of(end), of("<|end"), of("<|user|>")};
+  };
+  const auto size = text.size();
+  CHECK(encode({}) == tokenizer.encode(text, {.parse_special = true}));
+  CHECK(encode({{0, size}}) == tokenizer.encode(text));
+  CHECK(counts(encode({{0, size}})) == std::vector<int64_t>{0, 0, 1});
+  CHECK(counts(encode({{0, 15}})) == std::vector<int64_t>{1, 0, 1});
+  CHECK(counts(encode({{15, 16}})) == std::vector<int64_t>{1, 0, 1});
+  CHECK(counts(encode({{14, 15}, {30, size}})) ==
+        std::vector<int64_t>{1, 1, 1}); // the shorter one ends before the data
+  CHECK(counts(encode({{1, 2}, {29, 30}})) == std::vector<int64_t>{0, 1, 1});
+  CHECK(counts(encode({{1, 2}, {20, 21}})) == std::vector<int64_t>{0, 1, 1});
+  CHECK(counts(encode({{1, 2}, {19, 20}})) == std::vector<int64_t>{0, 0, 1});
+  for (size_t begin = 0; begin < size; ++begin)
+    CHECK(tokenizer.decode(encode({{begin, begin + 1}}), {.render_special = true}) == text);
+}
+
 TEST_CASE("user-defined tokens are matched in every text, the longest first") {
   TokenSample sample = tests::byte_level_sample();
   sample.add("<|user|>low", TokenKind::user_defined);

@@ -1,4 +1,4 @@
-// From messages to a prompt: the chat template a model ships, one of the known ones by name, or none.
+// From messages to a prompt: the chat template of the model file, a built-in one by name, or none.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -27,7 +27,7 @@ class ChatTemplate {
   static std::vector<std::string_view> builtin_names();
 
   // `messages` in OpenAI form: an array of objects with a role. The prompt is exactly what the template writes.
-  // An Error where the template refuses the messages, names its reason.
+  // Throws Error with the template's reason where the template refuses the messages.
   // Data are all strings of messages, tools, documents and extra variables, keys included. Not data are the texts of
   // the BOS and EOS tokens, and the usual names of roles, because templates build control tokens of them ("<|user|>").
   jinja::TaintedText render_tainted(const nlohmann::ordered_json& messages, const ChatOptions& options) const;

@@ -1,4 +1,4 @@
-// Which template a model file asks for.
+// Chooses the chat template of a model file.
 #include "text/chat/chat_template.h"
 
 #include "core/error.h"

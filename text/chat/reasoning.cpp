@@ -1,4 +1,4 @@
-// The markers, and the two little machines that look for them.
+// The markers, and the two state machines that search for them.
 #include "text/chat/reasoning.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 struct Section {
   const char* open;
   const char* close;
-  bool is_special; // its markers are special tokens, which no answer contains: recognized anywhere
+  bool is_special; // its markers are special tokens, which no answer contains, so they count anywhere in the text
 };
 
 constexpr Section kSections[] = {

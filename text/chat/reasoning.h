@@ -1,5 +1,5 @@
-// What to do with generated text while it streams in pieces of any size: tell reasoning from answer, and notice stop
-// strings. Both hold back only text that may still turn out to be a marker.
+// Filters for generated text that arrives in pieces of any size: one separates reasoning from the answer, one finds
+// stop strings. Both hold back only text that may still become a marker.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace ridge::text {
 
 // Separates a model's reasoning from its answer by the markers that model families write around it:
-// <think>…</think>, [THINK]…[/THINK], <|channel|>analysis<|message|>…<|end|> and their kin. White space next to the
+// <think>…</think>, [THINK]…[/THINK], <|channel|>analysis<|message|>…<|end|> and similar ones. White space next to the
 // markers belongs to neither part. A <think> in the middle of an answer is just text.
 class ReasoningSplitter {
  public:
@@ -18,7 +18,7 @@ class ReasoningSplitter {
     std::string answer;
   };
 
-  // `prompt` is the rendered prompt: a section it leaves open at its very end is where the text begins.
+  // `prompt` is the rendered prompt: where it ends with the opening of a section, the text begins inside.
   explicit ReasoningSplitter(std::string_view prompt = {});
 
   Piece push(std::string_view text); // what became certain

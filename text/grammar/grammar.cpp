@@ -171,7 +171,7 @@ class Compiler {
     return first;
   }
 
-  // A rule that can call itself before it has read anything would push its stack for ever.
+  // A rule that can call itself before it has read anything would grow the stack without end.
   void refuse_left_recursion() {
     const size_t rules = rule_starts_.size();
     std::vector<std::vector<uint32_t>> called_first(rules); // by each rule, before it reads anything
@@ -211,7 +211,7 @@ class Compiler {
   }
 
   // Explores what each rule can reach without reading. A call stops the exploration until its rule is known to match
-  // the empty text; then everyone who waited for that goes on.
+  // the empty text; then all explorations that waited for it continue.
   void find_first_calls(std::vector<std::vector<uint32_t>>& called_first) const {
     struct Position {
       uint32_t rule, state;

@@ -3,7 +3,7 @@
 // All token pieces of a vocabulary form a trie, built once. A mask is one walk over the trie in step with the grammar's
 // states: a byte that the grammar refuses skips the whole subtree. The walk is done on the cut set (grammar_states.h)
 // and remembered, so that the expensive situations, such as "inside a string", where nearly all of 128k tokens are
-// allowed, are walked once per grammar; only tokens that leave the situation are followed for each new stack.
+// allowed, are walked once per grammar; only tokens that leave the cut set are followed for each new stack.
 #pragma once
 
 #include "core/sampler.h"

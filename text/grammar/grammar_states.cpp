@@ -1,4 +1,4 @@
-// Sets of configurations, found by closure, interned, and linked by a table of steps that fills as it is asked.
+// Sets of configurations, found by closure, interned, and linked by a table of steps that is filled on demand.
 #include "text/grammar/grammar_states.h"
 
 #include "core/error.h"
@@ -88,7 +88,7 @@ void GrammarStates::add_closure(uint32_t first_state, StackId first_stack) {
       open_.push_back({state.next, place.stack});
       open_.push_back({state.value, place.stack});
     } else if (state.kind == Kind::call) {
-      // Returning to the end of a rule is returning from it: a call in last place needs no stack.
+      // A call at the end of a rule needs no stack entry: returning to the end of a rule returns from it at once.
       open_.push_back({state.value, state.next == Grammar::kAccept ? place.stack : push(state.next, place.stack)});
     } else if (place.stack == kBottom) {
       found_bottom_ = true;
@@ -247,7 +247,7 @@ GrammarStates::SetId GrammarStates::resume(StackId base) {
 
 GrammarStates::SetId GrammarStates::begin(SetId current, bool& forgotten) {
   work_left_ = kMaxWork;
-  drop_closure(); // what an Error may have left behind
+  drop_closure(); // may be left over from an Error
   forgotten = sets_.size() > kMaxSets || configurations_.size() > kMaxConfigurations || stacks_.size() > kMaxStacks;
   if (!forgotten) return current;
   const Set set = sets_[current];

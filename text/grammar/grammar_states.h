@@ -1,8 +1,8 @@
-// The states a grammar can be in while text is read, found as they are met and remembered.
+// The states a grammar can be in while text is read. They are computed on demand and cached.
 //
 // A configuration is a place in a rule plus the stack of places to return to; a state is the set of configurations that
 // the text so far allows. Stacks share their tails and both stacks and sets are interned, so a set is a small number,
-// two equal situations are the same number, and "set + byte → set" is a table that fills itself: a lazily built
+// two equal situations are the same number, and "set + byte → set" is a lazily filled table: a lazily built
 // deterministic automaton.
 //
 // A set can also be `cut`: the part of the stacks that all its configurations share is replaced by an unknown bottom.
@@ -65,7 +65,7 @@ class GrammarStates {
   SetId resume(StackId base);
 
   // Starts the work limit anew. If the memory is getting full, forgets all sets but `current` and returns its new id;
-  // every other SetId, also in caches, is then void, which is told by `forgotten`.
+  // every other SetId, also in caches, is then invalid, and `forgotten` is set.
   SetId begin(SetId current, bool& forgotten);
 
  private:

@@ -1,4 +1,4 @@
-// Reads GBNF text by recursive descent. Every complaint names line and column and what was expected there.
+// Reads GBNF text by recursive descent. Every error names the line, the column and what was expected.
 #include "text/grammar/grammar_syntax.h"
 
 #include "core/error.h"

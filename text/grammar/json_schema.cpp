@@ -51,7 +51,7 @@ class Converter {
     if (work_ > kMaxWork) fail_schema(path, "the schema is too large once its parts are combined");
   }
 
-  // Forgets the rules of an alternative that turned out to be unsatisfiable: some may refer to what was never written.
+  // Drops the rules of an unsatisfiable alternative, because some may refer to rules that were never written.
   void drop_rules(size_t count, const std::string& path) {
     count_work(rules_.size(), path);
     rules_.drop(count);
@@ -67,7 +67,7 @@ class Converter {
     return result;
   }
 
-  // A part of a value: references met so far have been made progress on.
+  // A part of a value. Inside it, the references that are open outside no longer mean endless recursion.
   std::string visit_part(const Json& schema, const std::string& path, const std::string& hint) {
     std::vector<std::string> outer;
     outer.swap(open_references_);
@@ -149,7 +149,7 @@ class Converter {
     }
   }
 
-  // The schema with its $ref and allOf, and theirs, replaced by what they stand for.
+  // The schema with its $ref and allOf replaced by their targets, recursively.
   Json resolve(const Json& schema, const std::string& path) {
     if (!schema.is_object()) return schema;
     count_work(count_values(schema), path);

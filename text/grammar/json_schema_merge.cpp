@@ -1,4 +1,4 @@
-// allOf, keyword by keyword: what both schemas say must hold.
+// allOf, keyword by keyword: both schemas must hold.
 #include "text/grammar/json_schema_merge.h"
 
 #include <algorithm>

@@ -29,10 +29,10 @@ const Json* find_object(const Json& schema, const char* keyword, const std::stri
 const Json* find_array(const Json& schema, const char* keyword, const std::string& path);
 std::optional<std::string> find_string(const Json& schema, const char* keyword, const std::string& path);
 std::optional<uint32_t> find_count(const Json& schema, const char* keyword, const std::string& path);
-// The types named by `type`, or by no keyword: none.
+// The types that `type` names; empty without that keyword.
 std::vector<std::string> find_types(const Json& schema, const std::string& path);
 
-// How much a schema weighs, in values; copying costs this much.
+// The number of values in a schema: the cost of copying it.
 size_t count_values(const Json& value);
 
 // A schema that both a and b allow. $ref must be resolved beforehand; anyOf of both are multiplied out.

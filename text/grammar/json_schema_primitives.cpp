@@ -1,4 +1,4 @@
-// Counts in these rules are bounded, so that a model that rambles inside a number or an address comes to an end.
+// Repetitions in these rules are bounded, so that a model cannot write an endless number or address.
 #include "text/grammar/json_schema_primitives.h"
 
 namespace ridge::text {

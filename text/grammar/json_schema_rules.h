@@ -45,7 +45,7 @@ std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string
 std::string string_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint);
 std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema, const std::string& path,
                         const std::string& hint);
-// The inside of a JSON string that is none of the names: a tree over their characters, one rule per node.
+// The inside of a JSON string that equals no name of `names`: a tree over their characters, one rule per node.
 std::string other_key(GrammarRules& rules, const std::set<std::string>& names, const std::string& hint);
 
 } // namespace ridge::text

@@ -22,9 +22,9 @@ struct NumberBounds {
 // so few that a double holds the number without rounding it onto an excluded bound.
 std::string gbnf_number_range(const NumberBounds& bounds);
 
-// The inside of a JSON string whose value matches the ECMAScript regular expression somewhere, as JSON schema has it:
-// unanchored unless ^ and $ say otherwise. `string_char` is the rule for any one character. Throws an Error that starts
-// with `where` for what is not regular (look-around, back-references, \b) or malformed.
+// The inside of a JSON string whose value matches the ECMAScript regular expression. As in JSON schema, the expression
+// is unanchored unless it has ^ and $. `string_char` is the rule for any one character. Throws an Error that starts
+// with `where` for malformed expressions and for those that are not regular (look-around, back-references, \b).
 std::string gbnf_from_pattern(std::string_view pattern, std::string_view string_char, std::string_view where);
 
 } // namespace ridge::text

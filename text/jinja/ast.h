@@ -58,7 +58,7 @@ struct Parameter {
   ExpressionPtr default_value; // may be null
 };
 
-// The names that a macro's body may use for what its parameters do not catch; arguments that nothing catches are
+// The special names that a macro's body uses for arguments that no parameter takes. Without them, such arguments are
 // errors.
 struct SpecialNames {
   bool varargs = false, kwargs = false, caller = false;

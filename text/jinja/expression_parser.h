@@ -158,7 +158,7 @@ class ExpressionParser {
   bool starts_operand() const;
 
   const Limits& limits_;
-  // Filters and tests that do not exist, in places that every rendering might reach: refused before rendering.
+  // Uses of filters and tests that do not exist, outside of branches. They are refused before rendering.
   std::vector<PlacedProblem> unknown_names_;
   SpecialNames special_names_; // used since the innermost macro began
 

@@ -1,6 +1,6 @@
 // Jinja2 templates, as far as chat templates use them: parsed once, rendered often, byte for byte what Python's Jinja2
 // renders in Hugging Face's sandbox (immutable values, trim_blocks, lstrip_blocks, loop controls, tojson without HTML
-// escapes). What is not here, because a chat template stands alone: include, import, extends, block.
+// escapes). include, import, extends and block are refused, because a chat template is a single file.
 #pragma once
 
 #include "text/jinja/limits.h"

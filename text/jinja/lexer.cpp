@@ -108,8 +108,8 @@ class Lexer {
     take_end("#}", true);
   }
 
-  // {% raw %} … {% endraw %}, with the cursor after the opening brace and sign; false, and nothing taken, for other
-  // tags.
+  // Reads {% raw %} … {% endraw %}, with the cursor after the opening brace and sign. Returns false, and reads nothing,
+  // for other tags.
   bool raw_block() {
     const size_t start = at_;
     skip_space();

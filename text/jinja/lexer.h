@@ -27,7 +27,7 @@ struct Token {
   double floating = 0;
 };
 
-// A Problem and the place of it.
+// A Problem and its place in the source.
 struct PlacedProblem {
   Problem problem;
   size_t offset;

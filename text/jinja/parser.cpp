@@ -72,7 +72,7 @@ class Parser : private ExpressionParser {
     }
   }
 
-  // The %} before a body; a colon before it is allowed, for those used to Python.
+  // The %} before a body; a colon before it is allowed, as in Python.
   void end_of_head() {
     skip_symbol(":");
     expect(Token::Kind::block_end, "'%}'");
@@ -102,7 +102,7 @@ class Parser : private ExpressionParser {
       node->expression = attach(*node, tuple());
       return node;
     }
-    if (tag == "generation") { // Hugging Face's mark around what the assistant says; it changes nothing
+    if (tag == "generation") { // Hugging Face marks the assistant's text with it; it does not change the rendering
       StatementPtr node = make_statement(SKind::scope, offset);
       node->body = attach(*node, separate_body("endgeneration"));
       return node;

@@ -1,4 +1,4 @@
-// Statements: scopes, loops, macros, and what they cost.
+// Statements and scopes, and the counting of costs.
 #include "text/jinja/runtime.h"
 
 #include "text/jinja/objects.h"

@@ -1,4 +1,4 @@
-// Runs a parsed template, counting what it costs.
+// Runs a parsed template and counts its cost.
 #pragma once
 
 #include "text/jinja/ast.h"
@@ -12,8 +12,8 @@
 
 namespace ridge::text::jinja {
 
-// The variables of one scope. Scopes that a macro or loop object may outlive its block with are kept by the Runtime and
-// emptied at its end, which undoes the cycles they may form.
+// The variables of one scope. A macro or loop object may keep its scope alive after the block. The Runtime holds such
+// scopes and empties them at its end, which breaks reference cycles.
 struct Frame {
   std::shared_ptr<Frame> parent;
   std::vector<std::pair<std::string, Value>> variables;
@@ -49,9 +49,9 @@ class Runtime {
   Value text(TaintedText text, bool is_markup = false);
   Value list(Values items, List::Kind kind = List::Kind::list);
   Value dict(Dict dict);
-  Value keep(std::shared_ptr<Object> object); // one that can hold values that hold it
+  Value keep(std::shared_ptr<Object> object); // for objects that can take part in reference cycles
 
-  // As Python's str(); where it goes into markup and is none, with its HTML escaped.
+  // As Python's str(). With into_markup, the HTML of plain text is escaped.
   TaintedText str(const Value& value, bool into_markup = false);
   TaintedText repr(const Value& value); // as Python's repr()
   Value soft_str(const Value& value);   // text as it is, anything else by str()

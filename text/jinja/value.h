@@ -1,4 +1,4 @@
-// The values a chat template computes with: Python's, as far as templates can tell.
+// The values a chat template computes with. They behave as Python's.
 //
 // All values but namespaces are immutable, as in Hugging Face's sandbox, so values form no cycles and copying one is
 // copying a pointer. Every list and dict knows how deep it nests; the limit on that depth is what makes the recursive
@@ -22,7 +22,7 @@
 
 namespace ridge::text::jinja {
 
-// What went wrong while a template was read or run; the position is added where it is caught.
+// An error while a template is parsed or run. The position is added where the Problem is caught.
 struct Problem {
   std::string message;
   bool is_refusal = false; // the template itself called raise_exception
@@ -106,7 +106,7 @@ class Value {
 
 using Values = std::vector<Value>;
 
-// The kinds differ in how they print and in what may be asked of them: views have a length but no items by number;
+// The kinds differ in how they print and in which operations they allow: views have a length but no items by number;
 // a generator has neither, is always true, and gives its items once.
 struct List {
   enum class Kind { list, tuple, range, keys, values, items, generator };
@@ -138,7 +138,7 @@ struct Arguments {
 // A keyword's name as text. Keywords can come from the keys of a dict (**), so their names count as data.
 inline Value keyword_text(const std::string& name) { return Value::data(name); }
 
-// Whatever else has attributes or can be called: functions, bound methods, macros, loops, namespaces.
+// Other values with attributes or that can be called: functions, bound methods, macros, loops, namespaces.
 struct Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;

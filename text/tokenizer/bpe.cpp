@@ -137,7 +137,7 @@ std::string Bpe::piece(std::string_view token_text) const {
     if (code_point < byte_of.size() && byte_of[code_point] >= 0)
       bytes.push_back(static_cast<char>(byte_of[code_point]));
     else
-      bytes += character; // spells no byte: a token some tool added as it is
+      bytes += character; // spells no byte: a token that a tool added verbatim
     token_text.remove_prefix(character.size());
   }
   return bytes;

@@ -1,5 +1,5 @@
 // Byte-level BPE (GPT-2 and after): words by a pre-tokenizer, then ranked merges of neighbouring tokens inside each
-// word. Its sibling without the byte level ("gemma4") merges characters, with U+2581 for spaces and byte tokens for the
+// word. The variant without the byte level ("gemma4") merges characters, with U+2581 for spaces and byte tokens for the
 // rest.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace ridge::text {
 
 class Bpe final : public TextModel {
  public:
-  // `merges`: "left right" by falling priority. Throws Error where one is not of that form. Merges of texts that are no
-  // tokens can never apply; their number is unusable_merges().
+  // `merges`: "left right" by falling priority. Throws Error where one is not of that form. Merges whose parts are
+  // not tokens can never apply; unusable_merges() counts them.
   Bpe(const Vocabulary& vocabulary, std::span<const std::string_view> merges, const PretokenizerFamily& family,
       int32_t unknown_id);
 

@@ -10,7 +10,8 @@
 namespace ridge::text {
 namespace {
 
-// The patterns mean Unicode's White_Space by \s and \S. PCRE2's own \s adds U+180E, which is none since Unicode 6.3.
+// The patterns mean Unicode's White_Space by \s and \S. PCRE2's own \s adds U+180E, which Unicode does not count as
+// white space since 6.3.
 std::string spell_out_white_space(std::string_view pattern) {
   constexpr std::string_view kWhiteSpace = "\\t-\\r\\x{85}\\p{Z}";
   std::string out;
@@ -32,7 +33,7 @@ std::string spell_out_white_space(std::string_view pattern) {
   return out;
 }
 
-// A long run of one kind of character is kept on the matcher's stack where a pattern may have to give some of it back.
+// Where a pattern may backtrack into a long run of characters, the run is kept on the matcher's stack.
 constexpr size_t kFirstStackBytes = 64 << 10, kMaxStackBytes = 64 << 20; // reserved, touched only when used
 
 std::string message_of(int code) {

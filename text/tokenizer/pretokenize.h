@@ -32,8 +32,8 @@ const PretokenizerFamily* find_pretokenizer(std::string_view name); // nullptr: 
 class Pretokenizer {
  public:
   explicit Pretokenizer(const PretokenizerFamily& family);
-  // Of patterns from a file that nobody vouches for: Error where one is no pattern, and from split() where matching
-  // takes more than `match_limit` steps.
+  // For patterns from an untrusted file. Throws Error for an invalid pattern; split() throws Error where matching takes
+  // more than `match_limit` steps.
   Pretokenizer(std::span<const std::string> patterns, uint32_t match_limit);
   ~Pretokenizer();
 

@@ -4,7 +4,7 @@
 
 #define GPT2_PATTERN R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-// What most patterns after GPT-2 end with: punctuation with the line ends behind it, line ends, other white space.
+// The end of most patterns after GPT-2: punctuation with the line ends behind it, line ends, other white space.
 #define PUNCTUATION_AND_SPACE R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define LLAMA3_LIKE(NUMBER) CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|)" NUMBER PUNCTUATION_AND_SPACE
 // Words of the o200k kind: upper case, then lower case; U and L are the letters of either, TAIL what may follow a word.
@@ -61,7 +61,7 @@ constexpr PretokenizerFamily kFamilies[] = {
     {.names = "bailingmoe bailingmoe2 llada-moe",
      .patterns = {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n])"
                   R"(|\s+(?!\S)|\s+)"}},
-    {.names = "exaone-moe", // possessive: a word of several letters and spaces never has to give anything back
+    {.names = "exaone-moe", // possessive quantifiers: a word of letters and spaces never needs backtracking
      .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+)"
                               R"([\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"}},
     {.names = "deepseek-llm",

@@ -18,7 +18,7 @@ uint32_t rank_of(float score) {
   return bits & 0x80000000u ? bits : ~bits & 0x7FFFFFFFu;
 }
 
-// Where the next word starts: at the first space mark behind something else.
+// Where the next word starts: at the first space mark that follows another character.
 size_t word_end(std::string_view text) {
   size_t position = 0;
   while (text.substr(position).starts_with(kSpaceMark)) position += kSpaceMark.size();

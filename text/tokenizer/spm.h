@@ -29,7 +29,7 @@ class Spm final : public TextModel {
   const bool add_space_prefix_;
   const int32_t unknown_id_;
   const std::array<int32_t, 256> byte_ids_;
-  bool words_apart_; // no token has a space behind something else: words can be merged one by one
+  bool words_apart_; // no token has a space after another character, so words can be merged one by one
   size_t longest_piece_bytes_ = 0;
   mutable Pool<Scratch> scratches_;
 };

@@ -49,7 +49,7 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-// Working memory that outlives a call: encode() is const and may run on several threads, each borrows its own.
+// Working memory that is reused between calls. encode() is const and may run on several threads; each borrows its own.
 template <class T>
 class Pool {
  public:

@@ -22,7 +22,7 @@ class Charsmap {
     size_t bytes = 0; // of text replaced; 0: no rule applies here
     std::string_view replacement;
   };
-  // The rule for the longest prefix of `text` that has one. A trie that points outside itself ends the walk.
+  // The rule for the longest prefix of `text` that has one. A link to outside the trie ends the search.
   Rule find(std::string_view text) const;
 
  private:

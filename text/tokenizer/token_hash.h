@@ -8,7 +8,7 @@
 
 namespace ridge::text {
 
-// Drawn anew in every process, so that no file can hold tokens that all fall into one slot.
+// Random per process, so that a hostile file cannot hold tokens that all hash to one slot.
 inline const uint64_t kHashSeed = static_cast<uint64_t>(std::random_device{}()) << 32 | std::random_device{}();
 
 inline uint64_t mix(uint64_t value) { // multiply, fold the high half back: enough for tables of a power of two

@@ -1,4 +1,4 @@
-// What the three tokenizer models have in common: ordinary text in, ids out. Special tokens were cut out before.
+// The interface of the three tokenizer models: ordinary text in, ids out. The caller has cut out special tokens.
 #pragma once
 
 #include <cstdint>

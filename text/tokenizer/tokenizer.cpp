@@ -31,7 +31,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
   data.scores.resize(tokens);
 
   SpecialIds& special = data.special;
-  const auto assume = [&](int32_t& id, int32_t usual) { // where the file names none, the model's traditional one
+  const auto assume = [&](int32_t& id, int32_t usual) { // the usual id, where the file names none
     if (id < 0 && usual < static_cast<int32_t>(tokens)) id = usual;
   };
   if (data.model == "llama") {
@@ -57,7 +57,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
 // Tokens that end a turn or a text, known by name because files often fail to mark them.
 struct EndToken {
   std::string_view text;
-  bool ordinary_too = false; // even where the file calls it an ordinary token: nobody writes this in a text
+  bool ordinary_too = false; // also where the file calls it an ordinary token; no ordinary text contains it
   bool ends_turn = false;    // is the "eot" token of a file that names none
 };
 constexpr EndToken kEndTokens[] = {
@@ -123,7 +123,7 @@ Tokenizer::Tokenizer(TokenizerData data)
 
 void Tokenizer::mark_end_of_generation() {
   const auto is_there = [&](std::string_view text) { return find(text) >= 0; };
-  // Two dialects use "<|end|>" between parts of one turn, a third has "</s>" as an ordinary word.
+  // Two model families use "<|end|>" between the parts of one turn; a third has "</s>" as an ordinary word.
   const bool parts_end =
       (is_there("<|return|>") && is_there("<|call|>")) || (is_there("<|calls|>") && is_there("<|flush|>"));
   const bool tool_response = is_there("<|tool_response>");

@@ -1,4 +1,5 @@
-// Text to tokens and back, as the model's file says: SentencePiece BPE, byte-level BPE, SentencePiece Unigram.
+// Text to tokens and back, in the way that the model file names: SentencePiece BPE, byte-level BPE, SentencePiece
+// Unigram.
 //
 //   const auto tokenizer = text::Tokenizer::from_file(file);
 //   std::vector<int32_t> ids = tokenizer->encode("Hello", {.add_special = true});
@@ -28,8 +29,7 @@ struct SpecialIds { // tokens of the vocabulary; -1: the model has none
   int32_t fim_padding = -1, fim_repository = -1, fim_file = -1; // of fill-in-the-middle: end the generated part
 };
 
-// What a tokenizer is made of, whatever kind of file it comes from. Views need to live only until the Tokenizer is
-// made.
+// The parts of a tokenizer, read from a file of any kind. The views must live until the Tokenizer is made.
 struct TokenizerData {
   std::string_view model; // "llama", "gpt2", "t5", "gemma4"
   std::string_view pre;   // family of pre-tokenizer; empty: not stated
@@ -50,8 +50,8 @@ struct TokenizerData {
 struct EncodeOptions {
   bool add_special = false;   // BOS before and EOS after, where the model wants them
   bool parse_special = false; // "<|eot_id|>" in the text becomes that token; else it is only characters
-  // With parse_special: ranges of the text, in order and apart, that no control token may overlap. They are ordinary
-  // characters: "<|eot_id|>" in one is split as any other text is. User-defined tokens are matched there as everywhere.
+  // With parse_special: sorted, disjoint ranges of the text that no control token may overlap. "<|eot_id|>" in such a
+  // range is ordinary text. User-defined tokens are matched there as everywhere.
   std::span<const ByteSpan> data = {};
 };
 
@@ -92,7 +92,7 @@ class Tokenizer {
 
   std::string_view model() const { return model_; }                   // "llama", "gpt2", …
   std::string_view pretokenizer() const { return pre_; }              // family in use; empty: the model has none
-  std::span<const std::string> warnings() const { return warnings_; } // what the user should know of this vocabulary
+  std::span<const std::string> warnings() const { return warnings_; } // problems of this vocabulary, for the user
 
  private:
   friend class StreamDecoder;
@@ -116,14 +116,14 @@ class Tokenizer {
   TokenTrie always_matched_, special_matched_; // user-defined tokens; these and control tokens
 };
 
-// Turns tokens into text as they arrive: never half a character. Bytes that can belong to none become U+FFFD.
+// Turns tokens into text as they arrive. It never returns half a character; invalid bytes become U+FFFD.
 class StreamDecoder {
  public:
   // By default the tokens continue a text, as generated ones do; the tokenizer must outlive the decoder.
   explicit StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options = {.continues = true});
 
   std::string push(int32_t id); // text that is complete now
-  std::string finish();         // what is left: a broken-off character as U+FFFD
+  std::string finish();         // the rest; an incomplete character becomes U+FFFD
 
  private:
   std::string take(bool at_end);

@@ -9,7 +9,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options)
 
 std::string StreamDecoder::push(int32_t id) {
   tokenizer_.append_piece(id, render_special_, strip_space_, pending_);
-  if (continues_) strip_space_ = false; // a generated token means its space, after a special token too
+  if (continues_) strip_space_ = false; // the leading space of a generated token is always real
   return take(false);
 }
 

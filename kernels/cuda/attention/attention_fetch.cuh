@@ -70,7 +70,7 @@ class AttentionValues {
 
   __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
       : rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at),
-        row_(static_cast<int>(threadIdx.x) / kPieces), column_(static_cast<int>(threadIdx.x) % kPieces * 8),
+        row_(static_cast<int>(threadIdx.x / kPieces)), column_(static_cast<int>(threadIdx.x % kPieces * 8)),
         stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1),
         stored_end_(Shape::kRope ? min(block.end, block.length - 1) : block.end),
         newest_row_(block.has_newest() ? block.length - 1 : -1) {}

@@ -35,12 +35,14 @@ template <int kTileTokens>
 struct BatchTasks {
   const BatchArgs& args;
   bool experts;
-  int token_tiles, passes, count;
+  int token_tiles, passes;
 
   __device__ __forceinline__ explicit BatchTasks(const BatchArgs& args) : args(args), experts(args.tiles != nullptr) {
     token_tiles = experts ? *args.tile_count : args.token_tiles;
     passes = args.serial_ranges ? args.ranges : 1;
-    count = token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
+  }
+  __device__ __forceinline__ int count() const {
+    return token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
   }
   __device__ __forceinline__ BatchTask operator[](int task) const {
     const int share = task % args.shares, token_tile = task / args.shares % token_tiles;
@@ -109,7 +111,7 @@ __device__ __forceinline__ void stream_weights(const BatchTasks<kTileTokens>& ta
   constexpr int kRows = kWarp / 8;
   const BatchArgs& args = tasks.args;
   const int lane = threadIdx.x % kWarp;
-  for (int task = blockIdx.x; task < tasks.count; task += gridDim.x) {
+  for (int task = blockIdx.x; task < tasks.count(); task += gridDim.x) {
     const BatchTask work = tasks[task];
     for (int pass = 0; pass < tasks.passes; ++pass) {
       const auto range = columns.range(tasks.range(task, pass));
@@ -347,7 +349,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   if (fetches) return stream_weights(tasks, ring, columns, warp_group);
   BatchConsumer<Format, kTileTokens> consumer(tasks, ring, columns, warp_group, consumers,
                                               memory + args.warp_groups * B::warp_group_bytes(kTileTokens), scales);
-  for (int task = blockIdx.x; task < tasks.count; task += gridDim.x) {
+  for (int task = blockIdx.x; task < tasks.count(); task += gridDim.x) {
     const BatchTask work = tasks[task];
     for (int pass = 0; pass < tasks.passes; ++pass) {
       const auto range = columns.range(tasks.range(task, pass));

@@ -7,7 +7,7 @@
 
 namespace ridge::text::jinja {
 
-// The arguments of a built-in, bound to its parameters. Absent optional ones are null.
+// The arguments of a built-in, bound to its parameters. Absent optional arguments are null.
 class Call {
  public:
   const Value& self; // what a filter, test or method is applied to
@@ -20,7 +20,7 @@ class Call {
   const TaintedText& text(size_t i) const; // must be there and be a string
 
   std::vector<const Value*> named;
-  Arguments rest; // what `*` and `**` caught
+  Arguments rest; // the arguments that `*` and `**` take
 };
 
 // `parameters`: names with spaces between; `name?` is optional; `*` catches further positional arguments, `**`
@@ -45,7 +45,8 @@ std::span<const Builtin> number_filters();
 std::span<const Builtin> sequence_filters();
 std::span<const Builtin> text_methods();
 
-// printf-style formatting (text % arguments) and str.format. Markup escapes what it takes in, and stays markup.
+// printf-style formatting (text % arguments) and str.format. A format that is markup escapes its arguments, and the
+// result is markup.
 Value format_percent(Runtime& runtime, const Value& format, const Value& arguments);
 Value format_braces(Runtime& runtime, const Value& format, const Arguments& arguments);
 

@@ -1,5 +1,5 @@
-// One field of Python's formatting: how wide, how precise, with which sign, and the text of a value in it. Both ways to
-// format text end here.
+// One field of Python's formatting: its width, precision and sign, and the writing of a value into it. Shared by the %
+// operator and str.format.
 #pragma once
 
 #include "text/jinja/runtime.h"

@@ -87,7 +87,7 @@ class Executor final : public CudaExecutor {
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
-  void load_input(std::span<const float> input, const PlanShape& shape);
+  void load_input(std::span<const float> input);
   void start_loop(const core::Sampler& sampler, int32_t position);
   const BatchPlan& plan_of(const PlanShape& shape);
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
@@ -134,12 +134,9 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (options.upload) weights_.upload(program, context_.launch(), options.upload_progress);
 }
 
-void Executor::load_input(std::span<const float> input, const PlanShape& shape) {
-  const core::ValueId id = program_.input;
-  const int64_t elements = id < 0 ? 0 : rows_of(id, shape) * program_.values[id].width;
-  if (std::ssize(input) != elements) throw std::logic_error("CUDA: a batch whose input has another size");
-  if (elements == 0) return;
-  RIDGE_CUDA(cudaMemcpyAsync(workspace_.value(id), input.data(), input.size_bytes(), cudaMemcpyHostToDevice,
+void Executor::load_input(std::span<const float> input) {
+  if (input.empty()) return;
+  RIDGE_CUDA(cudaMemcpyAsync(workspace_.value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice,
                              context_.stream()));
 }
 
@@ -148,7 +145,7 @@ void Executor::forward(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
   const PlanShape shape = shape_of(batch);
   batch_.load(batch, context_.stream());
-  load_input(batch.input, shape);
+  load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
   result_read_ = false;
   run(shape);

@@ -21,9 +21,11 @@ enum class Use : uint8_t { none, vector, matrix };
 std::vector<Use> uses_of(const core::Program& program) {
   std::vector<Use> uses(program.weights.size(), Use::none);
   for (const core::Op& op : program.ops)
-    for (size_t i = 0; i < op.weights.size(); ++i)
-      uses[op.weights[i]] =
-          op.kind == core::OpKind::rms_norm || op.kind == core::OpKind::permute || i == 1 ? Use::vector : Use::matrix;
+    for (size_t i = 0; i < op.weights.size(); ++i) {
+      const core::WeightRole role = core::info_of(op.kind).weights.roles[i];
+      const bool vector = role == core::WeightRole::vector || role == core::WeightRole::order;
+      uses[op.weights[i]] = vector ? Use::vector : Use::matrix;
+    }
   return uses;
 }
 

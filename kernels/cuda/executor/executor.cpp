@@ -17,39 +17,9 @@ namespace {
 constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
 constexpr size_t kPlansKept = 64;           // prompts come in many lengths
 
-void check_config(const core::Program& program, const core::ExecutorConfig& config) {
-  core::validate(program);
-  core::check_cache_types(program, config);
-  const auto positive = [](int64_t value, const char* what) {
-    if (value < 1 || value > int64_t{1} << 30) throw_error("CUDA: {} is {}, expected 1 to 2^30", what, value);
-  };
-  positive(config.context, "the context");
-  positive(config.streams, "the number of streams");
-  positive(config.max_batch, "the batch size");
-  positive(config.max_outputs, "the number of outputs");
-}
-
-void check_batch(const core::Program& program, const core::ExecutorConfig& config, const core::Batch& batch) {
-  const auto n = std::ssize(batch.tokens);
-  if (n < 1 || n > config.max_batch) throw_error("CUDA: a batch of {} tokens, expected 1 to {}", n, config.max_batch);
-  if (std::ssize(batch.positions) != n || (!batch.streams.empty() && std::ssize(batch.streams) != n))
-    throw_error("CUDA: tokens, positions and streams of a batch differ in number");
-  if (std::ssize(batch.outputs) > config.max_outputs)
-    throw_error("CUDA: {} outputs wanted, expected at most {}", batch.outputs.size(), config.max_outputs);
-  for (int64_t i = 0; i < n; ++i) {
-    if (batch.tokens[i] < 0 || batch.tokens[i] >= program.vocab)
-      throw_error("CUDA: token {} is not in the vocabulary of {}", batch.tokens[i], program.vocab);
-    if (batch.positions[i] < 0 || batch.positions[i] >= config.context)
-      throw_error("CUDA: position {} is past the context of {} tokens", batch.positions[i], config.context);
-    if (!batch.streams.empty() && (batch.streams[i] < 0 || batch.streams[i] >= config.streams))
-      throw_error("CUDA: stream {}, expected 0 to {}", batch.streams[i], config.streams - 1);
-  }
-  for (const int32_t output : batch.outputs)
-    if (output < 0 || output >= n) throw_error("CUDA: output {} of a batch of {} tokens", output, n);
-}
-
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
-  check_config(program, config);
+  core::validate(program);
+  core::check_config(program, config);
   return config;
 }
 
@@ -117,7 +87,7 @@ class Executor final : public CudaExecutor {
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
-  void load_input(std::span<const float> input, const PlanShape& shape);
+  void load_input(std::span<const float> input);
   void start_loop(const core::Sampler& sampler, int32_t position);
   const BatchPlan& plan_of(const PlanShape& shape);
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
@@ -157,28 +127,25 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   const core::ValueInfo& result = program_.values[program_.result()];
   const int64_t result_rows = result.gathered ? config_.max_outputs : config_.max_batch;
-  logits_host_ = PinnedMemory(result_rows * result.width * sizeof(float));
+  logits_host_ = PinnedMemory(std::max<int64_t>(result_rows, 1) * result.width * sizeof(float));
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
   if (options.upload) weights_.upload(program, context_.launch(), options.upload_progress);
 }
 
-void Executor::load_input(std::span<const float> input, const PlanShape& shape) {
-  const core::ValueId id = program_.input;
-  const int64_t elements = id < 0 ? 0 : rows_of(id, shape) * program_.values[id].width;
-  if (std::ssize(input) != elements) throw std::logic_error("CUDA: a batch whose input has another size");
-  if (elements == 0) return;
-  RIDGE_CUDA(cudaMemcpyAsync(workspace_.value(id), input.data(), input.size_bytes(), cudaMemcpyHostToDevice,
+void Executor::load_input(std::span<const float> input) {
+  if (input.empty()) return;
+  RIDGE_CUDA(cudaMemcpyAsync(workspace_.value(program_.input), input.data(), input.size_bytes(), cudaMemcpyHostToDevice,
                              context_.stream()));
 }
 
 void Executor::forward(const core::Batch& batch) {
   const CurrentDevice current(context_.device());
-  check_batch(program_, config_, batch);
+  core::check_batch(program_, config_, batch);
   const PlanShape shape = shape_of(batch);
   batch_.load(batch, context_.stream());
-  load_input(batch.input, shape);
+  load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
   result_read_ = false;
   run(shape);
@@ -242,7 +209,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
     which[i] = outputs[i] = static_cast<int32_t>(i);
   }
   const core::Batch batch{tokens, positions, which, outputs};
-  check_batch(program_, config_, batch);
+  core::check_batch(program_, config_, batch);
   PlanShape shape{streams, streams, 1, true};
   if (streams == 1) { // ends with the choice of the next token, as decoding does
     shape.sample = true;
@@ -283,7 +250,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
 }
 
 std::string Executor::describe_plan(const core::Batch& batch) {
-  check_batch(program_, config_, batch);
+  core::check_batch(program_, config_, batch);
   return describe(program_, plan_, plan_of(shape_of(batch)));
 }
 

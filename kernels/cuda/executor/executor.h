@@ -37,7 +37,7 @@ struct CudaOptions {
   int device = 0;
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()
-  // For tests: the twins that fusions, graphs, overlapping launches and what these hand over are compared with.
+  // For tests, which compare with and without: fusions, graphs, overlapping launches, dataflow sync.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
   // the chip allows. Code that was compiled for older chips is another matter (docs/cuda.md).

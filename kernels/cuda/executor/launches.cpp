@@ -1,13 +1,11 @@
 #include "kernels/cuda/executor/launches.h"
 
+#include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/small_batch/batch.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace ridge::kernels::cuda {
-
-using core::OpKind;
 
 void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
   switch (call.kernel) {
@@ -128,70 +126,22 @@ bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
 
 void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const core::Op& op = *call.op;
-  const int64_t rows = call.rows;
-  const auto in = [&](size_t i) { return value(plan, call.inputs[i]); };
-  const auto out = [&](size_t i) { return value(plan, call.outputs[i]); };
-  const auto out_width = [&](size_t i) { return width(call.outputs[i]); };
-  switch (op.kind) {
-  case OpKind::embed:
-    return format_kernels(program_.weights[op.weights[0]].type)
-        .embed(launch, weights_[op.weights[0]].data, out_width(0), batch_.device().tokens, static_cast<int>(rows),
-               out(0));
-  case OpKind::rms_norm: {
-    const auto& params = std::get<core::NormParams>(op.params);
-    return launch_rms_norm(launch, in(0), weights_.vector(op.weights[0]), out(0), rows * out_width(0) / params.group,
-                           params.group, params.epsilon);
-  }
-  case OpKind::rope: {
-    const auto& params = std::get<core::RopeParams>(op.params);
-    const core::RopeTable& table = program_.rope_tables[params.table];
-    RopeStoreArgs args = {};
-    args.positions = batch_.device().positions;
-    args.streams = batch_.device().streams;
-    args.tokens = static_cast<int>(plan.shape.tokens);
-    args.q_in = in(0);
-    args.q_out = out(0);
-    args.q_heads = static_cast<int>(params.heads);
-    args.head_dim = static_cast<int>(params.head_dim);
-    args.rotate = true;
-    args.rope = {workspace_.rope_table(params.table), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-                 table.style == core::RopeStyle::split};
-    return launch_rope_store(launch, args);
-  }
-  case OpKind::kv_store: {
-    RopeStoreArgs args = {};
-    args.positions = batch_.device().positions;
-    args.streams = batch_.device().streams;
-    args.tokens = static_cast<int>(plan.shape.tokens);
-    args.cache = cache_.layer(std::get<core::KvParams>(op.params).layer);
-    args.k_in = in(0);
-    args.v_in = in(1);
-    args.k_heads = args.cache.heads;
-    args.head_dim = args.cache.k_dim;
-    args.store = true;
-    return launch_rope_store(launch, args);
-  }
-  case OpKind::swiglu: return launch_swiglu(launch, in(0), in(1), out(0), rows * out_width(0));
-  case OpKind::add: return launch_add(launch, in(0), in(1), out(0), rows * out_width(0));
-  case OpKind::permute: {
-    const int64_t columns = program_.weights[op.weights[0]].cols;
-    return launch_permute(launch, in(0), std::get<core::PermuteParams>(op.params).group,
-                          reinterpret_cast<const int32_t*>(weights_.vector(op.weights[0])), columns, out(0),
-                          rows * out_width(0) / columns);
-  }
-  case OpKind::gather: return launch_gather(launch, in(0), batch_.device().outputs, out(0), rows, out_width(0));
-  case OpKind::route: {
-    const auto& params = std::get<core::RouteParams>(op.params);
-    return launch_route(launch, in(0), ids(plan, call.outputs[0]), out(1), rows, static_cast<int>(params.experts),
-                        static_cast<int>(params.used), params.normalize);
-  }
-  case OpKind::expert_sum:
-    return launch_expert_sum(launch, in(0), in(1), out(0), rows, static_cast<int>(width(call.inputs[1])), out_width(0));
-  case OpKind::attention:
-  case OpKind::linear:
-  case OpKind::expert_linear: break; // calls of their own
-  }
-  throw std::logic_error("CUDA: an op that is not launched as it is");
+  const BatchMemory::Arrays& batch = batch_.device();
+  OpCall args = {.program = program_,
+                 .op = op,
+                 .rows = call.rows,
+                 .tokens = static_cast<int>(plan.shape.tokens),
+                 .token_ids = batch.tokens,
+                 .positions = batch.positions,
+                 .streams = batch.streams,
+                 .outputs = batch.outputs};
+  for (size_t i = 0; i < call.inputs.size(); ++i) args.in[i] = value(plan, call.inputs[i]);
+  for (size_t i = 0; i < call.outputs.size(); ++i) args.out[i] = value(plan, call.outputs[i]);
+  for (size_t i = 0; i < op.weights.size(); ++i) args.weight_data[i] = weights_[op.weights[i]].data;
+  if (const auto* rope = std::get_if<core::RopeParams>(&op.params))
+    args.rope_table = workspace_.rope_table(rope->table);
+  if (const auto* store = std::get_if<core::KvParams>(&op.params)) args.cache = cache_.layer(store->layer);
+  launcher_of(op.kind)(launch, args);
 }
 
 } // namespace ridge::kernels::cuda

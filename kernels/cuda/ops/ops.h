@@ -1,4 +1,4 @@
-// Launchers of the ops that do not read weight matrices. Activations are f32, [rows, width]; all pointers are device
+// Launchers of what several ops or products share. Activations are f32, [rows, width]; all pointers are device
 // memory. `tokens` rows have their position and stream in two arrays, which kernels read when they run.
 #pragma once
 
@@ -6,32 +6,13 @@
 
 namespace ridge::kernels::cuda {
 
-void launch_rms_norm(const Launch&, const float* x, const float* weight, float* out, int64_t groups, int64_t group,
-                     float epsilon); // weight [group]
-void launch_add(const Launch&, const float* a, const float* b, float* out, int64_t n);
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
-// out[g, i] = x[g, order[i]] for n groups of x; order [columns]
-void launch_permute(const Launch&, const float* x, int64_t group, const int32_t* order, int64_t columns, float* out,
-                    int64_t n);
-void launch_gather(const Launch&, const float* x, const int32_t* rows, float* out, int64_t n, int64_t width);
-void launch_route(const Launch&, const float* x, int32_t* ids, float* shares, int64_t tokens, int experts, int used,
-                  bool normalize);
-void launch_expert_sum(const Launch&, const float* x, const float* shares, float* out, int64_t tokens, int used,
-                       int64_t width);
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
 // 64) are written: row after row (gemm.h), or with tiled_rows in the tiles of an operand of that many rows
 // (prompt_product.h).
 void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
                     int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
-
-// The compute capability that the kernels at hand were compiled for, times ten: an older one than the chip's where the
-// driver translated them. From 90 on they wait for their predecessor themselves, from 80 on copies arrive at barriers.
-int compiled_for();
-
-// Reads `bytes` (a multiple of kReadBytes) and keeps nothing; `sink` is one word.
-inline constexpr int kReadBytes = 32 << 10;
-void launch_read(const Launch&, const uint8_t* data, size_t bytes, uint32_t* sink);
 
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
 struct RopeArgs {

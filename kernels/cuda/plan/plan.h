@@ -48,7 +48,7 @@ struct Step {
   MatrixStep matrix;
   HeadsStep heads;
   std::vector<core::ValueId> inputs, outputs;
-  bool dataflow_input = false; // all that it reads is handed over: it need not wait for its predecessor
+  bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
 };
 
 struct Plan {

@@ -1,7 +1,7 @@
 #include "kernels/cuda/runtime/context.h"
 
 #include "kernels/cuda/gemm/prompt_product.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/probe.h"
 
 #include <algorithm>
 

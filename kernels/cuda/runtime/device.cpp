@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "kernels/cuda/executor/executor.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/probe.h"
 #include "kernels/cuda/runtime/context.h"
 
 #include <algorithm>

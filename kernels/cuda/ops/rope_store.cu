@@ -1,0 +1,67 @@
+// Everything between the q/k/v matrices and attention in one kernel: norm of each head, rotation, storing.
+#include "kernels/cuda/attention/heads.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kMostThreads = 256;
+
+// One block per head of q and k and per head of v, and token.
+__global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, Stamp* stamps) {
+  __shared__ float scratch[kWarp];
+  extern __shared__ float head[]; // [head_dim]
+  const DependentWork work(stamps);
+  const int token = blockIdx.y, position = args.positions[token];
+  const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  const Cache& cache = args.cache;
+  int h = blockIdx.x;
+  const int64_t stream = args.streams[token];
+  const bool is_q = args.q_in && h < args.q_heads;
+  if (args.q_in && !is_q) h -= args.q_heads;
+  const bool is_k = !is_q && args.k_in && h < args.k_heads;
+  if (args.k_in && !is_q && !is_k) h -= args.k_heads;
+
+  if (!is_q && !is_k) {
+    const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
+    const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    store_head(v, cache.v_dim, at, cache.v, cache.v_half, cache.v_scales, warp, warps);
+    return;
+  }
+  const int heads = is_q ? args.q_heads : args.k_heads, dim = args.head_dim;
+  const int64_t in_at = (int64_t{token} * heads + h) * dim;
+  const float* x = (is_q ? args.q_in : args.k_in) + in_at;
+  const float* norm = is_q ? args.q_norm : args.k_norm;
+  float inverse = 1;
+  if (norm) {
+    float squares = 0;
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) squares += x[i] * x[i];
+    inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(dim) + args.epsilon);
+  }
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) head[i] = norm ? x[i] * inverse * norm[i] : x[i];
+  __syncthreads();
+  if (args.rotate) {
+    const RopeArgs& rope = args.rope;
+    for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
+      const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
+      rotate_pair(head[first], head[second], rope_cos_sin(rope, pair, position));
+    }
+    __syncthreads();
+  }
+  if (float* out = is_q ? args.q_out : args.k_out)
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) out[in_at + i] = head[i];
+  const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
+  if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
+}
+
+} // namespace
+
+void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
+  const int blocks =
+      (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
+  const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads);
+  launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args, launch.stamps());
+}
+
+} // namespace ridge::kernels::cuda

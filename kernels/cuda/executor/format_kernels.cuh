@@ -90,7 +90,7 @@ struct Launchers {
            to, U::row_bytes(cols), cols, first_row, rows, matrix_rows);
   }
 
-  // How many warps of a block that has a group or two have room for their rings; 0: not even one.
+  // How many warps of a block that has a row block or two have room for their rings; 0: not even one.
   template <bool kExact>
   static int matvec_warps(const ChipLimits& chip, int64_t cols, int tokens) {
     const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0, 2),
@@ -118,15 +118,15 @@ struct Launchers {
   template <int kTokens, bool kExact, bool kWhole = false>
   static void matvec_with(const Launch& launch, MatvecArgs args) {
     const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
-    const auto needed = [&](int warps, int groups) {
-      return matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps, groups);
+    const auto needed = [&](int warps, int row_blocks) {
+      return matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps, row_blocks);
     };
     if (warps < 1) throw_too_wide(args.cols, needed(1, 2), launch.shared_per_block);
     // One wave of blocks, or more where their sums would not fit.
-    const int tasks = (args.tokens + kTokens - 1) / kTokens, groups = Chunks<Format>::count_row_blocks(args);
-    int blocks = std::min(groups, std::max(1, launch.sm_count / tasks));
+    const int tasks = (args.tokens + kTokens - 1) / kTokens, row_blocks = Chunks<Format>::count_row_blocks(args);
+    int blocks = std::min(row_blocks, std::max(1, launch.sm_count / tasks));
     while (needed(warps, row_blocks_of(args, blocks)) > launch.shared_per_block)
-      blocks = std::min(groups, blocks + launch.sm_count);
+      blocks = std::min(row_blocks, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, row_blocks_of(args, blocks)));
     Chunks<Format>::share_out(args, blocks);
     if (waits(args, blocks)) args.dataflow_input = false;

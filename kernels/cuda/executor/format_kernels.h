@@ -22,7 +22,7 @@ struct FormatKernels {
 
   // Bytes of a row in device memory: what the file has, rounded up to 16 per 1024 weights.
   int64_t (*row_bytes)(int64_t cols);
-  int64_t (*matrix_bytes)(int64_t rows, int64_t row_bytes); // rows are padded to whole groups (layout.cuh)
+  int64_t (*matrix_bytes)(int64_t rows, int64_t row_bytes); // rows are padded to whole row blocks (layout.cuh)
 
   // Rows as in the file, from row first_row of all on -> as kernels want them, both in device memory. `to` is where the
   // first of matrices of matrix_rows each goes.

@@ -19,6 +19,7 @@
 #include "kernels/cuda/layout/layout_float.cuh"
 #include "kernels/cuda/layout/layout_iq.cuh"
 #include "kernels/cuda/layout/layout_scales.cuh"
+#include "kernels/cuda/layout/layout_ternary.cuh"
 #include "quant/formats/affine4.h"
 #include "quant/formats/affine8.h"
 #include "quant/formats/iq4_xs.h"

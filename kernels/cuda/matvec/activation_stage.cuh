@@ -178,7 +178,7 @@ class ActivationStage {
   }
 
   const MatvecArgs& args_;
-  const Shape& shape_;
+  const Shape shape_; // by value: a reference costs instructions in the loop
   bool dataflow_, loads_early_;
   int my_first_, column_, stride_; // in columns
   const float* from_;              // column_ of the current token

@@ -188,7 +188,7 @@ class ChunkProducts {
     }
   }
 
-  const Shape& shape_;
+  const Shape shape_; // by value: a reference costs instructions in the loop
   const Memory& memory_;
   const Lut& lut_;
 };

@@ -15,7 +15,7 @@ struct MatvecSegment {
   float* out;         // [tokens, out_stride]
   int64_t out_stride; // elements
   const float* bias;  // [rows] or null
-  int row_blocks = 0; // of rows, that lie together; the launcher fills this in
+  int row_blocks = 0; // the launcher fills this in
 };
 
 struct MatvecArgs {
@@ -42,10 +42,10 @@ struct MatvecArgs {
   int slots = 1;
   bool x_per_slot = false;
 
-  // x and residual are handed over: they arrive one by one while the kernel runs (ptx.cuh).
+  // Dataflow sync (ptx.cuh): x and residual hold sentinels until their values arrive, while the kernel runs.
   bool dataflow_input = false;
 
-  // The launcher fills these in: row_blocks of results, of all segments; how many a block has at least; and how many
+  // The launcher fills these in: row blocks of results, of all segments; how many a block has at least; and how many
   // blocks have one more.
   int result_row_blocks = 0, row_blocks_per_block = 0, fuller_blocks = 0;
   bool after_predecessor = false; // starts when its predecessor is done; the launcher fills this in

@@ -84,7 +84,7 @@ class MatvecEpilogue {
   }
 
   const MatvecArgs& args_;
-  const Shape& shape_;
+  const Shape shape_; // by value: a reference costs instructions in the loop
   const BlockRows<Format>& rows_;
   bool dataflow_;
   int results_, first_result_;

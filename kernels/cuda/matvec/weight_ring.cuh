@@ -185,7 +185,7 @@ class WeightRing {
   }
 
   const MatvecArgs& args_;
-  const Shape& shape_;
+  const Shape shape_; // by value: a reference costs instructions in the loop
   int row_blocks_;
   uint8_t* ring_;
   const uint8_t* const* addresses_;

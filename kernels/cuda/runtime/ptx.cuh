@@ -42,7 +42,7 @@ __device__ __forceinline__ uint32_t plain_address(const void* shared, int zero) 
   return address;
 }
 
-// For what a step reads once: L2 lets go of it first, and so keeps the KV cache and what kernels hand over.
+// For what a step reads once: L2 evicts it first, and so keeps the KV cache and the values between kernels.
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy = 0;
 #if __CUDA_ARCH__ >= 800
@@ -142,9 +142,10 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-// Values that are handed over from one running kernel to the next: their memory holds kSentinel, a NaN that no
-// arithmetic gives, until they are there, and the reader asks again until they are. No launch is waited for, and no
-// fence needed: each value tells of itself only. Loads and stores that other multiprocessors see at once, in L2.
+// Dataflow sync: a running kernel passes values to the next one, which is running already. Their memory holds
+// kSentinel, a NaN that no arithmetic gives, until the values are stored; the reader spins until it loads no sentinel.
+// No launch is waited for, and no fence is needed, because each value vouches for itself only. These loads and stores
+// go to L2, where other multiprocessors see them at once.
 inline constexpr uint32_t kSentinel = 0xffffffff;
 
 __device__ __forceinline__ float load_latest(const float* from) {

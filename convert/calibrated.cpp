@@ -46,7 +46,7 @@ class MeanSquares {
 
 } // namespace
 
-// One layer as a Program, and what is decided about its tensors.
+// One layer as a Program, and the decisions about its tensors.
 struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
   core::Program program; // the layer's ops
@@ -54,7 +54,7 @@ struct CalibratedQuantizer::Layer {
   std::map<WeightId, Scaling> scaling;
   std::map<WeightId, std::vector<float>> vectors; // norms and biases that scales went into
 
-  // Matrices with one input: indices of their ops.
+  // Matrices that share an input: indices of their ops.
   struct Group {
     std::vector<size_t> ops;
   };
@@ -62,14 +62,15 @@ struct CalibratedQuantizer::Layer {
 
   Layer(CalibratedQuantizer& owner, int32_t layer);
   const WeightSource* source_of(WeightId id) const;
-  std::optional<quant::Type> target_of(WeightId id) const; // nothing: it stays as it is
+  std::optional<quant::Type> target_of(WeightId id) const; // nullopt: it keeps its type
   const core::Op* writer_of(ValueId id) const;
 
-  // Runs all calibration tokens through the first `ops` ops of `part`, a copy of `program`. `each` gets the rows of
-  // `result`, the index of the first one with each batch; empty: only the observer is interested.
+  // Runs all calibration tokens through the first `ops` ops of `part`, a copy of `program`. For each batch `each` gets
+  // the rows of `result` and the index of the first one. It may be empty, if the executor's observer is all that
+  // matters.
   using EachRows = std::function<void(int64_t first, std::span<const float> rows)>;
   void run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer, const EachRows& each);
-  // What goes into the matrices of a group.
+  // The inputs of a group's matrices.
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
   void scale_vector(WeightId id, std::span<const float> factors);
@@ -132,7 +133,7 @@ void CalibratedQuantizer::Layer::run(core::Program& part, size_t ops, ValueId re
   part.ops.resize(ops);
   part.output = result;
   const auto executor = owner.make_executor_(part, config);
-  const std::vector<int32_t> tokens(static_cast<size_t>(batch)); // a layer knows rows, not tokens
+  const std::vector<int32_t> tokens(static_cast<size_t>(batch)); // a layer without embedding ignores them
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
   for (int64_t chunk = 0; chunk < owner.chunks_; ++chunk) {
@@ -165,7 +166,7 @@ void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float
   owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
 }
 
-// Scales for the inputs of each group that something before it can take up: a norm, or the rows of one matrix.
+// Finds scales for the inputs of each group. Their inverse goes into the op before: a norm, or the rows of a matrix.
 void CalibratedQuantizer::Layer::find_scales() {
   struct Candidate {
     const Group* group;
@@ -176,7 +177,7 @@ void CalibratedQuantizer::Layer::find_scales() {
   std::vector<Candidate> candidates;
   for (const Group& group : groups) {
     const ValueId value = program.ops[group.ops[0]].inputs[0];
-    const auto is_plain = [&](const core::Op& op) { // its matrix can take the scales up
+    const auto is_plain = [&](const core::Op& op) { // whose matrix can be scaled
       return op.kind == OpKind::linear && target_of(op.weights[0]);
     };
     bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
@@ -219,7 +220,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     run_inputs(*candidate.group, [&](std::span<const float> rows) { hessian->add(rows); });
     scales.push_back(quant::search_scales(matrices, *hessian, candidate.row_of).scale);
   }
-  for (size_t c = 0; c < candidates.size(); ++c) { // only now: the inputs above are those of the layer as it was
+  for (size_t c = 0; c < candidates.size(); ++c) { // after the search, whose inputs are those of the unscaled layer
     const Candidate& candidate = candidates[c];
     const std::vector<float>& scale = scales[c];
     if (scale.empty()) continue;
@@ -256,7 +257,7 @@ void CalibratedQuantizer::Layer::quantize() {
     std::vector<float> mean_squares; // for linear ops
     std::unique_ptr<quant::Hessian> hessian;
     if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
-      // nothing to know
+      // a group of experts only: of_experts has their importance
     } else if (owner.method_.feedback) {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
@@ -300,7 +301,7 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads),
       chunk_tokens_(std::ssize(chunks.at(0))), chunks_(std::ssize(chunks)) {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
-  // The embeddings as they will be in the file.
+  // The embeddings as quantized.
   const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
   const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
   const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
@@ -330,7 +331,7 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
     const size_t ops = whole.ops.size();
     layer.run(whole, ops, layer.output, nullptr, [this](int64_t first, std::span<const float> rows) {
       const int64_t width = std::ssize(rows) / chunk_tokens_;
-      std::ranges::copy(rows, hidden_.begin() + first * width); // nobody reads these rows again
+      std::ranges::copy(rows, hidden_.begin() + first * width); // these rows are not read again
     });
   }
 }

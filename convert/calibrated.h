@@ -1,14 +1,14 @@
 // Quantizing with a calibration text, layer by layer: AWQ scales and GPTQ's error feedback, into ordinary types.
 //
-// A layer runs as a Program of its own, whose input is what the layer before it gave for all calibration tokens. To see
-// what goes into a matrix, its ops are run up to there. Its matrices are quantized in the order in which they are used,
-// each group of matrices with one input after that input has been computed from the matrices quantized before it; then
-// the whole layer runs as quantized, and its output is the next layer's input. So every matrix sees the errors of those
-// before it.
+// A layer runs as a Program of its own. Its input is the output of the layer before it, for all calibration tokens. The
+// matrices of a layer are quantized in the order in which they are used. Matrices that share an input are a group: the
+// layer's ops run up to that input, through the matrices that are already quantized, and then the group is quantized.
+// At the end the whole quantized layer runs, and its output is the next layer's input. So every matrix is fitted to the
+// errors of the matrices before it.
 //
-// What stays as with the plain method: the embedding and output matrices; matrices of experts, which get importance
-// from this text but neither scales nor feedback; types without a code of their own for each weight (quant/gptq.h),
-// likewise.
+// Three kinds are quantized as by the plain method: the embedding and output matrices; matrices of experts; and types
+// that have no code of their own for each weight (quant/gptq.h). The latter two get importance from this text, but
+// neither scales nor feedback.
 #pragma once
 
 #include "convert/requantize.h"
@@ -37,14 +37,14 @@ std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);
 
 class CalibratedQuantizer {
  public:
-  // chunks: token ids; all of them the same length. plan and program (of plan.file) must outlive this.
+  // chunks: token ids, all of one length. plan and program (of plan.file) must outlive this.
   CalibratedQuantizer(const Requantization& plan, const core::Program& program, CalibrationMethod method,
                       const std::vector<std::vector<int32_t>>& chunks, MakeExecutor make_executor, int threads,
                       quant::MakeHessian make_hessian = make_cpu_hessian, EncodeRows encode = encode_on_cpu);
   ~CalibratedQuantizer();
 
-  // The bytes of a tensor that the calibration decides about, nullptr for others. Quantizes the layers up to its own;
-  // what was returned before may be gone. Memory: a Hessian, a matrix in f32 twice, the packed matrices of one layer,
+  // The bytes of a tensor that is quantized here; nullptr for others. Quantizes all layers up to the tensor's own. The
+  // pointer is valid until the next call. Memory: a Hessian, a matrix in f32 twice, the packed matrices of one layer,
   // and the hidden rows of all calibration tokens.
   const Prepared* tensor(std::string_view name);
 
@@ -57,11 +57,11 @@ class CalibratedQuantizer {
   const CalibrationMethod method_;
   const MakeExecutor make_executor_;
   const quant::MakeHessian make_hessian_;
-  const EncodeRows encode_; // of what gets no feedback
+  const EncodeRows encode_; // of matrices without feedback
   const int threads_;
   int64_t chunk_tokens_, chunks_;
   int32_t layers_ = 0, next_layer_ = 0;
-  std::vector<float> hidden_; // [chunks * chunk_tokens][width]: what goes into next_layer_
+  std::vector<float> hidden_; // [chunks * chunk_tokens][width]: the input of next_layer_
   std::map<std::string, Prepared, std::less<>> ready_;
   std::string given_; // the tensor that was asked for last
 };

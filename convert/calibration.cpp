@@ -59,7 +59,8 @@ void ImatrixCollector::observe(const core::Op& op, int64_t matrix, std::span<con
   if (!sums.weight) return;
   const int64_t cols = sums.weight->cols;
   double* squares = sums.squares.data() + matrix * cols;
-  // Threads of its own where one thread comes with everything (CUDA); one of the CPU executor's threads stays alone.
+  // The CUDA executor calls this outside of a parallel region, so the loop gets threads. Within the CPU executor's
+  // parallel region it gets none.
   constexpr int64_t kPiece = 128;
 #pragma omp parallel for schedule(static) if (std::ssize(rows) > 16)
   for (int64_t first = 0; first < cols; first += kPiece)

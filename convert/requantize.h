@@ -1,5 +1,5 @@
-// Writes a model again with other types: one pass over the file, tensor after tensor in chunks of rows, so that memory
-// stays at some tens of megabytes whatever the model's size.
+// Writes a model again with other types, in one pass over the file, tensor after tensor in chunks of rows. Memory stays
+// at some tens of megabytes for models of any size.
 //
 //   plan the types (models/recipes.h, convert/type_search.h)  →  Requantization  →  write()
 #pragma once
@@ -18,11 +18,11 @@
 
 namespace ridge::convert {
 
-// Rows on their way into another type.
+// Rows that are to be encoded in another type.
 struct Rows {
   const float* weights; // [rows][cols]
   int64_t rows, cols;
-  // The same rows as the file has them, where that is all there is to know about them: what a GPU decodes by itself.
+  // The same rows as the file has them, for a GPU to decode; nullptr for planar and scaled weights.
   const quant::FormatInfo* packed_format = nullptr;
   const std::byte* packed = nullptr;
 };
@@ -30,42 +30,42 @@ using EncodeRows =
     std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
-// Importance of the columns of each of a tensor's matrices; empty: all alike.
+// Importance of the columns of each of a tensor's matrices; empty: all columns count the same.
 std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, const WeightSource& source);
 
-// Factors that a tensor's weights are multiplied with before they are encoded; empty: 1.
+// Factors by which a tensor's weights are multiplied before they are encoded; empty: 1.
 struct Scaling {
   std::vector<float> rows, cols;
 };
 
-inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, and a copy to measure with
+inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, and as much again to measure errors
 
-// Where the time went, in seconds: bringing rows in as f32, finding codes, comparing, passing bytes on.
+// Seconds spent on each stage: decoding rows to f32, encoding, measuring the error, writing.
 struct StageSeconds {
   double reading = 0, encoding = 0, measuring = 0, writing = 0;
   StageSeconds& operator+=(const StageSeconds& other);
 };
 
-// One tensor in another type, `chunk_weights` or a row of it at a time. `sink` gets its bytes in order. Returns what
-// was lost; throws Error naming the tensor, row and column where a weight is NaN or infinite.
+// Encodes one tensor in another type, `chunk_weights` at a time, but at least a row. `sink` gets its bytes in order.
+// Returns the error of the encoding. Throws Error with tensor, row and column of a weight that is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,
                                 const Scaling& scaling = {}, StageSeconds* seconds = nullptr,
                                 int64_t chunk_weights = kChunkWeights);
 
-// What a tensor of the output is and was.
+// A tensor before and after.
 struct TensorResult {
   std::string_view name, from, to;
   std::vector<int64_t> dims;
   int64_t weights;
   uint64_t bytes_before, bytes;
   bool encoded;            // false: copied as it was
-  quant::ErrorStats error; // of encoded ones
+  quant::ErrorStats error; // if it was encoded
   StageSeconds seconds;
 };
 
-// Tensors whose bytes were made elsewhere (convert/calibrated.h), by name.
+// A tensor that was encoded elsewhere (convert/calibrated.h).
 struct Prepared {
   std::vector<std::byte> bytes;
   quant::ErrorStats error;
@@ -78,17 +78,17 @@ struct Requantization {
   gguf::Metadata metadata;
 
   std::vector<gguf::TensorInfo> infos() const;
-  bool is_output(const WeightSource& source) const;                      // the output matrix, under whichever name
+  bool is_output(const WeightSource& source) const; // the output matrix, or the table if it is tied
   uint64_t bytes() const { return gguf::file_bytes(metadata, infos()); } // of the output, in one file
 };
 
-// With types by `recipe`, and metadata carried over and brought up to date. recipe nullptr: every tensor as it is.
+// The plan with the types of `recipe` and the file's metadata, updated. recipe nullptr: every tensor keeps its type.
 Requantization plan_requantization(const gguf::File& file, const models::Recipe* recipe,
                                    const models::RecipeOptions& options, const gguf::Imatrix* imatrix);
-// Throws Error where a type cannot be written, or where a packed tensor would be packed again and that is not allowed.
-// Planar weights always may be: other programs read them only then.
+// Throws Error if a type cannot be written, or if a packed tensor would be packed again and that is not allowed. Planar
+// weights may always be packed again, because other programs can read them only then.
 void check_requantization(const Requantization& plan, bool allow_requantize);
-// general.file_type for a mix that has no name: the plainest recipe of the type that most weights have.
+// general.file_type for a mix without a name: that of the simplest recipe of the type that most weights have.
 uint32_t dominant_file_type(const Requantization& plan);
 
 struct RequantizeOutput {
@@ -96,9 +96,9 @@ struct RequantizeOutput {
   uint64_t max_file_bytes = 0; // 0: one file
 };
 
-// Calls done(result) after each tensor and progress(weights done of all) after each chunk; either may be empty.
-// `prepared` is asked for each tensor, in file order, and gives nullptr for those that are to be encoded or copied
-// here. Returns the paths that were written.
+// Calls done(result) after each tensor and progress(weights done, all weights) after each chunk; both may be empty.
+// Asks `prepared` for each tensor in file order; where it gives nullptr, the tensor is encoded or copied here. Returns
+// the paths that were written.
 std::vector<std::string> write(const Requantization& plan, const RequantizeOutput& output, const gguf::Imatrix* imatrix,
                                const EncodeRows& encode,
                                const std::function<const Prepared*(std::string_view)>& prepared,

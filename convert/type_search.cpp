@@ -37,7 +37,7 @@ double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
 
 namespace {
 
-// Rows spread evenly over all matrices of a tensor.
+// Rows at equal distances, from all matrices of a tensor.
 std::vector<int64_t> sample_rows(const WeightSource& source, int64_t weights) {
   const int64_t count = std::clamp<int64_t>(weights / source.cols(), 1, source.rows());
   std::vector<int64_t> rows;
@@ -163,7 +163,7 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
     steps.pop();
     const auto now = static_cast<size_t>(chosen[i]);
     const uint64_t more = choices[i][now + 1].bytes - choices[i][now].bytes;
-    if (bytes + more > budget) continue; // this tensor stays; smaller ones may still fit
+    if (bytes + more > budget) continue; // this step is too large; a smaller one of another tensor may fit
     bytes += more;
     ++chosen[i];
     offer(i);

@@ -1,18 +1,19 @@
 // The type of each tensor for the least loss at a given size, chosen by measurement.
 //
-// Each tensor is encoded in every candidate type on a sample of its rows. What it loses is the expected squared error
-// of its output relative to the output's own square, Σ importance·Δw² / Σ importance·w² (importance 1 without an
-// importance matrix), times how much the model's answer suffers from that in a matrix of its role. These losses add up.
-// Then types are bought: from the smallest for all, always the step that saves most loss per byte, which is the optimum
-// but for the last steps.
+// A sample of each tensor's rows is encoded in every candidate type. The loss is the expected squared error of the
+// tensor's output relative to the output's square, Σ importance·Δw² / Σ importance·w² (importance is 1 without an
+// importance matrix), times the sensitivity of the model to errors in tensors of that role. Losses of tensors add up.
+// The search begins with the smallest type for every tensor and takes, again and again, the step that saves most loss
+// per byte. That is the optimum except for the last steps.
 #pragma once
 
 #include "convert/requantize.h"
 
 namespace ridge::convert {
 
-// How much a relative error in a tensor of this role changes a model's answer (divergence per loss, as a multiple of
-// the mean over the matrices of layers). `is_output`: the embedding table, where it is the output matrix, too.
+// How much a relative error in a tensor of this role changes the model's logits: KL divergence per loss, relative to
+// the mean over the matrices of layers. `is_output`: the tensor is the output matrix, perhaps as the embedding table,
+// too.
 double sensitivity(std::string_view tensor, bool is_output, int64_t layers);
 
 struct TypeSearch {
@@ -27,17 +28,17 @@ struct TypeChoice {
   double loss;
 };
 
-// Whether the type of a tensor is to be chosen: it is quantizable, and no option names its type.
+// Whether the search chooses the type of a tensor: it is quantizable, and no option names its type.
 bool is_searched(const WeightSource& source, const models::RecipeOptions& options);
 
-// For each source of the plan the choices, by ascending bytes; empty: is_searched says no, it keeps plan.types.
+// The choices for each source of the plan, by ascending bytes; empty for those that keep their type of plan.types.
 std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan, const TypeSearch& search,
                                                      const models::RecipeOptions& options, const gguf::Imatrix* imatrix,
                                                      const EncodeRows& encode,
                                                      const std::function<void(int64_t done, int64_t total)>& progress);
 
-// Index of the choice for each tensor, such that the sum of bytes is at most `budget`; -1 where there are none. Throws
-// Error where even the smallest are too large.
+// The index of the choice for each tensor, -1 if it has none. The sum of bytes is at most `budget`. Throws Error if the
+// smallest choices together are larger.
 std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget);
 
 } // namespace ridge::convert

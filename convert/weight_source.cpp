@@ -37,7 +37,7 @@ void WeightSource::decode(int64_t first, int64_t count, float* out) const {
 
 void WeightSource::release(int64_t first, int64_t count) const {
   if (!planar_) return file_->release(*tensor_, packed(first, count));
-  if (first + count < rows()) return; // its parts advance at different paces: all at the end
+  if (first + count < rows()) return; // the parts of a planar weight are released together, at the end
   for (const gguf::Tensor* part : planar_->tensors()) file_->release(*part, part->data);
 }
 

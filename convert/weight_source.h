@@ -1,4 +1,5 @@
-// The matrices and vectors of a file as rows of f32, however the file keeps them: what quantizing and comparing read.
+// The matrices and vectors of a file as rows of f32, in whatever form the file holds them. Quantizing and comparing
+// read them through this.
 #pragma once
 
 #include "gguf/writer.h"
@@ -18,9 +19,9 @@ class WeightSource {
 
   std::string_view name() const { return name_; }
   const std::vector<int64_t>& dims() const { return dims_; } // dims[0] contiguous
-  // Of a planar weight: the type it runs as, which files do not store.
+  // For a planar weight this is the type that executors run it in, which no file holds.
   gguf::TensorType type() const { return type_; }
-  bool has_weights() const { return type_.format() != nullptr; } // no I32 and the like
+  bool has_weights() const { return type_.format() != nullptr; } // false for I32 and similar types
   bool is_planar() const { return planar_ != nullptr; }
   bool is_packed() const { return has_weights() && type_.format()->packed; }
   uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
@@ -30,11 +31,11 @@ class WeightSource {
   int64_t matrices() const { return dims_.size() > 2 ? rows() / dims_[1] : 1; }
   int64_t weights() const { return rows() * cols(); }
 
-  // Rows [first, first + count), count * cols() floats. Threads may share a source. Only where has_weights().
+  // Decodes rows [first, first + count) to count * cols() floats. Needs has_weights(). Threads may share a source.
   void decode(int64_t first, int64_t count, float* out) const;
-  // The same rows as the file has them; not of planar weights.
+  // The same rows as the file has them. Not for planar weights.
   std::span<const std::byte> packed(int64_t first, int64_t count) const;
-  // They will not be read again soon: see gguf::File::release.
+  // Gives the memory of rows back that will not be read again soon (gguf::File::release).
   void release(int64_t first, int64_t count) const;
 
   gguf::TensorInfo info() const { return {std::string(name_), type_, dims_}; }
@@ -50,7 +51,7 @@ class WeightSource {
 
 // In file order. The file must outlive them.
 std::vector<WeightSource> weight_sources(const gguf::File& file);
-// The same with planar weights as the several tensors that they are.
+// The same, but each tensor of a planar weight for itself.
 std::vector<WeightSource> stored_tensors(const gguf::File& file);
 
 } // namespace ridge::convert

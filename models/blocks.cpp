@@ -31,7 +31,7 @@ std::string Builder::begin_layer(int64_t il) {
 }
 
 WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
-  for (size_t i = 0; i < program_.weights.size(); ++i) // tied weights are used twice
+  for (size_t i = 0; i < program_.weights.size(); ++i) // a tied matrix is used twice
     if (program_.weights[i].name == name) return static_cast<WeightId>(i);
   if (const auto planar = PlanarWeight::find(file_, name)) return planar_weight(*planar, cols, rows, count);
   const gguf::Tensor* tensor = file_.find_tensor(name);
@@ -153,7 +153,8 @@ int32_t Builder::rope_table(core::RopeStyle style, int64_t dims) {
   return at->second;
 }
 
-// The spec with every field set, those that it leaves open from the file. Refuses what the ops cannot do.
+// The spec with every field set. Fields that it leaves open come from the file. Throws Error for what the ops cannot
+// do.
 AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   const Hparams& h = hparams_;
   if (!spec.heads) spec.heads = h.heads(il);
@@ -210,7 +211,7 @@ ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
   return linear(activate(gate, up, blk + "swiglu", activation), blk + "ffn_down", hparams_.width());
 }
 
-// As above, of routing.
+// The same for routing.
 RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
   const Hparams& h = hparams_;
   if (!spec.experts) spec.experts = h.experts();

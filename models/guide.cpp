@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-// The assembler puts the file into the read-only data; CMake names it and rebuilds this when it changes.
+// The assembler puts the file into the read-only data. CMake defines its path, and rebuilds this file when it changes.
 asm(R"(
   .section .rodata
   .balign 4096

@@ -9,7 +9,7 @@
 namespace ridge::models {
 namespace {
 
-// A hyperparameter that changes the computation, the two values at which it does not, and what it asks for.
+// A hyperparameter that changes the computation, the two values at which it changes nothing, and what it asks for.
 struct Computing {
   std::string_view name;
   double neutral, also_neutral;

@@ -10,16 +10,16 @@
 
 namespace ridge::models {
 
-// Builds the Program of the file's architecture. Throws Error for an unknown architecture (listing the known ones), a
-// missing or misshapen tensor, or a hyperparameter out of range. The file must outlive the Program: weights point into
-// its mapping.
+// Builds the Program of the file's architecture. Throws Error for an unknown architecture (it lists the known ones), a
+// tensor that is missing or has another shape, a hyperparameter out of range, and a model that asks for something that
+// is not supported yet. The file must outlive the Program: weights point into its mapping.
 core::Program build_program(const gguf::File& file);
 
 std::vector<std::string_view> architectures(); // in arches.def order
 
 int64_t parameter_count(const gguf::File& file); // weights in all tensors
 
-// What people call the model: "llama 8B Q4_K_M". The type is general.file_type's name, or the type of most weights.
+// A short name for tables: "llama 8B Q4_K_M". The type is the name of general.file_type, or the type of most weights.
 std::string model_label(const gguf::File& file);
 std::string file_type_label(const gguf::File& file);
 

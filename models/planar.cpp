@@ -10,8 +10,9 @@
 #include "quant/formats/nf4.h"
 #include "quant/formats/nvfp4_scaled.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -31,22 +32,23 @@ float float_at(const gguf::Tensor& tensor, int64_t i) {
   return is(tensor, quant::Type::F16) ? core::f32_from_f16(bits) : core::f32_from_bf16(bits);
 }
 
-// Low nibbles are the first 16 of 32 codes, high nibbles the last 16.
-void store_nibbles(const uint8_t* codes, uint8_t* out) {
-  for (int i = 0; i < 16; ++i) out[i] = static_cast<uint8_t>(codes[i] | codes[i + 16] << 4);
-}
-
 } // namespace
 
+// The values of ridge.quant.scheme.
+struct PlanarWeight::KnownScheme {
+  std::string_view name;
+  Scheme scheme;
+  int bits;
+};
+const PlanarWeight::KnownScheme PlanarWeight::kKnown[] = {
+    {"affine2", Scheme::affine, 2},   {"affine3", Scheme::affine, 3}, {"affine4", Scheme::affine, 4},
+    {"affine8", Scheme::affine, 8},   {"nf4", Scheme::nf4, 4},        {"fp4", Scheme::fp4, 4},
+    {"fp8_e4m3", Scheme::fp8_e4m3, 8}};
+
 std::string PlanarWeight::scheme() const {
-  switch (scheme_) {
-  case Scheme::affine: return fmt::format("affine{}", bits_);
-  case Scheme::nf4: return "nf4";
-  case Scheme::fp4: return "fp4";
-  case Scheme::fp8_e4m3: return "fp8_e4m3";
-  case Scheme::nvfp4: return "nvfp4";
-  }
-  return "?";
+  for (const KnownScheme& known : kKnown)
+    if (known.scheme == scheme_ && known.bits == bits_) return std::string(known.name);
+  return "nvfp4";
 }
 
 std::vector<std::string> PlanarWeight::names(const gguf::File& file) {
@@ -56,12 +58,6 @@ std::vector<std::string> PlanarWeight::names(const gguf::File& file) {
     if (tensor.name.ends_with(kSuffix)) names.emplace_back(tensor.name.substr(0, tensor.name.size() - kSuffix.size()));
   return names;
 }
-
-struct PlanarWeight::KnownScheme {
-  std::string_view name;
-  Scheme scheme;
-  int bits;
-};
 
 std::optional<PlanarWeight> PlanarWeight::find(const gguf::File& file, const std::string& name) {
   PlanarWeight weight;
@@ -75,10 +71,6 @@ std::optional<PlanarWeight> PlanarWeight::find(const gguf::File& file, const std
     weight.read_parts(file, Scheme::nvfp4, 4);
     return weight;
   }
-  static constexpr KnownScheme kKnown[] = {{"affine2", Scheme::affine, 2},   {"affine3", Scheme::affine, 3},
-                                           {"affine4", Scheme::affine, 4},   {"affine8", Scheme::affine, 8},
-                                           {"nf4", Scheme::nf4, 4},          {"fp4", Scheme::fp4, 4},
-                                           {"fp8_e4m3", Scheme::fp8_e4m3, 8}};
   weight.qdata_ = file.find_tensor(name + ".qdata");
   if (!weight.qdata_) return std::nullopt;
   const std::string_view scheme = file.get_string("ridge.quant.scheme");
@@ -87,8 +79,10 @@ std::optional<PlanarWeight> PlanarWeight::find(const gguf::File& file, const std
       weight.read_parts(file, known.scheme, known.bits);
       return weight;
     }
-  throw_error("{}: ridge.quant.scheme is '{}'; known are affine2, affine3, affine4, affine8, nf4, fp4 and fp8_e4m3",
-              file.path(), core::printable(scheme));
+  std::vector<std::string_view> names;
+  for (const KnownScheme& known : kKnown) names.push_back(known.name);
+  throw_error("{}: ridge.quant.scheme is '{}'; known are {}", file.path(), core::printable(scheme),
+              fmt::join(names, ", "));
 }
 
 void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
@@ -185,8 +179,11 @@ void PlanarWeight::codes(int64_t row, uint8_t* out) const {
   }
 }
 
-void PlanarWeight::scales(int64_t row, float* out) const {
-  for (int64_t g = 0; g < groups_; ++g) out[g] = float_at(*scales_, row * groups_ + g);
+PlanarWeight::Row PlanarWeight::read_row(int64_t row) const {
+  Row read{std::vector<uint8_t>(cols_), std::vector<float>(groups_)};
+  codes(row, read.codes.data());
+  for (int64_t g = 0; g < groups_; ++g) read.scales[g] = float_at(*scales_, row * groups_ + g);
+  return read;
 }
 
 int PlanarWeight::zero(int64_t row, int64_t group) const {
@@ -206,16 +203,15 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     }
     return;
   }
-  std::vector<uint8_t> code(cols_);
-  std::vector<float> scale(groups_);
-  codes(row, code.data());
-  scales(row, scale.data());
+  const Row read = read_row(row);
+  const std::vector<uint8_t>& code = read.codes;
+  const std::vector<float>& scale = read.scales;
   const auto each_32 = [&](auto store) {
     for (int64_t i = 0; i < cols_ / 32; ++i) store(i, code.data() + 32 * i, 32 * i / group_);
   };
-  const auto store_levels = [&](auto* blocks) { // one scale for 64 weights, so groups of 64 or more
+  const auto store_levels = [&](auto* blocks) { // a block has one scale for its 64 weights
     for (int64_t i = 0; i < cols_ / 64; ++i) blocks[i].d = quant::SplitFloat::from(scale[64 * i / group_]);
-    each_32([&](int64_t i, const uint8_t* q, int64_t) { store_nibbles(q, blocks[i / 2].qs + 16 * (i % 2)); });
+    each_32([&](int64_t i, const uint8_t* q, int64_t) { store_nibbles(q, 16, blocks[i / 2].qs + 16 * (i % 2)); });
   };
   switch (type_) {
   case quant::Type::AFFINE4: {
@@ -223,14 +219,14 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
     each_32([&](int64_t i, const uint8_t* q, int64_t g) {
       blocks[i / 2].d[i % 2] = {core::f16_from_f32(scale[g])};
       blocks[i / 2].z[i % 2] = static_cast<int8_t>(zero(row, g));
-      store_nibbles(q, blocks[i / 2].qs + 16 * (i % 2));
+      store_nibbles(q, 16, blocks[i / 2].qs + 16 * (i % 2));
     });
     break;
   }
   case quant::Type::AFFINE8: {
     auto* blocks = reinterpret_cast<quant::AFFINE8*>(out);
     each_32([&](int64_t i, const uint8_t* q, int64_t g) {
-      // Eight-bit codes lie around 128; what the zero differs from it becomes the offset.
+      // Codes of 8 bits are stored less 128. The offset takes up the difference of the zero from 128.
       const int zero_point = zero(row, g), middle = bits_ == 8 ? 128 : zero_point;
       for (int k = 0; k < 32; ++k) blocks[i].qs[k] = static_cast<int8_t>(q[k] - middle);
       blocks[i].d = quant::SplitFloat::from(scale[g]);
@@ -256,10 +252,9 @@ void PlanarWeight::decode_row(int64_t row, float* out) const {
     assemble_row(row, blocks.data());
     return quant::format(type_).decode(blocks.data(), cols_, out);
   }
-  std::vector<uint8_t> code(cols_);
-  std::vector<float> scale(groups_);
-  codes(row, code.data());
-  scales(row, scale.data());
+  const Row read = read_row(row);
+  const std::vector<uint8_t>& code = read.codes;
+  const std::vector<float>& scale = read.scales;
   for (int64_t i = 0; i < cols_; ++i) {
     const int64_t g = i / group_;
     switch (scheme_) {

@@ -11,10 +11,10 @@ namespace {
 
 using quant::Type;
 
-// What all recipes have in common is in mixed_type: the output in Q6_K, attn_k and attn_v finer in some models.
+// What all recipes have in common is in mixed_type: the output in Q6_K, and finer attn_k and attn_v in some models.
 constexpr Rule kFinerOutputOfEight = {Role::attn_output, Type::Q5_K, When::eight_experts};
 
-// The families below two and a half bits share the care for attn_v, attn_k, the first ffn_down and the output.
+// The families below 2.5 bits have in common finer types for attn_v, attn_k, the first ffn_down and the output.
 std::vector<Rule> low_bit_rules(Type finer, std::optional<Type> attn_output) {
   std::vector<Rule> rules = {
       {Role::attn_v, Type::Q4_K, When::shared_kv},
@@ -194,9 +194,9 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
   const Type type = ruled ? rule->type : recipe.base;
   if (role == Role::output && !ruled) return type == Type::Q8_0 ? type : Type::Q6_K;
   if (is_low_bit(recipe)) return type;
-  // Small beside eight experts.
+  // These matrices are small beside those of eight experts.
   if (traits.experts == 8 && (role == Role::attn_v || role == Role::attn_k)) return Type::Q8_0;
-  // One eighth of the size of attn_q in Llama 2 70B.
+  // In Llama 2 70B attn_v has an eighth of the size of attn_q.
   const bool is_70b = traits.architecture == "llama" && traits.layers == 80 && traits.heads != traits.kv_heads;
   if (is_70b && role == Role::attn_v && (type == Type::Q3_K || type == Type::Q4_K)) return Type::Q5_K;
   return type;
@@ -243,7 +243,7 @@ std::string_view file_type_name(int64_t file_type) {
 ModelTraits model_traits(const gguf::File& file) {
   ModelTraits traits;
   traits.architecture = file.get_string("general.architecture", "");
-  // Some architectures give one number per layer: the first counts.
+  // Some architectures give a number per layer; the first one is taken.
   const auto get = [&](const char* key, int64_t absent) {
     const gguf::Value* value = file.find(traits.architecture + "." + key);
     if (!value) return absent;
@@ -261,7 +261,7 @@ ModelTraits model_traits(const gguf::File& file) {
 }
 
 bool is_quantizable(const gguf::TensorInfo& tensor) {
-  // Vectors and other small things, named by architectures far and wide; a part of the name decides.
+  // Small tensors of many architectures. A tensor whose name contains one of these parts is kept.
   constexpr auto kKept = std::to_array<std::string_view>({
       "_norm.weight",
       "ffn_gate_inp.weight",
@@ -323,7 +323,7 @@ Type fitting_type(Type type, int64_t cols) {
 std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTraits& traits,
                                            std::span<const gguf::TensorInfo> tensors, const RecipeOptions& options) {
   const bool tied = std::ranges::find(tensors, "output.weight", &gguf::TensorInfo::name) == tensors.end();
-  std::vector<int64_t> attn_v_layers; // the rules count attn_v among the layers that have one
+  std::vector<int64_t> attn_v_layers; // rules count only layers that have an attn_v
   for (const gguf::TensorInfo& tensor : tensors)
     if (role_of(tensor.name) == Role::attn_v) attn_v_layers.push_back(layer_of(tensor.name));
   std::ranges::sort(attn_v_layers);
@@ -343,7 +343,7 @@ std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTrai
     } else if (named != options.tensor_types.end()) {
       type = named->second;
     } else if (!options.pure && quant::format(recipe.base).packed) {
-      if (tied && role == Role::token_embd) role = Role::output; // it is the output matrix, too
+      if (tied && role == Role::token_embd) role = Role::output; // the table is the output matrix, too
       int64_t layer = layer_of(tensor.name), layers = traits.layers;
       if (role == Role::attn_v) {
         layers = std::ssize(attn_v_layers);

@@ -1,8 +1,8 @@
-// Which type each tensor of a model is written in: the mixes that this field's users know by name (Q4_K_M, IQ3_XXS …).
+// Which type each tensor of a model is written in: the mixes that are known by names such as Q4_K_M and IQ3_XXS.
 //
-// A recipe is a base type and a few rules that give some roles of some layers another one: attn_v and ffn_down lose
-// most when they are coarse, and attn_v is small where many heads share it. The rules are those of llama.cpp's
-// quantizer, so that a name means the same bits everywhere. docs/formats.md lists what comes out of them.
+// A recipe is a base type and rules that give tensors of some roles in some layers another type. Coarse types cost most
+// in attn_v and ffn_down, and attn_v is small where many heads share it. The rules are those of llama.cpp's quantizer,
+// so that a name means the same bits everywhere. docs/formats.md lists the resulting sizes.
 #pragma once
 
 #include "gguf/writer.h"
@@ -33,7 +33,7 @@ enum class Role : uint8_t {
 };
 Role role_of(std::string_view tensor_name);
 
-// Layers of n that a rule is for, where layer i of attn_v counts the layers that have one.
+// Layers that a rule is for, of n. For attn_v only layers that have one are counted.
 enum class Layers : uint8_t {
   all,
   first_2,
@@ -41,7 +41,7 @@ enum class Layers : uint8_t {
   first_16th,
   first_8th,
   middle,    // without the first and last eighth
-  more_bits, // the first and last eighth, and every third between
+  more_bits, // the first and last eighth, and every third layer between
 };
 
 // Models that a rule is for.
@@ -74,7 +74,7 @@ const std::vector<Recipe>& recipes();
 const Recipe* find_recipe(std::string_view name);
 std::string_view file_type_name(int64_t file_type); // of general.file_type; empty: unknown
 
-// What the rules ask about a model.
+// The properties of a model that rules depend on.
 struct ModelTraits {
   std::string architecture;
   int64_t layers = 0, heads = 1, kv_heads = 1, experts = 0;
@@ -89,17 +89,17 @@ struct RecipeOptions {
   std::vector<std::pair<std::regex, quant::Type>> tensor_types; // the first whose pattern is found in the name
 };
 
-// Whether tensors of this name and shape are ever quantized: matrices that are weights, but no norms, expert routers,
-// convolutions or position tables.
+// Whether a tensor of this name and shape is quantized at all: it is a matrix of weights, and no norm, router of
+// experts, convolution or position table.
 bool is_quantizable(const gguf::TensorInfo& tensor);
 
-// The type of each tensor after `recipe`; those that are not quantized keep theirs. Where rows are no whole blocks of
-// the chosen type, the next larger type with blocks of 32 takes its place, or F16.
+// The type that `recipe` gives each tensor. Tensors that are not quantized keep theirs. If rows are not whole blocks of
+// the chosen type, the tensor gets the next larger type with blocks of 32, or F16.
 std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTraits& traits,
                                            std::span<const gguf::TensorInfo> tensors,
                                            const RecipeOptions& options = {});
 
-// `type`, or what takes its place for rows of `cols` weights.
+// `type`, or the type instead of it for rows of `cols` weights.
 quant::Type fitting_type(quant::Type type, int64_t cols);
 
 } // namespace ridge::models

@@ -1,8 +1,8 @@
-// Every scaling method in use only changes the angular frequency of each pair and a common magnitude, so all of them
-// fold into one table: position * inverse_frequency[pair].
+// Every scaling method in use changes only the angular frequency of each pair and a common magnitude. So all of them
+// give one table; the angle is position * inverse_frequency[pair].
 //   linear   divides all frequencies by the factor (Chen et al. 2023).
 //   YaRN     leaves fast pairs, divides slow ones, blends in between, and scales the result (Peng et al. 2023).
-//   Llama 3  a factor per pair, stored in the file as the tensor rope_freqs.weight.
+//   Llama 3  divides each frequency by a factor that the file has in the tensor rope_freqs.weight.
 
 #include "models/rope.h"
 
@@ -31,11 +31,13 @@ double yarn_blend(int64_t pair, double low, double high) {
 
 core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch, int64_t dims, core::RopeStyle style) {
   const auto key = [&](const char* name) { return arch + ".rope." + name; };
-  const auto positive = [&](const std::string& name, double absent) {
-    const double value = file.get_float(name, absent);
+  const auto check_positive = [&](const std::string& name, double value) {
     if (!(value > 0 && std::isfinite(value)))
       throw_error("{}: {} is {}, expected a number above 0", file.path(), name, value);
     return value;
+  };
+  const auto positive = [&](const std::string& name, double absent) {
+    return check_positive(name, file.get_float(name, absent));
   };
 
   const double base = positive(key("freq_base"), 10000);
@@ -43,12 +45,11 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
   double factor = 1;
   if (file.find(key("scaling.factor"))) {
     factor = file.get_float(key("scaling.factor"), 1);
-    if (factor == 0) factor = 1; // "no scaling" of older converters
+    if (factor == 0) factor = 1; // older converters write 0 for no scaling
   } else if (file.find(key("scale_linear"))) {
     factor = file.get_float(key("scale_linear"), 1);
   }
-  if (!(factor > 0 && std::isfinite(factor)))
-    throw_error("{}: {} is {}, expected a number above 0", file.path(), key("scaling.factor"), factor);
+  check_positive(key("scaling.factor"), factor);
   const bool yarn = type == "yarn";
   if (!yarn && type != "" && type != "none" && type != "linear")
     throw_error("{}: {} is '{}'; known are none, linear and yarn", file.path(), key("scaling.type"),

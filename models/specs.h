@@ -1,8 +1,8 @@
-// What attention, routing and activation of a model are, as an architecture's file states it. Every field has the
-// default of the llama family; an optional field that is not set has the value that the model file gives.
+// What an architecture's file says of attention, routing and activation. An optional field that is not set has the
+// value that the model file gives; the comment names the hyperparameter.
 //
-// Some fields say what the ops of core/program.h cannot do yet. Builder throws an Error where such a field, set by an
-// architecture or by a model file, is not at its default.
+// The ops of core/ cannot do yet what the fields under "not supported yet" ask for. Builder throws an Error where the
+// architecture or the model file sets one of them to something else than its default.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct AttentionSpec {
   std::optional<int64_t> rope_dims = {};         // of each head's k_dim: rope.dimension_count
   std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
 
-  // Not supported yet:
+  // Not supported yet.
   std::optional<bool> causal = {};     // false: a token sees later ones: attention.causal
   std::optional<int64_t> window = {};  // tokens that a token sees, 0: all: attention.sliding_window
   std::optional<double> soft_cap = {}; // scores are soft_cap * tanh(score / soft_cap): attn_logit_softcapping
@@ -40,20 +40,20 @@ struct RoutingSpec {
   std::optional<int64_t> width = {};   // of an expert's hidden layer: Hparams::expert_width
   std::optional<bool> normalize = {};  // shares of the chosen sum to 1: expert_weights_norm, or true
 
-  // Not supported yet:
+  // Not supported yet.
   std::optional<Gate> gate = {};      // from scores to shares: expert_gating_func, or softmax
   std::optional<double> scale = {};   // of all shares: expert_weights_scale
   std::optional<int64_t> groups = {}; // experts are chosen from the best groups: expert_group_count
   bool selection_bias = false;        // a bias per expert that counts for the choice only
 };
 
-enum class Activation : uint8_t { silu, gelu, relu, relu_squared };
+enum class Activation : uint8_t { silu, gelu, relu_squared };
 
-// hidden = activation(gate) * up, or activation(up) where it is not gated. Only gated SiLU is supported yet.
+// hidden = activation(gate) * up if it is gated, else activation(up). Only the defaults are supported yet.
 struct ActivationSpec {
   Activation kind = Activation::silu;
   bool gated = true;
-  double clamp = 0; // bounds gate and up, 0: none
+  double clamp = 0; // largest magnitude of gate and up; 0: no limit
 };
 
 } // namespace ridge::models

@@ -16,7 +16,7 @@
 namespace ridge::models {
 namespace {
 
-// Hyperparameters as published with each model.
+// Hyperparameters as their publishers give them.
 const std::vector<Shape> kShapes = {
     {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5},
     {"llama-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5},
@@ -36,8 +36,8 @@ const std::vector<Shape> kShapes = {
 constexpr uint64_t kSeed = 1;
 constexpr size_t kPoolBytes = 1 << 17; // distinct random blocks of a format; tensors repeat them
 
-// Random blocks whose weights are of a trained model's magnitude. Blocks are drawn as random bytes and kept when what
-// they decode to is in range, which needs no knowledge of where a format keeps its scales.
+// Random blocks whose weights have the magnitude of a trained model's. A block is drawn as random bytes and kept if its
+// weights are in range. So this need not know where a format keeps its scales.
 std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt19937_64& random) {
   constexpr float kMaxWeight = 0.25f;
   constexpr double kMinRms = 1e-4;
@@ -193,7 +193,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     std::vector<std::byte>& pool = pools[info.type.id()];
     if (pool.empty()) pool = random_blocks(*info.type.format(), random);
     const auto block = static_cast<uint64_t>(info.type.block_bytes());
-    uint64_t at = random() % (pool.size() / block) * block; // not every matrix starts alike
+    uint64_t at = random() % (pool.size() / block) * block; // so that matrices differ
     for (uint64_t left = info.bytes(); left > 0;) {
       const uint64_t chunk = std::min<uint64_t>(left, pool.size() - at);
       writer.write(std::span(pool).subspan(at, chunk));

@@ -1,5 +1,5 @@
-// Models without a download: a GGUF image in the shape of a real model, with random weights in any format. For speed
-// only; what it says is noise. The image is an ordinary GGUF file in memory, so it goes through the same reader,
+// Models without a download: a GGUF image in the shape of a real model, with random weights in any format. They serve
+// to measure speed; their text is noise. The image is an ordinary GGUF file in memory. So it takes the same reader,
 // Program and executors as a real model, and can be saved for other engines.
 #pragma once
 
@@ -31,7 +31,7 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 // tensor, models/recipes.h). Throws Error (usage) listing what is known.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec);
 
-// `count` weights (whole blocks) of random packed bytes as synthetic models have them.
+// `count` weights (whole blocks) of a type, packed, as synthetic models have them.
 std::vector<std::byte> random_weights(quant::Type type, int64_t count);
 
 } // namespace ridge::models

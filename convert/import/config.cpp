@@ -71,7 +71,8 @@ void limit_to_window(const Fields& config, Config& out) {
   out.context = window;
 }
 
-// Llama 3: fast pairs as they are, slow ones divided by `factor`, a ramp between (Grattafiori et al. 2024).
+// Llama 3 keeps the frequencies of fast pairs, divides those of slow ones by `factor`, and blends in between
+// (Grattafiori et al. 2024).
 std::vector<float> llama3_factors(const Fields& scaling, double base, int64_t dims) {
   const double factor = scaling.get_number("factor", 8), low = scaling.get_number("low_freq_factor", 1),
                high = scaling.get_number("high_freq_factor", 4);
@@ -100,7 +101,7 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
     metadata.set(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(scaling.get_number("beta_fast", 32)));
   if (scaling.find("beta_slow"))
     metadata.set(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(scaling.get_number("beta_slow", 1)));
-  // Files hold what multiplies the usual magnitude, 1 + 0.1 ln(factor).
+  // GGUF files hold a factor of the usual magnitude, which is 1 + 0.1 ln(factor).
   const double usual = 1 + 0.1 * std::log(factor);
   const auto magnitude = [&](const char* key) { return 1 + 0.1 * scaling.get_number(key, 0) * std::log(factor); };
   double wanted = usual;
@@ -112,7 +113,7 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
   if (wanted != usual) metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(wanted / usual));
 }
 
-// rope_theta and rope_scaling, or, in newer files, both in rope_parameters.
+// Reads rope_theta and rope_scaling, or rope_parameters, which has both in newer files.
 void read_rope(const Fields& config, const std::string& prefix, Config& out, gguf::Metadata& metadata) {
   static const Json kNone = Json::object();
   const Json* newer = config.find("rope_parameters");
@@ -130,7 +131,7 @@ void read_rope(const Fields& config, const std::string& prefix, Config& out, ggu
     throw_error("{}: is not 1: models of this kind cannot be run yet", scaling.where("partial_rotary_factor"));
 
   const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
-  // "dynamic" changes nothing up to the trained context, which is where ridge ends.
+  // "dynamic" changes nothing within the trained context, and ridge goes no further.
   if (type == "default" || type == "dynamic" || type == "none") return;
   const double factor = scaling.get_number("factor", 1);
   if (!(factor > 0)) throw_error("{}: is {}, expected a number above 0", scaling.where("factor"), factor);

@@ -20,7 +20,7 @@ namespace {
 
 uint8_t byte(const SafeTensor& tensor, int64_t i) { return static_cast<uint8_t>(tensor.data[i]); }
 
-// Two codes to a byte, the first one in the low nibble.
+// Two codes per byte, the first one in the low nibble.
 Matrix::Reader<uint8_t> nibbles(const SafeTensor& tensor, int64_t cols) {
   return [&tensor, cols](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t i = 0; i < count * cols / 2; ++i) {
@@ -46,8 +46,9 @@ float scalar(const SafeTensor& tensor) {
 
 } // namespace
 
-// The codes of all rows are one sequence, two to a byte, the first in the high nibble; each `blocksize` of them have a
-// scale. With double quantization the scales are bytes, levels of a table, in blocks with scales of their own.
+// The codes of all rows are one sequence, two per byte, the first in the high nibble. Each `blocksize` codes have a
+// scale. With double quantization a scale is a byte, the index of a level in a table; blocks of these have scales of
+// their own.
 Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weight) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nf4, .rows = rows, .cols = cols};
@@ -115,13 +116,13 @@ Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weig
   return matrix;
 }
 
-// Scales: one for all, one for each row, or one for each block of rows and columns.
+// There is one scale for the matrix, one for each row, or one for each block of rows and columns.
 Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::fp8_e4m3, .rows = rows, .cols = cols};
   get(matrix, request, ".weight", Dtype::F8_E4M3, {rows, cols});
   if (cols % 64 != 0) refuse(weight, "columns in multiples of 64");
-  const SafeTensor* found = find(request, ".weight_scale_inv"); // despite its name it multiplies
+  const SafeTensor* found = find(request, ".weight_scale_inv"); // it multiplies, in spite of its name
   if (!found) found = find(request, ".weight_scale");
   if (!found) throw_error("tensor {}.weight_scale is missing: the checkpoint is incomplete", request.name);
   const SafeTensor& scales = *found;
@@ -150,7 +151,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
                                    rows_of_scale, cols_of_scale));
     }
   }
-  // The last block may be narrower: groups are then as wide as fits both.
+  // The last block may be narrower. Then a group is as wide as divides both.
   matrix.group = std::gcd(cols_of_scale, cols);
   const int64_t in_row = (cols + cols_of_scale - 1) / cols_of_scale, groups = matrix.groups(), group = matrix.group;
   matrix.scales = [=](int64_t first, int64_t count, float* out) {
@@ -181,7 +182,8 @@ Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) con
   return matrix;
 }
 
-// ModelOpt: weight, weight_scale_2, a factor. compressed-tensors: weight_packed, weight_global_scale, a divisor.
+// ModelOpt has weight and weight_scale_2, a factor; compressed-tensors weight_packed and weight_global_scale, a
+// divisor.
 Matrix MatrixReader::nvfp4(const Request& request, const SafeTensor& packed) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nvfp4, .rows = rows, .cols = cols, .group = 16};

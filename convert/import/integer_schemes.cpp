@@ -1,5 +1,5 @@
-// Checkpoints of small integers: AWQ, GPTQ, compressed-tensors' pack-quantized and int-quantized, and LLM.int8. All
-// mean scale · (code − zero).
+// Checkpoints of small integers: AWQ, GPTQ, compressed-tensors' pack-quantized and int-quantized, and LLM.int8. In all
+// of them a weight is scale · (code − zero).
 //
 // GPTQ (AutoGPTQ, GPTQModel) stores the matrix [columns, rows]; the codes of a row's 32 consecutive columns are a
 // stream of bits through consecutive words of that row, lowest bits first. Zeros are packed the same way along the
@@ -44,7 +44,7 @@ uint8_t number_at(int64_t i, int bits, WordAt&& word_at) {
 
 } // namespace
 
-// Sorts the columns by their groups, where they are not already.
+// Sorts the columns by their groups, if they are not sorted.
 void MatrixReader::set_order(Matrix& matrix, const SafeTensor& group_of_column) const {
   if (group_of_column.dtype != Dtype::I32 || group_of_column.shape != std::vector<int64_t>{matrix.cols})
     refuse(group_of_column, fmt::format("I32 [{}]", matrix.cols));
@@ -77,7 +77,7 @@ Matrix MatrixReader::gptq(const Request& request) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   const SafeTensor& any = *find(request, ".qweight");
-  // The words of a column say how many bits a code has; modules may differ.
+  // The number of words per column tells the bits of a code. Modules may differ.
   const int64_t bits = any.shape.size() == 2 ? any.shape[0] * 32 / cols : 0;
   if (cols % 32 != 0 || rows % 32 != 0 || (bits != 2 && bits != 3 && bits != 4 && bits != 8))
     refuse(any, fmt::format("I32 [{} * bits / 32, {}] of 2, 3, 4 or 8 bits, both in multiples of 32", cols, rows));
@@ -141,7 +141,8 @@ Matrix MatrixReader::compressed_int(const Request& request) const {
   matrix.bits = static_cast<int>(bits);
   const int64_t words = cols * bits / 32, in_word = 32 / bits;
   const SafeTensor& codes = get(matrix, request, ".weight_packed", Dtype::I32, {rows, words});
-  if (const SafeTensor* shape = find(request, ".weight_shape")) matrix.parts.push_back(shape); // the same again
+  if (const SafeTensor* shape = find(request, ".weight_shape"))
+    matrix.parts.push_back(shape); // it says the same as config.json
   set_scales(matrix, request, ".weight_scale", false);
   matrix.codes = [&codes, words, cols, bits = matrix.bits](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t r = 0; r < count; ++r)
@@ -170,7 +171,7 @@ Matrix MatrixReader::eight_bit_int(const Request& request, const SafeTensor& wei
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   matrix.bits = 8;
   get(matrix, request, ".weight", Dtype::I8, {rows, cols});
-  if (find(request, ".SCB")) { // LLM.int8: the largest magnitude of the row, which is code 127
+  if (find(request, ".SCB")) { // LLM.int8: the largest magnitude of the row; its code is 127
     const SafeTensor& largest = get(matrix, request, ".SCB", Dtype::F32, {rows});
     matrix.group = cols;
     matrix.scales = [&largest](int64_t first, int64_t count, float* out) {

@@ -33,7 +33,7 @@ Json read_json_file(const std::string& folder, std::string_view name) {
     return document;
   } catch (const Json::parse_error& error) {
     throw_error("{}: is no valid JSON at byte {}", path, error.byte);
-  } catch (const Json::exception&) { // a number beyond every range
+  } catch (const Json::exception&) { // a number that no type can hold
     throw_error("{}: is no valid JSON", path);
   }
 }
@@ -54,7 +54,7 @@ std::optional<int64_t> Fields::find_int(std::string_view key) const {
   if (!value) return std::nullopt;
   if (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX) throw_error("{}: is too large", where(key));
   if (value->is_number_integer()) return value->get<int64_t>();
-  if (value->is_number_float()) { // 1e4 and 8192.0 are integers to some writers
+  if (value->is_number_float()) { // some writers spell integers 1e4 or 8192.0
     const double number = value->get<double>();
     if (std::abs(number) < 1e15 && number == std::floor(number)) return static_cast<int64_t>(number);
   }

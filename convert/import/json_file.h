@@ -1,5 +1,5 @@
-// The JSON files of a checkpoint, read with suspicion: a size limit, and look-ups that check the type and name the file
-// and the field when it is another.
+// The JSON files of a checkpoint, which are untrusted. Files have a size limit, and each look-up checks the type of its
+// field: an Error names the file and the field.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,15 +13,15 @@ namespace ridge::convert::import {
 
 using Json = nlohmann::json;
 
-// The file's document; null where there is no such file. Throws Error where it cannot be read or is no JSON object.
+// The file's document; null if there is no such file. Throws Error if it cannot be read or is not a JSON object.
 Json read_json_file(const std::string& folder, std::string_view name);
-// A file's text, whole; nothing where there is no such file.
+// The whole text of a file; nullopt if there is no such file.
 std::optional<std::string> read_text_file(const std::string& folder, std::string_view name);
 
-// Typed look-ups in one object. A field that is absent or null is "not there". Errors begin with `where`.
+// Typed look-ups in one object. A field that is null counts as absent. Errors begin with `where`.
 class Fields {
  public:
-  // `object` must outlive the Fields; anything but an object is an Error.
+  // Throws Error if `object` is not a JSON object. It must outlive this.
   Fields(const Json& object, std::string where);
 
   const Json* find(std::string_view key) const; // nullptr: absent or null

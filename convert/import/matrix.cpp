@@ -14,7 +14,7 @@ using gguf::Dtype;
 using gguf::SafeTensor;
 
 void read_floats(const SafeTensor& tensor, int64_t first, int64_t count, float* out) {
-  const auto each = [&](auto stored, auto convert) { // files need not align their data
+  const auto each = [&](auto stored, auto convert) { // data in files may be unaligned
     const std::byte* from = tensor.data.data() + first * static_cast<int64_t>(sizeof stored);
     for (int64_t i = 0; i < count; ++i) {
       std::memcpy(&stored, from + i * static_cast<int64_t>(sizeof stored), sizeof stored);

@@ -1,7 +1,7 @@
-// A weight matrix of a checkpoint: what it holds, apart from how its file lays it out. Rows are outputs, columns
-// inputs, as the matrix is applied; layouts that store it the other way round are turned on reading.
+// A weight matrix of a checkpoint, independent of the layout of its file. Rows are outputs and columns are inputs;
+// layouts that store the transposed matrix are transposed on reading.
 //
-// A matrix is either plain numbers (`floats`), or packed: small codes with scales for groups of columns.
+// A matrix has either plain numbers (`floats`), or packed ones: small codes, with scales for groups of columns.
 #pragma once
 
 #include "convert/import/config.h"
@@ -14,7 +14,7 @@
 
 namespace ridge::convert::import {
 
-// What the codes of a packed matrix mean; s is the scale of the weight's group.
+// The weight that a code of a packed matrix stands for; s is the scale of its group.
 enum class Scheme : uint8_t {
   plain,    // numbers
   affine,   // s · (code − zero)
@@ -32,15 +32,15 @@ struct Matrix {
   int bits = 0;                         // of an affine code
   int64_t group = 0;                    // columns that share a scale; divides cols
   float matrix_scale = 1;               // of nvfp4
-  std::vector<int32_t> order;           // act-order: column i of the codes is input order[i]; empty: as they are
+  std::vector<int32_t> order;           // act-order: column i of the codes is input order[i]; empty: input i
 
-  std::vector<const gguf::SafeTensor*> parts; // all it is made of
+  std::vector<const gguf::SafeTensor*> parts; // tensors that it consists of
 
-  // Each reads `count` rows from `first` on into consecutive rows of the given memory.
+  // Each reads rows [first, first + count) into consecutive rows of `out`.
   template <typename T>
   using Reader = std::function<void(int64_t first, int64_t count, T* out)>;
   Reader<float> floats;        // plain: [count][cols]
-  Reader<uint8_t> codes;       // [count][cols], one code each; of fp8_e4m3 the byte
+  Reader<uint8_t> codes;       // [count][cols], a code per byte; for fp8_e4m3 it is the value
   Reader<float> scales;        // [count][groups()]
   Reader<uint8_t> scale_bytes; // in place of scales. mxfp4: E8M0, nvfp4: E4M3
   Reader<int16_t> zeros;       // affine: [count][groups()]; empty: each is 2^(bits - 1)
@@ -48,8 +48,8 @@ struct Matrix {
   int64_t groups() const { return cols / group; }
 };
 
-// The matrix that the module `name` ("model.layers.0.mlp.up_proj") has, whatever it is packed in. Throws Error where it
-// is not there, not [rows, cols], or packed in a way that is not known.
+// Reads the matrix of the module `name` ("model.layers.0.mlp.up_proj"), in any layout that is known. Throws Error if it
+// is missing, has another shape than [rows, cols], or an unknown layout.
 class MatrixReader {
  public:
   MatrixReader(const gguf::Safetensors& tensors, const Config& config);
@@ -72,7 +72,7 @@ class MatrixReader {
   const gguf::SafeTensor* find(const Request& request, std::string_view suffix) const; // NAME + suffix
   const gguf::SafeTensor& get(Matrix& matrix, const Request& request, std::string_view suffix, gguf::Dtype dtype,
                               const std::vector<int64_t>& shape) const;
-  // Scales of shape [rows, groups]; sets group from it. Where they are transposed: [groups, rows].
+  // Sets the scales, of shape [rows, groups] or, if transposed, [groups, rows], and the group's size.
   void set_scales(Matrix& matrix, const Request& request, std::string_view suffix, bool transposed) const;
   [[noreturn]] void refuse(const gguf::SafeTensor& tensor, const std::string& expected) const;
   void set_order(Matrix& matrix, const gguf::SafeTensor& groups_of_columns) const;
@@ -89,7 +89,7 @@ struct MatrixReader::Request {
   int64_t rows, cols;
 };
 
-// `count` numbers of a tensor from number `first` on, as f32. Throws Error for other types than F64, F32, F16, BF16.
+// Numbers [first, first + count) of a tensor as f32. Throws Error for other types than F64, F32, F16 and BF16.
 void read_floats(const gguf::SafeTensor& tensor, int64_t first, int64_t count, float* out);
 
 } // namespace ridge::convert::import

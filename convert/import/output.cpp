@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
+#include "models/planar.h"
 #include "quant/encode.h"
 #include "quant/formats/mxfp4.h"
 #include "quant/formats/nvfp4.h"
@@ -16,7 +17,7 @@
 namespace ridge::convert::import {
 namespace {
 
-using Bytes = std::span<const std::byte>;
+using models::store_nibbles;
 using Matrices = std::shared_ptr<const std::vector<Matrix>>;
 
 constexpr int64_t kPieceBytes = 4 << 20; // read at a time
@@ -47,7 +48,7 @@ quant::Type type_of(gguf::Dtype dtype) {
   return dtype == gguf::Dtype::BF16 ? quant::Type::BF16 : quant::Type::F32;
 }
 
-// Rows of numbers to rows of the type. An Error names the tensor.
+// Encodes rows of numbers in a type. An Error names the tensor.
 void encode(quant::Type type, const std::vector<float>& numbers, int64_t cols, std::vector<std::byte>& out,
             const std::string& name) {
   const int64_t rows = std::ssize(numbers) / cols;
@@ -63,7 +64,7 @@ void encode(quant::Type type, const std::vector<float>& numbers, int64_t cols, s
   }
 }
 
-// What of an affine matrix decides its form: read once, from the scales and zeros only.
+// The properties of an affine matrix that decide its form. Reading them takes the scales and zeros only.
 struct AffineTraits {
   bool half_scales = true; // each is exactly a binary16 number
   bool symmetric = true;   // each zero is 2^(bits - 1)
@@ -80,17 +81,13 @@ AffineTraits traits_of(const Matrix& matrix) {
   return traits;
 }
 
-void store_nibbles(const uint8_t* codes, int half, uint8_t* out) { // the first `half` low, the others high
-  for (int i = 0; i < half; ++i) out[i] = static_cast<uint8_t>(codes[i] | codes[i + half] << 4);
-}
-
-// Rows of codes and their scales to blocks of a GGUF type that holds the same numbers.
+// Packs rows of codes and their scales into blocks of a GGUF type that holds the same numbers.
 template <typename Block, typename Scale>
 void pack_blocks(const Matrix& matrix, RowOrder order, const Matrix::Reader<Scale>& read_scales, const Sink& sink,
                  void (*pack)(const uint8_t* codes, const Scale* scales, Block& out)) {
   const int64_t blocks = matrix.cols / Block::kWeights, groups = matrix.groups();
   const int64_t scales_of_block = std::max<int64_t>(1, Block::kWeights / matrix.group);
-  // All scales of the matrix: a few hundredths of its codes.
+  // All scales of the matrix at once: they take a few hundredths of the memory of its codes.
   std::vector<Scale> scales;
   for_pieces(matrix, order, groups, read_scales, [&](const std::vector<Scale>& piece, int64_t, int64_t) {
     scales.insert(scales.end(), piece.begin(), piece.end());
@@ -140,7 +137,7 @@ void write_blocks(const Matrix& matrix, RowOrder order, quant::Type type, const 
   }
 }
 
-// Codes of a row as one stream of bits, lowest first.
+// Writes the codes of a row as one stream of bits, the lowest bit of a code first.
 void pack_bits(const uint8_t* codes, int64_t count, int bits, uint8_t* out) {
   uint32_t window = 0;
   int held = 0;
@@ -203,12 +200,12 @@ class OutputsOf {
     }
     default: planar(false, true, planar_scheme);
     }
-    outputs_.back().parts = parts_; // read again by each output before
+    outputs_.back().parts = parts_; // the outputs before read them, too
     return std::move(outputs_);
   }
 
  private:
-  // dims: of one matrix; those of several get a third dimension.
+  // `dims` are those that the file shows: experts have a third one.
   void add(const std::string& suffix, gguf::TensorType type, std::vector<int64_t> dims,
            std::function<void(const Sink&)> write) {
     outputs_.push_back({{name_ + suffix, type, std::move(dims)}, std::move(write), {}});

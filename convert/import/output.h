@@ -1,4 +1,4 @@
-// What a checkpoint's matrices become in the GGUF file: the tensors, and how their bytes are made, piece by piece.
+// The tensors of the GGUF file that a checkpoint's matrices become, and functions that make their bytes piece by piece.
 #pragma once
 
 #include "convert/import/matrix.h"
@@ -18,11 +18,11 @@ using Sink = std::function<void(std::span<const std::byte>)>;
 struct Output {
   gguf::TensorInfo info;
   std::function<void(const Sink&)> write;
-  std::vector<const gguf::SafeTensor*> parts; // done with once it is written
+  std::vector<const gguf::SafeTensor*> parts; // tensors that are not needed after it is written
 };
 
-// llama's q and k: the checkpoint rotates element i of a head with i + d/2, the GGUF form with its neighbour. Row r of
-// the output is row source(r) of the checkpoint; rows stay in their head.
+// The order of the rows of llama's q and k. Rope turns element i of a head with element i + d/2 in the checkpoint, and
+// with its neighbour in GGUF. Row r of the output is row source(r) of the checkpoint, which is in the same head.
 struct RowOrder {
   int64_t head_dim = 0; // 0: rows stay where they are
   int64_t source(int64_t r) const {
@@ -32,10 +32,10 @@ struct RowOrder {
   }
 };
 
-// The tensors that hold `matrices` (one, or a layer's experts, all of one shape), W being `name` + ".weight". Plain
-// numbers become `type`, or what they are. Packed ones become the GGUF type that holds the same numbers, where there is
-// one, else the planar form of models/planar.h, in the scheme that `planar_scheme` names afterwards. Throws Error where
-// the matrices differ in kind or hold what no GGUF type and no scheme can.
+// The tensors that hold `matrices`: one, or a layer's experts, all of one shape. Their names begin with `name`. Plain
+// numbers are written in `type`, or in their own type without one. Packed matrices become the GGUF type that holds the
+// same numbers, if there is one. Otherwise they become planar weights (models/planar.h), and `planar_scheme` is set to
+// their scheme. Throws Error if the matrices differ in kind, or hold numbers that no GGUF type and no scheme can hold.
 std::vector<Output> outputs_of(std::vector<Matrix> matrices, const std::string& name, RowOrder order,
                                std::optional<quant::Type> type, std::string& planar_scheme);
 

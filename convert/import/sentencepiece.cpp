@@ -1,5 +1,5 @@
-// tokenizer.model: a SentencePiece ModelProto, read with a parser for just the fields that matter. The encoding is
-// protocol buffers' (https://protobuf.dev/programming-guides/encoding): a sequence of (field number, wire type, value).
+// tokenizer.model: a SentencePiece ModelProto. The parser knows only the fields that matter. The encoding is that of
+// protocol buffers (https://protobuf.dev/programming-guides/encoding): a sequence of (field number, wire type, value).
 #include "convert/import/tokenizer.h"
 #include "core/error.h"
 
@@ -126,7 +126,7 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
   if (kind != kUnigram && kind != kBpe)
     throw_error("{}: word and character models of SentencePiece cannot be converted", where);
   out.model = kind == kBpe ? "llama" : "t5";
-  if (kind == kBpe) { // BPE models normalize by identity, and keep their spaces
+  if (kind == kBpe) { // BPE models change nothing in a text and keep its spaces
     out.charsmap.clear();
     out.remove_extra_whitespaces.reset();
   }

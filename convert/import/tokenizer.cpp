@@ -18,7 +18,7 @@ std::optional<std::string> token_text(const Fields& settings, const std::string&
   return value->is_object() ? Fields(*value, settings.where(key)).find_string("content") : settings.find_string(key);
 }
 
-// "eos_token_id": 2 or [2, 5]: the first.
+// "eos_token_id": 2, or the first of [2, 5].
 std::optional<int64_t> token_id(const Fields& settings, const std::string& key) {
   const Json* value = settings.find(key);
   if (value && value->is_array()) value = value->empty() ? nullptr : &value->front();
@@ -34,7 +34,7 @@ constexpr Role kRoles[] = {
     {"eos", "eos", "eos"},
     {"unknown", "unk", "unknown"},
     {"padding", "pad", "padding"},
-    {"separator", "sep", "seperator"}, // so spelled in files
+    {"separator", "sep", "seperator"}, // the spelling of GGUF files
     {"mask", "mask", "mask"},
 };
 
@@ -126,7 +126,7 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   flag("remove_extra_whitespaces", vocabulary.remove_extra_whitespaces);
 }
 
-// What tokenizer_config.json, then config.json and generation_config.json say of special tokens.
+// Special tokens of tokenizer_config.json, else of generation_config.json, else of config.json.
 void read_settings(const std::string& folder, const Json& config, Vocabulary& vocabulary) {
   static const Json kNone = Json::object();
   const Fields settings(config.is_object() ? config : kNone, folder + "/tokenizer_config.json");
@@ -144,7 +144,7 @@ void read_settings(const std::string& folder, const Json& config, Vocabulary& vo
   }
   std::erase_if(vocabulary.special,
                 [&](const auto& role) { return role.second < 0 || role.second >= std::ssize(vocabulary.tokens); });
-  for (const char* role : {"bos", "eos", "padding"}) // a marker that is no word
+  for (const char* role : {"bos", "eos", "padding"}) // these are markers, not text
     if (const auto at = vocabulary.special.find(role); at != vocabulary.special.end())
       if (Token& token = vocabulary.tokens[at->second]; token.kind == TokenKind::user_defined)
         token.kind = TokenKind::control;
@@ -173,7 +173,7 @@ void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& me
   const Json config = read_json_file(folder, "tokenizer_config.json");
   const Json document = read_json_file(folder, "tokenizer.json");
   const auto sentencepiece = read_text_file(folder, "tokenizer.model");
-  // Both describe one tokenizer where both are there; tokenizer.model has the pieces' true scores.
+  // If both files are there, they describe one tokenizer, and tokenizer.model has the true scores of its pieces.
   const bool byte_level =
       document.is_object() && document.value("pre_tokenizer", Json()).dump().find("\"ByteLevel\"") != std::string::npos;
   Vocabulary vocabulary;

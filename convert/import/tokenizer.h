@@ -20,7 +20,7 @@ struct Token {
   text::TokenKind kind = text::TokenKind::normal;
 };
 
-// A vocabulary on its way into a file.
+// A vocabulary as it will be written.
 struct Vocabulary {
   std::string model; // "gpt2", "llama", "t5"
   std::string pre;   // family of pre-tokenizer, of "gpt2"
@@ -30,8 +30,8 @@ struct Vocabulary {
   std::map<std::string, int64_t> special; // "bos" → id, by the names in GGUF keys
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 
-  // Sets token `id`; ids that are skipped become unused tokens. Throws Error for ids from `limit`, the rows of the
-  // embedding table, on.
+  // Sets token `id`. Ids that are skipped become unused tokens. Throws Error if `id` is not below `limit`, the number
+  // of rows of the embedding table.
   void set(int64_t id, Token token, int64_t limit, const std::string& where);
   int64_t find(std::string_view text) const; // -1: no such token
 
@@ -43,12 +43,12 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
 // `model`: the bytes of tokenizer.model, a SentencePiece ModelProto.
 Vocabulary read_sentencepiece(std::string_view model, const std::string& where, int64_t limit);
 
-// Which family of text/tokenizer/pretokenize.h cuts text as these patterns do, applied one after the other; empty:
-// none.
+// The family of text/tokenizer/pretokenize.h that splits text as these patterns do, applied one after the other. Empty
+// if there is none.
 std::string find_family(const std::vector<std::string>& patterns, bool ignore_merges);
 
-// Reads the tokenizer in `folder` and its settings, pads it to `vocab` tokens, and appends the keys. Nothing where
-// there is no tokenizer: `notes` says so.
+// Reads the tokenizer in `folder` and its settings, pads it to `vocab` tokens, and appends the keys. Without a
+// tokenizer it appends no key and says so in `notes`.
 void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& metadata,
                     std::vector<std::string>& notes);
 

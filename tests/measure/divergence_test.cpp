@@ -1,7 +1,7 @@
 // Perplexity and divergence: the sums against naive ones.
 #include "measure/divergence.h"
 
-#include "support/reference.h"
+#include "support/numerics.h"
 
 #include <cmath>
 #include <random>

@@ -8,6 +8,7 @@
 
 using namespace ridge::measure;
 using ridge::tests::fresh_seed;
+using ridge::tests::softmax;
 
 namespace {
 
@@ -16,14 +17,6 @@ std::vector<float> random_logits(std::mt19937_64& random, size_t n, float spread
   std::vector<float> logits(n);
   for (float& v : logits) v = normal(random);
   return logits;
-}
-
-std::vector<double> softmax(const std::vector<float>& logits) {
-  std::vector<double> p;
-  double sum = 0;
-  for (const float v : logits) sum += std::exp(static_cast<double>(v));
-  for (const float v : logits) p.push_back(std::exp(static_cast<double>(v)) / sum);
-  return p;
 }
 
 } // namespace

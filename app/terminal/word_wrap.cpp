@@ -13,6 +13,8 @@ namespace {
 constexpr int kTabStop = 8;
 constexpr char32_t kJoiner = 0x200d; // makes one emoji of two
 
+int tab_width(int column) { return kTabStop - column % kTabStop; }
+
 bool is_skin_tone(char32_t code) { return code >= 0x1f3fb && code <= 0x1f3ff; } // changes the emoji before it
 
 // Punctuation that belongs to the wide character before it.
@@ -54,14 +56,15 @@ std::string WordWrap::flush(int columns) {
 void WordWrap::take(std::string_view character, char32_t code, int columns) {
   if (code == '\n') return end_line(columns);
   line_ += character;
-  const int width = code == '\t' ? kTabStop - (column_ + spaces_) % kTabStop : display_width(code);
-  if (in_code_ || columns == 0) return write_as_is(character, width, columns);
+  if (in_code_ || columns == 0)
+    return write_as_is(character, code == '\t' ? tab_width(column_) : display_width(code), columns);
   if (code == ' ' || code == '\t') {
     place_word(columns);
     long_word_ = false;
-    spaces_ += width;
+    spaces_ += code == '\t' ? tab_width(column_ + spaces_) : 1;
     return;
   }
+  const int width = display_width(code);
   if (may_break_before(code, width)) {
     place_word(columns);
     long_word_ = false;

@@ -1,13 +1,14 @@
 // Perplexity and divergence: the sums against naive ones.
 #include "measure/divergence.h"
 
-#include "support/reference.h"
+#include "support/numerics.h"
 
 #include <cmath>
 #include <random>
 
 using namespace ridge::measure;
 using ridge::tests::fresh_seed;
+using ridge::tests::softmax;
 
 namespace {
 
@@ -16,14 +17,6 @@ std::vector<float> random_logits(std::mt19937_64& random, size_t n, float spread
   std::vector<float> logits(n);
   for (float& v : logits) v = normal(random);
   return logits;
-}
-
-std::vector<double> softmax(const std::vector<float>& logits) {
-  std::vector<double> p;
-  double sum = 0;
-  for (const float v : logits) sum += std::exp(static_cast<double>(v));
-  for (const float v : logits) p.push_back(std::exp(static_cast<double>(v)) / sum);
-  return p;
 }
 
 } // namespace

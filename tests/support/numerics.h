@@ -3,12 +3,23 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <span>
+#include <vector>
 
 namespace ridge::tests {
+
+// In double precision, without subtracting the largest logit.
+inline std::vector<double> softmax(const std::vector<float>& logits) {
+  std::vector<double> p;
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(static_cast<double>(v));
+  for (const float v : logits) p.push_back(std::exp(static_cast<double>(v)) / sum);
+  return p;
+}
 
 // A fresh seed each run, or RIDGE_SEED; log it with CAPTURE(seed) so that a failure can be repeated.
 inline uint64_t fresh_seed() {

@@ -27,8 +27,8 @@ struct StepProfile {
   double step_seconds; // the undivided step: forward() as it always runs
   double read_bytes_per_second;
   std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
-  std::string plan = {};      // Executor::describe_plan
   int64_t streams = 1;        // that decode together
+  std::string plan = {};      // Executor::describe_plan
 };
 
 // Profiles one step that evaluates tokens[i] at `position` of stream i, with logits of each. Evaluates it twice as

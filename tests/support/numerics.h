@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -33,6 +34,22 @@ inline uint64_t printed_seed() {
   MESSAGE("seed ", seed);
   return seed;
 }
+
+// Whether a turn of a test's loop is taken. All are, or, with RIDGE_TEST_SHARE=n, every n-th from a random one on:
+// under a sanitizer a kernel takes some hundred times as long.
+class Share {
+ public:
+  bool takes_next() { return next_++ % parts() == 0; }
+  // What is left of `count` repetitions of the same.
+  static int64_t of(int64_t count) { return (count + parts() - 1) / parts(); }
+
+ private:
+  static int64_t parts() {
+    const char* wanted = std::getenv("RIDGE_TEST_SHARE");
+    return std::max<int64_t>(1, wanted ? std::atoll(wanted) : 1);
+  }
+  int64_t next_ = static_cast<int64_t>(std::random_device{}() % static_cast<uint64_t>(parts()));
+};
 
 // Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.
 inline double nmse(std::span<const float> a, std::span<const float> b) {

@@ -65,9 +65,11 @@ TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::for_each_op(seed, [](const char* name, RandomProgram& model) {
+  tests::Share share;
+  tests::for_each_op(seed, [&](const char* name, RandomProgram& model) {
     CAPTURE(name);
     for (const auto& [twin, options] : twins()) {
+      if (!share.takes_next()) continue;
       CAPTURE(twin);
       CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}, options) < kExact);
     }
@@ -79,7 +81,9 @@ TEST_CASE(
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (size_t i = 0; i < 2 * quant::formats().size(); ++i) {
+    if (!share.takes_next()) continue;
     const quant::FormatInfo& format = quant::formats()[i / 2];
     CAPTURE(format.name);
     RandomProgram model(seed + i);
@@ -104,8 +108,10 @@ TEST_CASE("CUDA: wide matrices of every format fit the shared memory of older ch
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const quant::FormatInfo& format : quant::formats())
     for (const auto& [chip, cols] : {std::pair(75, 8192), {89, 14336}}) {
+      if (!share.takes_next()) continue;
       CAPTURE(format.name);
       CAPTURE(chip);
       RandomProgram model(seed);
@@ -120,7 +126,9 @@ TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
     CAPTURE(format.name);
     RandomProgram model(seed);
     const int64_t cols =
@@ -153,8 +161,10 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::for_each_transformer(seed, [](Type, int64_t experts, RandomProgram& model) {
+  tests::Share share;
+  tests::for_each_transformer(seed, [&](Type, int64_t experts, RandomProgram& model) {
     for (const auto& [twin, options] : twins()) {
+      if (!share.takes_next()) continue;
       CAPTURE(twin);
       CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
       if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
@@ -166,12 +176,14 @@ TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const Type type : {Type::F16, Type::Q8_0, Type::Q3_K, Type::IQ4_XS}) {
     RandomProgram model(seed);
     RandomProgram::Shape shape;
     shape.experts = shape.used = 3;
     model.transformer(shape, type, Type::Q6_K);
     for (const auto& [twin, options] : twins()) {
+      if (!share.takes_next()) continue;
       CAPTURE(twin);
       CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
     }
@@ -194,8 +206,10 @@ TEST_CASE("CUDA: streams that decode together, a token each, get what the unfuse
   CAPTURE(seed);
   using enum core::KvType;
   // An odd number of query heads to a KV head: at dim 64 a warp takes two heads, of which the last may be none.
+  tests::Share share;
   for (const auto& [dim, odd] : {std::pair(64, 0), {64, 1}, {128, 0}, {128, 1}})
     for (const auto& [k_type, v_type] : {std::pair(f16, f16), {q8_0, q8_0}, {q8_0, f16}, {f16, q8_0}, {f32, f32}}) {
+      if (!share.takes_next()) continue;
       CAPTURE(dim);
       CAPTURE(odd);
       CAPTURE(k_type);
@@ -247,6 +261,7 @@ TEST_CASE("CUDA: matrices of two formats with one input give the same together a
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const auto& [most, finer] : {std::pair(Type::Q4_K, Type::Q6_K),
                                     {Type::Q6_K, Type::Q4_K},
                                     {Type::Q3_K, Type::Q5_K},
@@ -266,6 +281,7 @@ TEST_CASE("CUDA: matrices of two formats with one input give the same together a
     const core::ValueId sum = model.op(OpKind::add, {shuffled(q), shuffled(k)}, {}, rows);
     model.finish(model.op(OpKind::add, {sum, shuffled(v)}, {}, rows));
     for (const auto& [twin, options] : twins()) {
+      if (!share.takes_next()) continue;
       CAPTURE(twin);
       CHECK(worst_error(model, fast_config(), {1, 1, 2, 1}, options) < kFast);
     }
@@ -288,8 +304,10 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
   struct Heads {
     int64_t heads, kv_heads, dim;
   };
+  tests::Share share;
   for (const Heads h :
        {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16}, Heads{5, 1, 80}}) {
+    if (!share.takes_next()) continue;
     CAPTURE(h.heads);
     CAPTURE(h.kv_heads);
     CAPTURE(h.dim);
@@ -321,9 +339,11 @@ TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with littl
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   using enum core::KvType;
+  tests::Share share;
   for (const int64_t dim : {64, 128})
     for (const core::KvType type : {f16, q8_0})
       for (const int chip : {0, 75}) {
+        if (!share.takes_next()) continue;
         CAPTURE(dim);
         CAPTURE(type);
         CAPTURE(chip);
@@ -345,9 +365,11 @@ TEST_CASE("CUDA: attention over more keys than a block takes at once is that of 
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   using enum core::KvType;
+  tests::Share share;
   for (const int64_t dim : {64, 128})
     for (const int64_t group : {1, 4, 12})
       for (const core::KvType type : {f16, q8_0}) {
+        if (!share.takes_next()) continue;
         CAPTURE(dim);
         CAPTURE(group);
         CAPTURE(type);
@@ -436,7 +458,9 @@ TEST_CASE("CUDA: broken weights give broken logits, not a crash") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
     CAPTURE(format.name);
     for (const int experts : {0, 2})
       if (!experts || format.type == Type::Q4_K) tests::check_broken_weights(with({}), seed, format.type, experts);

@@ -66,7 +66,9 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
     CAPTURE(format.name);
     RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
     const int64_t cols =
@@ -94,8 +96,10 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS})
     for (const bool bias : {false, true}) {
+      if (!share.takes_next()) continue;
       CAPTURE(type);
       CAPTURE(bias);
       RandomProgram model(seed);
@@ -131,7 +135,9 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
+  tests::Share share;
   for (const Type type : {Type::F32, Type::F16, Type::Q8_0, Type::Q4_K, Type::IQ3_S}) {
+    if (!share.takes_next()) continue;
     CAPTURE(type);
     RandomProgram model(seed);
     RandomProgram::Shape shape;

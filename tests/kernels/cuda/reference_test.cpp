@@ -14,7 +14,9 @@ TEST_CASE("CUDA: logits agree with the reference, in exact and in fast mode") {
   const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
     return kernels::cuda::make_cuda_executor(program, config);
   };
+  tests::Share share;
   for (const tests::LogitsCase& c : tests::logits_cases()) {
+    if (!share.takes_next()) continue;
     CAPTURE(c.name);
     const gguf::File file = gguf::File::open(c.model_path());
     const core::Program program = models::build_program(file);

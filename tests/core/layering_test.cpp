@@ -1,6 +1,6 @@
 // The rules of the tree that a compiler does not check: who may include whom, where CUDA may appear, that libraries
 // neither print nor exit, and that a format is one header and one row, an architecture one file and one row, an op one
-// row and one file in each folder of ops.
+// row and one file in each folder of ops (in CUDA's folder: only ops that are neither products nor attention).
 #include "support/reference.h"
 
 #include <map>
@@ -129,4 +129,33 @@ TEST_CASE("an op is one row and one file in each folder of ops") {
     for (const Source& source : sources(folder)) present.insert(source.path.stem());
     CHECK(named == present);
   }
+}
+
+// kernels/cuda/ops/op_table.cpp has the launchers of all ops but products and attention. The executor launches those
+// itself (launches.cpp, launch_products.cpp), because their kernels depend on the format and the size of the batch.
+TEST_CASE("a plain op is one file of CUDA's ops, which defines its launcher") {
+  const std::string root = RIDGE_SOURCE_DIR;
+  std::map<std::string, std::string> class_of; // by the op's name
+  const std::regex row(R"(\nRIDGE_OP\((\w+),.*, (\w+), \d+\))");
+  const std::string rows = tests::read_file(root + "/core/ops.def");
+  for (auto it = std::sregex_iterator(rows.begin(), rows.end(), row); it != std::sregex_iterator(); ++it)
+    class_of[(*it)[1]] = (*it)[2];
+  REQUIRE(class_of.size() == matches(rows, R"re((\nRIDGE_OP\())re").size());
+
+  const std::string table = tests::read_file(root + "/kernels/cuda/ops/op_table.cpp");
+  std::set<std::string> plain_classes, plain;
+  for (const std::string& name : matches(table, R"re(#define RIDGE_PLAIN_(\w+)\(what, name\) what\(name\))re"))
+    plain_classes.insert(name);
+  for (const auto& [name, op_class] : class_of)
+    if (plain_classes.contains(op_class)) plain.insert(name);
+  REQUIRE(!plain.empty());
+
+  std::set<std::string> launched;
+  for (const Source& source : sources("kernels/cuda/ops"))
+    for (const std::string& name :
+         matches(source.text, R"re(\nvoid launch_(\w+)\(const Launch& \w+, const OpCall& )re")) {
+      CHECK_MESSAGE(source.path.stem() == name, source.path, " launches another op than its name says: ", name);
+      launched.insert(name);
+    }
+  CHECK(launched == plain);
 }

@@ -58,7 +58,7 @@ void capture(cudaStream_t stream, Graph& graph, LaunchAll&& launch) {
   check(status, "cudaGraphInstantiate");
 }
 
-class Executor final : public CudaExecutor {
+class Executor final : public core::Executor {
  public:
   // The device must be the current one. `program` must outlive the executor.
   Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options);
@@ -78,6 +78,8 @@ class Executor final : public CudaExecutor {
   bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
   int32_t next_token(bool ahead) override;
 
+  // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
+  // positions.
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override;
   std::string describe_plan(const core::Batch& batch) override;
@@ -299,8 +301,8 @@ bool fits(const core::Program& program, const core::ExecutorConfig& config) {
   }
 }
 
-std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
-                                                 const CudaOptions& options) {
+std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
+                                                   const CudaOptions& options) {
   require_usable(options.device);
   const CurrentDevice current(options.device);
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));

@@ -50,18 +50,11 @@ struct CudaOptions {
 // after another need that, because a kernel that spin-waits on values of a running predecessor never ends there.
 CudaOptions with_serial_mode(CudaOptions options, const char* serial);
 
-class CudaExecutor : public core::Executor {
- public:
-  // Median seconds of one decoding step of `streams` tokens at this position, over `repetitions` steps timed on the
-  // GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive positions.
-  double time_decode(int64_t position, int64_t streams, int repetitions) override = 0;
-};
-
 // Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the
 // Program itself is. Throws Error where there is no usable GPU or a CUDA call fails, OutOfMemory before anything is
 // copied.
-std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
-                                                 const CudaOptions& options = {});
+std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
+                                                   const CudaOptions& options = {});
 
 // Whether make_cuda_executor would find the memory it needs: tries, and gives it back.
 bool fits(const core::Program& program, const core::ExecutorConfig& config);

@@ -14,8 +14,8 @@ DeviceInfo device_info(int) {
   return info;
 }
 
-std::unique_ptr<CudaExecutor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
-                                                 const CudaOptions&) {
+std::unique_ptr<core::Executor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
+                                                   const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/microbench/ladder.cuh"
 #include "kernels/cuda/microbench/microbench.cuh"
+#include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/cublas.h"
 
 #include <cmath>
@@ -34,8 +35,7 @@ __global__ void compare(const float* x, const float* y, int64_t count, double* s
 class Lab {
  public:
   Lab(int64_t size, const Cublas& cublas) : n_(static_cast<int>(size)), bytes_(size * size * 4), cublas_(cublas) {
-    cudaDeviceProp properties;
-    RIDGE_CUDA(cudaGetDeviceProperties(&properties, 0));
+    const cudaDeviceProp properties = current_device_properties();
     shared_limit_ = static_cast<int>(properties.sharedMemPerBlockOptin);
     tensor_cores_ = properties.major >= 8;
     launch_.stream = stream_.handle;

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/microbench.cuh"
+#include "kernels/cuda/runtime/context.h"
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -11,7 +12,7 @@ template <typename... Parts>
 std::vector<core::Ceiling> measure(Parts... parts) {
   if (const DeviceInfo info = device_info(); !info.usable) throw_error("CUDA: {}", info.problem);
   Bench bench;
-  RIDGE_CUDA(cudaGetDeviceProperties(&bench.properties, 0));
+  bench.properties = current_device_properties();
   bench.launch.sm_count = bench.properties.multiProcessorCount;
   const Stream stream;
   bench.launch.stream = stream.handle;

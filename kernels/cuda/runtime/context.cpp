@@ -51,6 +51,14 @@ CurrentDevice::~CurrentDevice() {
   if (before_ != device_) cudaSetDevice(before_);
 }
 
+cudaDeviceProp current_device_properties() {
+  int device = 0;
+  RIDGE_CUDA(cudaGetDevice(&device));
+  cudaDeviceProp properties;
+  RIDGE_CUDA(cudaGetDeviceProperties(&properties, device));
+  return properties;
+}
+
 DeviceContext::DeviceContext(int device, int as_compute)
     : device_(device), limits_(limits_of(device, as_compute)), stream_(stream_on(device)) {}
 

@@ -18,6 +18,9 @@ class CurrentDevice {
   int device_, before_ = 0;
 };
 
+// Of the calling thread's current device.
+cudaDeviceProp current_device_properties();
+
 class DeviceContext {
  public:
   // The device must be usable (device_info). With as_compute (75, 80, 86, 89) the limits are those of an older chip.

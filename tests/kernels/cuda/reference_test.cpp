@@ -24,7 +24,8 @@ TEST_CASE("CUDA: logits agree with the reference, in exact and in fast mode") {
     for (const bool at_once : {true, false}) {
       const double exact = tests::nmse(tests::logits_of(make_executor, program, c.ids, true, at_once), golden);
       const double fast = tests::nmse(tests::logits_of(make_executor, program, c.ids, false, at_once), golden);
-      MESSAGE(c.name, at_once ? " at once" : " one by one", ": NMSE exact ", exact, ", fast ", fast);
+      const std::string way = at_once ? " at once" : " one by one";
+      MESSAGE(c.name, way, ": NMSE exact ", exact, ", fast ", fast);
       CHECK(exact <= 1e-8);
       CHECK(fast <= 3.5e-4);
     }

@@ -4,7 +4,7 @@
 // all.
 #pragma once
 
-#include "core/jobs.h"
+#include "core/view/jobs.h"
 
 #include <condition_variable>
 #include <functional>

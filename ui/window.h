@@ -1,7 +1,7 @@
 // The window: a frame around panels, drawn when there is something new to see and not otherwise.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "ui/frame_times.h"
 
 #include <cstdint>

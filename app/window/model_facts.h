@@ -1,7 +1,7 @@
 // Models, tensors and blocks as the plain data that the window draws.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "engine/loaded_model.h"
 
 #include <functional>

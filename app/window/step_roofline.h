@@ -2,7 +2,7 @@
 // profile, or predicted from op_cost for a context, a number of streams and a format that nobody has run.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "engine/loaded_model.h"
 #include "measure/profile_report.h"
 #include "measure/roofline_report.h"

@@ -8,7 +8,7 @@
 #include "app/jobs.h"
 #include "app/terminal/terminal.h"
 #include "app/window/conversation_store.h"
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "engine/conversation.h"
 #include "engine/options.h"
 #include "measure/roofline_report.h"

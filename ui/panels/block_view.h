@@ -1,7 +1,7 @@
 // The microscope: a packed block bit by bit, its weights below, and what hangs together under the mouse.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "ui/widgets/theme.h"
 
 namespace ridge::ui {

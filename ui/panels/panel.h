@@ -1,7 +1,7 @@
 // A panel draws one view of the snapshot and sends intents. docs/window.md says how one is added.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "ui/layout.h"
 
 #include <functional>

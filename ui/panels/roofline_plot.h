@@ -1,7 +1,7 @@
 // The plot of the roofline panel: the measured roofs of the machine, and the ops of a step under them.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "ui/widgets/theme.h"
 
 #include <string>

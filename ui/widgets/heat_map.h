@@ -1,7 +1,7 @@
 // A piece of a tensor as a picture: its weights, what a format makes of them, or the difference.
 #pragma once
 
-#include "core/snapshot.h"
+#include "core/view/snapshot.h"
 #include "ui/widgets/theme.h"
 
 namespace ridge::ui {

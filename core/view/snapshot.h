@@ -5,10 +5,10 @@
 #pragma once
 
 #include "core/ceiling.h"
-#include "core/jobs.h"
 #include "core/ops.h"
 #include "core/sampler.h"
 #include "core/token_choice.h"
+#include "core/view/jobs.h"
 
 #include <cstdint>
 #include <functional>

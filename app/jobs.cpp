@@ -198,7 +198,7 @@ void JobQueue::work() {
   }
 }
 
-// Whatever goes wrong is the job's own end and nobody else's.
+// An exception ends this job only.
 void JobQueue::run(Job& job) {
   try {
     std::visit([&](const auto& request) { work_on(request, job); }, job.request);

@@ -142,7 +142,7 @@ void CalibratedQuantizer::Layer::run(core::Program& part, size_t ops, ValueId re
     if (!each) continue;
     const float* rows = executor->logits(0).data();
     if (executor->logits(batch - 1).data() != rows + (batch - 1) * result_width)
-      throw std::logic_error("an executor whose rows are apart");
+      throw std::logic_error("an executor whose rows of logits are not contiguous");
     each(chunk * batch, {rows, static_cast<size_t>(batch * result_width)});
   }
 }

@@ -60,7 +60,7 @@ class Sampler;
 struct OpTime {
   std::vector<int32_t> ops; // what it computes: indices into Program::ops
   double seconds = 0;       // from the end of the part before to its own
-  // 0 where an executor cannot tell. A part is worked on in blocks, which start while the part before ends.
+  // 0 where an executor does not measure them. A part is worked on in blocks, which start while the part before ends.
   double waiting = 0;    // of `seconds`, until a block had its input, on average
   double starts = 0;     // when the first block started, after the end of the part before: mostly negative
   double ends_apart = 0; // from the first block's end to the last one's
@@ -80,8 +80,8 @@ class Executor {
   // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output
   // is the token before `position`; it returns false where the host must sample (an executor that cannot at all, or
   // not with these parameters). next_token() then gives one token after the other, -1 where the logits are unusable;
-  // with `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Without,
-  // or before anything else is asked of the executor, decoding ends. The sampler is told of nothing.
+  // with `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Decoding
+  // ends with a call without `ahead`, or when something else is evaluated. The sampler's state does not change.
   virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
   virtual int32_t next_token(bool /*ahead*/) { return -1; }
 
@@ -90,8 +90,8 @@ class Executor {
   virtual double memory_bytes() const = 0;          // KV cache and scratch
 
   // Runs the batch `repetitions` times and says how long each part takes on average, in order. With waiting times the
-  // parts are those of the batch as it always runs, and add up to it; without, they are held apart, so that together
-  // they take longer than forward(). Empty where an executor cannot tell.
+  // parts are those of the batch as it always runs, and add up to it. Without, each part runs by itself, so their sum
+  // is longer than forward(). Empty where an executor has no times.
   virtual std::vector<OpTime> profile(const Batch&, int /*repetitions*/) { return {}; }
 
   // What an executor launches for a batch, a line per kernel. Empty where it has no such plan.

@@ -1,4 +1,4 @@
-// The types in which keys and values are cached. Apart from executor.h, so that kernels need not include Programs.
+// The types in which keys and values are cached. In a header of their own, so that kernels need not include Programs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Random numbers that are a function of their place: number `index` of a seed. The CPU and the GPU compute the same
-// ones, the same on every platform, and one that is drawn for a token nobody wants shifts no other.
+// ones, the same on every platform, and a token that is not wanted in the end shifts no other's.
 #pragma once
 
 #include "core/host_device.h"

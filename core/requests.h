@@ -29,7 +29,7 @@ struct SamplingOptions {
   int64_t max_tokens = -1;       // -1: until the context is full
   std::vector<std::string> stop; // the answer ends before any of these texts
   bool ignore_eos = false;
-  std::string grammar, grammar_file, json_schema; // at most one of them: what the answer is held to
+  std::string grammar, grammar_file, json_schema; // at most one of them: constrains the answer
 };
 
 // Which chat template renders the messages; both empty: the model's own.

@@ -1,5 +1,5 @@
-// The angle by which rope turns a pair: position * inverse_frequency, less whole turns. Every executor takes it from
-// here, so that all of them turn by the same angle, bit for bit.
+// The angle by which rope rotates a pair: position * inverse_frequency, less whole turns. Every executor computes it
+// with these functions, so that all of them rotate by the same angle, bit for bit.
 //
 // The plain f32 product is off by half a unit in its last place: up to 0.004 radians at position 100,000 and up to
 // 0.03 at 1,000,000, which moves logits. Here the product is exact, as the sum of two floats, and the turns are taken

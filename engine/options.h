@@ -17,7 +17,7 @@ inline constexpr int64_t kDefaultContext = 8192; // tokens
 // The executor that the options ask for; trained_context: of the model, tokens.
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);
 
-// The GBNF text that the answer is held to, from whichever of the three options was given; empty: none. Throws Error
+// The GBNF text that constrains the answer, from whichever of the three options was given; empty: none. Throws Error
 // where a file cannot be read or a schema is no JSON.
 std::string grammar_text(const core::SamplingOptions& options);
 

@@ -44,8 +44,8 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
     if (token < 0 || token >= program_.vocab)
       throw_error("token {} is outside the vocabulary (0 to {})", token, program_.vocab - 1);
 
-  const auto held = std::span(tokens_).first(evaluated_);
-  int64_t same = std::ranges::mismatch(held, tokens).in1 - held.begin();
+  const auto cached = std::span(tokens_).first(evaluated_);
+  int64_t same = std::ranges::mismatch(cached, tokens).in1 - cached.begin();
   if (same == std::ssize(tokens)) --same; // the last token again, for its logits
   tokens_.assign(tokens.begin(), tokens.end());
   evaluated_ = same;

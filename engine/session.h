@@ -67,8 +67,8 @@ class Session {
   std::span<const float> logits() { return executor_.logits(0); }
   std::span<const int32_t> tokens() const { return tokens_; } // in the cache, or sampled and about to be
   int64_t context() const { return executor_.config().context; }
-  int64_t held() const { return evaluated_; } // tokens in the cache
-  void keep(int64_t count);                   // drops all but the first `count` of them
+  int64_t cached_tokens() const { return evaluated_; }
+  void keep(int64_t count); // drops all but the first `count` of them
 
   const Usage& prompt_usage() const { return prompt_; }         // of the last evaluate()
   const Usage& generation_usage() const { return generation_; } // of the last generate()

@@ -138,12 +138,12 @@ class Bench {
   }
 
   // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it. They are
-  // handed over -b at once and evaluated -ub at once, so a -b that is no multiple of -ub leaves short pieces.
+  // passed on -b at once and evaluated -ub at once, so a -b that is no multiple of -ub leaves short pieces.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
-    int64_t handed_over = 0; // of the current -b
+    int64_t passed_on = 0; // of the current -b
     while (count > 0) {
-      const int64_t rows = std::min({count, setting_.ubatch, setting_.batch - handed_over});
-      handed_over = (handed_over + rows) % setting_.batch;
+      const int64_t rows = std::min({count, setting_.ubatch, setting_.batch - passed_on});
+      passed_on = (passed_on + rows) % setting_.batch;
       const std::vector<int32_t> tokens = random_tokens(rows), streams(rows, stream);
       std::vector<int32_t> positions(rows);
       std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));

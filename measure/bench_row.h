@@ -17,7 +17,7 @@ struct BenchRow {
   int64_t parameters;
   std::string backend, device; // "CUDA"; "CUDA, NVIDIA H200, 132 multiprocessors"
 
-  int64_t batch_tokens, ubatch_tokens; // of prompts: handed over and evaluated at once
+  int64_t batch_tokens, ubatch_tokens; // of prompts: passed on (-b) and evaluated (-ub) at once
   std::string k_type, v_type;
   int threads;
   int64_t gpu_layers; // -1: all for which there was room

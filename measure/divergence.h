@@ -20,7 +20,7 @@ struct TopDistribution {
   std::span<const Entry> top; // likeliest first
 };
 
-// One position's comparison; `reference` is the model that is held to be right.
+// One position's comparison; `reference` is the model that counts as right.
 struct PositionScore {
   double log_probability = 0, reference_log_probability = 0; // of the actual next token
   double divergence = 0;                                     // KLD(reference ‖ model), nats

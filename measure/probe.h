@@ -40,7 +40,7 @@ struct ProbeOptions {
 };
 
 // Every format's product at the model's shapes, with one token and with a prompt; attention at depths; norms and the
-// like. Leaves out what is too fast to be told from the rest.
+// like. Leaves out what takes too little time to be measured.
 std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const ProbeOptions& options);
 
 // Decoding steps of the whole model at depths (those that fit the GPU), and a prompt; `kernels` (of probe_kernels) say

@@ -10,10 +10,10 @@ class Builder;
 
 // How Hugging Face checkpoints of an architecture differ from those of LlamaForCausalLM without experts.
 struct Checkpoint {
-  bool interleave_qk = false; // rope turns halves in the checkpoint, neighbours in GGUF: rows of q and k are reordered
-  bool qkv_bias = false;      // q, k and v have biases; on import they are found by their names
-  bool qk_norm = false;       // self_attn.q_norm and self_attn.k_norm
-  bool slides_by_default = false; // config.json's sliding_window counts where use_sliding_window is absent
+  bool interleave_qk = false;     // rope pairs are halves in the checkpoint, neighbours in GGUF: q and k get reordered
+  bool qkv_bias = false;          // q, k and v have biases; on import they are found by their names
+  bool qk_norm = false;           // self_attn.q_norm and self_attn.k_norm
+  bool slides_by_default = false; // config.json's sliding_window counts where use_sliding_window is missing
 
   // Modules of a layer with experts, below "model.layers.N."; {} is the expert. Empty: the architecture has none.
   std::string_view router = {}, expert_gate = {}, expert_up = {}, expert_down = {};

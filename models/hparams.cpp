@@ -66,9 +66,11 @@ std::string Hparams::asked(std::string_view name) const {
 }
 
 int64_t Hparams::get_int(std::string_view name) const { return file_.get_int(asked(name)); }
-int64_t Hparams::get_int(std::string_view name, int64_t absent) const { return file_.get_int(asked(name), absent); }
-double Hparams::get_float(std::string_view name, double absent) const { return file_.get_float(asked(name), absent); }
-bool Hparams::get_bool(std::string_view name, bool absent) const { return file_.get_bool(asked(name), absent); }
+int64_t Hparams::get_int(std::string_view name, int64_t fallback) const { return file_.get_int(asked(name), fallback); }
+double Hparams::get_float(std::string_view name, double fallback) const {
+  return file_.get_float(asked(name), fallback);
+}
+bool Hparams::get_bool(std::string_view name, bool fallback) const { return file_.get_bool(asked(name), fallback); }
 
 const gguf::Value* Hparams::array(std::string_view name) const {
   const gguf::Value* value = file_.find(asked(name));
@@ -86,9 +88,9 @@ int64_t Hparams::layer_int(std::string_view name, int64_t layer) const {
   const gguf::Value* values = array(name);
   return values ? layer_of_array(name, *values, layer) : get_int(name);
 }
-int64_t Hparams::layer_int(std::string_view name, int64_t layer, int64_t absent) const {
+int64_t Hparams::layer_int(std::string_view name, int64_t layer, int64_t fallback) const {
   const gguf::Value* values = array(name);
-  return values ? layer_of_array(name, *values, layer) : get_int(name, absent);
+  return values ? layer_of_array(name, *values, layer) : get_int(name, fallback);
 }
 
 int64_t Hparams::in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const {

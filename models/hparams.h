@@ -25,12 +25,12 @@ class Hparams {
 
   // The value of "<architecture>.<name>"; an Error names the key. Without a default the key is required.
   int64_t get_int(std::string_view name) const;
-  int64_t get_int(std::string_view name, int64_t absent) const;
-  double get_float(std::string_view name, double absent) const;
-  bool get_bool(std::string_view name, bool absent) const;
+  int64_t get_int(std::string_view name, int64_t fallback) const;
+  double get_float(std::string_view name, double fallback) const;
+  bool get_bool(std::string_view name, bool fallback) const;
   // The same where a file may hold one value for all layers or an array with one for each layer.
   int64_t layer_int(std::string_view name, int64_t layer) const;
-  int64_t layer_int(std::string_view name, int64_t layer, int64_t absent) const;
+  int64_t layer_int(std::string_view name, int64_t layer, int64_t fallback) const;
 
   // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1.
   int64_t layers() const;                    // block_count

@@ -244,14 +244,14 @@ ModelTraits model_traits(const gguf::File& file) {
   ModelTraits traits;
   traits.architecture = file.get_string("general.architecture", "");
   // Some architectures give a number per layer; the first one is taken.
-  const auto get = [&](const char* key, int64_t absent) {
+  const auto get = [&](const char* key, int64_t fallback) {
     const gguf::Value* value = file.find(traits.architecture + "." + key);
-    if (!value) return absent;
+    if (!value) return fallback;
     if (value->is_array()) {
       const auto numbers = value->as_ints();
-      return numbers && !numbers->empty() ? numbers->front() : absent;
+      return numbers && !numbers->empty() ? numbers->front() : fallback;
     }
-    return value->as_int().value_or(absent);
+    return value->as_int().value_or(fallback);
   };
   traits.layers = get("block_count", 0);
   traits.heads = get("attention.head_count", 1);

@@ -79,7 +79,7 @@ struct ModelTraits {
   std::string architecture;
   int64_t layers = 0, heads = 1, kv_heads = 1, experts = 0;
 };
-ModelTraits model_traits(const gguf::File& file); // absent keys: the defaults
+ModelTraits model_traits(const gguf::File& file); // keys that are missing: the defaults
 
 struct RecipeOptions {
   bool importance = false; // an importance matrix is given

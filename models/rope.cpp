@@ -36,8 +36,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
       throw_error("{}: {} is {}, expected a number above 0", file.path(), name, value);
     return value;
   };
-  const auto positive = [&](const std::string& name, double absent) {
-    return check_positive(name, file.get_float(name, absent));
+  const auto positive = [&](const std::string& name, double fallback) {
+    return check_positive(name, file.get_float(name, fallback));
   };
 
   const double base = positive(key("freq_base"), 10000);

@@ -181,7 +181,7 @@ RIDGE_HD int find_point(const Codebook<Point, kSize>& book, const int8_t* code) 
   return first;
 }
 
-// Eight codes of IQ2 or IQ3, taken apart.
+// Eight codes of IQ2 or IQ3 as magnitudes and signs.
 struct Signed8 {
   int8_t magnitude[8];
   uint8_t signs; // bit j: code j is negative

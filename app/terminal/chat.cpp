@@ -13,7 +13,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr double kNearlyFull = 0.8; // of the context: from here on the user is told
+constexpr double kNearlyFull = 0.8; // of the context: above it, a warning is printed
 constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 of the context free for the answer
 
 std::string trim(const std::string& text) {

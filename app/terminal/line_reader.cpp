@@ -175,7 +175,7 @@ class LineReader::Editor {
     }
   }
 
-  // A bracketed paste. A short line is inserted as if typed; anything larger is kept apart and shown as a placeholder.
+  // A bracketed paste. A short line is inserted as if typed; anything larger is stored and shown as a placeholder.
   static unsigned char on_paste(EditLine* edit, int) {
     Editor& editor = self(edit);
     static const std::wstring kEnd = L"\033[201~";

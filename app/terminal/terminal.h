@@ -32,7 +32,7 @@ int terminal_columns();
 class TextPrinter {
  public:
   void print(std::string_view text, bool reasoning); // whole characters
-  void finish();                                     // writes what is held back and ends the line
+  void finish();                                     // writes the word that WordWrap buffers and ends the line
 
  private:
   void print_on_terminal(std::string_view text, bool reasoning);

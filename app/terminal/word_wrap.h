@@ -1,6 +1,6 @@
 // Wraps streamed text at words, so that a terminal does not break words at its right edge.
 //
-// A word is held back until it is complete, because only then is it known whether it fits the line. Two kinds of text
+// A word is buffered until it is complete, because only then is it known whether it fits the line. Two kinds of text
 // are left for the terminal to wrap, so that it can still be selected and copied as one line: code between ``` fences,
 // and words longer than a line, such as addresses.
 #pragma once
@@ -20,9 +20,9 @@ class WordWrap {
   // written now to a terminal of `columns`; the terminal may change its size between calls. columns 0: not known,
   // nothing wraps.
   std::string add(std::string_view text, int columns);
-  // Returns the word that is held back.
+  // Returns the buffered word.
   std::string flush(int columns);
-  // Nothing was written or held back since the last line break.
+  // Nothing was written or buffered since the last line break.
   bool at_line_start() const { return column_ == 0 && word_.empty(); }
 
  private:
@@ -34,7 +34,7 @@ class WordWrap {
 
   std::string out_;
   std::string line_;       // of the text, so far: tells fences
-  std::string word_;       // held back
+  std::string word_;       // buffered
   int word_columns_ = 0;   // that it takes
   int spaces_ = 0;         // between what was written and the word
   int column_ = 0;         // where the next character goes; `columns` where a line is full

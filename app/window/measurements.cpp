@@ -39,23 +39,23 @@ void WindowEngine::measure_roofs() {
     s.roofs = std::move(roofs);
     s.predicted = nullptr;
   });
-  if (state_.measured && loaded_->session.held() < loaded_->session.context()) profile_here(kQuickRepetitions);
+  if (state_.measured && loaded_->session.cached_tokens() < loaded_->session.context()) profile_here(kQuickRepetitions);
 }
 
 void WindowEngine::measure_step(int64_t past) {
   engine::Session& session = loaded_->session;
-  const int64_t held = session.held(), last = session.context() - 1;
-  past = std::min(past < 0 ? held : past, last);
+  const int64_t cached = session.cached_tokens(), last = session.context() - 1;
+  past = std::min(past < 0 ? cached : past, last);
   cancel_ = false;
-  if (past > held) { // what lies between does not matter for the time
-    std::vector<int32_t> tokens(session.tokens().begin(), session.tokens().begin() + held);
+  if (past > cached) { // what lies between does not matter for the time
+    std::vector<int32_t> tokens(session.tokens().begin(), session.tokens().begin() + cached);
     while (std::ssize(tokens) < past)
       tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
     change([&](core::Snapshot& s) {
       s.state = EngineState::measuring;
-      s.activity = fmt::format("filling the context with {} tokens", past - held);
+      s.activity = fmt::format("filling the context with {} tokens", past - cached);
     });
-    if (!session.evaluate(tokens, &cancel_)) return session.keep(held);
+    if (!session.evaluate(tokens, &cancel_)) return session.keep(cached);
   } else {
     session.keep(past); // the measured step writes over the cache there
   }
@@ -64,14 +64,15 @@ void WindowEngine::measure_step(int64_t past) {
     s.activity = "measuring a step";
   });
   profile_here(kRepetitions);
-  session.keep(std::min(held, past));
+  session.keep(std::min(cached, past));
 }
 
 void WindowEngine::profile_here(int repetitions) {
   const Loaded& m = *loaded_;
   const int32_t token = 0;
-  const measure::StepProfile profile = measure::profile_step(
-      *m.model.executor, m.model.program, {&token, 1}, m.session.held(), state_.speed.roof_bytes_per_s, repetitions);
+  const measure::StepProfile profile =
+      measure::profile_step(*m.model.executor, m.model.program, {&token, 1}, m.session.cached_tokens(),
+                            state_.speed.roof_bytes_per_s, repetitions);
   auto step = std::make_shared<core::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
   change([&](core::Snapshot& s) { s.measured = std::move(step); });
 }
@@ -111,7 +112,7 @@ void WindowEngine::watch_gpu(const std::stop_token& stop) try {
                                state.memory_bytes};
     if (snapshot()->gpu != gauge) change([&](core::Snapshot& s) { s.gpu = gauge; });
   } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
-} catch (const std::exception&) { // no gauge then; whoever needs the GPU says what is wrong with it
+} catch (const std::exception&) { // no gauge then; what uses the GPU reports what is wrong with it
 }
 
 } // namespace ridge::app

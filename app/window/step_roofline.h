@@ -1,5 +1,5 @@
 // The ops of a model's step under the roofs of its machine, as plain data for the window: measured by the executor's
-// profile, or predicted from op_cost for a context, a number of streams and a format that nobody has run.
+// profile, or predicted from op_cost for a context, a number of streams and a format that were not run.
 #pragma once
 
 #include "core/view/snapshot.h"

@@ -21,8 +21,8 @@ struct Output {
   std::vector<const gguf::SafeTensor*> parts; // tensors that are not needed after it is written
 };
 
-// The order of the rows of llama's q and k. Rope turns element i of a head with element i + d/2 in the checkpoint, and
-// with its neighbour in GGUF. Row r of the output is row source(r) of the checkpoint, which is in the same head.
+// The order of the rows of llama's q and k. Rope rotates element i of a head with element i + d/2 in the checkpoint,
+// and with its neighbour in GGUF. Row r of the output is row source(r) of the checkpoint, which is in the same head.
 struct RowOrder {
   int64_t head_dim = 0; // 0: rows stay where they are
   int64_t source(int64_t r) const {

@@ -175,7 +175,7 @@ struct Octets {
   }
 };
 
-// Magnitudes from the codebook, signs apart (IQ2, IQ3).
+// Magnitudes from the codebook, signs in a field of their own (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;

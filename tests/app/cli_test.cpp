@@ -137,7 +137,7 @@ TEST_CASE("run --json separates the text from how it came about") {
   CHECK(report["usage"]["prompt_tokens"] > 5);
 }
 
-TEST_CASE("reasoning is told apart from the answer") {
+TEST_CASE("reasoning and answer are separated") {
   const std::vector<std::string> args = {
       "run", "-m", tiny_model(), "-p", "Hello", "--grammar", "root ::= \"<think>\" [a-z]{4} \"</think>\" [A-Z]{3}"};
   std::vector<std::string> with_json = args;

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view source(reinterpret_cast<const char*>(data), size);
     const jinja::TaintedText out = jinja::Template::parse(source, "fuzz", limits).render_tainted(variables, std::tm{});
     size_t end = 0;
-    for (const ridge::text::ByteSpan& span : out.data()) { // in order, apart, not empty
+    for (const ridge::text::ByteSpan& span : out.data()) { // in order, not adjacent, not empty
       if (span.begin >= span.end || (end > 0 && span.begin <= end)) std::abort();
       end = span.end;
     }

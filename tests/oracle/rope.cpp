@@ -1,4 +1,4 @@
-// rope: pairs of each head, turned by the angle of the position.
+// rope: pairs of each head, rotated by the angle of the position.
 #include "support/naive.h"
 
 #include <cmath>

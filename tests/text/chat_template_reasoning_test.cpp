@@ -94,7 +94,7 @@ TEST_CASE("a stop string is found across pieces, and nothing of it or after it g
   }
 }
 
-TEST_CASE("only what may become a stop string is held back") {
+TEST_CASE("only what may become a stop string is buffered") {
   StopMatcher matcher({"</s>", "\n\nUser:"});
   CHECK(matcher.push("a<") == "a");
   CHECK(matcher.push("b\n") == "<b");

@@ -150,7 +150,7 @@ TEST_CASE("keys of the wrong type, length or content are refused by name") {
   refused("gpt2", "tokenizer.ggml.merges", std::vector<int32_t>{1});
 }
 
-TEST_CASE("required arrays that are absent are named") {
+TEST_CASE("required arrays that are missing are named") {
   gguf::Metadata no_tokens = metadata_of(tests::byte_level_sample());
   no_tokens.erase("tokenizer.ggml.tokens");
   no_tokens.erase("tokenizer.ggml.scores");

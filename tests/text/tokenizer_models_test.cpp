@@ -96,7 +96,7 @@ TEST_CASE("merges that the vocabulary cannot use are reported; malformed ones ar
   }
 }
 
-TEST_CASE("an absent or unknown pre-tokenizer falls back to the default one and says so") {
+TEST_CASE("a missing or unknown pre-tokenizer falls back to the default one and says so") {
   for (const char* pre : {"", "nobody-knows"}) {
     const Tokenizer tokenizer = tests::byte_level_sample(pre).make();
     CHECK(tokenizer.pretokenizer() == "default");

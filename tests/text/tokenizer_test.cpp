@@ -1,4 +1,4 @@
-// What the tokenizer promises whoever calls it, on small vocabularies.
+// What callers of the tokenizer rely on, on small vocabularies.
 #include "core/error.h"
 #include "support/numerics.h"
 #include "tests/text/token_samples.h"

@@ -22,7 +22,7 @@ class ReasoningSplitter {
   explicit ReasoningSplitter(std::string_view prompt = {});
 
   Piece push(std::string_view text); // what became certain
-  Piece finish();                    // what was held back; call once, when the text ends
+  Piece finish();                    // what is still buffered; call once, when the text ends
 
   bool in_reasoning() const { return close_ != nullptr; }
 
@@ -44,7 +44,7 @@ class StopMatcher {
   explicit StopMatcher(std::vector<std::string> stops); // empty strings never match
 
   std::string push(std::string_view text);  // the text before the stop string, as far as it is certain
-  std::string finish();                     // what was held back, when the text ends by itself
+  std::string finish();                     // what is still buffered, when the text ends by itself
   bool stopped() const { return stopped_; } // nothing is passed on any more
 
  private:

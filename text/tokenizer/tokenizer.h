@@ -130,8 +130,8 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   bool render_special_, continues_;
-  bool strip_space_; // the next piece stands where encode() adds a space
-  std::string pending_;
+  bool strip_space_;      // the next piece stands where encode() adds a space
+  std::string undecoded_; // bytes of a character that is not complete
 };
 
 } // namespace ridge::text

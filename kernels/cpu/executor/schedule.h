@@ -25,7 +25,7 @@ class Schedule {
   // step: all threads then meet after each step, and its time is added to its entry.
   void run(int threads, std::vector<double>* seconds = nullptr);
 
-  // Steps added from now on carry this label, for whoever asks where the time went.
+  // Steps added from now on carry this label, by which the profile adds up times.
   void set_label(int32_t label) { label_ = label; }
   size_t size() const { return steps_.size(); }
   int32_t label(size_t step) const { return steps_[step].label; }

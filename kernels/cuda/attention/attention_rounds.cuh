@@ -102,8 +102,8 @@ class AttentionOutputs {
   static constexpr int kTiles = Shape::kTiles, kPartWarps = Shape::kPartWarps;
 
  public:
-  // out: columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are apart from the rest, which the compiler then
-  // keeps in registers before it has unrolled the loops over them.
+  // out: columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are a struct of their own: so the compiler keeps
+  // the other members in registers before it has unrolled the loops over the arrays.
   struct Running {
     float row_max[kTiles], row_sum[kTiles], out[kTiles][4];
     __device__ __forceinline__ void clear() {

@@ -9,7 +9,7 @@ static_assert(kMostSiblingMatrices == kMostPromptMatrices);
 
 namespace {
 
-// Of questions: arguments whose pointers nobody follows.
+// For questions about what a kernel can do: the pointers of such arguments are not read.
 const BatchPlan& any_plan() {
   static const BatchPlan plan{{1, 1, 1, true}};
   return plan;

@@ -1,5 +1,5 @@
 // The instructions of sm_90a: barriers in shared memory, the bulk copy engine, products of warpgroups. They compile to
-// nothing elsewhere, where nobody may call them.
+// nothing elsewhere, and must not be called there.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"

@@ -23,7 +23,7 @@ struct RopeArgs {
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
-// In q8_0 an element is a byte, and the f16 scales of 32 elements each lie apart in the same order.
+// In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of their own.
 struct Cache {
   void* k;
   void* v;
@@ -34,7 +34,7 @@ struct Cache {
 };
 
 // One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),
-// rotation, storing. Any of q, k, v may be absent (null).
+// rotation, storing. Any of q, k, v may be null: left out.
 struct RopeStoreArgs {
   const int32_t* positions;
   const int32_t* streams;
@@ -75,7 +75,7 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
 void launch_attention(const Launch&, const AttentionArgs&);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
-// The same with the work of launch_rope_store done on the way, where each token is of another stream and a tile of its
+// The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its
 // own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
 // of its own batch writes them.
 bool can_fuse_rope(const AttentionArgs&, const RopeStoreArgs&);

@@ -139,8 +139,8 @@ BatchPlan BatchPlanner::run() {
   return std::move(batch_);
 }
 
-// What the step behind this one gathers, if nobody else wants it. Values of gathered rows have memory of their own, of
-// which this step uses none.
+// What the step behind this one gathers, if no other step reads it. Values of gathered rows have memory of their own,
+// of which this step uses none.
 BatchPlanner::Gathered BatchPlanner::gathered_behind(size_t step) const {
   if (step + 1 == steps_.size()) return {};
   const Step& next = steps_[step + 1];

@@ -30,7 +30,7 @@ inline constexpr size_t kMostSiblingMatrices = 3;
 struct PlanShape {
   int64_t tokens, outputs;
   int tile_tokens;       // most tokens of an attention tile: more than one where all are of one stream and in sequence
-  bool distinct_streams; // each token is of another stream: none attends to another one's key
+  bool distinct_streams; // no two tokens are of one stream: none attends to another one's key
   bool sample = false;   // ends with the choice of the next token by the sampler chain
   auto operator<=>(const PlanShape&) const = default;
 };

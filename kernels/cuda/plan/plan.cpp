@@ -175,7 +175,7 @@ void Planner::fuse_heads() {
     const Op *norm = nullptr, *rope = nullptr;
     std::vector<int> steps;
   };
-  // value <- rope <- norm, each read by nobody else.
+  // value <- rope <- norm, each read by no other step.
   const auto chain_of = [&](ValueId id) {
     Chain chain{id, nullptr, nullptr, {}};
     if (const int at = writer(id); is_op(at, OpKind::rope) && read_once(id)) {

@@ -1,5 +1,5 @@
-// When the blocks of a step's kernels start, may go on and end: what a profile is made of. Kernels write the GPU's
-// clock at a few places (stamp() in ptx.cuh) where their launch is told to; else each place costs them a branch.
+// When the blocks of a step's kernels start, may go on and end: what a profile is made of. While a profile is taken,
+// kernels write the GPU's clock at a few places (stamp() in ptx.cuh); else each place costs them a branch.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ridge::kernels::cuda {
 
-using Stamp = unsigned long long; // ns of the clock that all multiprocessors share; 0: nobody came by
+using Stamp = unsigned long long; // ns of the clock that all multiprocessors share; 0: not written
 
 // What a block writes. kMayGoOn: its predecessor is done. kHasInput: it has fetched what it computes from, in kernels
 // that take a while for that. kEnds: the last of its warps that writes one; blocks that have nothing to do leave
@@ -31,7 +31,7 @@ struct LaunchLog {
   }
 };
 
-// How long neighbouring steps took that are not told apart: mostly one.
+// How long a step took, or several neighbouring ones that have no times of their own.
 struct StepsTime {
   size_t end_step;   // behind the last of them
   double seconds;    // from the end of what was before to the end of their last block

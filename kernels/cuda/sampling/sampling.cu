@@ -60,7 +60,7 @@ __device__ __forceinline__ int chunk_begin(uint32_t chunk, uint32_t vocab) {
   return static_cast<int>(uint64_t{chunk} * vocab / kSampleChunks);
 }
 
-// Logits of a lane, a warp apart, as far as `end`.
+// Logits of a lane, every 32nd one, as far as `end`.
 template <int kRows>
 __device__ __forceinline__ void load_rows(const float* logits, int first, int end, float (&row)[kRows]) {
 #pragma unroll
@@ -126,8 +126,8 @@ __device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared
   return warp_max(nan ? kNan : ordered(fminf(best, FLT_MAX)));
 }
 
-// Lists the tokens, of the chunks that were found, whose logits are at least `least`; returns how many there are. Where
-// these are more than there is room for in `list`, it is of no use.
+// Lists the tokens, of the chunks that were found, whose logits are at least `least`; returns how many there are. If
+// there are more than `room`, the list is incomplete.
 __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& shared, uint32_t vocab, float least,
                                                uint64_t* list, int room) {
   constexpr int kTogether = 4, kRows = 2; // chunks and loads of each in flight

@@ -7,7 +7,7 @@
 
 using namespace ridge;
 
-TEST_CASE("rope turns by the exact angle at positions of 100,000 and 1,000,000") {
+TEST_CASE("rope rotates by the exact angle at positions of 100,000 and 1,000,000") {
   for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split}) {
     constexpr int64_t kHeads = 2, kHeadDim = 128, kWidth = kHeads * kHeadDim;
     tests::RandomProgram m(tests::printed_seed());

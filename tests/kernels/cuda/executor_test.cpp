@@ -257,7 +257,7 @@ TEST_CASE("CUDA: streams that decode together, a token each, get what the unfuse
     }
 }
 
-TEST_CASE("CUDA: matrices of two formats with one input give the same together as apart") {
+TEST_CASE("CUDA: matrices of two formats with one input give the same in one kernel as in two") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

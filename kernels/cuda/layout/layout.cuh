@@ -40,13 +40,10 @@
 
 namespace ridge::kernels::cuda {
 
-// A packed format in planes: `Codes` as above, holding code + kBias_, and `Scales`.
-template <typename Format, typename CodePlanes, typename Scales, int kBias_ = 0>
-struct PlaneLayout : PackedLayout<Format> {
-  static constexpr int kBias = kBias_;
-  static constexpr bool kFactors = Scales::kFactors, kBlockScale = Scales::kHasBlockScale && kBlockGroups<Format> == 8,
-                        kRelative = kBlockScale || Scales::kRelative, kOwnBias = Scales::kOwnBias;
-  static constexpr float kConstantScale = Scales::kConstantScale;
+// A packed format in planes: `Codes` as above, holding code + bias, and `Scales`.
+template <typename Format, typename CodePlanes, typename Scales, typename Bias = ConstantBias<0>>
+struct PlaneLayout : PackedLayout<Format, Scales, Bias> {
+  static_assert(!Scales::kBlockScale || kBlockGroups<Format> == 8);
   using Codes = CodePlanes;
   using Lut = typename CodePlanes::Lut;
   static_assert(CodePlanes::kBytes * kBlockGroups<Format> + Scales::kBytes == sizeof(Format), "planes hold every byte");
@@ -62,10 +59,10 @@ struct PlaneLayout : PackedLayout<Format> {
   }
 
   static __device__ int bias_of(const Format& block, int in_block) {
-    if constexpr (kOwnBias)
-      return Scales::bias(block, in_block);
+    if constexpr (std::is_same_v<Bias, OwnBias>)
+      return block.zero(in_block);
     else
-      return kBias;
+      return Bias::of({}, 0);
   }
 
   struct Raw {
@@ -87,26 +84,26 @@ struct PlaneLayout : PackedLayout<Format> {
 };
 
 // clang-format off
-template <> struct Layout<quant::Q4_0>   : PlaneLayout<quant::Q4_0, Codes<4>, HalfScale, 8> {};
+template <> struct Layout<quant::Q4_0>   : PlaneLayout<quant::Q4_0, Codes<4>, HalfScale, ConstantBias<8>> {};
 template <> struct Layout<quant::Q4_1>   : PlaneLayout<quant::Q4_1, Codes<4>, HalfScaleOffset> {};
-template <> struct Layout<quant::Q5_0>   : PlaneLayout<quant::Q5_0, Codes<5>, HalfScale, 16> {};
+template <> struct Layout<quant::Q5_0>   : PlaneLayout<quant::Q5_0, Codes<5>, HalfScale, ConstantBias<16>> {};
 template <> struct Layout<quant::Q5_1>   : PlaneLayout<quant::Q5_1, Codes<5>, HalfScaleOffset> {};
 template <> struct Layout<quant::Q8_0>   : PlaneLayout<quant::Q8_0, Codes<8>, HalfScale> {};
 template <> struct Layout<quant::Q2_K>   : PlaneLayout<quant::Q2_K, Codes<2>, Q2Scales> {};
-template <> struct Layout<quant::Q3_K>   : PlaneLayout<quant::Q3_K, Codes<3>, Q3Scales, 4> {};
+template <> struct Layout<quant::Q3_K>   : PlaneLayout<quant::Q3_K, Codes<3>, Q3Scales, ConstantBias<4>> {};
 template <> struct Layout<quant::Q4_K>   : PlaneLayout<quant::Q4_K, Codes<4>, KScaleMin> {};
 template <> struct Layout<quant::Q5_K>   : PlaneLayout<quant::Q5_K, Codes<5>, KScaleMin> {};
-template <> struct Layout<quant::Q6_K>   : PlaneLayout<quant::Q6_K, Codes<6>, Q6Scales, 32> {};
+template <> struct Layout<quant::Q6_K>   : PlaneLayout<quant::Q6_K, Codes<6>, Q6Scales, ConstantBias<32>> {};
 template <> struct Layout<quant::IQ4_NL> : PlaneLayout<quant::IQ4_NL, Iq4Codes, HalfScale> {};
 template <> struct Layout<quant::IQ4_XS> : PlaneLayout<quant::IQ4_XS, Iq4Codes, Iq4Scales> {};
-template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, PowerScale, E2m1Codes::kBias> {};
-template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, E2m1Codes::kBias> {};
-template <> struct Layout<quant::NVFP4_SCALED> : PlaneLayout<quant::NVFP4_SCALED, E2m1Codes, ScaledE4m3Scales, E2m1Codes::kBias> {};
-template <> struct Layout<quant::AFFINE4> : PlaneLayout<quant::AFFINE4, Codes<4>, HalfScaleZero> {};
+template <> struct Layout<quant::MXFP4>  : PlaneLayout<quant::MXFP4, E2m1Codes, PowerScale, ConstantBias<E2m1Codes::kBias>> {};
+template <> struct Layout<quant::NVFP4>  : PlaneLayout<quant::NVFP4, E2m1Codes, E4m3Scales, ConstantBias<E2m1Codes::kBias>> {};
+template <> struct Layout<quant::NVFP4_SCALED> : PlaneLayout<quant::NVFP4_SCALED, E2m1Codes, ScaledE4m3Scales, ConstantBias<E2m1Codes::kBias>> {};
+template <> struct Layout<quant::AFFINE4> : PlaneLayout<quant::AFFINE4, Codes<4>, HalfScaleZero, OwnBias> {};
 template <> struct Layout<quant::AFFINE8> : PlaneLayout<quant::AFFINE8, Codes<8>, WideScaleOffset> {};
-template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, HalfScale, 1> {};
-template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, 1> {};
-template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, 1> {};
+template <> struct Layout<quant::TQ2_0>  : PlaneLayout<quant::TQ2_0, Codes<2>, SharedHalfScale, ConstantBias<1>> {};
+template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, HalfScale, ConstantBias<1>> {};
+template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, ConstantBias<1>> {};
 // clang-format on
 
 // Sizes of a row's warp tiles, and where each one lies in a matrix. A row block is kRowBlockRows neighbouring rows. Its
@@ -135,12 +132,6 @@ struct TileLayout {
   }
 };
 
-// What is taken from the codes of the eight weights from 8 · eight on.
-template <typename L>
-__device__ __forceinline__ int bias_of(const GroupCodes& group, int eight) {
-  return (L::kOwnBias ? group.bias : L::kBias) + (L::kLowers ? static_cast<int>(group.lowered >> (8 * eight) & 2) : 0);
-}
-
 // `lut`: an L::Lut. Without one, `unpack` reads the codebook in device memory.
 template <typename L, typename... Lut>
 __device__ __forceinline__ void load_group(GroupCodes& out, const uint8_t* tile, int groups, int group,
@@ -164,7 +155,7 @@ __device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kGroupWeigh
     load_group<L>(packed, tile, groups, group);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - bias_of<L>(packed, i / 8);
+      const int code = static_cast<int8_t>(packed.word[i / 4] >> (8 * (i % 4))) - L::Bias::of(packed, i / 8);
       const float scaled = __fmul_rn(packed.scale[i / 16], static_cast<float>(code));
       out.number[i] = L::kHasOffset ? __fadd_rn(scaled, packed.offset[i / 16]) : scaled;
     }

@@ -13,16 +13,8 @@ inline constexpr int kTileGroups = 32;
 
 // A decoded group of a packed format. Code i is byte i % 4 of word[i / 4], signed; with half h = i / 16,
 //   weight i = scale[h] * (code i - bias) + offset[h].
-// A layout's constants say which other members are set, so that a dot product can stay in integers longer:
-//   kOwnBias       the bias is the member `bias`, else the constant kBias.
-//   kFactors       scale[h] = kConstantScale * block_scale * factor[h], and offset[h] = block_offset *
-//   offset_factor[h].
-//                  These factors are so small that times a dot product they stay below 2^31.
-//   kOddFactors    factor[h] is one less than that; adding the dot product once more costs nothing.
-//   kBlockScale    eight groups share one scale, Layout::block_scale, and scale[h] = block_scale * relative[h] also
-//                  without factors. Who sums over the eight groups multiplies by it once.
-//   kRelative      dot products use relative[h]; without kBlockScale, scale[h] = kConstantScale * relative[h].
-//   kLowers        codes 8j to 8j + 7 count byte j of `lowered` (0 or 2) less than they say.
+// A layout's bias policy says what `bias` is. Its scale policy sets scale and offset, and those other members that its
+// product reads, so that a dot product can stay in integers longer.
 struct GroupCodes {
   uint32_t word[8];
   float scale[2], offset[2], relative[2];
@@ -100,24 +92,99 @@ struct NoLut {
   };
 };
 
-// The defaults of a packed format's layout.
-template <typename Format>
+// A bias policy says what is taken from the codes: `of` for the eight weights from 8 · eight on, and `times`, what that
+// adds to a dot product with activations of that sum.
+template <int kBias>
+struct ConstantBias {
+  static constexpr bool kNeedsSums = kBias != 0, kLowers = false;
+  static __device__ __forceinline__ int of(const GroupCodes&, int) { return kBias; }
+  static __device__ __forceinline__ int times(const GroupCodes&, int sum) { return kBias ? -kBias * sum : 0; }
+};
+struct OwnBias { // the group's own
+  static constexpr bool kNeedsSums = true, kLowers = false;
+  static __device__ __forceinline__ int of(const GroupCodes& group, int) { return group.bias; }
+  static __device__ __forceinline__ int times(const GroupCodes& group, int sum) { return -group.bias * sum; }
+};
+template <int kBias>
+struct LoweredBias : ConstantBias<kBias> { // codes 8j to 8j + 7 count byte j of `lowered` (0 or 2) less than they say
+  static constexpr bool kLowers = true;    // `times` leaves that to the dot product
+  static __device__ __forceinline__ int of(const GroupCodes& group, int eight) {
+    return kBias + static_cast<int>(group.lowered >> (8 * eight) & 2);
+  }
+};
+
+// A scale policy's `product` turns the integer dot products of a group's weights, the codes less their bias, with one
+// token's activations x (an IntegerGroup) into the group's share of the row's sum. `dot` holds one per half where each
+// half has its own scale, else one of the whole group. These two are the ways to multiply by scales that are floats.
+template <typename X>
+__device__ __forceinline__ float scaled(const float (&scale)[2], const int (&dot)[1], const X& x) {
+  return scale[0] * (static_cast<float>(dot[0]) * x.scale);
+}
+template <typename X>
+__device__ __forceinline__ float scaled(const float (&scale)[2], const int (&dot)[2], const X& x) {
+  return (scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1])) * x.scale;
+}
+
+// The three simple products, and the constants that other policies override:
+//   kHasOffset       the offset is not 0.
+//   kBlockScale      `product` leaves out a scale that eight groups share, Layout::block_scale. Who sums over the eight
+//                    groups multiplies by it once.
+//   kConstantScale   `product` leaves out this constant; the row's result is multiplied by it.
+struct ScaleOnly {
+  static constexpr bool kHasOffset = false, kBlockScale = false;
+  static constexpr float kConstantScale = 1;
+  template <typename Dot, typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const Dot& dot, const X& x) {
+    return scaled(w.scale, dot, x);
+  }
+};
+struct ScaleAndOffset : ScaleOnly { // of the whole group
+  static constexpr bool kHasOffset = true;
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
+    return scaled(w.scale, dot, x) + w.offset[0] * x.scaled_sum;
+  }
+};
+struct RelativeScale : ScaleOnly { // scale[h] is relative[h] times what is left out
+  template <typename Dot, typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const Dot& dot, const X& x) {
+    return scaled(w.relative, dot, x);
+  }
+};
+
+// What the layouts of packed formats share.
+template <typename Format, typename ScalePolicy, typename BiasPolicy>
 struct PackedLayout {
   static_assert(quant::PackedFormat<Format>);
-  static constexpr int kGroupWeights = 32, kBias = 0;
-  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Format::kHasOffset, kFactors = false,
-                        kOddFactors = false, kBlockScale = false, kRelative = false, kOwnBias = false, kLowers = false;
-  static constexpr float kConstantScale = 1;
+  using Scales = ScalePolicy;
+  using Bias = BiasPolicy;
+  static constexpr int kGroupWeights = 32;
+  static constexpr bool kHalfScales = Format::kScaleWeights == 16, kHasOffset = Scales::kHasOffset,
+                        kBlockScale = Scales::kBlockScale;
+  static constexpr float kConstantScale = Scales::kConstantScale;
   using Lut = NoLut;
   static constexpr int tile_payload(int groups) {
     return groups / kBlockGroups<Format> * static_cast<int>(sizeof(Format));
   }
 };
 
+// The scales that Format::unpack says.
+template <typename Format>
+struct UnpackedScales : ScaleOnly {
+  static constexpr bool kHasOffset = Format::kHasOffset;
+  template <typename Dot, typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const Dot& dot, const X& x) {
+    if constexpr (kHasOffset)
+      return scaled(w.scale, dot, x) + scaled(w.offset, x.sum, x);
+    else
+      return scaled(w.scale, dot, x);
+  }
+};
+
 // The layout of a format. This general one keeps the file's blocks and calls Format::unpack, byte by byte: a new format
 // works at once, but its instructions take longer than its bytes.
 template <typename Format>
-struct Layout : PackedLayout<Format> {
+struct Layout : PackedLayout<Format, UnpackedScales<Format>, ConstantBias<0>> {
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int, int group) {
     if (in_block != 0) return;
     const auto* from = reinterpret_cast<const uint8_t*>(&block);

@@ -1,6 +1,6 @@
 // The layouts of the codebook formats, as layout_lut.cuh describes; those with ternary digits are in
 // layout_ternary.cuh. A Parts struct says which words `fetch` loads of a group (kWords of them) and in which planes
-// `store` puts a group's bytes.
+// `store` puts a group's bytes. It is the format's scale policy too.
 #pragma once
 
 #include "kernels/cuda/layout/layout_lut.cuh"
@@ -12,15 +12,10 @@
 
 namespace ridge::kernels::cuda {
 
-template <typename Parts>
-struct LutLayout : PackedLayout<typename Parts::Format> {
+template <typename Parts, typename Bias = ConstantBias<0>>
+struct LutLayout : PackedLayout<typename Parts::Format, Parts, Bias> {
   using Format = typename Parts::Format;
   using Lut = SharedLut<typename Parts::Table>;
-  static constexpr bool kHasOffset = Parts::kHasOffset, kFactors = Parts::kFactors, kOddFactors = kFactors,
-                        kBlockScale = !kHasOffset;
-  static constexpr int kBias = Parts::kBias;
-  static constexpr bool kRelative = kBlockScale, kOwnBias = Parts::kOwnBias, kLowers = Parts::kLowers;
-  static constexpr float kConstantScale = Parts::kConstantScale;
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     Parts::store(block, in_block, tile, groups, group);
   }
@@ -40,15 +35,10 @@ struct LutLayout : PackedLayout<typename Parts::Format> {
   }
 };
 
-struct AnyParts { // the defaults of Parts
-  static constexpr int kBias = 0;
-  static constexpr bool kOwnBias = false, kLowers = false;
-};
-
 // Scales (2n + 1) / kParts_ of the block's d.
 template <int kParts_>
-struct HalvesScale : AnyParts {
-  static constexpr bool kHasOffset = false, kFactors = true;
+struct HalvesScale : ScaleOnly {
+  static constexpr bool kBlockScale = true;
   static constexpr float kConstantScale = 1.0f / kParts_;
   // `first` and `second` as 2n.
   static __device__ __forceinline__ void scale(GroupCodes& out, float d, uint32_t first, uint32_t second) {
@@ -58,6 +48,15 @@ struct HalvesScale : AnyParts {
     out.factor[1] = static_cast<int>(second);
     for (int s = 0; s < 2; ++s) out.scale[s] = step * static_cast<float>(out.factor[s] + 1);
     out.offset[0] = out.offset[1] = 0;
+  }
+  // factor[h] is 2n: adding the dot product once more costs nothing.
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
+    return static_cast<float>(dot[0] * w.factor[0] + dot[0]) * x.scale;
+  }
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[2], const X& x) {
+    return static_cast<float>(dot[0] * w.factor[0] + dot[0] + (dot[1] * w.factor[1] + dot[1])) * x.scale;
   }
 };
 // 2n for the kBits bits n of a word from bit `from` on.
@@ -211,13 +210,11 @@ struct Iq3XxsParts : HalvesScale<4> {
 };
 
 // The codes are odd, and here c stands for 2c + 1: so inverting all its bits negates a weight.
-struct Iq3SParts : AnyParts {
+struct Iq3SParts : ScaleAndOffset {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
   static constexpr int block_scale_at(int groups, int block) { return 13 * groups + groups / 2 + 2 * block; }
-  static constexpr bool kHasOffset = true, kFactors = false;
-  static constexpr float kConstantScale = 1;
 
   // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
   // 1 byte: the upper four bits of those two; half a byte: scale; then d

@@ -1,6 +1,7 @@
 // The scales of a group, one policy struct per kind. kBytes is their size per block of the file. `store` and `fetch`
 // find a group's scales in the scale region `base` of a warp tile of `groups` groups; the region lies behind the codes.
-// Where kHasBlockScale, scales are multiples of one binary16 per block, which lies at block_scale_at in the region.
+// `unpack` turns them into numbers, and `product` multiplies by them (layout_base.cuh). Where kBlockScale, scales are
+// multiples of one binary16 per block of eight groups, which lies at block_scale_at in the region.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -10,14 +11,8 @@
 
 namespace ridge::kernels::cuda {
 
-struct PlainScales { // the defaults
-  static constexpr bool kFactors = false, kHasBlockScale = false, kRelative = false, kOwnBias = false;
-  static constexpr float kConstantScale = 1;
-};
-
-struct HalfScale : PlainScales { // one binary16 per block
+struct HalfScale : ScaleOnly { // one binary16 per block
   static constexpr int kBytes = 2;
-  static constexpr bool kHasBlockScale = true;
   static constexpr int block_scale_at(int, int block) { return 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
@@ -33,7 +28,15 @@ struct HalfScale : PlainScales { // one binary16 per block
   }
 };
 
-struct HalfScaleOffset : PlainScales { // binary16 scale and offset per 32
+struct SharedHalfScale : HalfScale { // one binary16 per block of eight groups
+  static constexpr bool kBlockScale = true;
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
+    return static_cast<float>(dot[0]) * x.scale;
+  }
+};
+
+struct HalfScaleOffset : ScaleAndOffset { // binary16 scale and offset per 32
   static constexpr int kBytes = 4;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int group) {
@@ -51,10 +54,8 @@ struct HalfScaleOffset : PlainScales { // binary16 scale and offset per 32
   }
 };
 
-struct HalfScaleZero : PlainScales { // AFFINE4: binary16 scale and an integer zero per 32
+struct HalfScaleZero : ScaleOnly { // AFFINE4: binary16 scale and an integer zero per 32
   static constexpr int kBytes = 6;
-  static constexpr bool kOwnBias = true;
-  static __device__ int bias(const quant::AFFINE4& block, int in_block) { return block.zero(in_block); }
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
     store_half(base + 2 * group, block.d[in_block]);
@@ -72,7 +73,7 @@ struct HalfScaleZero : PlainScales { // AFFINE4: binary16 scale and an integer z
   }
 };
 
-struct WideScaleOffset : PlainScales { // AFFINE8: binary32 scale and offset per 32
+struct WideScaleOffset : ScaleAndOffset { // AFFINE8: binary32 scale and offset per 32
   static constexpr int kBytes = 8;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int group) {
@@ -91,9 +92,8 @@ struct WideScaleOffset : PlainScales { // AFFINE8: binary32 scale and offset per
   }
 };
 
-struct PowerScale : PlainScales { // MXFP4: E8M0 per 32
+struct PowerScale : RelativeScale { // MXFP4: E8M0 per 32
   static constexpr int kBytes = 1;
-  static constexpr bool kRelative = true;
   static constexpr float kConstantScale = 0.5f;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int group) {
@@ -115,7 +115,7 @@ struct PowerScale : PlainScales { // MXFP4: E8M0 per 32
   }
 };
 
-struct E4m3Scales : PlainScales { // NVFP4: UE4M3 per 16
+struct E4m3Scales : ScaleOnly { // NVFP4: UE4M3 per 16
   static constexpr int kBytes = 4;
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int, int group) {
@@ -135,7 +135,7 @@ struct E4m3Scales : PlainScales { // NVFP4: UE4M3 per 16
   }
 };
 
-struct ScaledE4m3Scales : PlainScales { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
+struct ScaledE4m3Scales : ScaleOnly { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
   static constexpr int kBytes = 8;
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
@@ -176,9 +176,8 @@ struct SixBitPairs {
   }
 };
 
-struct KScaleMin : PlainScales { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
+struct KScaleMin : ScaleAndOffset { // Q4_K, Q5_K: 6-bit scale and min per 32, times two binary16
   static constexpr int kBytes = 16;
-  static constexpr bool kFactors = true;
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
     if (in_block == 0) {
@@ -204,11 +203,16 @@ struct KScaleMin : PlainScales { // Q4_K, Q5_K: 6-bit scale and min per 32, time
     out.factor[0] = out.factor[1] = scale;
     out.scale_by(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
   }
+  // The 6-bit scale is so small that times a dot product it stays below 2^31.
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
+    return w.block_scale * (static_cast<float>(dot[0] * w.factor[0]) * x.scale) + w.offset[0] * x.scaled_sum;
+  }
 };
 
-struct Q3Scales : PlainScales { // Q3_K: 6-bit scales per 16, offset by 32
+struct Q3Scales : ScaleOnly { // Q3_K: 6-bit scales per 16, offset by 32
   static constexpr int kBytes = 14;
-  static constexpr bool kFactors = true, kHasBlockScale = true;
+  static constexpr bool kBlockScale = true;
   static constexpr int block_scale_at(int groups, int block) { return groups + groups / 2 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
@@ -227,17 +231,20 @@ struct Q3Scales : PlainScales { // Q3_K: 6-bit scales per 16, offset by 32
     const float d = half_of(raw[0]);
     int first, second;
     SixBitPairs::unpack(first, second, raw[1], raw[2], group);
-    out.block_scale = d;
     out.factor[0] = first - 32;
     out.factor[1] = second - 32;
     for (int s = 0; s < 2; ++s) out.scale[s] = d * static_cast<float>(out.factor[s]);
     out.offset[0] = out.offset[1] = 0;
   }
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[2], const X& x) {
+    return static_cast<float>(dot[0] * w.factor[0] + dot[1] * w.factor[1]) * x.scale;
+  }
 };
 
-struct Q6Scales : PlainScales { // Q6_K: 8-bit scales per 16
+struct Q6Scales : RelativeScale { // Q6_K: 8-bit scales per 16
   static constexpr int kBytes = 18;
-  static constexpr bool kHasBlockScale = true;
+  static constexpr bool kBlockScale = true;
   static constexpr int block_scale_at(int groups, int block) { return 2 * groups + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
@@ -257,9 +264,9 @@ struct Q6Scales : PlainScales { // Q6_K: 8-bit scales per 16
   }
 };
 
-struct Q2Scales : PlainScales { // Q2_K: 4-bit scale and min per 16
+struct Q2Scales : ScaleOnly { // Q2_K: 4-bit scale and min per 16
   static constexpr int kBytes = 20;
-  static constexpr bool kFactors = true;
+  static constexpr bool kHasOffset = true;
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
     base[2 * group] = block.scales[2 * in_block];
@@ -286,11 +293,17 @@ struct Q2Scales : PlainScales { // Q2_K: 4-bit scale and min per 16
       out.offset[s] = -__fmul_rn(d.y, static_cast<float>(out.offset_factor[s]));
     }
   }
+  template <typename X>
+  static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[2], const X& x) {
+    return (w.block_scale * static_cast<float>(dot[0] * w.factor[0] + dot[1] * w.factor[1]) +
+            w.block_offset * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1])) *
+           x.scale;
+  }
 };
 
-struct Iq4Scales : PlainScales { // IQ4_XS: 6-bit scales per 32, offset by 32
+struct Iq4Scales : RelativeScale { // IQ4_XS: 6-bit scales per 32, offset by 32
   static constexpr int kBytes = 8;
-  static constexpr bool kHasBlockScale = true;
+  static constexpr bool kBlockScale = true;
   static constexpr int block_scale_at(int groups, int block) { return groups / 2 + groups / 4 + 2 * block; }
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {

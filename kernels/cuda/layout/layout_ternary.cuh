@@ -45,7 +45,6 @@ struct Iq1SParts : HalvesScale<8> {
   static constexpr int kWords = 3;
   static constexpr int block_scale_at(int groups, int block) { return 6 * groups + 2 * block; }
 
-  static constexpr bool kOwnBias = true;
   using Indices = Iq1Indices<Table>;
 
   // 4 + 2 bytes: indices, scale, shift; then d
@@ -78,8 +77,6 @@ struct Iq1MParts : HalvesScale<8> {
   static constexpr int kWords = 4;
   static constexpr int block_scale_at(int groups, int block) { return 6 * groups + 8 * block; }
 
-  static constexpr int kBias = 7;
-  static constexpr bool kLowers = true;
   using Indices = Iq1Indices<Table>;
 
   // 4 + 2 bytes: indices, four shifts; 8 bytes per block: d, then two scales of three bits for each group
@@ -120,9 +117,8 @@ struct Iq1MParts : HalvesScale<8> {
   }
 };
 
-struct Tq1Parts : AnyParts {
-  static constexpr bool kHasOffset = false, kFactors = false;
-  static constexpr float kConstantScale = 1;
+struct Tq1Parts : RelativeScale {
+  static constexpr bool kBlockScale = true;
   using Format = quant::TQ1_0;
   using Table = TernaryTable;
   static constexpr int kWords = 4;
@@ -174,8 +170,8 @@ struct Tq1Parts : AnyParts {
 };
 
 // clang-format off
-template <> struct Layout<quant::IQ1_S>   : LutLayout<Iq1SParts> {};
-template <> struct Layout<quant::IQ1_M>   : LutLayout<Iq1MParts> {};
+template <> struct Layout<quant::IQ1_S>   : LutLayout<Iq1SParts, OwnBias> {};
+template <> struct Layout<quant::IQ1_M>   : LutLayout<Iq1MParts, LoweredBias<7>> {};
 template <> struct Layout<quant::TQ1_0>   : LutLayout<Tq1Parts> {};
 // clang-format on
 

@@ -32,7 +32,7 @@ inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 template <bool kLow>
 inline constexpr int kPlaneBytes = kLow ? 64 : 32;
 template <typename L>
-inline constexpr bool kGroupSums = L::kBias != 0 || L::kOwnBias || L::kHasOffset; // else no dot product reads them
+inline constexpr bool kGroupSums = L::Bias::kNeedsSums || L::kHasOffset; // else no dot product reads them
 template <typename Format, bool kExact>
 inline constexpr int kGroupBytes = kPlaneBytes<kLowParts<Format>> + (kGroupSums<Layout<Format>> ? 20 : 4);
 template <typename Format, bool kExact>
@@ -157,7 +157,7 @@ struct IntegerGroup {
       all = __float_as_int(rest[3 * groups]);
       scaled_sum = rest[4 * groups];
     }
-    if constexpr (L::kLowers) {
+    if constexpr (L::Bias::kLowers) {
       static_assert(!kLow);
       const auto minus = [](uint32_t first, uint32_t second) {
         constexpr int kEach = -1; // -1, four times
@@ -170,58 +170,29 @@ struct IntegerGroup {
   }
 };
 
-template <typename L>
-__device__ __forceinline__ int times_factor(int dot, int factor) {
-  return dot * factor + (L::kOddFactors ? dot : 0);
-}
-
-// What the codes' bias subtracts from a dot product with activations of that sum.
-template <typename L>
-__device__ __forceinline__ int bias_times(const GroupCodes& w, int sum) {
-  if constexpr (L::kOwnBias) return -w.bias * sum;
-  return L::kBias ? -L::kBias * sum : 0;
-}
-
-// Σ weight · activation over a group, where L::kRelative without the block's or the constant scale. Integers as long as
-// they fit: the codes' bias is what the sums begin with, and scales of 16 that are products of small integers are
-// multiplied in before anything becomes a float.
+// Σ weight · activation over a group, but for the scales that L's scale policy leaves out. Integers as long as they
+// fit: the codes' bias is what the sums begin with.
 template <typename L, bool kLow>
 __device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGroup<L, kLow>& x) {
+  using Bias = typename L::Bias;
   if constexpr (L::kHalfScales) {
     int dot[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int bias = bias_times<L>(w, x.sum[h]);
+      const int bias = Bias::times(w, x.sum[h]);
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
       if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
-      if constexpr (L::kLowers)
+      if constexpr (Bias::kLowers)
         dot[h] = h == 0 ? __dp2a_lo(x.eights[0], static_cast<int>(w.lowered), dot[0])
                         : __dp2a_hi(x.eights[1], static_cast<int>(w.lowered), dot[1]);
     }
-    const float(&scale)[2] = L::kRelative ? w.relative : w.scale;
-    float result;
-    if constexpr (L::kFactors)
-      result = (L::kBlockScale ? 1 : w.block_scale) *
-               static_cast<float>(times_factor<L>(dot[0], w.factor[0]) + times_factor<L>(dot[1], w.factor[1]));
-    else
-      result = scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1]);
-    if constexpr (L::kHasOffset && L::kFactors)
-      result += w.block_offset * static_cast<float>(w.offset_factor[0] * x.sum[0] + w.offset_factor[1] * x.sum[1]);
-    else if constexpr (L::kHasOffset)
-      result += w.offset[0] * static_cast<float>(x.sum[0]) + w.offset[1] * static_cast<float>(x.sum[1]);
-    return result * x.scale;
+    return L::Scales::product(w, dot, x);
   } else {
-    static_assert(!L::kLowers);
-    const int bias = bias_times<L>(w, x.all);
-    int dot = dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias));
-    if constexpr (kLow) dot = dot * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
-    float result;
-    if constexpr (L::kFactors)
-      result = (L::kBlockScale ? 1 : w.block_scale) * (static_cast<float>(times_factor<L>(dot, w.factor[0])) * x.scale);
-    else
-      result = (L::kRelative ? w.relative[0] : w.scale[0]) * (static_cast<float>(dot) * x.scale);
-    if constexpr (L::kHasOffset) result += w.offset[0] * x.scaled_sum;
-    return result;
+    static_assert(!Bias::kLowers);
+    const int bias = Bias::times(w, x.all);
+    int dot[1] = {dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias))};
+    if constexpr (kLow) dot[0] = dot[0] * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
+    return L::Scales::product(w, dot, x);
   }
 }
 

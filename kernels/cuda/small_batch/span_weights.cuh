@@ -17,7 +17,7 @@ __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCod
   constexpr float kFactor = 1 << kWeightExponent;
   __half2 zero[4]; // of eight weights each
 #pragma unroll
-  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(bias_of<L>(group, e)));
+  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(L::Bias::of(group, e)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const __half2 scale = __float2half2_rn(group.scale[half] * kFactor),

@@ -124,7 +124,7 @@ class Quantizing {
         steps_.note(fmt::format("calibrating on the CPU: {}", problem));
       }
     }
-    // A layer takes long, and nothing is written meanwhile: a chance to give up before each part of it.
+    // A layer takes long, and nothing is written in that time: cancelling is checked before each part of it.
     int64_t written = 0, all = 0;
     const auto make_executor = [&](const core::Program& part, const core::ExecutorConfig& config) {
       steps_.progress("quantizing", written, all);

@@ -18,7 +18,7 @@
 
 namespace ridge::core {
 
-// Radians, at most 5.1 in magnitude (near pi, but for the rounding of the number of turns). position: 0 to 2^24;
+// Radians, at most 5.1 in magnitude (more than pi, because the number of turns is rounded). position: 0 to 2^24;
 // inverse_frequency: 0 to 1 radians per position.
 RIDGE_HD float rope_angle(int32_t position, float inverse_frequency) {
   constexpr float kTurnsPerRadian = 0x1.45f306p-3f;

@@ -1,6 +1,6 @@
 // The sampler chain. Selection is by bounded heap (small k) or nth_element, so that a vocabulary of 128k costs little
 // more than reading its logits. Random numbers are a function of seed and place (random.h), because a seed must give
-// the same text again, whichever library or device draws.
+// the same text again, with any library and on any device.
 #include "core/sampler.h"
 
 #include "core/error.h"

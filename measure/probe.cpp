@@ -307,7 +307,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
   std::vector<RooflinePoint> points;
   const auto append = [&](std::vector<RooflinePoint> more) {
     for (RooflinePoint& p : more)
-      if (p.seconds > 0) points.push_back(std::move(p)); // else this machine is too busy to tell it from the rest
+      if (p.seconds > 0) points.push_back(std::move(p)); // else too short to be measured on a busy machine
   };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);

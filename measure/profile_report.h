@@ -26,7 +26,7 @@ struct StepProfile {
   int64_t position;    // tokens in the context before this step, of each stream
   double step_seconds; // the undivided step: forward() as it always runs
   double read_bytes_per_second;
-  std::vector<OpProfile> ops; // in order; empty: this executor cannot tell
+  std::vector<OpProfile> ops; // in order; empty: this executor has no times
   int64_t streams = 1;        // that decode together
   std::string plan = {};      // Executor::describe_plan
 };
@@ -36,8 +36,8 @@ struct StepProfile {
 StepProfile profile_step(core::Executor& executor, const core::Program& program, std::span<const int32_t> tokens,
                          int64_t position, double read_bytes_per_second, int repetitions = 20);
 
-// Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor tells how
-// long ops wait, then the layer in the middle, op by op along a line of time.
+// Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor measures
+// how long ops wait, then the layer in the middle, op by op along a line of time.
 std::string profile_table(const StepProfile& profile);
 nlohmann::ordered_json profile_json(const StepProfile& profile); // every op
 

@@ -33,7 +33,7 @@ class WordWrap {
   bool may_break_before(char32_t code, int width) const;
 
   std::string out_;
-  std::string line_;       // of the text, so far: tells fences
+  std::string line_;       // of the text, so far; fences are found in it
   std::string word_;       // buffered
   int word_columns_ = 0;   // that it takes
   int spaces_ = 0;         // between what was written and the word

@@ -21,7 +21,7 @@ std::vector<std::string> display_vocabulary(const engine::LoadedModel& model);
 std::vector<core::StepShare> step_shares(const engine::LoadedModel& model, int64_t past);
 
 // Statistics of a tensor, then what each format would lose of it: publish is called with every format added, and
-// returns false to give up. Throws Error where the file has no such tensor or it holds no weights.
+// returns false to stop. Throws Error where the file has no such tensor or it holds no weights.
 void study_tensor(const gguf::File& file, const std::string& name,
                   const std::function<bool(const core::TensorStudy&)>& publish);
 

@@ -97,7 +97,7 @@ WindowEngine::~WindowEngine() {
   gpu_watch_.request_stop();
   closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
   cancel_ = true;
-  ++studies_waiting_; // the one that runs gives up
+  ++studies_waiting_; // the one that runs stops
   jobs_.reset();
   worker_.reset();
   study_worker_.reset();

@@ -75,7 +75,7 @@ class WindowEngine {
   void rename_conversation(const std::string& id, const std::string& title);
   void delete_conversation(const std::string& id);
   void set_system(const std::string& text);
-  void continue_conversation(Loaded& loaded) const; // tells a model what was said before
+  void continue_conversation(Loaded& loaded) const; // gives a newly loaded model the messages so far
   void begin_conversation(const std::string& question);
   StoredConversation* to_be_changed(const std::string& id); // or a copy of it; nullptr: there is none
   void save_conversation();
@@ -101,7 +101,7 @@ class WindowEngine {
   WindowSetup setup_;
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
-  std::atomic<int> studies_waiting_ = 0; // the one that runs gives up where there is another
+  std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
   // Only the worker uses the next four.
   std::string path_;          // of the open model; empty: the guide
   bool told_deleted_ = false; // that its file is

@@ -77,7 +77,7 @@ Matrix MatrixReader::gptq(const Request& request) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   const SafeTensor& any = *find(request, ".qweight");
-  // The number of words per column tells the bits of a code. Modules may differ.
+  // The number of words per column gives the bits of a code. Modules may differ.
   const int64_t bits = any.shape.size() == 2 ? any.shape[0] * 32 / cols : 0;
   if (cols % 32 != 0 || rows % 32 != 0 || (bits != 2 && bits != 3 && bits != 4 && bits != 8))
     refuse(any, fmt::format("I32 [{} * bits / 32, {}] of 2, 3, 4 or 8 bits, both in multiples of 32", cols, rows));

@@ -37,7 +37,7 @@ jinja::TaintedText ChatTemplate::render_tainted(const nlohmann::ordered_json& me
 
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   variables["messages"] = messages;
-  variables["tools"] = options.tools; // null, not absent, when there are none: templates tell the two apart
+  variables["tools"] = options.tools; // null, not undefined, when there are none: templates distinguish them
   variables["documents"] = options.documents;
   variables["add_generation_prompt"] = options.add_generation_prompt;
   variables["bos_token"] = options.bos_token;

@@ -14,7 +14,7 @@ struct ChatOptions {
   bool add_generation_prompt = true;          // end with what introduces the assistant's answer
   std::string bos_token;                      // the text of the token, empty if the model has none
   std::string eos_token;
-  std::optional<std::tm> now;                                      // what strftime_now tells; absent: local time
+  std::optional<std::tm> now;                                      // what strftime_now returns; empty: local time
   nlohmann::ordered_json extra = nlohmann::ordered_json::object(); // further variables (enable_thinking, …)
 };
 

@@ -13,7 +13,7 @@ namespace ridge::text {
 namespace {
 
 constexpr size_t kMaxTextBytes = 8'000'000;
-constexpr size_t kMaxNameLength = 200; // of properties to be told from others; each character is a level of recursion
+constexpr size_t kMaxNameLength = 200; // of properties that rules distinguish; each character is a level of recursion
 
 std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<std::string>>& spellings, size_t depth,
                            const std::string& hint) {

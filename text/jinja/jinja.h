@@ -20,9 +20,9 @@ class Template {
   // `name` stands for the template in messages. Errors (ridge::Error) read "name:line:column: what is wrong".
   static Template parse(std::string_view source, std::string name, const Limits& limits = {});
 
-  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now tells. The result tells
-  // apart what the template wrote and what came from the strings of `variables` that are data (without `is_data`: all).
-  // May be called from several threads at once.
+  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now returns. The result
+  // tells apart what the template wrote and what came from the strings of `variables` that are data (without `is_data`:
+  // all). May be called from several threads at once.
   TaintedText render_tainted(const nlohmann::ordered_json& variables, const std::tm& now,
                              IsData is_data = nullptr) const;
   // Its bytes alone.

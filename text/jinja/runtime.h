@@ -28,7 +28,7 @@ class Runtime {
   Runtime(const Limits& limits, const std::tm& now);
   ~Runtime();
 
-  // Renders with the entries of `variables` as the outermost names. Throws Problem; `position` tells where.
+  // Renders with the entries of `variables` as the outermost names. Throws Problem; `position` says where.
   TaintedText render(const Block& block, const Dict& variables);
   size_t position() const { return position_; } // offset of what was being evaluated
 

@@ -1,6 +1,6 @@
 // Text with taint: which of its bytes are data (they come from the strings that a template was given, such as a user's
 // message) and which are the template's own. Every operation on the strings of a template carries the taint along byte
-// by byte, so the finished prompt tells the two apart, and only the template's own bytes can become control tokens.
+// by byte, so both are known in the finished prompt, and only the template's own bytes can become control tokens.
 //
 // The taint follows values, not decisions: text that a template writes because of what a message says is its own.
 // Numbers and booleans carry no taint. Operations that rearrange text too freely to follow each byte (wordwrap,

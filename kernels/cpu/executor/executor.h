@@ -1,4 +1,4 @@
-// Runs a Program on the CPU: the oracle for other executors (exact mode) and the fallback where there is no GPU.
+// Runs a Program on the CPU: in exact mode as a reference for other executors, in fast mode where there is no GPU.
 #pragma once
 
 #include "core/executor.h"

@@ -14,7 +14,7 @@ namespace ridge::kernels::cuda {
 
 // What it makes shares a stream and a cuBLAS handle, so one thread at a time may use all of them. Empty where there is
 // no usable device or no cuBLAS; then `problem` says what is missing.
-// Its results are the CPU's but for rounding: sums run in another order.
+// Its results differ from the CPU's by rounding: sums run in another order.
 quant::MakeHessian hessian_maker(std::string& problem);
 
 } // namespace ridge::kernels::cuda

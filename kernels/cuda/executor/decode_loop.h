@@ -23,7 +23,7 @@ class DecodeLoop {
              const BatchMemory::Arrays& batch, cudaStream_t stream);
 
   const SampleArgs& args() const { return args_; } // after the first start()
-  int32_t position() const { return position_; }   // of the token that is chosen next but for those under way
+  int32_t position() const { return position_; }   // of the next step to be enqueued
 
   // A choice was put on the stream.
   void record_choice(cudaStream_t stream);

@@ -109,8 +109,8 @@ struct Launchers {
     return kLutBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
   }
 
-  // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would crowd on whichever
-  // multiprocessor is free first. More than half of the shared memory keeps them apart.
+  // One block per multiprocessor: with launches that overlap, two blocks of the next kernel would both start on
+  // the multiprocessor that is free first. A block that takes more than half of the shared memory prevents that.
   static size_t matvec_shared(const ChipLimits& chip, int64_t needed) {
     return std::max(static_cast<size_t>(needed), static_cast<size_t>(chip.shared_per_block) / 2 + 2048);
   }

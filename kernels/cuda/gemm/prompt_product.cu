@@ -39,7 +39,8 @@ struct ProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
 
-// Compiled as if for 384 threads, which leaves a quarter of the registers to the blocks that decode weights meanwhile.
+// Compiled as if for 384 threads, which leaves a quarter of the registers to the blocks that decode weights at the same
+// time.
 template <int kN>
 __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA

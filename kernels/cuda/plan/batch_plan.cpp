@@ -113,8 +113,8 @@ class BatchPlanner {
     bool operator==(const Converted&) const = default;
   };
   std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same
-  std::optional<KernelCall> matvec_;   // that waits for the sibling behind it
-  std::vector<KernelCall::Product> prompt_products_; // likewise
+  std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
+  std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings
   bool sibling_runs_ = false;                        // the small batch before is this one's sibling
 };
 

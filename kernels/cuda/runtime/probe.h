@@ -1,11 +1,11 @@
-// Kernels that tell what the device and this build can do.
+// What the device and this build can do.
 #pragma once
 
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
 
-// The compute capability that the kernels at hand were compiled for, times ten: an older one than the chip's where the
+// The compute capability that the loaded kernels were compiled for, times ten: an older one than the chip's where the
 // driver translated them. From 90 on they wait for their predecessor themselves, from 80 on copies arrive at barriers.
 int compiled_for();
 

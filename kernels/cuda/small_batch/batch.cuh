@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
         consumer.multiply_row_tile(work, row_tile, range, pass);
     }
   }
-  if (args.follows_sibling) wait_for_predecessor(); // a kernel behind this one thereby comes behind both
+  if (args.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
   stamp_latest(args.stamps, kEnds);
 }
 

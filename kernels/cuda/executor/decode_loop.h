@@ -10,9 +10,6 @@ namespace ridge::kernels::cuda {
 
 class DecodeLoop {
  public:
-  // serial: see SampleArgs.
-  explicit DecodeLoop(bool serial) { args_.serial = serial; }
-
   // Whether the device can choose tokens with these parameters.
   static bool can_sample(const core::SamplerParams& params);
 

@@ -122,7 +122,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
       step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute), weights_(program),
       cache_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
-      batch_(config_.max_batch), decoding_(options.serial),
+      batch_(config_.max_batch),
       launcher_(program_, config_, context_, weights_, cache_, workspace_, batch_, decoding_),
       plan_inputs_{program_, config_, plan_, context_.limits(), options.overlap, options.dataflow_sync, launcher_} {
   const DeviceInfo info = device_info(options.device);

@@ -39,15 +39,14 @@ struct CudaOptions {
   bool upload = true; // else only the memory is taken, see fits()
   // For tests, which compare with and without: fusions, graphs, overlapping launches, dataflow sync.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
-  bool serial = false; // no block waits for another one of its kernel
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
   // the chip allows. Code that was compiled for older chips is another matter (docs/cuda.md).
   int as_compute = 0;
 };
 
-// The options serial, with graphs, overlap and dataflow sync off, where `serial` (the value of RIDGE_CUDA_SERIAL; may
-// be null) is set and not "0": every kernel starts when the one before it has ended. Sanitizers that run kernels one
-// after another need that, because a kernel that spin-waits on values of a running predecessor never ends there.
+// The options with graphs, overlap and dataflow sync off where `serial` (the value of RIDGE_CUDA_SERIAL; may be null)
+// is set and not "0": every kernel starts when the one before it has ended. Sanitizers that run kernels one after
+// another need that, because a kernel that spin-waits on values of a running predecessor never ends there.
 CudaOptions with_serial_mode(CudaOptions options, const char* serial);
 
 // Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the

@@ -5,10 +5,8 @@
 namespace ridge::kernels::cuda {
 
 CudaOptions with_serial_mode(CudaOptions options, const char* serial) {
-  if (serial && *serial && std::string_view(serial) != "0") {
+  if (serial && *serial && std::string_view(serial) != "0")
     options.graphs = options.overlap = options.dataflow_sync = false;
-    options.serial = true;
-  }
   return options;
 }
 

@@ -323,30 +323,22 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   if (lane < kStateWords) reinterpret_cast<uint32_t*>(args.state)[lane] = reinterpret_cast<const uint32_t*>(&s)[lane];
 }
 
-// The two halves in one launch, the first block spin-waiting for the others, or each in a launch of its own. With 40
-// registers a thread, a block finds room beside one of the matrix's (matvec.cuh).
-template <bool kFindBest, bool kChoose>
+// Of 40 registers a thread, a block finds room beside one of the matrix's (matvec.cuh).
 __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_constant__ SampleArgs args) {
   __shared__ Shared shared;
   let_successor_start();
   wait_for_predecessor();
   const auto vocab = static_cast<uint32_t>(args.vocab);
-  if constexpr (kFindBest) {
-    const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
-    const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
-    if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
-  }
-  if constexpr (kChoose)
-    if (blockIdx.x == 0) choose(args, shared, vocab);
+  const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
+  if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
+  if (blockIdx.x == 0) choose(args, shared, vocab);
 }
 
 } // namespace
 
 void launch_sample(const Launch& launch, const SampleArgs& args) {
-  constexpr int kBlocks = kSampleChunks / kWarps;
-  if (!args.serial) return launch(sample_kernel<true, true>, kBlocks, kThreads, 0, args);
-  launch(sample_kernel<true, false>, kBlocks, kThreads, 0, args);
-  launch(sample_kernel<false, true>, 1, kThreads, 0, args);
+  launch(sample_kernel, kSampleChunks / kWarps, kThreads, 0, args);
 }
 
 } // namespace ridge::kernels::cuda

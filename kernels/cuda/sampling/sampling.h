@@ -35,7 +35,6 @@ struct SampleArgs {
   // The step of a generating loop: the token (0 for -1) and its position go here.
   int32_t* token;
   int32_t* position;
-  bool serial; // no block may wait for another one of its kernel: two launches instead of one
 };
 void launch_sample(const Launch&, const SampleArgs&);
 

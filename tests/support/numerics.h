@@ -40,6 +40,8 @@ inline uint64_t printed_seed() {
 class Share {
  public:
   bool takes_next() { return next_++ % parts() == 0; }
+  // Whether this is a sanitizer's run: times mean nothing then.
+  static bool is_partial() { return parts() > 1; }
   // What is left of `count` repetitions of the same.
   static int64_t of(int64_t count) { return (count + parts() - 1) / parts(); }
 

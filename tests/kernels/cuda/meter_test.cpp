@@ -14,6 +14,7 @@ using quant::Type;
 
 TEST_CASE("CUDA: ceilings are those of one machine: caches above memory, tensor cores above f32") {
   REQUIRE_DEVICE();
+  if (tests::Share::is_partial()) return;
   std::map<std::string, double> found;
   for (const core::Ceiling& c : kernels::cuda::measure_ceilings()) {
     CAPTURE(c.name);
@@ -72,6 +73,7 @@ TEST_CASE("CUDA: a profile holds every op of a step once, with or without fusion
 // launch of its graph and has one: 10 µs and a tenth are for that.
 TEST_CASE("CUDA: a profile's times add up to a step as it runs") {
   REQUIRE_DEVICE();
+  if (tests::Share::is_partial()) return;
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   for (const bool siblings : {false, true})

@@ -62,17 +62,11 @@ std::string bold(std::string_view text) {
   return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
 }
 
-int terminal_columns(int descriptor) {
-  winsize size = {};
-  return ::isatty(descriptor) && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
+void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
 
-void note(std::string_view line) {
-  const int columns = terminal_columns(STDERR_FILENO);
-  WordWrap wrap;
-  std::string wrapped = wrap.add(columns > 0 ? without_controls(line) : std::string(line), columns);
-  wrapped += wrap.flush(columns);
-  fmt::print(stderr, "{}\n", dim(wrapped));
+int terminal_columns() {
+  winsize size = {};
+  return stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 void TextPrinter::print(std::string_view text, bool reasoning) {
@@ -87,17 +81,17 @@ void TextPrinter::print(std::string_view text, bool reasoning) {
 
 void TextPrinter::print_on_terminal(std::string_view text, bool reasoning) {
   if (reasoning != dimmed_) {
-    std::string before = wrap_.flush(terminal_columns(STDOUT_FILENO));
-    if (dimmed_ && !wrap_.at_line_start()) before += wrap_.add("\n", terminal_columns(STDOUT_FILENO));
+    std::string before = wrap_.flush(terminal_columns());
+    if (dimmed_ && !wrap_.at_line_start()) before += wrap_.add("\n", terminal_columns());
     if (use_color()) before += reasoning ? "\033[2m" : "\033[0m";
     std::fputs(before.c_str(), stdout);
     dimmed_ = reasoning;
   }
-  std::fputs(wrap_.add(without_controls(text), terminal_columns(STDOUT_FILENO)).c_str(), stdout);
+  std::fputs(wrap_.add(without_controls(text), terminal_columns()).c_str(), stdout);
 }
 
 void TextPrinter::finish() {
-  std::string rest = wrap_.flush(terminal_columns(STDOUT_FILENO));
+  std::string rest = wrap_.flush(terminal_columns());
   if (dimmed_ && use_color()) rest += "\033[0m";
   if (!wrap_.at_line_start() || last_ != '\n') rest += '\n';
   std::fputs(rest.c_str(), stdout);

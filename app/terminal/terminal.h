@@ -22,10 +22,10 @@ bool use_color(); // on a terminal that is not "dumb", unless NO_COLOR is set
 std::string dim(std::string_view text);
 std::string bold(std::string_view text);
 
-void note(std::string_view line); // one dim line to stderr, wrapped at words on a terminal
+void note(std::string_view line); // one dim line to stderr
 
-// Columns of the terminal that a file descriptor is, as it is now; 0: it is no terminal, or does not say.
-int terminal_columns(int descriptor);
+// Columns of the terminal that stdout is, as it is now; 0: stdout is no terminal, or does not say.
+int terminal_columns();
 
 // Prints a model's text to stdout as it is written. A terminal gets it wrapped at words, with reasoning dimmed and
 // without control characters, which could steer the terminal. A pipe or a file gets the answer only, byte for byte.

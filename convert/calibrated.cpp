@@ -188,7 +188,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     if (writer->kind == OpKind::rms_norm) {
       fits &= std::get<core::NormParams>(writer->params).group == program.values[value].width;
       candidate.vector = writer->weights[0];
-    } else if (writer->kind == OpKind::swiglu) {
+    } else if (writer->kind == OpKind::glu) {
       candidate.rows = writer_of(writer->inputs[1]);
     } else if (writer->kind == OpKind::attention) {
       const core::AttentionParams& params = std::get<core::AttentionParams>(writer->params);

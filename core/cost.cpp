@@ -1,6 +1,7 @@
 // What ops move and compute. All byte formulas of the project are here.
 #include "core/program.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ridge::core {
@@ -60,15 +61,47 @@ void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const S
   cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
 }
 
-// The cache of each stream is read once for all its tokens; each token sees the past and the tokens up to itself.
+// The cache of each stream is read once for all its tokens, as far as they see: each token the past and the tokens up
+// to itself, or what its window has of them.
 void set_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
-  const auto tokens = static_cast<double>(step.tokens), streams = static_cast<double>(step.streams);
-  const double past = static_cast<double>(step.past), per_stream = tokens / streams;
-  cost.kv_bytes = streams * (past + per_stream) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
-  const double pairs = tokens * past + streams * per_stream * (per_stream + 1) / 2; // (query, visible key)
+  const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
+  const double per_stream = static_cast<double>(step.tokens) / streams;
+  const double end = past + per_stream, window = params.window > 0 ? static_cast<double>(params.window) : end;
+  cost.kv_bytes = streams * std::min(end, window + per_stream - 1) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
+  const double growing = std::clamp(window - past, 0.0, per_stream); // tokens that see all before them
+  const double pairs =                                               // (query, visible key)
+      streams * (growing * past + growing * (growing + 1) / 2 + (per_stream - growing) * window);
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
+}
+
+// The state of each stream is read and written once for all its tokens.
+double state_bytes(const Program& program, int32_t state, const Step& step) {
+  return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
+}
+
+void set_conv1d_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<ConvParams>(op.params);
+  cost.state_bytes = state_bytes(program, params.state, step);
+  cost.flops = 2 * static_cast<double>(params.kernel) * elements_of(program, op.outputs[0], step);
+}
+
+// Per element of S: its decay, its parts of S k and S q, and the rank-1 update.
+void set_delta_rule_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<DeltaParams>(op.params);
+  cost.state_bytes = state_bytes(program, params.state, step);
+  cost.flops = 7 * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
+}
+
+// Reads the parts of its inputs that are its own; per element of S: decay, update, product with c.
+void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<ScanParams>(op.params);
+  const int64_t width = params.heads * params.head_dim;
+  cost.state_bytes = state_bytes(program, params.state, step);
+  cost.activation_bytes =
+      kValueBytes * static_cast<double>(step.tokens * (2 * width + 2 * params.groups * params.states + params.heads));
+  cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
 } // namespace
@@ -76,6 +109,7 @@ void set_attention_cost(Cost& cost, const Program& program, const Op& op, const 
 Cost& Cost::operator+=(const Cost& other) {
   weight_bytes += other.weight_bytes;
   kv_bytes += other.kv_bytes;
+  state_bytes += other.state_bytes;
   activation_bytes += other.activation_bytes;
   flops += other.flops;
   return *this;
@@ -90,6 +124,9 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
   case OpKind::kv_store: set_kv_store_cost(cost, program, op, step); break;
   case OpKind::attention: set_attention_cost(cost, program, op, step); break;
+  case OpKind::conv1d: set_conv1d_cost(cost, program, op, step); break;
+  case OpKind::delta_rule: set_delta_rule_cost(cost, program, op, step); break;
+  case OpKind::scan: set_scan_cost(cost, program, op, step); break;
   default: break;
   }
   return cost;
@@ -105,6 +142,12 @@ double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, d
   double bytes = 0;
   for (const KvLayer& kv : program.kv_layers) bytes += bytes_per_token(kv, k_bytes, v_bytes);
   return bytes * static_cast<double>(context);
+}
+
+int64_t state_elements(const Program& program) {
+  int64_t elements = 0;
+  for (const StateLayer& state : program.states) elements += state.width;
+  return elements;
 }
 
 } // namespace ridge::core

@@ -72,13 +72,36 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
 }
 
+void StatePositions::advance(const Batch& batch) {
+  if (next_.empty()) return;
+  std::vector<int64_t> next = next_;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const int32_t stream = batch.streams.empty() ? 0 : batch.streams[i], position = batch.positions[i];
+    if (position != next[stream] && (position != 0 || next[stream] != next_[stream]))
+      throw_error("stream {} continues at position {}, but its recurrent state is that of position {}", stream,
+                  position, next[stream]);
+    next[stream] = position + 1;
+  }
+  next_ = std::move(next);
+}
+
+void StatePositions::set(int32_t stream, int64_t position) {
+  if (next_.empty()) return;
+  if (stream < 0 || stream >= std::ssize(next_)) throw_error("stream {}, expected 0 to {}", stream, next_.size() - 1);
+  next_[stream] = position;
+}
+
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
   const std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position));
   std::vector<int32_t> every_stream(streams);
   std::iota(every_stream.begin(), every_stream.end(), 0);
   const Batch batch{tokens, positions, every_stream, every_stream};
-  forward(batch);
-  return median_seconds(repetitions, [&] { forward(batch); });
+  const auto step = [&] {
+    for (const int32_t stream : every_stream) load_state(stream, {}, position);
+    forward(batch);
+  };
+  step();
+  return median_seconds(repetitions, step);
 }
 
 } // namespace ridge::core

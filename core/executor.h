@@ -54,6 +54,23 @@ struct Batch {
 // forward().
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
 
+// Which position each stream's recurrent state goes on at, for executors of Programs that have one. Position 0 is
+// always possible: the state is zero there.
+class StatePositions {
+ public:
+  StatePositions(const Program& program, const ExecutorConfig& config)
+      : next_(program.states.empty() ? 0 : config.streams, 0) {}
+
+  // Throws Error if the batch has a stream that does not go on where its state is, or whose tokens are not in sequence;
+  // else the state is behind the batch's tokens.
+  void advance(const Batch& batch);
+  // Throws Error for a stream that is none.
+  void set(int32_t stream, int64_t position);
+
+ private:
+  std::vector<int64_t> next_; // by stream; empty where there is no state
+};
+
 class Sampler;
 
 // How long one part of a step took. A part is not divided further; a fused kernel is one.
@@ -84,6 +101,12 @@ class Executor {
   // ends with a call without `ahead`, or when something else is evaluated. The sampler's state does not change.
   virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
   virtual int32_t next_token(bool /*ahead*/) { return -1; }
+
+  // The recurrent state of a stream, of a Program that has some: state_elements(program) elements in the order of
+  // Program::states. Where a stream went back to `position` on the host's side, load_state gives it the state that was
+  // saved there, and the next batch may start there. An empty `state` leaves what is there, for measurements.
+  virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/) {}
+  virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {}
 
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"

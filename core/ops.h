@@ -22,16 +22,22 @@ enum class OpClass : uint8_t {
   vector,    // arithmetic on activations
   routing,   // chooses experts and joins what they give
   memory,    // moves rows and columns
+  recurrent, // reads and writes the state of a stream
 };
 
 enum class WeightRole : uint8_t {
   matrix,  // one matrix [rows, cols]
   experts, // a matrix per expert
   vector,  // one row
+  taps,    // a row of f32 per channel
   order,   // one row of i32
 };
 
 using NoParams = std::monostate;
+
+struct EmbedParams {
+  float scale = 1;
+};
 
 struct NormParams {
   float epsilon;
@@ -41,6 +47,16 @@ struct NormParams {
 struct RopeParams {
   int32_t table; // index into Program::rope_tables
   int64_t heads, head_dim;
+};
+
+enum class Activation : uint8_t { identity, silu, sigmoid, relu_squared };
+
+struct ActivationParams {
+  Activation kind;
+};
+
+struct AddParams {
+  float scale = 1; // of the second operand
 };
 
 struct PermuteParams {
@@ -55,19 +71,55 @@ struct AttentionParams {
   int32_t layer; // index into Program::kv_layers
   int64_t heads;
   float scale;
+  int64_t window = 0; // positions that a token sees, its own the last of them; 0: all
 };
 
+// How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
+enum class Gate : uint8_t {
+  softmax = 1,           // over all experts
+  sigmoid = 2,           // of each by itself
+  softmax_of_chosen = 3, // the choice is by score
+};
+
+// With groups, experts are chosen among those of the `groups_used` best groups. A group is as good as its two best
+// experts together.
 struct RouteParams {
   int64_t experts, used;
   bool normalize; // the chosen shares sum to 1
+  Gate gate = Gate::softmax;
+  float scale = 1; // of the shares, at last
+  int64_t groups = 1, groups_used = 1;
 };
 
 struct ExpertParams {
   int64_t used; // slots per token
 };
 
+// The state of the recurrent ops: an index into Program::states.
+struct ConvParams {
+  int32_t state;
+  int64_t kernel; // taps
+  Activation activation;
+};
+
+struct DeltaParams {
+  int32_t state;
+  int64_t k_heads, v_heads, dim; // q has as many heads as k
+  float epsilon;                 // under the root of the norms of q and k
+  bool neighbors_share;          // heads of v that use one of k: those next to each other, else every k_heads-th
+
+  int64_t k_head(int64_t v_head) const { return neighbors_share ? v_head / (v_heads / k_heads) : v_head % k_heads; }
+};
+
+struct ScanParams {
+  int32_t state;
+  int64_t heads, head_dim, groups, states; // a group of b and c is for heads next to each other
+  int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
+};
+
 using OpParams =
-    std::variant<NoParams, NormParams, RopeParams, PermuteParams, KvParams, AttentionParams, RouteParams, ExpertParams>;
+    std::variant<NoParams, EmbedParams, NormParams, RopeParams, ActivationParams, AddParams, PermuteParams, KvParams,
+                 AttentionParams, RouteParams, ExpertParams, ConvParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.
@@ -77,10 +129,18 @@ inline int32_t* cache_layer(OpParams& params) {
   return nullptr;
 }
 
+// The same for the index into Program::states.
+inline int32_t* state_layer(OpParams& params) {
+  if (auto* conv = std::get_if<ConvParams>(&params)) return &conv->state;
+  if (auto* delta = std::get_if<DeltaParams>(&params)) return &delta->state;
+  if (auto* scan = std::get_if<ScanParams>(&params)) return &scan->state;
+  return nullptr;
+}
+
 // A row of ops.def.
 struct OpInfo {
   struct Weights {
-    std::array<WeightRole, 2> roles;
+    std::array<WeightRole, 3> roles;
     size_t count; // of roles
   };
   std::string_view name;

@@ -33,7 +33,8 @@ void shape_embed(const Operands& o) { o.expect(o.weight(0).cols == o.out(0).widt
 
 void shape_rms_norm(const Operands& o) {
   const int64_t group = std::get<NormParams>(o.op.params).group;
-  o.expect(group > 0 && o.in(0).width % group == 0 && o.weight(0).cols == group, "group and weight differ");
+  o.expect(group > 0 && o.in(0).width % group == 0, "the row does not divide into groups");
+  o.expect(o.weight(0).cols == group || o.weight(0).cols == o.in(0).width, "group and weight differ");
   o.expect(o.in(0).width == o.out(0).width, "changes the width");
 }
 
@@ -61,11 +62,16 @@ void shape_attention(const Operands& o) {
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
 }
 
-void shape_swiglu(const Operands& o) {
-  o.expect(o.in(0).width == o.in(1).width && o.in(0).width == o.out(0).width, "operands differ in width");
+void shape_glu(const Operands& o) {
+  o.expect(o.in(1).width == o.out(0).width, "changes the width");
+  o.expect(o.in(0).width > 0 && o.in(1).width % o.in(0).width == 0, "elements do not divide among the gates");
 }
 
-void shape_add(const Operands& o) { shape_swiglu(o); }
+void shape_activate(const Operands& o) { o.expect(o.in(0).width == o.out(0).width, "changes the width"); }
+
+void shape_add(const Operands& o) {
+  o.expect(o.in(0).width == o.in(1).width && o.in(0).width == o.out(0).width, "operands differ in width");
+}
 
 void shape_permute(const Operands& o) {
   const int64_t group = std::get<PermuteParams>(o.op.params).group;
@@ -81,6 +87,11 @@ void shape_route(const Operands& o) {
   const auto& params = std::get<RouteParams>(o.op.params);
   o.expect(o.in(0).width == params.experts && params.used > 0 && params.used <= params.experts, "expert counts");
   o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width == params.used && o.out(1).width == params.used, "shape");
+  o.expect(params.groups > 0 && params.experts % params.groups == 0, "experts do not divide into groups");
+  o.expect(params.groups_used > 0 && params.groups_used <= params.groups &&
+               params.used <= params.experts / params.groups * params.groups_used,
+           "too few experts in the groups used");
+  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.experts, "the bias has another width");
 }
 
 void shape_expert_linear(const Operands& o) {
@@ -95,6 +106,43 @@ void shape_expert_sum(const Operands& o) {
   o.expect(o.in(1).width == used && o.in(0).width == used * o.out(0).width, "shape");
 }
 
+const StateLayer& state_of(const Operands& o, int32_t state) {
+  o.expect(!o.in(0).gathered, "state needs every token");
+  return o.program.states.at(state);
+}
+
+void shape_conv1d(const Operands& o) {
+  const auto& params = std::get<ConvParams>(o.op.params);
+  const int64_t channels = o.in(0).width;
+  o.expect(channels == o.out(0).width, "changes the width");
+  o.expect(params.kernel > 1 && o.weight(0).cols == params.kernel && o.weight(0).rows == channels, "taps");
+  if (o.op.weights.size() > 1) o.expect(o.weight(1).cols == channels, "the bias has another width");
+  o.expect(state_of(o, params.state).width == (params.kernel - 1) * channels, "state");
+}
+
+void shape_delta_rule(const Operands& o) {
+  const auto& params = std::get<DeltaParams>(o.op.params);
+  o.expect(params.k_heads > 0 && params.v_heads % params.k_heads == 0 && params.dim > 0, "heads");
+  o.expect(o.in(0).width == (2 * params.k_heads + params.v_heads) * params.dim, "width of q, k and v");
+  o.expect(o.in(1).width == params.v_heads && o.in(2).width == params.v_heads, "alpha or beta");
+  o.expect(o.weight(0).cols == params.v_heads && o.weight(1).cols == params.v_heads, "weights");
+  o.expect(o.out(0).width == params.v_heads * params.dim, "output width");
+  o.expect(state_of(o, params.state).width == params.v_heads * params.dim * params.dim, "state");
+}
+
+void shape_scan(const Operands& o) {
+  const auto& params = std::get<ScanParams>(o.op.params);
+  const int64_t width = params.heads * params.head_dim, group_width = params.groups * params.states;
+  o.expect(params.groups > 0 && params.heads % params.groups == 0 && params.head_dim > 0 && params.states > 0, "heads");
+  o.expect(params.x_at >= 0 && params.x_at + width <= o.in(0).width, "x");
+  o.expect(params.b_at >= 0 && params.b_at + group_width <= o.in(1).width, "b");
+  o.expect(params.c_at >= 0 && params.c_at + group_width <= o.in(2).width, "c");
+  o.expect(o.in(3).width == params.heads && o.out(0).width == width, "dt or output width");
+  o.expect(o.weight(0).cols == params.heads || o.weight(0).cols == params.heads * params.states, "a");
+  o.expect(o.weight(1).cols == params.heads && o.weight(2).cols == params.heads, "d or bias of dt");
+  o.expect(state_of(o, params.state).width == width * params.states, "state");
+}
+
 using CheckShape = void (*)(const Operands&);
 constexpr CheckShape kCheckShape[] = {
 #define RIDGE_OP(name, ...) shape_##name,
@@ -107,6 +155,7 @@ bool plays(const Weight& weight, WeightRole role) {
   switch (role) {
   case WeightRole::matrix: return weight.count == 1;
   case WeightRole::experts: return true;
+  case WeightRole::taps: return weight.count == 1 && weight.type == kFloatType && weight.run_rows == 0;
   case WeightRole::vector:
   case WeightRole::order: return weight.count == 1 && weight.rows == 1;
   }
@@ -122,6 +171,10 @@ void check_row(const Program& program, const Op& op) {
          "wrong number of weights");
   for (size_t i = 0; i < op.weights.size(); ++i) {
     const Weight& weight = program.weights.at(op.weights[i]);
+    expect(op,
+           weight.run_rows == 0 ||
+               (weight.count == 1 ? weight.rows % weight.run_rows == 0 : weight.rows == weight.run_rows),
+           "runs of rows do not make whole matrices");
     if (!plays(weight, info.weights.roles[i])) malformed(op, "takes no weight such as " + weight.name);
   }
   expect(op, op.params.index() == info.params, "params of another op");

@@ -54,6 +54,7 @@ struct ValueInfo {
   bool gathered = false; // one row per wanted output, not per token
 };
 
+inline constexpr uint32_t kFloatType = 0;  // GGUF's F32: what ops read in place
 inline constexpr uint32_t kOrderType = 26; // GGUF's I32: what permute reads
 
 // `count` matrices (experts; else 1) of [rows, cols], each row packed in row_bytes; a vector is one row.
@@ -64,6 +65,17 @@ struct Weight {
   int64_t row_bytes;
   const std::byte* data;
   std::shared_ptr<const std::vector<std::byte>> owned = nullptr; // holds `data` where no file does
+  std::string part = {};                                         // of the tensor `name`, where it is not all of it
+
+  // Of a weight that shares its tensor with others (the gates between the heads of q): its rows lie in runs of
+  // `run_rows`, which start `run_stride` bytes apart. 0: all rows lie one behind the other.
+  int64_t run_rows = 0, run_stride = 0;
+
+  int64_t rows_per_run() const { return run_rows > 0 ? run_rows : rows * count; }
+  const std::byte* row(int64_t i) const { // of all matrices
+    const int64_t run = i / rows_per_run();
+    return data + run * run_stride + (i - run * rows_per_run()) * row_bytes;
+  }
 
   int64_t matrix_bytes() const { return rows * row_bytes; }
   int64_t total_bytes() const { return count * matrix_bytes(); }
@@ -72,6 +84,13 @@ struct Weight {
 // Keys and values of a layer. Entry p of a stream belongs to position p, so going back means overwriting what follows.
 struct KvLayer {
   int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
+};
+
+// Recurrent state of a layer: `width` elements of f32 per stream, zero before the first token. It has no positions: it
+// is that of all tokens so far, so a stream goes back only to where its state was saved (Executor::save_state).
+struct StateLayer {
+  std::string name;
+  int64_t width;
 };
 
 struct Program {
@@ -83,6 +102,7 @@ struct Program {
   std::vector<ValueInfo> values;
   std::vector<RopeTable> rope_tables;
   std::vector<KvLayer> kv_layers;
+  std::vector<StateLayer> states;
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]
 
@@ -103,9 +123,9 @@ struct Step {
 
 // What one op must move and compute: each operand counted once. All byte formulas of the project are in cost.cpp.
 struct Cost {
-  double weight_bytes = 0, kv_bytes = 0, activation_bytes = 0, flops = 0;
+  double weight_bytes = 0, kv_bytes = 0, state_bytes = 0, activation_bytes = 0, flops = 0;
 
-  double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+  double bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
   Cost& operator+=(const Cost& other);
 };
 Cost op_cost(const Program& program, const Op& op, const Step& step);
@@ -113,6 +133,9 @@ Cost program_cost(const Program& program, const Step& step);
 
 // Bytes of KV cache for `context` tokens of one stream.
 double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes);
+
+// Elements (f32) of recurrent state of one stream.
+int64_t state_elements(const Program& program);
 
 // Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value.
 // Gathered values have slots of their own, because they have far fewer rows and include the widest value, the logits.

@@ -20,7 +20,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   part.rope_tables = whole.rope_tables;
   part.ops = std::move(ops);
   std::vector<WeightId> weight_of(whole.weights.size(), -1);
-  std::vector<int32_t> cache_of(whole.kv_layers.size(), -1);
+  std::vector<int32_t> cache_of(whole.kv_layers.size(), -1), state_of(whole.states.size(), -1);
   const auto kept = [](auto& id, auto& map, const auto& from, auto& to) {
     if (map[id] < 0) {
       map[id] = static_cast<int32_t>(to.size());
@@ -31,6 +31,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   for (Op& op : part.ops) {
     for (WeightId& id : op.weights) kept(id, weight_of, whole.weights, part.weights);
     if (int32_t* layer = cache_layer(op.params)) kept(*layer, cache_of, whole.kv_layers, part.kv_layers);
+    if (int32_t* state = state_layer(op.params)) kept(*state, state_of, whole.states, part.states);
   }
   return part;
 }
@@ -61,12 +62,23 @@ class SplitExecutor final : public Executor {
     back_->forward(rest);
   }
   std::span<const float> logits(int64_t i) override { return back_->logits(i); }
+  void save_state(int32_t stream, std::span<float> state) override {
+    front_->save_state(stream, state.first(front_state()));
+    back_->save_state(stream, state.subspan(front_state()));
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    const size_t front = state.empty() ? 0 : front_state();
+    front_->load_state(stream, state.first(front), position);
+    back_->load_state(stream, state.subspan(front), position);
+  }
   const ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override { return front_->memory_bytes() + back_->memory_bytes(); }
 
  private:
   const ValueInfo& handed_on() const { return parts_.front.values[parts_.front.output]; }
+
+  size_t front_state() const { return state_elements(parts_.front); }
 
   const SplitProgram parts_; // the executors refer to it
   const ExecutorConfig config_;

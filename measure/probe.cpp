@@ -29,7 +29,7 @@ class ProgramBuilder {
   // One row per token, from a table of `vocab` rows.
   ValueId embed(int64_t width, int64_t vocab) {
     program.vocab = vocab;
-    return op(OpKind::embed, {}, {weight(quant::Type::Q4_0, width, vocab)}, width);
+    return op(OpKind::embed, {}, {weight(quant::Type::Q4_0, width, vocab)}, width, core::EmbedParams{});
   }
   ValueId linear(ValueId x, quant::Type type, int64_t rows) {
     return op(OpKind::linear, {x}, {weight(type, program.values[x].width, rows)}, rows);
@@ -213,11 +213,12 @@ class KernelProbes {
       {"rms_norm", [](ProgramBuilder& p, ValueId x, ValueId) { return p.norm(x); }},
       {"add",
        [](ProgramBuilder& p, ValueId x, ValueId y) {
-         return p.op(OpKind::add, {x, y}, {}, p.program.values[x].width);
+         return p.op(OpKind::add, {x, y}, {}, p.program.values[x].width, core::AddParams{});
        }},
       {"swiglu",
        [](ProgramBuilder& p, ValueId x, ValueId y) {
-         return p.op(OpKind::swiglu, {x, y}, {}, p.program.values[x].width);
+         return p.op(OpKind::glu, {x, y}, {}, p.program.values[x].width,
+                     core::ActivationParams{core::Activation::silu});
        }},
   };
 

@@ -30,7 +30,7 @@ models::Shape shape_of(const engine::LoadedModel& loaded) {
       s.kv_heads = kv.heads;
       s.head_dim = kv.k_dim;
     }
-    if (op.kind == core::OpKind::swiglu) s.ffn_width = program.values[op.outputs[0]].width;
+    if (op.kind == core::OpKind::glu) s.ffn_width = program.values[op.outputs[0]].width;
   }
   if (s.heads == 0 || s.ffn_width == 0) throw_error("roofline: this model has no attention or no SwiGLU to place");
   return s;

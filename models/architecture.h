@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace ridge::models {
 
@@ -29,7 +30,7 @@ struct ArchitectureFile {
 struct Architecture {
   std::string_view name; // general.architecture
   const ArchitectureFile& file;
-  std::span<const std::string_view> hf_classes; // that "architectures" of config.json names
+  std::vector<std::string_view> hf_classes; // that "architectures" of config.json names
 };
 
 std::span<const Architecture> architecture_table();           // rows of arches.def in their order

@@ -19,6 +19,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace ridge::models {
 
@@ -28,8 +31,9 @@ class Builder {
   explicit Builder(const gguf::File& file);
 
   const Hparams& hparams() const { return hparams_; }
+  bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
 
-  core::ValueId embed();
+  core::ValueId embed(double scale = 1);
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor);
   core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
   core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
@@ -38,16 +42,26 @@ class Builder {
   // From the normed input x [width] to what is added to the residual stream [width], with the tensors of layer `il`.
   core::ValueId attention(core::ValueId x, int64_t il, const AttentionSpec& spec); // q, k, v, rope, cache, output
   core::ValueId ffn(core::ValueId x, int64_t il, const ActivationSpec& activation = {});
+  // With the shared expert, where the file has one.
   core::ValueId experts(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
                         const ActivationSpec& activation = {});
+  core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share); // core::DeltaParams
+  core::ValueId mamba2(core::ValueId x, int64_t il);
+  core::ValueId short_conv(core::ValueId x, int64_t il);
 
-  // Final norm and the output matrix; that is the embedding table where the file has no output matrix.
-  void logits(core::ValueId x);
-
-  // Pre-norm attention and feed-forward, each added to the residual stream, for all layers, and the logits.
-  // ffn(normed, layer) appends the feed-forward part.
-  using Ffn = std::function<core::ValueId(core::ValueId x, int64_t il)>;
-  void transformer(const AttentionSpec& spec, const Ffn& ffn);
+  // A block of a layer: from its normed input to what is added to the residual stream.
+  using Block = std::function<core::ValueId(core::ValueId normed, int64_t il)>;
+  struct Model {
+    Block mixer, ffn;                          // ffn may be empty: then a layer is one block
+    std::string_view mixer_norm = "attn_norm"; // tensors of a layer
+    std::string_view ffn_norm = "ffn_norm";
+    std::string_view output_norm = "output_norm";
+    bool scaled = false; // embedding_scale, residual_scale and logit_scale (a divisor) count
+  };
+  // Embedding, layers, final norm and output.
+  void build(const Model& model);
+  // The same with attention as the mixer.
+  void transformer(const AttentionSpec& spec, const Block& ffn);
 
   // Ops appended from here on belong to layer `il`. Returns the prefix of its tensors' names, "blk.3.".
   std::string begin_layer(int64_t il);
@@ -57,20 +71,49 @@ class Builder {
   core::Program finish() &&; // validated
 
  private:
-  // RMS norm of each `group` of x.
+  // Some rows of a tensor: `rows` of them, in runs of `run` (0: one run), the runs `stride` rows apart.
+  struct RowSlice {
+    std::string_view part; // what they are: "gate"
+    int64_t tensor_rows, first, rows, run = 0, stride = 0;
+  };
+
+  // RMS norm of each `group` of x. The tensor has weights for one group, or for the whole row.
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group);
+  core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
-  core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name, const ActivationSpec& spec);
-  int32_t rope_table(core::RopeStyle style, int64_t dims);
+  core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name, core::Activation kind);
+  core::ValueId glu(core::Activation kind, core::ValueId gate, core::ValueId x, const std::string& name);
+  core::ValueId conv1d(core::ValueId x, const std::string& tensor, int64_t kernel, core::Activation activation);
+  struct QueryKeyValue {
+    core::ValueId q, gate, k, v; // gate: -1 where there is none
+  };
+  QueryKeyValue queries_keys_values(core::ValueId x, const std::string& blk, const AttentionSpec& spec);
+  core::ValueId gated_up(core::ValueId x, const std::string& blk, std::string_view suffix, int64_t width,
+                         const ActivationSpec& activation);
+  core::ValueId shared_expert(core::ValueId x, const std::string& blk, const ActivationSpec& activation);
+  std::pair<core::ValueId, core::ValueId> delta_net_inputs(core::ValueId x, const std::string& blk, int64_t k_heads,
+                                                           int64_t v_heads, int64_t dim);
+  int32_t rope_table(const AttentionSpec& spec);
+  int32_t new_state(const std::string& name, int64_t width);
   AttentionSpec resolved(AttentionSpec spec, int64_t il) const;
   RoutingSpec resolved(RoutingSpec spec, int64_t il) const;
+  double scale_of(std::string_view key, double fallback) const;
 
   core::WeightId weight(const std::string& name, int64_t cols, int64_t rows, int64_t count = 1);
+  core::WeightId slice(const std::string& name, int64_t cols, const RowSlice& rows, int64_t count = 1);
+  // The tensor's rows in another order, copied.
+  core::WeightId reordered(const std::string& name, int64_t cols, int64_t tensor_rows, std::string_view part,
+                           const std::vector<int64_t>& order);
+  core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows);
+  core::Weight tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count);
+  core::WeightId add_weight(core::Weight weight);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   // x, or its elements in the order in which the columns of `weight` want them (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
-  bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
+  // A tensor of `width` F32 elements of any shape, as a vector.
+  core::WeightId flat_vector(const std::string& name, int64_t width);
+  void require_f32(const core::Weight& weight) const;
   void refuse_unused_tensors() const;
 
   core::ValueId value(std::string name, int64_t width, bool gathered, core::ValueKind kind = core::ValueKind::f32);
@@ -82,8 +125,8 @@ class Builder {
   const gguf::File& file_;
   const Hparams hparams_;
   core::Program program_;
-  int32_t layer_ = -1;                                                 // that ops are appended to
-  std::map<std::pair<core::RopeStyle, int64_t>, int32_t> rope_tables_; // by style and rotated dimensions
+  int32_t layer_ = -1;                                                        // that ops are appended to
+  std::map<std::tuple<core::RopeStyle, int64_t, bool>, int32_t> rope_tables_; // by style, rotated dimensions, sections
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {
     core::WeightId order;

@@ -32,7 +32,6 @@ constexpr auto kComputing = std::to_array<Computing>({
     {"leading_dense_block_count", 0, 0, "dense layers before those with experts are"},
     {"logit_scale", 0, 1, "a scale of logits is"},
     {"moe_every_n_layers", 0, 1, "experts in some layers only are"},
-    {"nextn_predict_layers", 0, 0, "draft layers are"},
     {"residual_scale", 0, 1, "a scale of the residual stream is"},
     {"rope.dimension_sections", 0, 0, "rope in sections is"},
     {"rope.scaling.yarn_log_multiplier", 0, 0, "YaRN with a magnitude of its own is"},
@@ -93,6 +92,15 @@ int64_t Hparams::layer_int(std::string_view name, int64_t layer, int64_t fallbac
   return values ? layer_of_array(name, *values, layer) : get_int(name, fallback);
 }
 
+std::vector<int64_t> Hparams::ints(std::string_view name, int64_t count) const {
+  const gguf::Value* values = array(name);
+  auto numbers = values ? values->as_ints() : std::nullopt;
+  if (!numbers || std::ssize(*numbers) < count)
+    throw_error("{}: {}: expected an array of {} integers", file_.path(), key(name), count);
+  numbers->resize(count);
+  return *std::move(numbers);
+}
+
 int64_t Hparams::in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const {
   if (value < low || value > high)
     throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(name),
@@ -100,7 +108,11 @@ int64_t Hparams::in_range(std::string_view name, int64_t value, int64_t low, int
   return value;
 }
 
-int64_t Hparams::layers() const { return in_range("block_count", get_int("block_count"), 1, kMaxLayers); }
+int64_t Hparams::blocks() const { return in_range("block_count", get_int("block_count"), 1, kMaxLayers); }
+int64_t Hparams::layers() const {
+  constexpr std::string_view kDrafts = "nextn_predict_layers";
+  return blocks() - in_range(kDrafts, get_int(kDrafts, 0), 0, blocks() - 1);
+}
 int64_t Hparams::width() const { return in_range("embedding_length", get_int("embedding_length"), 1, kMaxWidth); }
 int64_t Hparams::context() const { return in_range("context_length", get_int("context_length", 2048), 1, kMaxContext); }
 
@@ -152,8 +164,27 @@ int64_t Hparams::expert_width(int64_t layer) const {
 }
 
 int64_t Hparams::experts() const { return in_range("expert_count", get_int("expert_count", 0), 0, kMaxExperts); }
-int64_t Hparams::experts_used() const {
-  return in_range("expert_used_count", get_int("expert_used_count", 0), 1, experts());
+int64_t Hparams::experts_used(int64_t layer) const {
+  return in_range("expert_used_count", layer_int("expert_used_count", layer, 0), 1, experts());
+}
+
+bool Hparams::has_attention(int64_t layer) const { return layer_int("attention.head_count_kv", layer, 1) != 0; }
+
+bool Hparams::is_recurrent(int64_t layer) const {
+  constexpr std::string_view kLayers = "attention.recurrent_layers", kInterval = "full_attention_interval";
+  if (const gguf::Value* flags = array(kLayers)) {
+    const auto values = flags->as_ints();
+    if (!values || std::ssize(*values) < layers())
+      throw_error("{}: {}: expected {} flags, one per layer", file_.path(), key(kLayers), layers());
+    return (*values)[layer] != 0;
+  }
+  if (file_.find(asked(kLayers))) return get_bool(kLayers, false);
+  return (layer + 1) % in_range(kInterval, get_int(kInterval, 4), 1, kMaxLayers) != 0;
+}
+
+int64_t Hparams::ssm(std::string_view name) const {
+  const std::string full = "ssm." + std::string(name);
+  return in_range(full, get_int(full), 1, kMaxWidth);
 }
 
 void Hparams::refuse(std::string_view name, std::string_view value, std::string_view what) const {

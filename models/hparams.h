@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::models {
 
@@ -31,9 +32,12 @@ class Hparams {
   // The same where a file may hold one value for all layers or an array with one for each layer.
   int64_t layer_int(std::string_view name, int64_t layer) const;
   int64_t layer_int(std::string_view name, int64_t layer, int64_t fallback) const;
+  // The first `count` numbers of an array that has at least as many.
+  std::vector<int64_t> ints(std::string_view name, int64_t count) const;
 
   // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1.
-  int64_t layers() const;                    // block_count
+  int64_t blocks() const;                    // block_count: with draft layers, which come last
+  int64_t layers() const;                    // block_count without nextn_predict_layers
   int64_t width() const;                     // embedding_length
   int64_t context() const;                   // context_length: trained, in tokens
   int64_t heads(int64_t layer) const;        // attention.head_count
@@ -45,7 +49,13 @@ class Hparams {
   int64_t ffn_width(int64_t layer) const;    // feed_forward_length
   int64_t expert_width(int64_t layer) const; // expert_feed_forward_length, else feed_forward_length
   int64_t experts() const;                   // expert_count; 0: a dense model
-  int64_t experts_used() const;              // expert_used_count
+  int64_t experts_used(int64_t layer) const; // expert_used_count
+  // Whether the number of key-value heads of the layer is not 0: some hybrids mark their recurrent layers so.
+  bool has_attention(int64_t layer) const;
+  // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th (4).
+  bool is_recurrent(int64_t layer) const;
+  // ssm.NAME, 1 to kMaxWidth.
+  int64_t ssm(std::string_view name) const;
 
   // Throws Error: "FILE: KEY is VALUE: WHAT not supported yet".
   [[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view what) const;

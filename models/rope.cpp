@@ -87,4 +87,17 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
   return table;
 }
 
+void stop_unused_axes(core::RopeTable& table, std::span<const int64_t> sections) {
+  int64_t all = 0;
+  for (const int64_t section : sections) {
+    if (section < 0 || section > 1 << 20) throw_error("rope.dimension_sections has a section of {} pairs", section);
+    all += section;
+  }
+  if (all == 0) throw_error("rope.dimension_sections: all sections are empty");
+  for (size_t pair = 0; pair < table.inverse_frequency.size(); ++pair) {
+    const int64_t at = static_cast<int64_t>(pair) % all;
+    if (at >= 3 * sections[at % 3]) table.inverse_frequency[pair] = 0;
+  }
+}
+
 } // namespace ridge::models

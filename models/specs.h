@@ -5,6 +5,8 @@
 // architecture or the model file sets one of them to something else than its default.
 #pragma once
 
+#include "core/ops.h"
+
 #include <cstdint>
 #include <optional>
 
@@ -23,36 +25,36 @@ struct AttentionSpec {
   std::optional<int64_t> kv_heads = {};          // attention.head_count_kv of the layer
   std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length, attention.value_length
   std::optional<int64_t> rope_dims = {};         // of each head's k_dim: rope.dimension_count
+  bool rope_sections = false;                    // pairs belong to axes: rope.dimension_sections, interleaved
   std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
+  std::optional<int64_t> window = {};            // tokens that a token sees, 0: all: attention.sliding_window
+  bool output_bias = true;                       // that the output matrix has counts
+  bool output_gate = false;                      // behind each head of q a gate, whose sigmoid scales the head's output
 
   // Not supported yet.
   std::optional<bool> causal = {};     // false: a token sees later ones: attention.causal
-  std::optional<int64_t> window = {};  // tokens that a token sees, 0: all: attention.sliding_window
   std::optional<double> soft_cap = {}; // scores are soft_cap * tanh(score / soft_cap): attn_logit_softcapping
   bool sinks = false;                  // a learned score per head that takes part in the softmax
 };
 
-enum class Gate : uint8_t { softmax = 1, sigmoid = 2, softmax_of_chosen = 3 }; // numbers as in expert_gating_func
-
 struct RoutingSpec {
-  std::optional<int64_t> experts = {}; // expert_count
-  std::optional<int64_t> used = {};    // by each token: expert_used_count
-  std::optional<int64_t> width = {};   // of an expert's hidden layer: Hparams::expert_width
-  std::optional<bool> normalize = {};  // shares of the chosen sum to 1: expert_weights_norm, or true
-
-  // Not supported yet.
-  std::optional<Gate> gate = {};      // from scores to shares: expert_gating_func, or softmax
-  std::optional<double> scale = {};   // of all shares: expert_weights_scale
-  std::optional<int64_t> groups = {}; // experts are chosen from the best groups: expert_group_count
-  bool selection_bias = false;        // a bias per expert that counts for the choice only
+  std::optional<int64_t> experts = {};     // expert_count
+  std::optional<int64_t> used = {};        // by each token: expert_used_count of the layer
+  std::optional<int64_t> width = {};       // of an expert's hidden layer: Hparams::expert_width
+  std::optional<bool> normalize = {};      // shares of the chosen sum to 1: expert_weights_norm, or true
+  std::optional<core::Gate> gate = {};     // from scores to shares: expert_gating_func, or softmax
+  std::optional<double> scale = {};        // of all shares: expert_weights_scale, or 1
+  std::optional<int64_t> groups = {};      // experts are chosen from the best groups: expert_group_count, or 1
+  std::optional<int64_t> groups_used = {}; // expert_group_used_count
+  bool latent = false;                     // experts work on a narrower copy of the input, where the file has one
 };
 
-enum class Activation : uint8_t { silu, gelu, relu_squared };
-
-// hidden = activation(gate) * up if it is gated, else activation(up). Only the defaults are supported yet.
+// hidden = activation(gate) * up if it is gated, else activation(up).
 struct ActivationSpec {
-  Activation kind = Activation::silu;
+  core::Activation kind = core::Activation::silu;
   bool gated = true;
+
+  // Not supported yet.
   double clamp = 0; // largest magnitude of gate and up; 0: no limit
 };
 

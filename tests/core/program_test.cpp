@@ -21,10 +21,14 @@ Program small_program() {
               {"down", 8}, {"sum", 8},   {"kept", 8}, {"logits", 100}};
   p.values[6].gathered = p.values[7].gathered = true;
   p.ops = {
-      {OpKind::embed, -1, "embed", {}, {0}, {0}, {}},  {OpKind::linear, 0, "gate", {0}, {1}, {1, 5}, {}},
-      {OpKind::linear, 0, "up", {0}, {2}, {2}, {}},    {OpKind::swiglu, 0, "swiglu", {1, 2}, {3}, {}, {}},
-      {OpKind::linear, 0, "down", {3}, {4}, {3}, {}},  {OpKind::add, 0, "add", {0, 4}, {5}, {}, {}},
-      {OpKind::gather, 0, "gather", {5}, {6}, {}, {}}, {OpKind::linear, -1, "output", {6}, {7}, {4}, {}},
+      {OpKind::embed, -1, "embed", {}, {0}, {0}, EmbedParams{}},
+      {OpKind::linear, 0, "gate", {0}, {1}, {1, 5}, {}},
+      {OpKind::linear, 0, "up", {0}, {2}, {2}, {}},
+      {OpKind::glu, 0, "swiglu", {1, 2}, {3}, {}, ActivationParams{Activation::silu}},
+      {OpKind::linear, 0, "down", {3}, {4}, {3}, {}},
+      {OpKind::add, 0, "add", {0, 4}, {5}, {}, AddParams{}},
+      {OpKind::gather, 0, "gather", {5}, {6}, {}, {}},
+      {OpKind::linear, -1, "output", {6}, {7}, {4}, {}},
   };
   p.logits = 7;
   return p;

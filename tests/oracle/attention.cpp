@@ -7,11 +7,11 @@
 namespace ridge::tests {
 namespace {
 
-// softmax(q Kᵀ · scale) V of one head over the first `positions` entries of the history.
-Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int32_t positions,
+// softmax(q Kᵀ · scale) V of one head over entries [first, last) of the history.
+Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int64_t first, int64_t last,
                   const core::KvLayer& kv, int64_t kv_head, double scale) {
   Naive::Row score;
-  for (int32_t pos = 0; pos < positions; ++pos) {
+  for (int64_t pos = first; pos < last; ++pos) {
     double dot = 0;
     for (int64_t d = 0; d < kv.k_dim; ++d) dot += q[d] * history[pos].k[kv_head * kv.k_dim + d];
     score.push_back(dot * scale);
@@ -21,7 +21,7 @@ Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, in
   for (double& s : score) sum += s = std::exp(s - largest);
   Naive::Row out(kv.v_dim);
   for (size_t pos = 0; pos < score.size(); ++pos)
-    for (int64_t d = 0; d < kv.v_dim; ++d) out[d] += score[pos] / sum * history[pos].v[kv_head * kv.v_dim + d];
+    for (int64_t d = 0; d < kv.v_dim; ++d) out[d] += score[pos] / sum * history[first + pos].v[kv_head * kv.v_dim + d];
   return out;
 }
 
@@ -32,10 +32,12 @@ void naive_attention(Naive& naive, const core::Op& op) {
   const core::KvLayer& kv = naive.program().kv_layers[p.layer];
   naive.for_rows(op, [&](size_t t) {
     const std::vector<Naive::Cached>& history = naive.history(p.layer, naive.stream(t));
+    const int64_t end = naive.batch().positions[t] + 1;
+    const int64_t first = p.window > 0 ? std::max<int64_t>(0, end - p.window) : 0;
     Naive::Row y;
     for (int64_t h = 0; h < p.heads; ++h) {
-      const Naive::Row head = attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, naive.batch().positions[t] + 1,
-                                     kv, h / (p.heads / kv.heads), p.scale);
+      const Naive::Row head =
+          attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, first, end, kv, h / (p.heads / kv.heads), p.scale);
       y.insert(y.end(), head.begin(), head.end());
     }
     return y;

@@ -14,7 +14,7 @@ void naive_rms_norm(Naive& naive, const core::Op& op) {
       double sum = 0;
       for (int64_t i = 0; i < p.group; ++i) sum += y[g + i] * y[g + i];
       for (int64_t i = 0; i < p.group; ++i)
-        y[g + i] *= w[i] / std::sqrt(sum / static_cast<double>(p.group) + p.epsilon);
+        y[g + i] *= w[w.size() == y.size() ? g + i : i] / std::sqrt(sum / static_cast<double>(p.group) + p.epsilon);
     }
     return y;
   });

@@ -1,28 +1,61 @@
-// route: the experts with the highest scores, equal ones in their order, and their shares of the softmax.
+// route: the experts with the highest scores, equal ones in their order, and their shares.
+#include "support/activation.h"
 #include "support/naive.h"
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace ridge::tests {
+namespace {
+
+// `scores` with those of all but the best groups at -infinity.
+Naive::Row of_best_groups(const core::RouteParams& p, Naive::Row scores) {
+  const int64_t size = p.experts / p.groups;
+  std::vector<std::pair<double, int64_t>> groups; // minus the two best scores, number
+  for (int64_t g = 0; g < p.groups; ++g) {
+    Naive::Row group(scores.begin() + g * size, scores.begin() + (g + 1) * size);
+    std::ranges::sort(group, std::greater());
+    groups.emplace_back(-(group[0] + (size > 1 ? group[1] : 0)), g);
+  }
+  std::ranges::sort(groups);
+  for (int64_t i = p.groups_used; i < p.groups; ++i)
+    std::fill_n(scores.begin() + groups[i].second * size, size, -INFINITY);
+  return scores;
+}
+
+} // namespace
 
 void naive_route(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::RouteParams>(op.params);
   naive.for_rows(op, [&](size_t t) {
     const Naive::Row& x = naive.in(op, 0, t);
+    const double largest = *std::ranges::max_element(x);
+    double all = 0;
+    for (double e : x) all += std::exp(e - largest);
+    Naive::Row shares_of_all = x, choice;
+    for (double& e : shares_of_all) {
+      if (p.gate == core::Gate::softmax) e = std::exp(e - largest) / all;
+      if (p.gate == core::Gate::sigmoid) e = activation_of(core::Activation::sigmoid, e);
+    }
+    choice = shares_of_all;
+    if (!op.weights.empty()) {
+      const Naive::Row bias = naive.weight_row(op.weights[0], 0);
+      for (size_t e = 0; e < choice.size(); ++e) choice[e] += bias[e];
+    }
+    if (p.groups > 1) choice = of_best_groups(p, choice);
     std::vector<int> order(x.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return x[a] > x[b]; });
-    double all = 0, chosen = 0;
-    for (double e : x) all += std::exp(e - x[order[0]]);
-    Naive::Row ids, shares;
-    for (int64_t s = 0; s < p.used; ++s) {
-      ids.push_back(order[s]);
-      shares.push_back(std::exp(x[order[s]] - x[order[0]]));
-      chosen += shares.back();
-    }
-    for (double& s : shares) s /= p.normalize ? chosen : all;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return choice[a] > choice[b]; });
+
+    Naive::Row ids(order.begin(), order.begin() + p.used), shares;
+    for (int64_t s = 0; s < p.used; ++s) shares.push_back(shares_of_all[order[s]]);
+    if (p.gate == core::Gate::softmax_of_chosen)
+      for (double& s : shares) s = std::exp(s - largest);
+    double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+    if (p.gate == core::Gate::softmax_of_chosen)
+      for (double& s : shares) s /= sum;
+    else if (p.normalize)
+      for (double& s : shares) s /= std::max(sum, 0x1p-14); // f16's smallest normal number, as its authors have it
+    for (double& s : shares) s *= p.scale;
     naive.value(op.outputs[1]).push_back(shares);
     return ids;
   });

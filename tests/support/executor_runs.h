@@ -110,26 +110,96 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
       m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
     });
-  with("attention", [](RandomProgram& m) {
-    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
-    const int64_t heads = kv_heads * m.integer(1, 9);
-    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
-    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
-    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
-    m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f}));
-  });
+  for (const int64_t window : {0, 5, 40})
+    with("attention", [&](RandomProgram& m) {
+      const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+      const int64_t heads = kv_heads * m.integer(1, 9);
+      m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
+      m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
+      const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
+      m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f, window}));
+    });
   with("permute", [](RandomProgram& m) {
     const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
     const core::ValueId x = m.embed(Type::F32, groups * group, 30);
     m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
   });
-  with("swiglu and add", [](RandomProgram& m) {
-    const int64_t width = m.integer(1, 100);
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    const core::ValueId gate = m.linear(x, Type::F32, width), up = m.linear(x, Type::F32, width);
-    m.finish(m.op(OpKind::add, {m.op(OpKind::swiglu, {gate, up}, {}, width), gate}, {}, width));
+  for (const core::Activation kind :
+       {core::Activation::identity, core::Activation::silu, core::Activation::sigmoid, core::Activation::relu_squared})
+    with("glu, activate and add", [&](RandomProgram& m) {
+      const int64_t gates = m.integer(1, 30), width = gates * m.integer(1, 4);
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const core::ValueId gate = m.linear(x, Type::F32, gates), up = m.linear(x, Type::F32, width);
+      const core::ValueId gated = m.op(OpKind::glu, {gate, up}, {}, width, core::ActivationParams{kind});
+      const core::ValueId active = m.op(OpKind::activate, {up}, {}, width, core::ActivationParams{kind});
+      m.finish(m.op(OpKind::add, {gated, active}, {}, width, core::AddParams{0.7f}));
+    });
+  with("rms_norm of groups with weights of their own", [](RandomProgram& m) {
+    const int64_t group = m.integer(1, 40), width = 3 * group;
+    const core::ValueId x = m.embed(Type::F32, width, 20);
+    m.finish(m.op(OpKind::rms_norm, {x}, {m.weight(Type::F32, width)}, width, core::NormParams{1e-5f, group}));
+  });
+  for (const bool bias : {false, true})
+    with("conv1d", [&](RandomProgram& m) {
+      const int64_t channels = m.integer(1, 600), kernel = m.integer(2, 5);
+      m.program.states.push_back({"conv", (kernel - 1) * channels});
+      const core::ValueId x = m.embed(Type::F32, channels, 30);
+      std::vector<core::WeightId> weights = {m.weight(Type::F32, kernel, channels)};
+      if (bias) weights.push_back(m.weight(Type::F32, channels));
+      m.finish(m.op(OpKind::conv1d, {x}, weights, channels,
+                    core::ConvParams{0, kernel, bias ? core::Activation::silu : core::Activation::identity}));
+    });
+  for (const bool neighbors : {false, true})
+    with("delta_rule", [&](RandomProgram& m) {
+      constexpr int64_t kDims[] = {16, 32, 64, 128, 256};
+      const int64_t dim = kDims[m.integer(0, 4)], k_heads = m.integer(1, 3), heads = k_heads * m.integer(1, 3);
+      m.program.states.push_back({"delta", heads * dim * dim});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const core::ValueId qkv = m.linear(x, Type::F32, (2 * k_heads + heads) * dim);
+      const core::ValueId alpha = m.linear(x, Type::F32, heads), beta = m.linear(x, Type::F32, heads);
+      const core::WeightId a = m.factors(heads, -2, -0.1), dt = m.factors(heads, -1, 1);
+      m.finish(m.op(OpKind::delta_rule, {qkv, alpha, beta}, {a, dt}, heads * dim,
+                    core::DeltaParams{0, k_heads, heads, dim, 1e-6f, neighbors}));
+    });
+  for (const bool rate_per_state : {false, true})
+    with("scan", [&](RandomProgram& m) {
+      const int64_t groups = m.integer(1, 3), heads = groups * m.integer(1, 4);
+      const int64_t head_dim = rate_per_state ? 1 : 8 * m.integer(1, 9),
+                    states = rate_per_state ? 16 : 16 * m.integer(1, 16);
+      const int64_t width = heads * head_dim, shared = groups * states;
+      m.program.states.push_back({"scan", width * states});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const core::ValueId xbc = m.linear(x, Type::F32, width + 2 * shared), dt = m.linear(x, Type::F32, heads);
+      const core::WeightId a = m.factors(rate_per_state ? heads * states : heads, -2, -0.1),
+                           d = m.factors(heads, -1, 1), bias = m.factors(heads, -1, 1);
+      m.finish(m.op(OpKind::scan, {xbc, xbc, xbc, dt}, {a, d, bias}, width,
+                    core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
+    });
+  for (const core::Gate gate : {core::Gate::softmax, core::Gate::sigmoid, core::Gate::softmax_of_chosen})
+    with("experts in groups", [&](RandomProgram& m) {
+      RandomProgram::Shape shape;
+      shape.hidden = m.integer(1, 80);
+      shape.width = m.integer(1, 80);
+      const int64_t groups = m.integer(1, 4), size = m.integer(2, 9), groups_used = m.integer(1, groups);
+      shape.experts = groups * size;
+      shape.used = m.integer(1, groups_used * size);
+      shape.route = {0, 0, m.integer(0, 1) == 1, gate, 2.5f, groups, groups_used};
+      shape.selection_bias = m.integer(0, 1) == 1;
+      m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+    });
+  with("rows in runs", [](RandomProgram& m) { // as the heads of q and their gates share a tensor
+    const int64_t run = m.integer(1, 40), runs = m.integer(1, 4), cols = 32 * m.integer(1, 3);
+    const core::ValueId x = m.embed(Type::F32, cols, 30);
+    const core::WeightId all = m.weight(Type::Q8_0, cols, 2 * run * runs);
+    core::Weight second = m.program.weights[all];
+    second.rows = run * runs;
+    second.run_rows = run;
+    second.run_stride = 2 * run * second.row_bytes;
+    second.data += run * second.row_bytes;
+    m.program.weights.push_back(second);
+    m.finish(m.op(OpKind::linear, {x}, {static_cast<core::WeightId>(m.program.weights.size() - 1)}, run * runs));
   });
   for (const bool normalize : {false, true})
     with("experts", [&](RandomProgram& m) {

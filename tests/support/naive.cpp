@@ -31,7 +31,7 @@ void Naive::for_rows(const core::Op& op, const std::function<Row(size_t row)>& c
 Naive::Row Naive::weight_row(core::WeightId id, int64_t row) const {
   const core::Weight& w = program_.weights[id];
   std::vector<float> out(w.cols);
-  quant::find_format(w.type)->decode(w.data + row * w.row_bytes, w.cols, out.data());
+  quant::find_format(w.type)->decode(w.row(row), w.cols, out.data());
   return Row(out.begin(), out.end());
 }
 

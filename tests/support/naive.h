@@ -43,6 +43,12 @@ class Naive {
   core::KvType k_type() const { return k_type_; }
   core::KvType v_type() const { return v_type_; }
   std::vector<Cached>& history(int32_t layer, int32_t stream) { return cache_[{layer, stream}]; } // by position
+  // What a recurrent op keeps of the token's stream, in whatever form; empty before the stream's first token.
+  Matrix& states(int32_t state, size_t token) {
+    Matrix& kept = states_[{state, stream(token)}];
+    if (batch_->positions[token] == 0) kept.clear();
+    return kept;
+  }
 
  private:
   const core::Program& program_;
@@ -50,6 +56,7 @@ class Naive {
   const core::Batch* batch_ = nullptr;
   std::vector<Matrix> values_;
   std::map<std::pair<int32_t, int32_t>, std::vector<Cached>> cache_;
+  std::map<std::pair<int32_t, int32_t>, Matrix> states_;
   std::map<core::WeightId, Matrix> decoded_; // rows as they were needed
 };
 

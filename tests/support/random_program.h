@@ -89,6 +89,8 @@ struct RandomProgram {
   // Adds an op with one output of the given width (0: none) and returns that output.
   core::ValueId op(core::OpKind kind, std::vector<core::ValueId> inputs, std::vector<core::WeightId> weights,
                    int64_t width, core::OpParams params = {}) {
+    if (kind == core::OpKind::add && params.index() == 0) params = core::AddParams{};
+    if (kind == core::OpKind::embed) params = core::EmbedParams{};
     const bool gathered = kind == core::OpKind::gather || (!inputs.empty() && program.values[inputs[0]].gathered);
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
@@ -101,14 +103,18 @@ struct RandomProgram {
     program.vocab = vocab;
     return op(core::OpKind::embed, {}, {weight(type, width, vocab)}, width);
   }
-  core::ValueId norm(core::ValueId x, int64_t group) {
-    std::vector<std::byte>& data = storage.emplace_back(4 * group);
-    for (int64_t i = 0; i < group; ++i) {
-      const float factor = std::uniform_real_distribution<float>(0.5f, 1.5f)(random);
+  // A vector of f32, uniform in a range.
+  core::WeightId factors(int64_t count, double low, double high) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * count);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto factor = static_cast<float>(std::uniform_real_distribution<double>(low, high)(random));
       std::memcpy(data.data() + 4 * i, &factor, 4);
     }
-    return op(core::OpKind::rms_norm, {x}, {add_weight(quant::Type::F32, group, 1, 1, data.data())},
-              program.values[x].width, core::NormParams{1e-5f, group});
+    return add_weight(quant::Type::F32, count, 1, 1, data.data());
+  }
+  core::ValueId norm(core::ValueId x, int64_t group) {
+    return op(core::OpKind::rms_norm, {x}, {factors(group, 0.5, 1.5)}, program.values[x].width,
+              core::NormParams{1e-5f, group});
   }
   core::ValueId linear(core::ValueId x, quant::Type type, int64_t rows, bool bias = false) {
     std::vector<core::WeightId> weights = {weight(type, program.values[x].width, rows)};
@@ -125,7 +131,8 @@ struct RandomProgram {
   struct Shape {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
-    bool normalize_shares = true, bias = false, head_norms = false;
+    bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false;
+    std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
     std::optional<quant::Type> value_type = {}; // of attention's values, where it is not that of all matrices
@@ -162,25 +169,26 @@ struct RandomProgram {
 
   core::ValueId dense(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId gate = linear(h, type, s.hidden), up = linear(h, type, s.hidden);
-    return linear(op(core::OpKind::swiglu, {gate, up}, {}, s.hidden), type, s.width);
+    return linear(op(core::OpKind::glu, {gate, up}, {}, s.hidden, core::ActivationParams{core::Activation::silu}), type,
+                  s.width);
   }
 
   core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
-    program.ops.push_back({core::OpKind::route,
-                           layer,
-                           "route",
-                           {scores},
-                           {ids, shares},
-                           {},
-                           core::RouteParams{s.experts, s.used, s.normalize_shares}});
+    core::RouteParams params = s.route.value_or(core::RouteParams{0, 0, s.normalize_shares});
+    params.experts = s.experts;
+    params.used = s.used;
+    std::vector<core::WeightId> bias;
+    if (s.selection_bias) bias.push_back(factors(s.experts, -0.2, 0.2));
+    program.ops.push_back({core::OpKind::route, layer, "route", {scores}, {ids, shares}, bias, params});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
       return op(core::OpKind::expert_linear, {x, ids}, {weight(type, cols, rows, s.experts)}, s.used * rows,
                 core::ExpertParams{s.used});
     };
     const core::ValueId gate = expert(h, s.width, s.hidden), up = expert(h, s.width, s.hidden);
-    const core::ValueId act = op(core::OpKind::swiglu, {gate, up}, {}, s.used * s.hidden);
+    const core::ValueId act =
+        op(core::OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
     return op(core::OpKind::expert_sum, {expert(act, s.hidden, s.width), shares}, {}, s.width,
               core::ExpertParams{s.used});
   }

@@ -21,11 +21,12 @@ namespace {
 class CpuExecutor final : public core::Executor {
  public:
   CpuExecutor(const core::Program& program, const core::ExecutorConfig& config, int threads)
-      : program_(program), config_(config), lowering_(program, config, threads),
+      : program_(program), config_(config), lowering_(program, config, threads), positions_(program, config),
         description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {}
 
   void forward(const core::Batch& batch) override {
     core::check_batch(program_, config_, batch);
+    positions_.advance(batch);
     load(batch);
     lowering_.run();
   }
@@ -34,6 +35,19 @@ class CpuExecutor final : public core::Executor {
     if (i < 0 || i >= lowering_.batch().rows(program_.values[program_.result()].gathered))
       throw std::logic_error("logits of an output that was not asked for");
     return lowering_.result(i);
+  }
+
+  void save_state(int32_t stream, std::span<float> state) override {
+    for_states(stream,
+               [&, at = state.begin()](std::span<float> layer) mutable { at = std::ranges::copy(layer, at).out; });
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    positions_.set(stream, position);
+    if (state.empty()) return;
+    for_states(stream, [&, at = state.begin()](std::span<float> layer) mutable {
+      std::copy_n(at, layer.size(), layer.begin());
+      at += std::ssize(layer);
+    });
   }
 
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override {
@@ -46,6 +60,12 @@ class CpuExecutor final : public core::Executor {
   double memory_bytes() const override { return static_cast<double>(lowering_.bytes()); }
 
  private:
+  template <typename Run>
+  void for_states(int32_t stream, Run run) {
+    for (size_t i = 0; i < program_.states.size(); ++i)
+      run(std::span(lowering_.state(static_cast<int32_t>(i), stream), program_.states[i].width));
+  }
+
   // Copies the batch to where the steps read it.
   void load(const core::Batch& batch) {
     BatchState& state = lowering_.batch();
@@ -55,6 +75,7 @@ class CpuExecutor final : public core::Executor {
     state.streams.resize(batch.tokens.size(), 0);
     state.outputs.assign(batch.outputs.begin(), batch.outputs.end());
     find_segments(state);
+    if (!program_.states.empty()) find_sequences(state);
     std::ranges::copy(batch.input, lowering_.input().begin());
   }
 
@@ -74,9 +95,19 @@ class CpuExecutor final : public core::Executor {
     }
   }
 
+  static void find_sequences(BatchState& state) {
+    state.sequences.clear();
+    for (size_t i = 0; i < state.tokens.size(); ++i) {
+      auto at = std::ranges::find(state.sequences, state.streams[i], &BatchState::Sequence::stream);
+      if (at == state.sequences.end()) at = state.sequences.insert(at, {state.streams[i], {}, state.positions[i] == 0});
+      at->tokens.push_back(static_cast<int64_t>(i));
+    }
+  }
+
   const core::Program& program_;
   const core::ExecutorConfig config_;
   Lowering lowering_;
+  core::StatePositions positions_;
   const std::string description_;
 };
 

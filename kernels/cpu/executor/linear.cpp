@@ -4,9 +4,12 @@
 
 namespace ridge::kernels::cpu {
 
-void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
-              int64_t count) {
-  const std::byte* rows = linear.matrix + first * linear.row_bytes;
+namespace {
+
+// Rows of one run.
+void run_neighbors(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+                   int64_t count) {
+  const std::byte* rows = linear.row(first);
   for (size_t i = 0; i < in.size(); ++i) {
     float* result = linear.out + out[i] * linear.rows + first;
     if (linear.quantized)
@@ -18,12 +21,23 @@ void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const
   }
 }
 
-void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+} // namespace
+
+void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+              int64_t count) {
+  const int64_t end = first + count;
+  for (int64_t next; first < end; first = next) {
+    next = std::min(end, (first / linear.run_rows + 1) * linear.run_rows);
+    run_neighbors(linear, in, out, first, next - first);
+  }
+}
+
+void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch) {
   const MatmulKernels& matmul = matmul_kernels();
   const auto tokens = static_cast<int64_t>(in.size());
-  const int64_t count = std::min(kPanelRows, linear.rows - first);
-  const std::byte* rows = linear.matrix + first * linear.row_bytes;
+  const auto [first, count] = linear.panel(panel);
+  const std::byte* rows = linear.row(first);
   float* sums = scratch.sums[0];
   std::fill_n(sums, tokens * kPanelRows, 0.0f);
   if (linear.quantized) {

@@ -4,6 +4,7 @@
 #include "core/program.h"
 #include "kernels/cpu/formats/kernels.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -18,11 +19,27 @@ struct Linear {
   std::byte* quantized; // the same as QuantizedRows; null: compute with f32
   float* out;           // [out rows][rows]
   const float* bias;    // [rows] or null
+  // Rows come in runs of as many, which start so many bytes apart (core::Weight); whole runs make the matrix.
+  int64_t run_rows, run_stride;
+
+  // A panel is up to kPanelRows neighbouring rows of one run.
+  struct Panel {
+    int64_t first, count;
+  };
+  int64_t panels() const { return rows / run_rows * panels_of_run(); }
+  Panel panel(int64_t i) const {
+    const int64_t in_run = i % panels_of_run() * kPanelRows;
+    return {i / panels_of_run() * run_rows + in_run, std::min(kPanelRows, run_rows - in_run)};
+  }
+  const std::byte* row(int64_t i) const { return matrix + i / run_rows * run_stride + i % run_rows * row_bytes; }
 
   QuantizedRow quantized_row(int64_t row) const {
     const int64_t padded = round_up(cols, kChunk);
     return {quantized + row * QuantizedRow::bytes(padded), padded};
   }
+
+ private:
+  int64_t panels_of_run() const { return (run_rows + kPanelRows - 1) / kPanelRows; }
 };
 
 // Up to this many tokens each row is unpacked anew for every token; above, panels are unpacked once for all tokens.
@@ -41,8 +58,8 @@ struct LinearScratch {
 // Rows [first, first + count) of the matrix for the tokens in[i] -> out[i], one dot product at a time.
 void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
               int64_t count);
-// The same for one panel: rows [first, first + kPanelRows) as far as there are, at most kTokenBlock tokens.
-void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
+// The same for one panel and at most kTokenBlock tokens.
+void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch);
 
 // Row boundaries of pieces for dynamic scheduling: large ones first, then ever smaller ones so that all threads finish

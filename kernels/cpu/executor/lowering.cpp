@@ -35,6 +35,7 @@ Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& con
       cache_(program.kv_layers, config), next_resource_(static_cast<Resource>(plan_.slots.size())) {
   for (size_t i = 0; i < program.kv_layers.size(); ++i) cache_resources_.push_back(new_resource());
   allocate_values();
+  allocate_states();
   allocate_scratch();
   add_rope_angles();
   find_last_products();
@@ -46,6 +47,13 @@ void Lowering::allocate_values() {
     slots_.emplace_back(4 * slot.width * (slot.gathered ? config_.max_outputs : config_.max_batch), "activations");
   row_numbers_.resize(std::max(config_.max_batch, config_.max_outputs));
   for (size_t i = 0; i < row_numbers_.size(); ++i) row_numbers_[i] = static_cast<int32_t>(i);
+}
+
+void Lowering::allocate_states() {
+  for (const core::StateLayer& state : program_.states) {
+    states_.emplace_back(4 * state.width * config_.streams, "recurrent state");
+    state_resources_.push_back(new_resource());
+  }
 }
 
 // A thread never needs scratch for a linear and for attention at the same time.
@@ -60,6 +68,12 @@ void Lowering::allocate_scratch() {
   for (const core::KvLayer& kv : program_.kv_layers)
     scratch_bytes =
         std::max(scratch_bytes, 4 * cpu::attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim));
+  for (const core::Op& op : program_.ops) {
+    if (const auto* delta = std::get_if<core::DeltaParams>(&op.params))
+      scratch_bytes = std::max<int64_t>(scratch_bytes, 8 * delta->dim);
+    if (const auto* scan = std::get_if<core::ScanParams>(&op.params))
+      scratch_bytes = std::max<int64_t>(scratch_bytes, 4 * scan->states);
+  }
   for (int i = 0; i < threads_; ++i) scratch_.emplace_back(scratch_bytes, "thread's scratch");
 }
 
@@ -121,6 +135,7 @@ std::span<float> Lowering::input() {
 int64_t Lowering::bytes() const {
   int64_t sum = cache_.bytes();
   for (const Memory& memory : slots_) sum += memory.bytes();
+  for (const Memory& memory : states_) sum += memory.bytes();
   for (const Memory& memory : scratch_) sum += memory.bytes();
   for (const RopeAngles& angles : angles_) sum += angles.cos_sin.bytes();
   for (const auto& buffer : code_buffers_) sum += buffer->memory.bytes();
@@ -154,6 +169,21 @@ void Lowering::add_elements(const core::Op& op, Elements run) {
       });
 }
 
+void Lowering::add_sequences(const core::Op& op, int32_t layer, int64_t pieces, RunSequence run) {
+  Resources reads = slots(op.inputs), writes = slots(op.outputs);
+  writes.insert(state_resources_[layer]);
+  schedule_.add(
+      reads, writes, [this, pieces] { return std::ssize(batch_.sequences) * pieces; },
+      [this, layer, pieces, run = std::move(run)](int64_t item, int thread) {
+        const BatchState::Sequence& sequence = batch_.sequences[item / pieces];
+        run(sequence, state(layer, sequence.stream), item % pieces, thread);
+      });
+}
+
+float* Lowering::state(int32_t layer, int64_t stream) const {
+  return states_[layer].as<float>() + stream * program_.states[layer].width;
+}
+
 const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
   std::vector<float>& decoded = vectors_[id];
   const core::Weight& vector = weight(id);
@@ -170,8 +200,15 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   format_of(weight); // or throws
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
-  return {&kernels->second, weight.data, weight.row_bytes, weight.rows, weight.cols,
-          nullptr,          nullptr,     nullptr,          nullptr};
+  Linear linear = {};
+  linear.kernels = &kernels->second;
+  linear.matrix = weight.data;
+  linear.row_bytes = weight.row_bytes;
+  linear.rows = weight.rows;
+  linear.cols = weight.cols;
+  linear.run_rows = std::min(weight.rows, weight.rows_per_run()); // of experts, each is a run
+  linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
+  return linear;
 }
 
 // A buffer that no op needs any more, or a new one.

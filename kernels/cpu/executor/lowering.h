@@ -28,8 +28,15 @@ struct BatchState {
   struct Segment {
     int64_t stream, first_token, tokens, first_position;
   };
+  // All tokens of one stream, in their order: what recurrent ops go through.
+  struct Sequence {
+    int64_t stream;
+    std::vector<int64_t> tokens;
+    bool starts; // the state before them is zero
+  };
   std::vector<int32_t> tokens, positions, streams, outputs;
   std::vector<Segment> segments;
+  std::vector<Sequence> sequences;
 
   int64_t rows(bool gathered) const { return static_cast<int64_t>(gathered ? outputs.size() : tokens.size()); }
 };
@@ -94,6 +101,12 @@ class Lowering {
   using Elements = std::function<void(int64_t first, int64_t count)>;
   void add_elements(const core::Op& op, Elements run);
 
+  // The same for a recurrent op, over `pieces` of every stream's state: run(sequence, the stream's state, piece,
+  // thread).
+  using RunSequence = std::function<void(const BatchState::Sequence&, float* state, int64_t piece, int thread)>;
+  void add_sequences(const core::Op& op, int32_t state, int64_t pieces, RunSequence run);
+  float* state(int32_t layer, int64_t stream) const; // of Program::states
+
   // A norm's weights or a bias, decoded to f32 once.
   const std::vector<float>& vector_weight(core::WeightId id);
   Linear make_linear(const core::Weight& weight);
@@ -108,6 +121,7 @@ class Lowering {
   // Scratch of one thread, for the one or the other.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
+  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 2 * dim or states elements
 
  private:
   struct CodeBuffer {
@@ -119,6 +133,7 @@ class Lowering {
   };
 
   void allocate_values();
+  void allocate_states();
   void allocate_scratch();
   void add_rope_angles();
   void find_last_products();
@@ -135,6 +150,8 @@ class Lowering {
   Schedule schedule_;
   Resource next_resource_;                // the value slots come first
   std::vector<Resource> cache_resources_; // per KV layer
+  std::vector<Memory> states_;            // per state layer, [stream][width]
+  std::vector<Resource> state_resources_;
   std::vector<Memory> slots_;
   std::vector<Memory> scratch_; // per thread
   std::vector<int32_t> row_numbers_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/kv_type.h"
+#include "core/ops.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -81,11 +82,25 @@ struct VectorKernels {
   // cos_sin: `pairs` cosines, then as many sines. Elements past the rotated ones are copied.
   void (*rope_adjacent)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);
   void (*rope_split)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);
-  void (*swiglu)(const float* gate, const float* up, int64_t width, float* out);
-  void (*add)(const float* a, const float* b, int64_t width, float* out);
-  void (*scale_add)(const float* x, float factor, int64_t width, float* out); // out += factor * x
+  void (*activate)(core::Activation kind, const float* x, int64_t width, float* out);
+  void (*glu)(core::Activation kind, const float* gate, const float* x, int64_t width, float* out);
+  void (*add)(const float* a, const float* b, float scale, int64_t width, float* out); // out = a + scale * b
+  void (*scale_add)(const float* x, float factor, int64_t width, float* out);          // out += factor * x
 };
 const VectorKernels& vector_kernels();
+
+// One token's step of a recurrent op (core/ops.def says what each computes).
+struct RecurrentKernels {
+  // sum = bias + Σ taps * inputs for `count` channels: inputs[i] is the row i - (kernel - 1) tokens away.
+  void (*convolve)(const float* const* inputs, const float* taps, const float* bias, int64_t kernel, int64_t first,
+                   int64_t count, float* sum);
+  // A head: state [dim (v)][dim (k)]; q and k are normed, q scaled.
+  void (*delta_rule)(const float* q, const float* k, const float* v, float decay, float beta, int64_t dim, float* state,
+                     float* out);
+  // A row of a head: state [states]. decay [states].
+  float (*scan)(const float* decay, const float* b, const float* c, float factor, int64_t states, float* state);
+};
+const RecurrentKernels& recurrent_kernels();
 
 // Keys are cached in blocks of 16 positions, [k_dim][16], so that one vector holds one dimension of 16 positions;
 // values as rows of v_dim padded to 16. In q8_0 a block of keys, or a row of values, has its codes first, then its f16
@@ -105,6 +120,7 @@ struct AttentionTask {
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
   float scale;
+  int64_t window; // positions that a token sees, 0: all
   float* scratch; // attention_scratch floats, 64-byte aligned
 };
 constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {

@@ -32,6 +32,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.k_dim = kv.k_dim;
         task.v_dim = kv.v_dim;
         task.scale = params.scale;
+        task.window = params.window;
         task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });

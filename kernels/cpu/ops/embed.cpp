@@ -1,4 +1,4 @@
-// Decodes one row of the table per token.
+// Decodes one row of the table per token, and scales it.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -9,11 +9,16 @@ void lower_embed(Lowering& lowering, const core::Op& op) {
   const quant::FormatInfo& format = format_of(table);
   const int64_t vocab = lowering.program().vocab;
   if (table.rows < vocab) throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
+  const float scale = std::get<core::EmbedParams>(op.params).scale;
   float* out = lowering.value(op.outputs[0]);
   lowering.add_rows({}, lowering.slots(op.outputs), false, table.cols,
                     [=, &table, &format, &batch = lowering.batch()](int64_t first, int64_t last) {
-                      for (int64_t t = first; t < last; ++t)
-                        format.decode(table.data + batch.tokens[t] * table.row_bytes, table.cols, out + t * table.cols);
+                      for (int64_t t = first; t < last; ++t) {
+                        float* row = out + t * table.cols;
+                        format.decode(table.row(batch.tokens[t]), table.cols, row);
+                        if (scale != 1)
+                          for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
+                      }
                     });
 }
 

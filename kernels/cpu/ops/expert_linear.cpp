@@ -39,7 +39,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
   }
   if (lowering.config().observer) observe_inputs(lowering, op, groups, row_of, linear.x, weight.cols);
 
-  const int64_t panels = ceil_div(weight.rows, kPanelRows);
+  const int64_t panels = linear.panels();
   const int64_t piece = std::clamp<int64_t>(kPieceBytes / (kPanelRows * weight.row_bytes), 1, panels);
   const int64_t pieces = ceil_div(panels, piece);
   lowering.schedule().add(
@@ -49,14 +49,16 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
         const auto out = std::span(groups.pair).subspan(group.first, group.count);
         const auto in = std::span(row_of).subspan(group.first, group.count);
         Linear expert = linear;
-        expert.matrix += group.expert * weight.matrix_bytes();
-        const int64_t first = item % pieces * piece * kPanelRows;
-        const int64_t last = std::min(first + piece * kPanelRows, weight.rows);
-        if (static_cast<int64_t>(group.count) <= kDotTokens) return run_dots(expert, in, out, first, last - first);
-        for (int64_t row = first; row < last; row += kPanelRows)
+        expert.matrix = weight.row(group.expert * weight.rows);
+        const int64_t first = item % pieces * piece, last = std::min(first + piece, panels);
+        if (static_cast<int64_t>(group.count) <= kDotTokens) {
+          const int64_t first_row = expert.panel(first).first;
+          return run_dots(expert, in, out, first_row, std::min(last * kPanelRows, weight.rows) - first_row);
+        }
+        for (int64_t panel = first; panel < last; ++panel)
           for (size_t t = 0; t < group.count; t += kTokenBlock) {
             const size_t n = std::min<size_t>(kTokenBlock, group.count - t);
-            run_panel(expert, in.subspan(t, n), out.subspan(t, n), row, lowering.linear_scratch(thread));
+            run_panel(expert, in.subspan(t, n), out.subspan(t, n), panel, lowering.linear_scratch(thread));
           }
       });
 }

@@ -44,7 +44,7 @@ void lower_linear(Lowering& lowering, const core::Op& op) {
 
   const int threads = lowering.threads();
   const std::vector<int64_t> pieces = guided_pieces(weight.rows, weight.row_bytes, threads);
-  const int64_t panels = ceil_div(weight.rows, kPanelRows);
+  const int64_t panels = linear.panels();
   lowering.schedule().add(
       reads, lowering.slots(op.outputs),
       [=, &batch = lowering.batch(), count = static_cast<int64_t>(pieces.size()) - 1] {
@@ -60,7 +60,7 @@ void lower_linear(Lowering& lowering, const core::Op& op) {
         } else {
           const int64_t block = token_block(tokens, panels, threads), first = item / panels * block;
           const std::span<const int32_t> some(numbers + first, std::min(block, tokens - first));
-          run_panel(linear, some, some, item % panels * kPanelRows, lowering.linear_scratch(thread));
+          run_panel(linear, some, some, item % panels, lowering.linear_scratch(thread));
         }
       });
 }

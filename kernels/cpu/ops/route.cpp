@@ -3,45 +3,104 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace ridge::kernels::cpu {
 namespace {
 
-// The best expert that is not among the first `chosen` of `ids`. NaN scores (broken weights) count as worst, so that
-// the ids stay distinct.
-int32_t best_other(const float* scores, int64_t experts, const int32_t* ids, int64_t chosen) {
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+bool better(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+
+// Where the best score is that is not among the first `chosen` of `ids`. NaN scores (broken weights) count as worst, so
+// that the ids stay distinct.
+int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64_t chosen) {
   int32_t best = -1;
-  for (int32_t e = 0; e < experts; ++e) {
+  for (int32_t e = 0; e < count; ++e) {
     if (std::find(ids, ids + chosen, e) != ids + chosen) continue;
-    if (best < 0 || scores[e] > scores[best] || (std::isnan(scores[best]) && !std::isnan(scores[e]))) best = e;
+    if (best < 0 || better(scores[e], scores[best])) best = e;
   }
   return best;
 }
 
-void route_token(const core::RouteParams& params, const float* scores, int32_t* ids, float* shares) {
-  const float largest = *std::max_element(scores, scores + params.experts);
-  const auto weight = [&](int64_t e) { return std::exp(static_cast<double>(scores[e]) - largest); };
-  double all = 0, chosen = 0;
-  for (int64_t e = 0; e < params.experts; ++e) all += weight(e);
-  for (int64_t s = 0; s < params.used; ++s) {
-    ids[s] = best_other(scores, params.experts, ids, s);
-    chosen += weight(ids[s]);
+// A token's routing. Vectors are scratch.
+class Router {
+ public:
+  Router(const core::RouteParams& params, const float* bias) : params_(params), bias_(bias) {}
+
+  void route(const float* scores, int32_t* ids, float* shares) {
+    weigh(scores);
+    choice_ = weights_;
+    for (int64_t e = 0; bias_ && e < params_.experts; ++e) choice_[e] += bias_[e];
+    if (params_.groups > 1) drop_groups();
+    for (int64_t s = 0; s < params_.used; ++s) ids[s] = best_other(choice_.data(), params_.experts, ids, s);
+    share(ids, shares);
   }
-  for (int64_t s = 0; s < params.used; ++s)
-    shares[s] = static_cast<float>(weight(ids[s]) / (params.normalize ? chosen : all));
-}
+
+ private:
+  // The share of each expert before any choice; of softmax_of_chosen its score.
+  void weigh(const float* scores) {
+    weights_.assign(scores, scores + params_.experts);
+    if (params_.gate == core::Gate::sigmoid)
+      for (float& w : weights_) w = 1 / (1 + std::exp(-w));
+    if (params_.gate != core::Gate::softmax) return;
+    const float largest = *std::ranges::max_element(weights_);
+    double all = 0;
+    for (const float w : weights_) all += std::exp(static_cast<double>(w) - largest);
+    for (float& w : weights_) w = static_cast<float>(std::exp(static_cast<double>(w) - largest) / all);
+  }
+
+  // Leaves the best groups. A group is as good as its two best experts together.
+  void drop_groups() {
+    const int64_t size = params_.experts / params_.groups;
+    std::vector<float> quality(params_.groups);
+    for (int64_t g = 0; g < params_.groups; ++g) {
+      const float* group = choice_.data() + g * size;
+      const int32_t first = best_other(group, size, nullptr, 0);
+      quality[g] = group[first] + (size > 1 ? group[best_other(group, size, &first, 1)] : 0);
+    }
+    std::vector<int32_t> kept(params_.groups_used);
+    for (int64_t i = 0; i < params_.groups_used; ++i)
+      kept[i] = best_other(quality.data(), params_.groups, kept.data(), i);
+    for (int32_t g = 0; g < params_.groups; ++g)
+      if (std::ranges::find(kept, g) == kept.end()) std::fill_n(choice_.begin() + g * size, size, kNever);
+  }
+
+  void share(const int32_t* ids, float* shares) const {
+    const float largest = weights_[ids[0]];
+    double sum = 0;
+    for (int64_t s = 0; s < params_.used; ++s) {
+      const float w = weights_[ids[s]];
+      sum += shares[s] = params_.gate == core::Gate::softmax_of_chosen ? std::exp(w - largest) : w;
+    }
+    double factor = params_.scale;
+    if (params_.gate == core::Gate::softmax_of_chosen)
+      factor /= sum;
+    else if (params_.normalize)
+      factor /= std::max(sum, kLeastSum);
+    for (int64_t s = 0; s < params_.used; ++s) shares[s] = static_cast<float>(shares[s] * factor);
+  }
+
+  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal number, as the models' authors have it
+
+  const core::RouteParams params_;
+  const float* bias_; // [experts] or null
+  std::vector<float> weights_, choice_;
+};
 
 } // namespace
 
 void lower_route(Lowering& lowering, const core::Op& op) {
   const auto params = std::get<core::RouteParams>(op.params);
   const float* x = lowering.value(op.inputs[0]);
+  const float* bias = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
   auto* ids = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
   float* shares = lowering.value(op.outputs[1]);
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered,
                     params.experts * params.used, [=](int64_t first, int64_t last) {
+                      Router router(params, bias);
                       for (int64_t t = first; t < last; ++t)
-                        route_token(params, x + t * params.experts, ids + t * params.used, shares + t * params.used);
+                        router.route(x + t * params.experts, ids + t * params.used, shares + t * params.used);
                     });
 }
 

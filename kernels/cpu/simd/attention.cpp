@@ -231,14 +231,22 @@ void attend(const AttentionTask& task) {
   std::fill_n(sums, rows * v_stride, 0.0f);
 
   const int64_t end = task.first_position + task.tokens;
-  for (int64_t first = 0; first < end; first += kAttentionBlock) {
+  const int64_t seen = task.window > 0 ? std::max<int64_t>(0, task.first_position + 1 - task.window) : 0;
+  for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += kAttentionBlock) {
     const int64_t count = std::min(kAttentionBlock, end - first);
     const int64_t padded = round_up(count, kPositionTile);
     with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, first,
                                                                                    padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t valid = std::clamp<int64_t>(task.first_position + r / task.group + 1 - first, 0, count);
+      const int64_t next = task.first_position + r / task.group + 1;
+      const int64_t valid = std::clamp<int64_t>(next - first, 0, count);
+      const int64_t hidden = task.window > 0 ? std::clamp<int64_t>(next - task.window - first, 0, valid) : 0;
       float* row = scores + r * kAttentionBlock;
+      std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
+      if (hidden > 0 && hidden == valid) { // nothing of this block is in the window
+        std::fill_n(row, padded, 0.0f);
+        continue;
+      }
       const float larger = std::max(maximum[r], maximum_of(row, valid));
       if (larger > maximum[r] && total[r] > 0) {
         const float factor = std::exp(maximum[r] - larger);

@@ -1,4 +1,4 @@
-// The ops that walk along vectors: quantization of activations, norms, rotations, gates.
+// The ops that walk along vectors: quantization of activations, norms, rotations, activations, gates.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -86,19 +86,72 @@ void rope_split(const float* x, const float* cos_sin, int64_t pairs, int64_t hea
   for (int64_t i = 2 * pairs; i < head_dim; ++i) out[i] = x[i];
 }
 
-void swiglu(const float* gate, const float* up, int64_t width, float* out) {
+template <core::Activation kKind>
+HWY_INLINE VF activated(VF x) {
+  using enum core::Activation;
   const VF one = hn::Set(kF, 1.0f), largest = hn::Set(kF, 88.0f); // exp(88) is finite, and silu(-88) is 0 at this scale
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) {
-    const VF g = hn::LoadU(kF, gate + i);
-    const VF silu = hn::Div(g, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(g), largest))));
-    hn::StoreU(hn::Mul(silu, hn::LoadU(kF, up + i)), kF, out + i);
+  if constexpr (kKind == silu) return hn::Div(x, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), largest))));
+  if constexpr (kKind == sigmoid) return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), largest))));
+  if constexpr (kKind == relu_squared) {
+    const VF positive = hn::IfThenElseZero(hn::Not(hn::Lt(x, hn::Zero(kF))), x); // keeps NaN
+    return hn::Mul(positive, positive);
   }
-  for (; i < width; ++i) out[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  return x;
 }
 
-void add(const float* a, const float* b, int64_t width, float* out) {
-  for (int64_t i = 0; i < width; ++i) out[i] = a[i] + b[i];
+template <core::Activation kKind>
+HWY_INLINE float activated(float x) {
+  using enum core::Activation;
+  if constexpr (kKind == silu) return x / (1 + std::exp(-x));
+  if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-x));
+  if constexpr (kKind == relu_squared) return x < 0 ? 0 : x * x;
+  return x;
+}
+
+// run(i, vector or number) of `kind`, for all i.
+template <core::Activation kKind, typename Store>
+HWY_INLINE void for_activated(const float* x, int64_t width, Store store) {
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(i, activated<kKind>(hn::LoadU(kF, x + i)));
+  for (; i < width; ++i) store(i, activated<kKind>(x[i]));
+}
+
+template <typename Store>
+HWY_INLINE void for_activated(core::Activation kind, const float* x, int64_t width, Store store) {
+  using enum core::Activation;
+  switch (kind) {
+  case identity: return for_activated<identity>(x, width, store);
+  case silu: return for_activated<silu>(x, width, store);
+  case sigmoid: return for_activated<sigmoid>(x, width, store);
+  case relu_squared: return for_activated<relu_squared>(x, width, store);
+  }
+}
+
+struct Store {
+  float* out;
+  HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(v, kF, out + i); }
+  HWY_INLINE void operator()(int64_t i, float v) const { out[i] = v; }
+};
+struct StoreProduct {
+  const float* x;
+  float* out;
+  HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(hn::Mul(v, hn::LoadU(kF, x + i)), kF, out + i); }
+  HWY_INLINE void operator()(int64_t i, float v) const { out[i] = v * x[i]; }
+};
+
+void activate(core::Activation kind, const float* x, int64_t width, float* out) {
+  for_activated(kind, x, width, Store{out});
+}
+
+void glu(core::Activation kind, const float* gate, const float* x, int64_t width, float* out) {
+  for_activated(kind, gate, width, StoreProduct{x, out});
+}
+
+void add(const float* a, const float* b, float scale, int64_t width, float* out) {
+  if (scale == 1)
+    for (int64_t i = 0; i < width; ++i) out[i] = a[i] + b[i];
+  else
+    for (int64_t i = 0; i < width; ++i) out[i] = a[i] + scale * b[i];
 }
 
 void scale_add(const float* x, float factor, int64_t width, float* out) {
@@ -106,7 +159,8 @@ void scale_add(const float* x, float factor, int64_t width, float* out) {
 }
 
 const VectorKernels* table() {
-  static constexpr VectorKernels kTable = {quantize, rms_norm, rope_adjacent, rope_split, swiglu, add, scale_add};
+  static constexpr VectorKernels kTable = {quantize, rms_norm, rope_adjacent, rope_split,
+                                           activate, glu,      add,           scale_add};
   return &kTable;
 }
 

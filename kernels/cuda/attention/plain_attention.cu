@@ -27,7 +27,9 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
     return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
   };
-  for (int key = warp; key <= args.positions[token]; key += kWarps) {
+  const int position = args.positions[token];
+  const int first = args.window > 0 ? max(0, position + 1 - args.window) : 0;
+  for (int key = first + warp; key <= position; key += kWarps) {
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
       score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);

@@ -23,7 +23,8 @@ std::vector<Use> uses_of(const core::Program& program) {
   for (const core::Op& op : program.ops)
     for (size_t i = 0; i < op.weights.size(); ++i) {
       const core::WeightRole role = core::info_of(op.kind).weights.roles[i];
-      const bool vector = role == core::WeightRole::vector || role == core::WeightRole::order;
+      const bool vector =
+          role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
       uses[op.weights[i]] = vector ? Use::vector : Use::matrix;
     }
   return uses;
@@ -41,6 +42,16 @@ void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
   constexpr int64_t kShare = 1 << 20; // a few hundred microseconds of page faults and copying
 #pragma omp parallel for schedule(dynamic)
   for (int64_t at = 0; at < bytes; at += kShare) std::memcpy(to + at, from + at, std::min(kShare, bytes - at));
+}
+
+// Rows [first, first + count) of a weight, whose rows may come in runs.
+void copy_rows(uint8_t* to, const core::Weight& w, int64_t first, int64_t count) {
+  const int64_t run = w.rows_per_run(), end = first + count;
+  for (int64_t next; first < end; first = next) {
+    next = std::min(end, (first / run + 1) * run);
+    copy_with_all_threads(to, w.row(first), (next - first) * w.row_bytes);
+    to += (next - first) * w.row_bytes;
+  }
 }
 
 } // namespace
@@ -91,7 +102,7 @@ void DeviceWeights::upload(const core::Program& program, const Launch& launch,
       const int64_t count = std::min(rows_per_piece, rows - row), bytes = count * w.row_bytes;
       Piece& piece = pieces[next++ % kPieces];
       RIDGE_CUDA(cudaEventSynchronize(piece.done.handle));
-      copy_with_all_threads(piece.host.as(), w.data + row * w.row_bytes, bytes);
+      copy_rows(piece.host.as(), w, row, count);
       if (to.row_bytes == 0) { // a vector
         RIDGE_CUDA(
             cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
+#include "kernels/cuda/executor/state_memory.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -72,8 +73,12 @@ class Executor final : public core::Executor {
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override {
-    return static_cast<double>(cache_.bytes() + workspace_.bytes() + batch_.bytes() + decoding_.bytes());
+    return static_cast<double>(cache_.bytes() + states_.bytes() + workspace_.bytes() + batch_.bytes() +
+                               decoding_.bytes());
   }
+
+  void save_state(int32_t stream, std::span<float> state) override;
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
   bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
   int32_t next_token(bool ahead) override;
@@ -105,12 +110,15 @@ class Executor final : public core::Executor {
   DeviceContext context_;
   DeviceWeights weights_;
   KvCache cache_;
+  StateMemory states_;
   Workspace workspace_;
   BatchMemory batch_;
   DecodeLoop decoding_;
   KernelLauncher launcher_;
   PlanInputs plan_inputs_;
 
+  core::StatePositions positions_;
+  int32_t decoding_stream_ = 0;
   PinnedMemory logits_host_;
   int64_t result_rows_ = 0;  // of the last forward()
   bool result_read_ = false; // all of it, into logits_host_
@@ -121,10 +129,11 @@ class Executor final : public core::Executor {
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
       step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute), weights_(program),
-      cache_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
-      batch_(config_.max_batch),
-      launcher_(program_, config_, context_, weights_, cache_, workspace_, batch_, decoding_),
-      plan_inputs_{program_, config_, plan_, context_.limits(), options.overlap, options.dataflow_sync, launcher_} {
+      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
+      workspace_(program, config_, plan_, context_), batch_(config_.max_batch),
+      launcher_(program_, config_, context_, weights_, cache_, states_, workspace_, batch_, decoding_),
+      plan_inputs_{program_, config_, plan_, context_.limits(), options.overlap, options.dataflow_sync, launcher_},
+      positions_(program_, config_) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   const core::ValueInfo& result = program_.values[program_.result()];
@@ -145,6 +154,7 @@ void Executor::load_input(std::span<const float> input) {
 void Executor::forward(const core::Batch& batch) {
   const CurrentDevice current(context_.device());
   core::check_batch(program_, config_, batch);
+  positions_.advance(batch);
   const PlanShape shape = shape_of(batch);
   batch_.load(batch, context_.stream());
   load_input(batch.input);
@@ -176,12 +186,27 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
     graphs_.clear();
 }
 
+void Executor::save_state(int32_t stream, std::span<float> state) {
+  const CurrentDevice current(context_.device());
+  states_.save(stream, state, context_.stream());
+  context_.synchronize();
+}
+
+void Executor::load_state(int32_t stream, std::span<const float> state, int64_t position) {
+  positions_.set(stream, position);
+  if (state.empty()) return;
+  const CurrentDevice current(context_.device());
+  states_.load(stream, state, context_.stream());
+  context_.synchronize();
+}
+
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
   if (!whole() || !DecodeLoop::can_sample(sampler.params())) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   const CurrentDevice current(context_.device());
   start_loop(sampler, position);
+  decoding_stream_ = stream;
   const int32_t token = 0, before = position - 1, output = 0;
   batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
   launch_sample(context_.launch(), decoding_.args());
@@ -197,6 +222,7 @@ int32_t Executor::next_token(bool ahead) {
     run({1, 1, kAttentionRows, true, true});
     decoding_.record_choice(context_.stream());
     decoding_.advance();
+    positions_.set(decoding_stream_, decoding_.position());
   }
   return decoding_.read_token();
 }

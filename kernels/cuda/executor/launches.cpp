@@ -66,6 +66,7 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.tokens = static_cast<int>(plan.shape.tokens);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
+  args.window = static_cast<int>(params.window);
   args.cache = cache_.layer(params.layer);
   args.tile_tokens = plan.shape.distinct_streams
                          ? 1
@@ -105,7 +106,8 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
 
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
-  return can_fuse_rope(attention_args(plan, *heads.attention, heads.attention->outputs[0], context_.launch()),
+  return std::get<core::AttentionParams>(heads.attention->params).window == 0 &&
+         can_fuse_rope(attention_args(plan, *heads.attention, heads.attention->outputs[0], context_.launch()),
                        rope_store_args(plan, heads));
 }
 
@@ -115,13 +117,19 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  return params.window == 0 && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  return fast_attention(cache) && params.heads / cache.heads <= kAttentionRows;
+  return params.window == 0 && fast_attention(cache) && params.heads / cache.heads <= kAttentionRows;
+}
+
+static Sequences sequences_of(const PlanShape& shape, int64_t streams) {
+  if (shape.distinct_streams) return {Sequences::Kind::token_each, static_cast<int>(shape.tokens)};
+  if (shape.tile_tokens > 1) return {Sequences::Kind::one, 1};
+  return {Sequences::Kind::mixed, static_cast<int>(streams)};
 }
 
 void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
@@ -141,6 +149,11 @@ void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, co
   if (const auto* rope = std::get_if<core::RopeParams>(&op.params))
     args.rope_table = workspace_.rope_table(rope->table);
   if (const auto* store = std::get_if<core::KvParams>(&op.params)) args.cache = cache_.layer(store->layer);
+  core::OpParams params = op.params;
+  if (const int32_t* state = core::state_layer(params)) {
+    args.state = states_.layer(*state);
+    args.sequences = sequences_of(plan.shape, config_.streams);
+  }
   launcher_of(op.kind)(launch, args);
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/executor/kv_cache.h"
+#include "kernels/cuda/executor/state_memory.h"
 #include "kernels/cuda/executor/workspace.h"
 #include "kernels/cuda/plan/batch_plan.h"
 
@@ -16,10 +17,10 @@ class KernelLauncher final : public KernelChoices {
  public:
   // All of these must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
-                 const DeviceWeights& weights, const KvCache& cache, const Workspace& workspace,
-                 const BatchMemory& batch, const DecodeLoop& decoding)
-      : program_(program), config_(config), context_(context), weights_(weights), cache_(cache), workspace_(workspace),
-        batch_(batch), decoding_(decoding) {}
+                 const DeviceWeights& weights, const KvCache& cache, const StateMemory& states,
+                 const Workspace& workspace, const BatchMemory& batch, const DecodeLoop& decoding)
+      : program_(program), config_(config), context_(context), weights_(weights), cache_(cache), states_(states),
+        workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
 
@@ -66,6 +67,7 @@ class KernelLauncher final : public KernelChoices {
   const DeviceContext& context_;
   const DeviceWeights& weights_;
   const KvCache& cache_;
+  const StateMemory& states_;
   const Workspace& workspace_;
   const BatchMemory& batch_;
   const DecodeLoop& decoding_;

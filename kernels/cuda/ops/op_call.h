@@ -14,15 +14,17 @@ struct OpCall {
   const core::Program& program;
   const core::Op& op;
   int64_t rows;                    // of the output, or tokens where there is none
-  float *in[2] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
+  float *in[4] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
 
   // The batch, [tokens] and [outputs].
   int tokens;
   const int32_t *token_ids, *positions, *streams, *outputs;
 
-  const uint8_t* weight_data[2] = {}; // matrices in the device layout of their format, vectors as they are in the file
+  const uint8_t* weight_data[3] = {}; // matrices in the device layout of their format, vectors as they are in the file
   const float* rope_table = nullptr;  // inverse frequencies, of ops that rotate
   Cache cache = {};                   // the layer's, of ops that write one
+  float* state = nullptr;             // the layer's, of recurrent ops: [streams][width]
+  Sequences sequences = {};           // of recurrent ops: how the batch's tokens follow one another
 
   int64_t in_width(size_t i) const { return program.values[op.inputs[i]].width; }
   int64_t out_width(size_t i) const { return program.values[op.outputs[i]].width; }

@@ -10,6 +10,7 @@ namespace ridge::kernels::cuda {
 #define RIDGE_PLAIN_vector(what, name) what(name)
 #define RIDGE_PLAIN_routing(what, name) what(name)
 #define RIDGE_PLAIN_memory(what, name) what(name)
+#define RIDGE_PLAIN_recurrent(what, name) what(name)
 
 #define RIDGE_DECLARE(name) void launch_##name(const Launch&, const OpCall&);
 #define RIDGE_OP(name, inputs, outputs, weights, roles, params, op_class, flops)                                       \

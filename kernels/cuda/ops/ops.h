@@ -6,6 +6,17 @@
 
 namespace ridge::kernels::cuda {
 
+// What a recurrent op goes through: a sequence is the tokens of one stream, in their order. A block has one sequence.
+struct Sequences {
+  enum class Kind : uint8_t {
+    token_each, // token i is all of sequence i
+    one,        // all tokens are of one stream, in order
+    mixed,      // sequence i has the tokens of stream i, wherever they are
+  };
+  Kind kind;
+  int count;
+};
+
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
@@ -61,6 +72,7 @@ struct AttentionArgs {
   const int32_t* streams;
   int tokens, heads;
   float scale;
+  int window; // positions that a token sees, 0: all; only of plain_attention
   Cache cache;
   int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
   int splits;        // blocks that share a tile's context

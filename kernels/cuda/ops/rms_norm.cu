@@ -5,10 +5,11 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, float epsilon,
-                                Stamp* stamps) {
+__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, int64_t weights,
+                                float epsilon, Stamp* stamps) {
   __shared__ float scratch[kElementThreads / kWarp];
   const DependentWork work(stamps);
+  weight += blockIdx.x * group % weights; // for each group the same, or for each of a row its own
   x += blockIdx.x * group;
   out += blockIdx.x * group;
   float squares = 0;
@@ -23,7 +24,7 @@ void launch_rms_norm(const Launch& launch, const OpCall& call) {
   const auto& params = std::get<core::NormParams>(call.op.params);
   const auto groups = static_cast<unsigned>(call.rows * call.out_width(0) / params.group);
   launch(rms_norm_kernel, groups, kElementThreads, 0, call.in[0], call.vector(0), call.out[0], params.group,
-         params.epsilon, launch.stamps());
+         call.weight(0).cols, params.epsilon, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

@@ -111,8 +111,9 @@ void Planner::fold_norms() {
 // silu(gate x) * up x in one step.
 void Planner::fuse_gate_up() {
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::swiglu)) continue;
+    if (!is_op(static_cast<int>(i), OpKind::glu)) continue;
     const Op& swiglu = *steps_[i].op;
+    if (std::get<core::ActivationParams>(swiglu.params).kind != core::Activation::silu) continue;
     const int gate = writer(swiglu.inputs[0]), up = writer(swiglu.inputs[1]);
     if (gate == up || !is_plain_matrix(gate) || !is_plain_matrix(up)) continue;
     if (!read_once(swiglu.inputs[0]) || !read_once(swiglu.inputs[1])) continue;
@@ -136,6 +137,7 @@ void Planner::fuse_residuals() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::add)) continue;
     const Op& add = *steps_[i].op;
+    if (std::get<core::AddParams>(add.params).scale != 1) continue;
     for (const size_t side : {1, 0}) {
       const ValueId product = add.inputs[side], residual = add.inputs[1 - side];
       const int from = writer(product);

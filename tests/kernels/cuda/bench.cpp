@@ -81,7 +81,7 @@ class Model {
         continue;
       }
       const core::ValueId gate = linear(h, "gate", i, s.hidden), up = linear(h, "up", i, s.hidden);
-      h = random.op(OpKind::swiglu, {gate, up}, {}, s.hidden);
+      h = random.op(OpKind::glu, {gate, up}, {}, s.hidden, core::ActivationParams{core::Activation::silu});
       x = random.op(OpKind::add, {x, linear(h, "down", i, s.width)}, {}, s.width);
     }
     program.logits = linear(random.norm(x, s.width), "out", 0, s.vocab);
@@ -122,7 +122,7 @@ class Model {
                        core::ExpertParams{s.used});
     };
     const core::ValueId gate = expert(h, type, s.width, s.hidden), up = expert(h, type, s.width, s.hidden);
-    const core::ValueId act = random.op(OpKind::swiglu, {gate, up}, {}, s.used * s.hidden);
+    const core::ValueId act = random.op(OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
     return random.op(OpKind::expert_sum, {expert(act, down_type, s.hidden, s.width), shares}, {}, s.width,
                      core::ExpertParams{s.used});
   }

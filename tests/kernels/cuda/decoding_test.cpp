@@ -29,7 +29,7 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
     core::ValueId x = m.embed(Type::F32, width, 20);
     const core::ValueId h = m.norm(x, width);
     const core::ValueId gate = m.linear(h, type, hidden), up = m.linear(h, type, hidden);
-    const core::ValueId act = m.op(core::OpKind::swiglu, {gate, up}, {}, hidden);
+    const core::ValueId act = m.op(core::OpKind::glu, {gate, up}, {}, hidden, core::ActivationParams{core::Activation::silu});
     x = m.op(core::OpKind::add, {x, m.linear(act, type, width)}, {}, width);
     m.finish(m.norm(x, width));
     const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {

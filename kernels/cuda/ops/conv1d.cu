@@ -1,0 +1,96 @@
+// The causal convolution of each channel over the last tokens of its stream: a thread per channel.
+//
+// A long prompt is split into chunks of tokens, because the inputs before a chunk are in x. The block of the first
+// chunk reads the state, and then writes the new one.
+#include "kernels/cuda/ops/activation.cuh"
+#include "kernels/cuda/ops/elementwise.cuh"
+#include "kernels/cuda/ops/op_call.h"
+#include "kernels/cuda/ops/sequence.cuh"
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kMostTaps = 256, kChunkTokens = 32;
+
+struct ConvArgs {
+  const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
+  float *out, *state;           // [tokens][channels], [streams][kernel - 1][channels]
+  int channels, kernel;
+  core::Activation activation;
+  Batch batch;
+};
+
+// The last inputs of a channel. kTaps: of the kernel, or 0 for any number.
+template <int kTaps>
+struct Window {
+  static constexpr int kRoom = kTaps > 0 ? kTaps : kMostTaps;
+  float input[kRoom], tap[kRoom]; // input[i] is behind input[i - 1]
+  const int taps;
+
+  __device__ __forceinline__ Window(const ConvArgs& args, int channel) : taps(kTaps > 0 ? kTaps : args.kernel) {
+#pragma unroll
+    for (int i = 0; i < kRoom; ++i)
+      if (i < taps) tap[i] = args.taps[int64_t{channel} * taps + i];
+  }
+  // The sum with x as the last input.
+  __device__ __forceinline__ float push(float x) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i + 1 < kRoom; ++i)
+      if (i + 1 < taps) sum += tap[i] * (input[i] = input[i + 1]);
+    input[taps - 1] = x;
+    return sum + tap[taps - 1] * x;
+  }
+};
+
+template <int kTaps>
+__global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stamps) {
+  const DependentWork work(stamps);
+  const int channel = blockIdx.x * kElementThreads + threadIdx.x;
+  if (channel >= args.channels) return;
+  const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
+  const bool chunks = args.batch.kind == Sequences::Kind::one;
+  const int begin = chunks ? blockIdx.y * kChunkTokens : sequence.next(-1);
+  const int end = chunks ? min(args.batch.tokens, begin + kChunkTokens) : args.batch.tokens;
+  if (begin >= end) return;
+  const int64_t channels = args.channels;
+  float* state = args.state + args.batch.streams[begin] * (args.kernel - 1) * channels + channel;
+  Window<kTaps> window(args, channel);
+  const int history = window.taps - 1;
+  const bool starts = sequence.starts(chunks ? 0 : begin);
+  // Of consecutive tokens: the input of token `at`, which may be before the batch.
+  const auto input = [&](int at) {
+    return at >= 0 ? args.x[at * channels + channel] : starts ? 0 : state[(history + at) * channels];
+  };
+  for (int i = 0; i < history; ++i)
+    window.input[i + 1] = chunks ? input(begin + i - history) : starts ? 0 : state[i * channels];
+  const float bias = args.bias ? args.bias[channel] : 0;
+  for (int t = begin; t < end; t = sequence.next(t))
+    args.out[t * channels + channel] = activated(args.activation, window.push(args.x[t * channels + channel]) + bias);
+  if (chunks && begin > 0) return;
+  // Row i takes what is in a row behind it, or in x: ascending, nothing is overwritten that is still needed.
+  for (int i = 0; i < history; ++i)
+    state[i * channels] = chunks ? input(args.batch.tokens + i - history) : window.input[i + 1];
+}
+
+} // namespace
+
+void launch_conv1d(const Launch& launch, const OpCall& call) {
+  const auto& params = std::get<core::ConvParams>(call.op.params);
+  const ConvArgs args = {call.in[0],
+                         call.vector(0),
+                         call.op.weights.size() > 1 ? call.vector(1) : nullptr,
+                         call.out[0],
+                         call.state,
+                         static_cast<int>(call.out_width(0)),
+                         static_cast<int>(params.kernel),
+                         params.activation,
+                         {call.positions, call.streams, call.tokens, call.sequences.kind}};
+  const bool chunks = call.sequences.kind == Sequences::Kind::one;
+  const dim3 grid((args.channels + kElementThreads - 1) / kElementThreads,
+                  chunks ? (call.tokens + kChunkTokens - 1) / kChunkTokens : 1, call.sequences.count);
+  const auto kernel = params.kernel == 3 ? conv1d_kernel<3> : params.kernel == 4 ? conv1d_kernel<4> : conv1d_kernel<0>;
+  launch(kernel, grid, kElementThreads, 0, args, launch.stamps());
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,171 @@
+// The selective scan of Mamba 1 and 2, token after token, with the state in registers.
+//
+// A row of the state (an element of x) has `states` elements, shared by states / 16 lanes. Tokens are staged in shared
+// memory some at a time: b, c and the step of the block's head.
+#include "kernels/cuda/ops/activation.cuh"
+#include "kernels/cuda/ops/op_call.h"
+#include "kernels/cuda/ops/sequence.cuh"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 128, kStageTokens = 8, kElements = 16;
+
+struct ScanArgs {
+  const float *x, *b, *c, *dt;          // their own columns of the inputs' rows
+  int64_t x_stride, b_stride, c_stride; // floats between tokens
+  const float *a, *d, *bias;
+  float *out, *state; // [tokens][heads head_dim], [streams][heads][head_dim][states]
+  int heads, head_dim, groups, states;
+  bool rate_per_state; // a is [heads][states], else [heads]
+  Batch batch;
+
+  __device__ __forceinline__ int64_t group_at(int head) const { return int64_t{head / (heads / groups)} * states; }
+};
+
+template <int kStates>
+struct ScanStage {
+  float b[kStageTokens][kStates], c[kStageTokens][kStates];
+  float step[kStageTokens], decay[kStageTokens]; // decay: where a head has one rate
+  int token[kStageTokens];
+
+  // As DeltaStage::fill.
+  __device__ __forceinline__ int fill(const ScanArgs& args, const Sequence& sequence, int head, int& next) {
+    int count = 0;
+    for (; next < args.batch.tokens && count < kStageTokens; next = sequence.next(next), ++count)
+      if (threadIdx.x == 0) token[count] = next;
+    __syncthreads();
+    const int64_t group = args.group_at(head);
+    for (int i = threadIdx.x; i < count * kStates; i += kThreads) {
+      const int64_t from = token[i / kStates];
+      b[i / kStates][i % kStates] = args.b[from * args.b_stride + group + i % kStates];
+      c[i / kStates][i % kStates] = args.c[from * args.c_stride + group + i % kStates];
+    }
+    if (const int i = threadIdx.x; i < count) {
+      step[i] = softplus(args.dt[int64_t{token[i]} * args.heads + head] + args.bias[head]);
+      decay[i] = args.rate_per_state ? 0 : expf(step[i] * args.a[head]);
+    }
+    __syncthreads();
+    return count;
+  }
+};
+
+// A block has rows of one head. kPerState: each element has a rate of its own.
+template <int kStates, bool kPerState>
+__global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ ScanArgs args, Stamp* stamps) {
+  constexpr int kLanes = kStates / kElements, kBlockRows = kThreads / kLanes;
+  __shared__ ScanStage<kStates> stage;
+  const DependentWork work(stamps);
+  const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
+  const int first = sequence.next(-1), head = blockIdx.y, lane = threadIdx.x % kLanes;
+  if (first >= args.batch.tokens) return;
+  const int row = blockIdx.x * kBlockRows + threadIdx.x / kLanes;
+  const bool active = row < args.head_dim;
+  const int64_t width = int64_t{args.heads} * args.head_dim, channel = int64_t{head} * args.head_dim + row;
+  // Lane l has elements 4 (l + kLanes j) to + 3 of a row.
+  float* state = args.state + (args.batch.streams[first] * width + channel) * kStates + 4 * lane;
+  float s[kElements] = {}, rate[kElements];
+  if (active && !sequence.starts(first))
+#pragma unroll
+    for (int j = 0; j < kElements / 4; ++j)
+      *reinterpret_cast<float4*>(&s[4 * j]) = *reinterpret_cast<const float4*>(state + 4 * kLanes * j);
+  if (kPerState)
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) rate[e] = args.a[head * kStates + 4 * (lane + kLanes * (e / 4)) + e % 4];
+  const float skip = args.d[head];
+
+  int next = first;
+  while (const int count = stage.fill(args, sequence, head, next)) {
+    for (int i = 0; i < count; ++i) {
+      const int64_t t = stage.token[i];
+      const float step = stage.step[i], decay = stage.decay[i];
+      const float x = active ? args.x[t * args.x_stride + channel] : 0, factor = step * x;
+      float asked[4] = {};
+#pragma unroll
+      for (int j = 0; j < kElements / 4; ++j) {
+        float b[4], c[4];
+        *reinterpret_cast<float4*>(b) = *reinterpret_cast<const float4*>(&stage.b[i][4 * (lane + kLanes * j)]);
+        *reinterpret_cast<float4*>(c) = *reinterpret_cast<const float4*>(&stage.c[i][4 * (lane + kLanes * j)]);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float& value = s[4 * j + e];
+          value = fmaf(kPerState ? expf(step * rate[4 * j + e]) : decay, value, factor * b[e]);
+          asked[e] = fmaf(value, c[e], asked[e]);
+        }
+      }
+      const float y =
+          warp_reduce((asked[0] + asked[1]) + (asked[2] + asked[3]), [](float x, float y) { return x + y; }, kLanes);
+      if (lane == 0 && active) args.out[t * width + channel] = y + skip * x;
+    }
+    __syncthreads(); // the stage is filled anew
+  }
+  if (!active) return;
+#pragma unroll
+  for (int j = 0; j < kElements / 4; ++j)
+    *reinterpret_cast<float4*>(state + 4 * kLanes * j) = *reinterpret_cast<const float4*>(&s[4 * j]);
+}
+
+// For any number of states: a thread per row, all in memory.
+__global__ void plain_scan_kernel(const __grid_constant__ ScanArgs args, Stamp* stamps) {
+  const DependentWork work(stamps);
+  const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
+  const int first = sequence.next(-1), head = blockIdx.y, row = blockIdx.x * kThreads + threadIdx.x;
+  if (first >= args.batch.tokens || row >= args.head_dim) return;
+  const int64_t width = int64_t{args.heads} * args.head_dim, channel = int64_t{head} * args.head_dim + row;
+  const int64_t group = args.group_at(head);
+  float* state = args.state + (args.batch.streams[first] * width + channel) * args.states;
+  for (int64_t t = first; t < args.batch.tokens; t = sequence.next(static_cast<int>(t))) {
+    const float step = softplus(args.dt[t * args.heads + head] + args.bias[head]);
+    const float x = args.x[t * args.x_stride + channel];
+    const bool starts = sequence.starts(static_cast<int>(t));
+    float sum = args.d[head] * x;
+    for (int n = 0; n < args.states; ++n) {
+      const float forget = expf(step * args.a[args.rate_per_state ? head * args.states + n : head]);
+      state[n] = (starts ? 0 : forget * state[n]) + step * x * args.b[t * args.b_stride + group + n];
+      sum += state[n] * args.c[t * args.c_stride + group + n];
+    }
+    args.out[t * width + channel] = sum;
+  }
+}
+
+} // namespace
+
+void launch_scan(const Launch& launch, const OpCall& call) {
+  const auto& params = std::get<core::ScanParams>(call.op.params);
+  const ScanArgs args = {call.in[0] + params.x_at,
+                         call.in[1] + params.b_at,
+                         call.in[2] + params.c_at,
+                         call.in[3],
+                         call.in_width(0),
+                         call.in_width(1),
+                         call.in_width(2),
+                         call.vector(0),
+                         call.vector(1),
+                         call.vector(2),
+                         call.out[0],
+                         call.state,
+                         static_cast<int>(params.heads),
+                         static_cast<int>(params.head_dim),
+                         static_cast<int>(params.groups),
+                         static_cast<int>(params.states),
+                         call.weight(0).cols != params.heads,
+                         {call.positions, call.streams, call.tokens, call.sequences.kind}};
+  const auto run = [&](auto kernel, int rows) { // rows of a block
+    launch(kernel, dim3((args.head_dim + rows - 1) / rows, args.heads, call.sequences.count), kThreads, 0, args,
+           launch.stamps());
+  };
+  const auto run_states = [&]<int kStates>() {
+    constexpr int kBlockRows = kThreads / (kStates / kElements);
+    args.rate_per_state ? run(scan_kernel<kStates, true>, kBlockRows) : run(scan_kernel<kStates, false>, kBlockRows);
+  };
+  switch (args.states) {
+  case 16: return run_states.operator()<16>();
+  case 64: return run_states.operator()<64>();
+  case 128: return run_states.operator()<128>();
+  case 256: return run_states.operator()<256>();
+  default: return run(plain_scan_kernel, kThreads);
+  }
+}
+
+} // namespace ridge::kernels::cuda

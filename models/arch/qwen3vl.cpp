@@ -1,0 +1,18 @@
+// qwen3vl: the language model of Qwen3-VL. For text it is qwen3, but for pairs of rope that belong to no axis.
+#include "models/architecture.h"
+#include "models/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  b.skip("cls.output.weight");                  // scores of the rerankers
+  b.hparams().get_int("n_deepstack_layers", 0); // layers that images enter at
+  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_sections = true},
+                [&](ValueId x, int64_t il) { return b.ffn(x, il); });
+}
+
+constinit const ArchitectureFile arch::qwen3vl = {.build = build};
+
+} // namespace ridge::models

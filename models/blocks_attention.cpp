@@ -1,0 +1,97 @@
+// Attention: q, k and v from one tensor or three, norms, rope, cache, gate, output.
+#include "core/error.h"
+#include "models/blocks.h"
+#include "models/rope.h"
+
+#include <cmath>
+
+namespace ridge::models {
+
+using core::OpKind;
+using core::ValueId;
+
+ValueId Builder::rope(ValueId x, const std::string& name, const AttentionSpec& spec) {
+  if (spec.rope == Rope::none) return x;
+  return emit(OpKind::rope, name, {x}, width_of(x), {},
+              core::RopeParams{rope_table(spec), width_of(x) / *spec.k_dim, *spec.k_dim});
+}
+
+int32_t Builder::rope_table(const AttentionSpec& spec) {
+  const auto style = spec.rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
+  const auto [at, is_new] = rope_tables_.try_emplace({style, *spec.rope_dims, spec.rope_sections},
+                                                     static_cast<int32_t>(program_.rope_tables.size()));
+  if (is_new) {
+    core::RopeTable table = make_rope_table(file_, program_.architecture, *spec.rope_dims, style);
+    if (spec.rope_sections) stop_unused_axes(table, hparams_.ints("rope.dimension_sections", 4));
+    program_.rope_tables.push_back(std::move(table));
+    skip("rope_freqs.weight"); // it is in the table
+  }
+  return at->second;
+}
+
+// The spec with every field set. Fields that it leaves open come from the file. Throws Error for what the ops cannot
+// do.
+AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
+  const Hparams& h = hparams_;
+  if (!spec.heads) spec.heads = h.heads(il);
+  if (!spec.kv_heads) spec.kv_heads = h.kv_heads(il);
+  if (!spec.k_dim) spec.k_dim = h.k_dim(il);
+  if (!spec.v_dim) spec.v_dim = h.v_dim(il);
+  if (!spec.rope_dims && spec.rope != Rope::none) spec.rope_dims = h.rope_dims(*spec.k_dim);
+  if (!spec.scale) spec.scale = h.get_float("attention.scale", 0);
+  if (*spec.scale == 0) spec.scale = 1 / std::sqrt(static_cast<double>(*spec.k_dim));
+  if (!spec.window) spec.window = h.layer_int("attention.sliding_window", il, 0);
+  if (*spec.window < 0) h.refuse("attention.sliding_window", std::to_string(*spec.window), "negative windows are");
+
+  if (!spec.causal.value_or(h.get_bool("attention.causal", true)))
+    h.refuse("attention.causal", "false", "attention to later tokens is");
+  if (const double cap = spec.soft_cap.value_or(h.get_float("attn_logit_softcapping", 0)); cap != 0)
+    h.refuse("attn_logit_softcapping", fmt::format("{}", cap), "soft caps of attention's scores are");
+  if (spec.sinks) throw_error("{}: {}: attention sinks are not supported yet", file_.path(), program_.architecture);
+  return spec;
+}
+
+// From one tensor attn_qkv, or from three. With an output gate, each head of q has its gate behind it.
+Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string& blk, const AttentionSpec& spec) {
+  const int64_t dim = *spec.k_dim, per_head = spec.output_gate ? 2 * dim : dim;
+  const int64_t q = *spec.heads * per_head, k = *spec.kv_heads * dim, v = *spec.kv_heads * *spec.v_dim;
+  const bool fused = has(blk + "attn_qkv.weight");
+  const std::string q_tensor = blk + (fused ? "attn_qkv" : "attn_q");
+  const int64_t q_rows = fused ? q + k + v : q;
+  QueryKeyValue made = {-1, -1, -1, -1};
+  if (spec.output_gate) {
+    made.q = linear_of(x, q_tensor, {"q", q_rows, 0, *spec.heads * dim, dim, per_head});
+    made.gate = linear_of(x, q_tensor, {"gate", q_rows, dim, *spec.heads * dim, dim, per_head});
+  } else {
+    made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}) : linear(x, q_tensor, q);
+  }
+  made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}) : linear(x, blk + "attn_k", k);
+  made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}) : linear(x, blk + "attn_v", v);
+  return made;
+}
+
+ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  const AttentionSpec spec = resolved(wanted, il);
+  const int64_t heads = *spec.heads, kv_heads = *spec.kv_heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
+  auto [q, gate, k, v] = queries_keys_values(x, blk, spec);
+  if (spec.qk_norm) q = group_norm(q, blk + "attn_q_norm", k_dim);
+  q = rope(q, blk + "q_rope", spec);
+  if (spec.qk_norm) k = group_norm(k, blk + "attn_k_norm", k_dim);
+  k = rope(k, blk + "k_rope", spec);
+
+  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
+  program_.kv_layers.push_back({kv_heads, k_dim, v_dim});
+  program_.ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
+  const int64_t window = *spec.window < hparams_.context() ? *spec.window : 0; // a longer one makes no difference
+  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, {},
+                          core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window});
+  if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
+  const std::string output = blk + "attn_output";
+  if (spec.output_bias) return linear(attended, output, hparams_.width());
+  skip(output + ".bias");
+  return emit(OpKind::linear, output, {attended}, hparams_.width(),
+              {weight(output + ".weight", width_of(attended), hparams_.width())});
+}
+
+} // namespace ridge::models

@@ -1,0 +1,117 @@
+// Layers that mix tokens by a state: gated delta nets, Mamba 2, and short convolutions.
+#include "core/error.h"
+#include "models/blocks.h"
+
+namespace ridge::models {
+
+using core::Activation;
+using core::OpKind;
+using core::ValueId;
+using core::WeightId;
+
+int32_t Builder::new_state(const std::string& name, int64_t width) {
+  program_.states.push_back({name, width});
+  return static_cast<int32_t>(program_.states.size()) - 1;
+}
+
+ValueId Builder::conv1d(ValueId x, const std::string& tensor, int64_t kernel, Activation activation) {
+  const int64_t channels = width_of(x);
+  if (kernel < 2 || kernel > 256)
+    throw_error("{}: a convolution over {} tokens, expected 2 to 256", file_.path(), kernel);
+  std::vector<WeightId> weights = {weight(tensor + ".weight", kernel, channels)};
+  require_f32(program_.weights[weights[0]]);
+  if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", channels));
+  const int32_t state = new_state(tensor, (kernel - 1) * channels);
+  return emit(OpKind::conv1d, tensor, {x}, channels, std::move(weights), core::ConvParams{state, kernel, activation});
+}
+
+// q, k and v in one value, and z, the gate of the output. Older files of qwen3next have one tensor in which each head
+// of k is followed by what belongs to it: q, k, the heads of v, their gates.
+std::pair<ValueId, ValueId> Builder::delta_net_inputs(ValueId x, const std::string& blk, int64_t k_heads,
+                                                      int64_t v_heads, int64_t dim) {
+  const int64_t qkv = (2 * k_heads + v_heads) * dim, z = v_heads * dim;
+  const std::string together = blk + "ssm_in";
+  if (has(blk + "attn_qkv.weight") || !has(together + ".weight")) {
+    skip(together + ".weight"); // a file may have both
+    return {linear(x, blk + "attn_qkv", qkv), linear(x, blk + "attn_gate", z)};
+  }
+
+  const int64_t shared = v_heads / k_heads * dim, group = 2 * dim + 2 * shared;
+  std::vector<int64_t> order;
+  const auto take = [&](int64_t first, int64_t count) {
+    for (int64_t h = 0; h < k_heads; ++h)
+      for (int64_t i = 0; i < count; ++i) order.push_back(h * group + first + i);
+  };
+  take(0, dim);
+  take(dim, dim);
+  take(2 * dim, shared);
+  const WeightId id = reordered(together + ".weight", width_of(x), qkv + z, "qkv", order);
+  return {emit(OpKind::linear, together + " qkv", {x}, qkv, {id}),
+          linear_of(x, together, {"z", qkv + z, 2 * dim + shared, z, shared, group})};
+}
+
+ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  const int64_t dim = hparams_.ssm("state_size"), k_heads = hparams_.ssm("group_count"),
+                v_heads = hparams_.ssm("time_step_rank"), inner = hparams_.ssm("inner_size");
+  if (dim > kMaxHeadDim || v_heads > kMaxHeads || v_heads % k_heads != 0 || inner != v_heads * dim)
+    throw_error("{}: a delta net of {} key heads and {} value heads of {} with {} channels: the file is damaged or not "
+                "a {} model",
+                file_.path(), k_heads, v_heads, dim, inner, program_.architecture);
+  const auto [qkv, z] = delta_net_inputs(x, blk, k_heads, v_heads, dim);
+  ValueId alpha, beta;
+  if (const std::string both = blk + "ssm_ba"; has(both + ".weight")) {
+    const int64_t shared = v_heads / k_heads;
+    beta = linear_of(x, both, {"beta", 2 * v_heads, 0, v_heads, shared, 2 * shared});
+    alpha = linear_of(x, both, {"alpha", 2 * v_heads, shared, v_heads, shared, 2 * shared});
+  } else {
+    beta = linear(x, blk + "ssm_beta", v_heads);
+    alpha = linear(x, blk + "ssm_alpha", v_heads);
+  }
+  const ValueId mixed = conv1d(qkv, blk + "ssm_conv1d", hparams_.ssm("conv_kernel"), Activation::silu);
+  const WeightId a = vector(blk + "ssm_a", v_heads), dt = vector(blk + "ssm_dt.bias", v_heads);
+  const int32_t state = new_state(blk + "delta_rule", v_heads * dim * dim);
+  ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {mixed, alpha, beta}, v_heads * dim, {a, dt},
+                   core::DeltaParams{state, k_heads, v_heads, dim, hparams_.norm_epsilon(), neighbors_share});
+  y = glu(Activation::silu, z, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
+  return linear(y, blk + "ssm_out", hparams_.width());
+}
+
+ValueId Builder::mamba2(ValueId x, int64_t il) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  const int64_t inner = hparams_.ssm("inner_size"), heads = hparams_.ssm("time_step_rank"),
+                groups = hparams_.ssm("group_count"), states = hparams_.ssm("state_size");
+  if (heads > kMaxHeads || inner % heads != 0 || heads % groups != 0 || states > kMaxHeadDim)
+    throw_error("{}: a scan of {} channels in {} heads and {} groups with {} states: the file is damaged or not a {} "
+                "model",
+                file_.path(), inner, heads, groups, states, program_.architecture);
+  const int64_t shared = groups * states, mixed = inner + 2 * shared, all = inner + mixed + heads;
+  const std::string in = blk + "ssm_in";
+  const ValueId z = linear_of(x, in, {"z", all, 0, inner});
+  ValueId xbc = linear_of(x, in, {"xbc", all, inner, mixed});
+  const ValueId dt = linear_of(x, in, {"dt", all, inner + mixed, heads});
+  xbc = conv1d(xbc, blk + "ssm_conv1d", hparams_.ssm("conv_kernel"), Activation::silu);
+  const WeightId a = flat_vector(blk + "ssm_a", heads), d = flat_vector(blk + "ssm_d", heads),
+                 bias = vector(blk + "ssm_dt.bias", heads);
+  const int32_t state = new_state(blk + "scan", inner * states);
+  ValueId y = emit(OpKind::scan, blk + "scan", {xbc, xbc, xbc, dt}, inner, {a, d, bias},
+                   core::ScanParams{state, heads, inner / heads, groups, states, 0, inner, inner + shared});
+  y = glu(Activation::silu, z, y, blk + "ssm_gate");
+  if (has(blk + "ssm_norm.weight")) y = group_norm(y, blk + "ssm_norm", inner / groups);
+  return linear(y, blk + "ssm_out", hparams_.width());
+}
+
+// Before and behind the convolution a gate, both from the input.
+ValueId Builder::short_conv(ValueId x, int64_t il) {
+  const std::string blk = fmt::format("blk.{}.", il), in = blk + "shortconv.in_proj";
+  const int64_t width = hparams_.width();
+  const ValueId before = linear_of(x, in, {"b", 3 * width, 0, width});
+  const ValueId behind = linear_of(x, in, {"c", 3 * width, width, width});
+  ValueId y = linear_of(x, in, {"x", 3 * width, 2 * width, width});
+  y = glu(Activation::identity, before, y, blk + "shortconv.before");
+  y = conv1d(y, blk + "shortconv.conv", hparams_.get_int("shortconv.l_cache"), Activation::identity);
+  y = glu(Activation::identity, behind, y, blk + "shortconv.behind");
+  return linear(y, blk + "shortconv.out_proj", width);
+}
+
+} // namespace ridge::models

@@ -1,0 +1,16 @@
+// activate: an activation of every element.
+#include "support/activation.h"
+#include "support/naive.h"
+
+namespace ridge::tests {
+
+void naive_activate(Naive& naive, const core::Op& op) {
+  const core::Activation kind = std::get<core::ActivationParams>(op.params).kind;
+  naive.for_rows(op, [&](size_t t) {
+    Naive::Row y = naive.in(op, 0, t);
+    for (double& v : y) v = activation_of(kind, v);
+    return y;
+  });
+}
+
+} // namespace ridge::tests

@@ -71,10 +71,10 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
                          ? 1
                          : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, plan.shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  // Two blocks per multiprocessor, where the context has that much to share out.
+  // As many blocks as run at once, where the context has that much to share out.
   args.splits = tiles > kGraphTokens
                     ? 1
-                    : std::clamp(2 * launch.sm_count / (tiles * args.cache.heads), 1,
+                    : std::clamp(attention_blocks_per_sm(args.cache) * launch.sm_count / (tiles * args.cache.heads), 1,
                                  static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
@@ -105,7 +105,8 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
 
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
-  return can_fuse_rope(attention_args(plan, *heads.attention, heads.attention->outputs[0], context_.launch()),
+  const Launch launch = context_.launch();
+  return can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
                        rope_store_args(plan, heads));
 }
 
@@ -121,7 +122,7 @@ bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  return fast_attention(cache) && params.heads / cache.heads <= kAttentionRows;
+  return fast_attention(cache, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
 }
 
 void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

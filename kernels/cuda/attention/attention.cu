@@ -18,7 +18,11 @@
 // latencies, gone through once: hence all of q, k and v in one load of each thread, and little code, because the
 // instruction cache is cold after a layer's weights.
 //
-// What this kernel does not take (other head sizes, f32 caches) goes to plain_attention.cu.
+// Heads of 64 and 128 have two blocks on a multiprocessor. Wide heads, of 256, have one of the same number of keys, so
+// that as many bytes are under way; a warp makes 32 columns. Other widths up to 256 go through the kernel of 128 or
+// 256, compiled as ragged (cached_rows.cuh), where keys and values have one type. It leaves rope to another kernel.
+//
+// What this kernel does not take (widths that are no multiple of 16, f32 caches) goes to plain_attention.cu.
 #include "kernels/cuda/attention/attention_fetch.cuh"
 #include "kernels/cuda/attention/attention_merge.cuh"
 #include "kernels/cuda/attention/attention_rounds.cuh"
@@ -28,10 +32,10 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-template <int kDim, bool kKeyCodes, bool kValueCodes, int kTiles, bool kRope>
-__global__ void __launch_bounds__(kAttentionThreads, 2)
+template <int kDim, bool kRagged, bool kKeyCodes, bool kValueCodes, int kTiles, bool kRope>
+__global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
     attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ RopeStoreArgs heads) {
-  using Shape = AttentionShape<kDim, kKeyCodes, kValueCodes, kTiles, kRope>;
+  using Shape = AttentionShape<kDim, kRagged, kKeyCodes, kValueCodes, kTiles, kRope>;
   using Round = RoundOf<Shape>;
   __shared__ __align__(16) Queries<Shape> query;
   extern __shared__ uint4 dynamic[];
@@ -99,69 +103,108 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
   outputs.merge_parts(running, dynamic);
   outputs.write(running);
 
-  if (block.used_splits > 1) {
-    if (!is_last_split(block)) {
-      stamp_latest(args.stamps, kEnds);
-      return;
-    }
-    SplitMerge<Shape>(block).run(dynamic);
+  if (block.used_splits > 1 && !merge_splits(block, dynamic)) {
+    stamp_latest(args.stamps, kEnds);
+    return;
   }
   stamp_latest(args.stamps, kEnds);
   if (kRope && heads.dataflow_input) wait_for_predecessor(); // a kernel that waits for this one waits for those before
 }
 
-template <int kDim, int kTiles, bool kRope>
+// Of shared memory, what a block has besides its rounds.
+template <int kDim>
+constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 + 9 * kDim + 64;
+
+template <int kDim, bool kRagged, int kTiles, bool kRope>
 auto fast_kernel(const Cache& cache) {
-  if (cache.k_scales)
-    return cache.v_scales ? attention_kernel<kDim, true, true, kTiles, kRope>
-                          : attention_kernel<kDim, true, false, kTiles, kRope>;
-  return cache.v_scales ? attention_kernel<kDim, false, true, kTiles, kRope>
-                        : attention_kernel<kDim, false, false, kTiles, kRope>;
+  if constexpr (kRagged) {
+    return cache.k_scales ? attention_kernel<kDim, true, true, true, kTiles, kRope>
+                          : attention_kernel<kDim, true, false, false, kTiles, kRope>;
+  } else {
+    if (cache.k_scales)
+      return cache.v_scales ? attention_kernel<kDim, false, true, true, kTiles, kRope>
+                            : attention_kernel<kDim, false, true, false, kTiles, kRope>;
+    return cache.v_scales ? attention_kernel<kDim, false, false, true, kTiles, kRope>
+                          : attention_kernel<kDim, false, false, false, kTiles, kRope>;
+  }
 }
-template <int kDim, int kTiles, bool kRope>
+template <int kDim, bool kRagged, int kTiles, bool kRope>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
-  constexpr size_t kRoundBytes = sizeof(AttentionRound<kDim, kTiles>);
-  const int stages = launch.shared_per_block >= (80 << 10) ? 2 : 1;
-  const auto kernel = fast_kernel<kDim, kTiles, kRope>(args.cache);
+  constexpr int kRoundBytes = sizeof(AttentionRound<kDim, kTiles>);
+  const int stages = launch.shared_per_block >= std::max(80 << 10, 2 * kRoundBytes + kMostStaticBytes<kDim>) ? 2 : 1;
+  const auto kernel = fast_kernel<kDim, kRagged, kTiles, kRope>(args.cache);
   allow_shared(kernel, stages * kRoundBytes);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Heads first: where the context is short, the blocks that have work start first.
   launch(kernel, dim3(args.cache.heads, args.splits, tiles), kAttentionThreads, stages * kRoundBytes, args, heads);
 }
-template <bool kRope>
+template <int kDim, bool kRagged, bool kRope>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   const bool narrow = args.tile_tokens * (args.heads / args.cache.heads) <= 8;
-  if (args.cache.k_dim == 64)
-    narrow ? launch_fast<64, 1, kRope>(launch, args, heads) : launch_fast<64, 2, kRope>(launch, args, heads);
-  else
-    narrow ? launch_fast<128, 1, kRope>(launch, args, heads) : launch_fast<128, 2, kRope>(launch, args, heads);
+  narrow ? launch_fast<kDim, kRagged, 1, kRope>(launch, args, heads)
+         : launch_fast<kDim, kRagged, 2, kRope>(launch, args, heads);
 }
+
+// The width of the kernel that takes heads of `width`, or 0.
+int kernel_width(int width) {
+  if (width < 16 || width > 256 || width % 16 != 0) return 0;
+  return width == 64 ? 64 : width <= 128 ? 128 : 256;
+}
+// What a block of a wide head's kernel asks for, one round at a time.
+template <int kDim>
+constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim>;
 
 } // namespace
 
-bool fast_attention(const Cache& cache) {
-  return (cache.k_half || cache.k_scales) && (cache.v_half || cache.v_scales) && cache.k_dim == cache.v_dim &&
-         (cache.k_dim == 64 || cache.k_dim == 128);
+bool fast_attention(const Cache& cache, const ChipLimits& chip) {
+  const bool f16_or_codes = (cache.k_half || cache.k_scales) && (cache.v_half || cache.v_scales);
+  if (!f16_or_codes || cache.k_dim != cache.v_dim) return false;
+  const int width = kernel_width(cache.k_dim);
+  if (width != cache.k_dim && !cache.k_scales != !cache.v_scales) return false;
+  if (cache.k_scales && cache.k_dim % 32 != 0) return false;
+  return width == 256 ? chip.shared_per_block >= kLeastShared<256> : width > 0;
 }
+
+int attention_blocks_per_sm(const Cache& cache) { return blocks_per_sm(kernel_width(cache.k_dim)); }
 
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim) {
   return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
 }
 
-bool can_fuse_rope(const AttentionArgs& args, const RopeStoreArgs& heads) {
-  return args.tile_tokens == 1 && fast_attention(args.cache) && args.heads / args.cache.heads <= kAttentionRows &&
-         heads.head_dim == args.cache.k_dim && (!heads.rope.split || 2 * heads.rope.pairs == args.cache.k_dim);
+bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads) {
+  const Cache& cache = args.cache;
+  if (args.tile_tokens != 1 || !fast_attention(cache, chip) || args.heads / cache.heads > kAttentionRows) return false;
+  if (heads.head_dim != cache.k_dim) return false;
+  const bool codes = cache.k_scales || cache.v_scales;
+  switch (cache.k_dim) {
+  case 64: return Quad<64>::takes(heads.rope, codes);
+  case 128: return Quad<128>::takes(heads.rope, codes);
+  case 256: return Quad<256>::takes(heads.rope, codes);
+  default: return false;
+  }
 }
 
 void launch_rope_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
-  launch_fast<true>(launch, args, heads);
+  switch (args.cache.k_dim) {
+  case 64: return launch_fast<64, false, true>(launch, args, heads);
+  case 128: return launch_fast<128, false, true>(launch, args, heads);
+  default: return launch_fast<256, false, true>(launch, args, heads);
+  }
 }
 
 void launch_attention(const Launch& launch, const AttentionArgs& args) {
-  const Cache& cache = args.cache;
-  if (fast_attention(cache) && args.heads / cache.heads <= kAttentionRows)
-    return launch_fast<false>(launch, args, RopeStoreArgs{});
-  launch_plain_attention(launch, args);
+  const int width = args.cache.k_dim;
+  if (!fast_attention(args.cache, launch) || args.heads / args.cache.heads > kAttentionRows)
+    return launch_plain_attention(launch, args);
+  switch (kernel_width(width)) {
+  case 64: return launch_fast<64, false, false>(launch, args, {});
+  case 128:
+    return width == 128 ? launch_fast<128, false, false>(launch, args, {})
+                        : launch_fast<128, true, false>(launch, args, {});
+  default:
+    return width == 256 ? launch_fast<256, false, false>(launch, args, {})
+                        : launch_fast<256, true, false>(launch, args, {});
+  }
 }
 
 } // namespace ridge::kernels::cuda

@@ -10,7 +10,7 @@ namespace ridge::kernels::cuda {
 // masked).
 template <typename Shape>
 class AttentionKeys {
-  using KeyRows = Rows<Shape::kDim, Shape::kKeyCodes>;
+  using KeyRows = Rows<Shape::kDim, Shape::kKeyCodes, Shape::kRagged>;
 
  public:
   // They wait in registers, the next round's as soon as this one's have been used.
@@ -20,7 +20,7 @@ class AttentionKeys {
   };
 
   __device__ __forceinline__ explicit AttentionKeys(const AttentionBlock<Shape>& block)
-      : block_(block), rows_(block.args.cache.k, block.args.cache.k_scales, block.head_at),
+      : block_(block), rows_(block.args.cache.k, block.args.cache.k_scales, block.head_at, block.width),
         stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1) {}
 
   __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
@@ -32,7 +32,7 @@ class AttentionKeys {
   __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
     if constexpr (Shape::kRope)
       if (base + kKeysPerWarp >= block_.length) {
-        const KeyRows new_key(newest.key, newest.key_scales, 0);
+        const KeyRows new_key(newest.key, newest.key_scales, 0, block_.width);
 #pragma unroll
         for (int i = 0; i < 2; ++i)
           if (row(base, i) >= block_.length - 1) fetch_row(held, i, new_key, 0);
@@ -69,7 +69,7 @@ class AttentionValues {
   };
 
   __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
-      : rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at),
+      : rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at, block.width),
         row_(static_cast<int>(threadIdx.x / kPieces)), column_(static_cast<int>(threadIdx.x % kPieces * 8)),
         stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1),
         stored_end_(Shape::kRope ? min(block.end, block.length - 1) : block.end),
@@ -77,6 +77,7 @@ class AttentionValues {
 
   // Starts the loads of the round from row `base` on.
   __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
+    if (!rows_.width.has(column_)) return;
     const auto* from_row = rows_.at(base + row_, column_);
 #pragma unroll
     for (int i = 0; i < kThreadPieces; ++i) {
@@ -85,7 +86,8 @@ class AttentionValues {
         held.piece[i] = rows_.load(min(row, stored_), column_);
         held.scale[i] = rows_.scale(min(row, stored_), column_);
       } else {
-        copy_async_16_or_zeros(&to.values[in_round][column_], from_row + i * kRowStep * kDim, row < stored_end_);
+        copy_async_16_or_zeros(&to.values[in_round][column_], from_row + i * kRowStep * rows_.width.get(),
+                               row < stored_end_);
       }
     }
     copy_async_commit();
@@ -93,6 +95,7 @@ class AttentionValues {
   // Waits until this thread's share of the round is in shared memory.
   __device__ __forceinline__ void land(const Held& held, int base, RoundOf<Shape>& to,
                                        const NewestOf<Shape>& newest) const {
+    if (!rows_.width.has(column_)) return;
     if constexpr (kCodes) {
 #pragma unroll
       for (int i = 0; i < kThreadPieces; ++i) {
@@ -110,7 +113,7 @@ class AttentionValues {
   }
 
  private:
-  Rows<kDim, kCodes> rows_;
+  Rows<kDim, kCodes, Shape::kRagged> rows_;
   int row_, column_; // of this thread's first piece in a round
   int stored_, stored_end_, newest_row_;
 };
@@ -132,28 +135,33 @@ struct RopePair {
 // lanes load a vector together.
 template <typename Shape>
 class AttentionVectors {
-  static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes;
+  static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes, kQuads = Shape::kQuads;
   static constexpr bool kRope = Shape::kRope;
+  using Share = float4[kQuads]; // a lane's of a vector
 
  public:
   __device__ __forceinline__ AttentionVectors(const AttentionBlock<Shape>& block, const RopeStoreArgs& heads)
-      : block_(block), heads_(heads), quad_(kRope && heads.rope.split),
-        count_(block.has_newest() ? block.rows + 2 : block.rows) {}
+      : block_(block), heads_(heads), count_(block.has_newest() ? block.rows + 2 : block.rows) {}
 
   // Waits for the vectors, norms and ropes them, stores the queries to shared memory and the new key and value to the
   // cache.
   __device__ __forceinline__ void store(Queries<Shape>& query, NewestOf<Shape>& newest, const RopePair& rope) const {
     const AttentionArgs& args = block_.args;
     const int lane = block_.lane, warp = block_.warp, rows = block_.rows;
-    float2 angles[2] = {};
-    float4 q_norm = {}, k_norm = {};
+    float2 angles[kQuads][2] = {};
+    Share q_norm = {}, k_norm = {};
     if constexpr (kRope) {
-      if (heads_.q_norm) q_norm = quad_.load(heads_.q_norm);
-      if (heads_.k_norm) k_norm = quad_.load(heads_.k_norm);
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) {
+        if (heads_.q_norm) q_norm[i] = quad(i).load(heads_.q_norm);
+        if (heads_.k_norm) k_norm[i] = quad(i).load(heads_.k_norm);
+      }
       if (static_cast<int>(threadIdx.x) < kDim / 2)
         newest.angles[threadIdx.x] = rope.cos_sin(heads_, block_.length - 1);
       __syncthreads();
-      angles[0] = newest.angles[2 * quad_.number], angles[1] = newest.angles[2 * quad_.number + 1];
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i)
+        angles[i][0] = newest.angles[2 * quad(i).number], angles[i][1] = newest.angles[2 * quad(i).number + 1];
     }
     const float* first_vector = vector(warp * kPerWarp + lane / Shape::kLanes);
     if constexpr (kRope) {
@@ -161,24 +169,37 @@ class AttentionVectors {
       if (!heads_.dataflow_input) wait_for_predecessor();
       stamp(args.stamps, kMayGoOn);
     }
-    float4 ahead = load(first_vector);
+    Share ahead;
+    load(ahead, first_vector);
 #pragma unroll 1
     for (int first = warp * kPerWarp; first < count_; first += kAttentionWarps * kPerWarp) {
       const int v = first + lane / Shape::kLanes;
-      float4 x = ahead;
-      if (first + kAttentionWarps * kPerWarp < count_) ahead = load(vector(v + kAttentionWarps * kPerWarp));
+      Share x;
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) x[i] = ahead[i];
+      if (first + kAttentionWarps * kPerWarp < count_) load(ahead, vector(v + kAttentionWarps * kPerWarp));
       if constexpr (kRope) {
-        while (heads_.dataflow_input && __any_sync(~0u, is_sentinel(x))) x = load(vector(v));
+        while (heads_.dataflow_input && __any_sync(~0u, is_missing(x))) load(x, vector(v));
         norm(x, v, q_norm, k_norm);
-        if (v <= rows) quad_.rotate(x, angles[0], angles[1]);
-        if (count_ > rows && first + kPerWarp > rows) store_newest(x, v, newest); // a key or value in this warp
+        if (v <= rows)
+#pragma unroll
+          for (int i = 0; i < kQuads; ++i) quad(i).rotate(x[i], angles[i][0], angles[i][1]);
+        if (count_ > rows && first + kPerWarp > rows) // a key or value in this warp
+#pragma unroll
+          for (int i = 0; i < kQuads; ++i) store_newest(quad(i), x[i], v, newest);
       }
       const float scale = args.scale * kLog2e;
-      if (v < rows) quad_.store(query[v], {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+      if (v < rows)
+#pragma unroll
+        for (int i = 0; i < kQuads; ++i)
+          quad(i).store(query[v], {x[i].x * scale, x[i].y * scale, x[i].z * scale, x[i].w * scale});
     }
   }
 
  private:
+  __device__ __forceinline__ Quad<kDim> quad(int of_lane) const {
+    return Quad<kDim>(kRope && heads_.rope.split, heads_.rope.pairs, of_lane);
+  }
   // The address of vector v: a query, then the new key and value.
   __device__ __forceinline__ const float* vector(int v) const {
     const AttentionBlock<Shape>& b = block_;
@@ -190,53 +211,72 @@ class AttentionVectors {
                            : heads_.v_in + head * kDim;
     } else {
       return b.args.q +
-             (int64_t{b.first_token + v / b.group} * b.args.heads + b.kv_head * b.group + v % b.group) * kDim;
+             (int64_t{b.first_token + v / b.group} * b.args.heads + b.kv_head * b.group + v % b.group) * b.width.get();
     }
   }
-  __device__ __forceinline__ float4 load(const float* from) const {
-    if constexpr (kRope) return quad_.load_latest(from);
-    return quad_.load(from);
+  __device__ __forceinline__ void load(Share& x, const float* from) const {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      if constexpr (kRope)
+        x[i] = quad(i).load_latest(from);
+      else
+        x[i] = block_.width.has(quad(i).low) ? quad(i).load(from) : float4{};
+    }
   }
-  __device__ __forceinline__ void norm(float4& x, int v, const float4& q_norm, const float4& k_norm) const {
+  __device__ __forceinline__ static bool is_missing(const Share& x) {
+    bool missing = false;
+#pragma unroll
+    for (const float4& quad : x) missing |= is_sentinel(quad);
+    return missing;
+  }
+  __device__ __forceinline__ void norm(Share& x, int v, const Share& q_norm, const Share& k_norm) const {
     if (!heads_.q_norm && !heads_.k_norm) return;
-    const float squares = warp_reduce(
-        x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w, [](float a, float b) { return a + b; }, Shape::kLanes);
-    const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
-    if (v < block_.rows ? heads_.q_norm : v == block_.rows ? heads_.k_norm : nullptr) {
-      const float4 w = v < block_.rows ? q_norm : k_norm;
-      x = {x.x * inverse * w.x, x.y * inverse * w.y, x.z * inverse * w.z, x.w * inverse * w.w};
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      const float of_quad = x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
+      squares = i == 0 ? of_quad : squares + of_quad;
     }
+    squares = warp_reduce(
+        squares, [](float a, float b) { return a + b; }, Shape::kLanes);
+    const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
+    if (v < block_.rows ? heads_.q_norm : v == block_.rows ? heads_.k_norm : nullptr)
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) {
+        const float4 w = v < block_.rows ? q_norm[i] : k_norm[i];
+        x[i] = {x[i].x * inverse * w.x, x[i].y * inverse * w.y, x[i].z * inverse * w.z, x[i].w * inverse * w.w};
+      }
   }
-  // The new key (v == rows) and value (v == rows + 1) to shared memory and to the cache.
-  __device__ __forceinline__ void store_newest(const float4& x, int v, NewestOf<Shape>& newest) const {
+  // A quad of the new key (v == rows) and value (v == rows + 1) to shared memory and to the cache.
+  __device__ __forceinline__ void store_newest(const Quad<kDim>& quad, const float4& x, int v,
+                                               NewestOf<Shape>& newest) const {
     const Cache& cache = block_.args.cache;
     const int rows = block_.rows;
     const int64_t at = block_.head_at + block_.length - 1;
     if constexpr (Shape::kKeyCodes) {
-      const QuadCodes codes(x, quad_.split);
+      const QuadCodes codes(x, quad);
       if (v == rows) {
-        codes.store(quad_, reinterpret_cast<int8_t*>(newest.key), newest.key_scales);
-        codes.store(quad_, static_cast<int8_t*>(cache.k) + at * kDim, cache.k_scales + at * (kDim / 32));
+        codes.store(quad, reinterpret_cast<int8_t*>(newest.key), newest.key_scales);
+        codes.store(quad, static_cast<int8_t*>(cache.k) + at * kDim, cache.k_scales + at * (kDim / 32));
       }
     } else if (v == rows) {
-      quad_.store(reinterpret_cast<__half*>(newest.key), x);
-      quad_.store(static_cast<__half*>(cache.k) + at * kDim, x);
+      quad.store(reinterpret_cast<__half*>(newest.key), x);
+      quad.store(static_cast<__half*>(cache.k) + at * kDim, x);
     }
     if constexpr (Shape::kValueCodes) {
-      const QuadCodes codes(x, quad_.split);
+      const QuadCodes codes(x, quad);
       if (v == rows + 1) {
-        quad_.store(newest.value, codes.values());
-        codes.store(quad_, static_cast<int8_t*>(cache.v) + at * kDim, cache.v_scales + at * (kDim / 32));
+        quad.store(newest.value, codes.values());
+        codes.store(quad, static_cast<int8_t*>(cache.v) + at * kDim, cache.v_scales + at * (kDim / 32));
       }
     } else if (v == rows + 1) {
-      quad_.store(newest.value, x);
-      quad_.store(static_cast<__half*>(cache.v) + at * kDim, x);
+      quad.store(newest.value, x);
+      quad.store(static_cast<__half*>(cache.v) + at * kDim, x);
     }
   }
 
   const AttentionBlock<Shape>& block_;
   const RopeStoreArgs& heads_;
-  Quad<kDim> quad_;
   int count_;
 };
 

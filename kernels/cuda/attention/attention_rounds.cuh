@@ -95,30 +95,33 @@ struct ScoreRound {
   }
 };
 
-// A warp's running outputs: 16 columns from `first_column` on, of the keys of warps first_part_warp on. Row 8 n + g has
-// its maximum and sum in lanes 4 g + t.
+// A warp's running outputs: kColumnTiles times 16 columns from `first_column` on, of the keys of warps first_part_warp
+// on. Row 8 n + g has its maximum and sum in lanes 4 g + t.
 template <typename Shape>
 class AttentionOutputs {
-  static constexpr int kTiles = Shape::kTiles, kPartWarps = Shape::kPartWarps;
+  static constexpr int kTiles = Shape::kTiles, kPartWarps = Shape::kPartWarps, kColumnTiles = Shape::kColumnTiles;
+  static constexpr int kColumnWarps = Shape::kDim / (16 * kColumnTiles); // that make all columns
 
  public:
-  // out: columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are a struct of their own: so the compiler keeps
-  // the other members in registers before it has unrolled the loops over the arrays.
+  // out: of each column tile columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are a struct of their own: so
+  // the compiler keeps the other members in registers before it has unrolled the loops over the arrays.
   struct Running {
-    float row_max[kTiles], row_sum[kTiles], out[kTiles][4];
+    float row_max[kTiles], row_sum[kTiles], out[kTiles][kColumnTiles][4];
     __device__ __forceinline__ void clear() {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         row_max[n] = -INFINITY, row_sum[n] = 0;
-        for (float& o : out[n]) o = 0;
+#pragma unroll
+        for (int j = 0; j < kColumnTiles; ++j)
+          for (float& o : out[n][j]) o = 0;
       }
     }
   };
   int first_column, first_part_warp;
 
   __device__ __forceinline__ explicit AttentionOutputs(const AttentionBlock<Shape>& block)
-      : first_column(16 * (block.warp % (Shape::kDim / 16))),
-        first_part_warp(kPartWarps * (block.warp / (Shape::kDim / 16))), block_(block) {}
+      : first_column(16 * kColumnTiles * (block.warp % kColumnWarps)),
+        first_part_warp(kPartWarps * (block.warp / kColumnWarps)), block_(block) {}
 
   // Adds a round, whose weights and values are in shared memory.
   __device__ __forceinline__ void add_round(Running& running, const RoundOf<Shape>& round, bool is_first) const {
@@ -137,7 +140,7 @@ class AttentionOutputs {
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) parts[warp - kPartWarps][5 * n + i][lane] = running.out[n][i];
+          for (int i = 0; i < 4; ++i) parts[warp - kPartWarps][5 * n + i][lane] = running.out[n][0][i];
           parts[warp - kPartWarps][5 * n + 4][lane] = running.row_sum[n];
         }
       __syncthreads();
@@ -145,7 +148,7 @@ class AttentionOutputs {
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) running.out[n][i] += parts[warp][5 * n + i][lane];
+          for (int i = 0; i < 4; ++i) running.out[n][0][i] += parts[warp][5 * n + i][lane];
           running.row_sum[n] += parts[warp][5 * n + 4][lane];
         }
     }
@@ -155,7 +158,7 @@ class AttentionOutputs {
   __device__ __forceinline__ void write(const Running& running) const {
     const AttentionBlock<Shape>& b = block_;
     if (first_part_warp != 0) return;
-    float* part = b.parts() + b.split * part_floats(Shape::kDim);
+    float* part = b.parts() + b.split * b.part_size();
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const float factor = b.used_splits == 1 ? reciprocal(running.row_sum[n]) : 1;
@@ -165,9 +168,13 @@ class AttentionOutputs {
         const float by = __shfl_sync(~0u, factor, 4 * (2 * b.t + k));
         if (row >= b.rows) continue;
         float* to =
-            (b.used_splits == 1 ? b.result(row) : part + 2 * kAttentionRows + row * Shape::kDim) + first_column + b.g;
-        store_latest(to, running.out[n][k] * by);
-        store_latest(to + 8, running.out[n][2 + k] * by);
+            (b.used_splits == 1 ? b.result(row) : part + 2 * kAttentionRows + row * b.width.get()) + first_column + b.g;
+#pragma unroll
+        for (int j = 0; j < kColumnTiles; ++j) {
+          if (!b.width.has(first_column + 16 * j)) continue;
+          store_latest(to + 16 * j, running.out[n][j][k] * by);
+          store_latest(to + 16 * j + 8, running.out[n][j][2 + k] * by);
+        }
       }
       if (b.used_splits > 1 && b.warp == 0 && b.t == 0 && 8 * n + b.g < b.rows) {
         part[8 * n + b.g] = running.row_max[n];
@@ -207,7 +214,8 @@ class AttentionOutputs {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const float of_row = __shfl_sync(~0u, shrink, 4 * (2 * block_.t + k));
-          running.out[n][k] *= of_row, running.out[n][2 + k] *= of_row;
+#pragma unroll
+          for (int j = 0; j < kColumnTiles; ++j) running.out[n][j][k] *= of_row, running.out[n][j][2 + k] *= of_row;
         }
     }
   }
@@ -217,11 +225,14 @@ class AttentionOutputs {
     const int lane = block_.lane;
 #pragma unroll
     for (int c = 0; c < kPartWarps; c += 2) {
-      uint32_t columns[2][4];
+      uint32_t columns[kColumnTiles][2][4];
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        load_matrix_transposed_x4(columns[i], &round.values[kKeysPerWarp * (first_part_warp + c + i) + lane / 16 * 8 +
-                                                            lane % 8][first_column + lane / 8 % 2 * 8]);
+      for (int j = 0; j < kColumnTiles; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          load_matrix_transposed_x4(columns[j][i],
+                                    &round.values[kKeysPerWarp * (first_part_warp + c + i) + lane / 16 * 8 + lane % 8]
+                                                 [first_column + 16 * j + lane / 8 % 2 * 8]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         uint32_t w[4];
@@ -233,7 +244,9 @@ class AttentionOutputs {
             const __half2 product = __hmul2(*reinterpret_cast<const __half2*>(&pair), by);
             return *reinterpret_cast<const uint32_t*>(&product);
           };
-          mma_16x8x16(running.out[n], columns[i], times(w[2 * i]), times(w[2 * i + 1]));
+          const uint32_t low = times(w[2 * i]), high = times(w[2 * i + 1]);
+#pragma unroll
+          for (int j = 0; j < kColumnTiles; ++j) mma_16x8x16(running.out[n][j], columns[j][i], low, high);
         }
       }
     }

@@ -17,17 +17,24 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 // Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
 constexpr int64_t part_floats(int v_dim) { return 2 * kAttentionRows + int64_t{kAttentionRows} * v_dim; }
 
-// kDim: of a head, k_dim = v_dim, 64 or 128. kTiles: of eight rows. kRope: q, k and v come as their matrices gave them;
-// a tile is one token.
-template <int kDim_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, bool kRope_>
+// kDim: of a head, k_dim = v_dim: 64, 128 or 256; where kRagged, the most of it. kTiles: of eight rows. kRope: q, k
+// and v come as their matrices gave them; a tile is one token.
+template <int kDim_, bool kRagged_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, bool kRope_>
 struct AttentionShape {
   static constexpr int kDim = kDim_, kTiles = kTiles_, kTileRows = 8 * kTiles;
-  static constexpr bool kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_, kRope = kRope_;
+  static constexpr bool kRagged = kRagged_, kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_, kRope = kRope_;
   static constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
-  static constexpr int kLanes = kDim / 4;   // that load a head's vector together
-  // Outputs: a warp makes 16 columns from the keys of kPartWarps warps. With 64 columns that is half of the keys.
-  static constexpr int kKeyParts = kAttentionWarps * 16 / kDim, kPartWarps = kAttentionWarps / kKeyParts;
+  // Lanes that load a head's vector together, and how much each has of it.
+  static constexpr int kLanes = Quad<kDim>::kLanes, kQuads = Quad<kDim>::kPerLane;
+  // Outputs: a warp makes 16 columns or more from the keys of kPartWarps warps. With 64 columns that is half of the
+  // keys.
+  static constexpr int kColumnTiles = kDim > 128 ? kDim / 128 : 1;
+  static constexpr int kKeyParts = kDim < 128 ? 128 / kDim : 1, kPartWarps = kAttentionWarps / kKeyParts;
+  // Wide heads have so much to merge that blocks share it.
+  static constexpr bool kMergesInGroups = kDim > 128;
 };
+// A block with wide heads has twice the registers, and twice the bytes of keys under way.
+constexpr int blocks_per_sm(int dim) { return dim > 128 ? 1 : 2; }
 
 // What the warps of a block share in a round: its values; of each row and key the exponential of the score less the
 // warp's maximum; of each row and warp this maximum and the sum of the exponentials. Padded for the banks.
@@ -60,7 +67,9 @@ using NewestOf = std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>
 template <typename Shape>
 struct AttentionBlock {
   static constexpr bool kRope = Shape::kRope;
+  using Width = HeadWidth<Shape::kDim, Shape::kRagged>;
   const AttentionArgs& args;
+  Width width;
   int lane, warp, g, t; // g and t: the lane's place in the products, lane / 4 and lane % 4
   int kv_head, split, tile, group;
   int first_token, tokens, rows;
@@ -68,7 +77,7 @@ struct AttentionBlock {
   int length, begin, end; // of the context; of this split
   int used_splits;
 
-  __device__ __forceinline__ explicit AttentionBlock(const AttentionArgs& args) : args(args) {
+  __device__ __forceinline__ explicit AttentionBlock(const AttentionArgs& args) : args(args), width(args.cache.k_dim) {
     lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
     kv_head = blockIdx.x, split = blockIdx.y, tile = blockIdx.z;
     group = args.heads / args.cache.heads;
@@ -93,10 +102,11 @@ struct AttentionBlock {
   __device__ __forceinline__ float* result(int row) const {
     const int64_t head = kRope ? (int64_t{first_token} * args.cache.heads + kv_head) * group + row
                                : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
-    return args.out + head * Shape::kDim;
+    return args.out + head * width.get();
   }
+  __device__ __forceinline__ int64_t part_size() const { return part_floats(width.get()); }
   __device__ __forceinline__ float* parts() const {
-    return args.partial + (int64_t{tile} * args.cache.heads + kv_head) * args.splits * part_floats(Shape::kDim);
+    return args.partial + (int64_t{tile} * args.cache.heads + kv_head) * args.splits * part_size();
   }
 };
 

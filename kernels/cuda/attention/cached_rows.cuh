@@ -1,50 +1,85 @@
 // How attention reads a cache of f16 or q8_0.
+//
+// A kernel is compiled for heads of a width, or as a ragged one for heads that are no wider: it knows their width at
+// run time, and takes zeros for the columns that they lack.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
 
-// One head's cached keys or values, [context][kDim], read eight elements at a time, as f16 or as codes with a scale.
-template <int kDim, bool kCodes>
+template <int kDim, bool kRagged>
+struct HeadWidth {
+  __device__ __forceinline__ explicit HeadWidth(int) {}
+  __device__ __forceinline__ static constexpr int get() { return kDim; }
+  __device__ __forceinline__ static constexpr bool has(int) { return true; }
+};
+template <int kDim>
+struct HeadWidth<kDim, true> {
+  int width; // a multiple of 16, at most kDim
+  __device__ __forceinline__ explicit HeadWidth(int width) : width(width) {}
+  __device__ __forceinline__ int get() const { return width; }
+  __device__ __forceinline__ bool has(int column) const { return column < width; }
+};
+
+// One head's cached keys or values, [context][width], read eight elements at a time, as f16 or as codes with a scale.
+template <int kDim, bool kCodes, bool kRagged>
 struct Rows;
 
-template <int kDim>
-struct Rows<kDim, false> {
+template <int kDim, bool kRagged>
+struct Rows<kDim, false, kRagged> {
+  using Width = HeadWidth<kDim, kRagged>;
   const __half* data;
+  Width width;
   using Piece = uint4;
   struct Scales { // there are none
     __device__ uint16_t operator[](int) const { return 0; }
   };
-  __device__ Rows(const void* cached, const uint16_t*, int64_t first) {
-    data = static_cast<const __half*>(cached) + first * kDim;
+  __device__ Rows(const void* cached, const uint16_t*, int64_t first, Width width) : width(width) {
+    data = static_cast<const __half*>(cached) + first * width.get();
   }
-  __device__ const __half* at(int64_t row, int column) const { return data + row * kDim + column; }
-  __device__ Piece load(int64_t row, int column) const { return *reinterpret_cast<const uint4*>(at(row, column)); }
+  __device__ const __half* at(int64_t row, int column) const { return data + row * width.get() + column; }
+  __device__ Piece load(int64_t row, int column) const {
+    return width.has(column) ? *reinterpret_cast<const uint4*>(at(row, column)) : uint4{};
+  }
   __device__ Scales scales(int64_t) const { return {}; }
   __device__ uint16_t scale(int64_t, int) const { return 0; }
   static __device__ uint4 halves(Piece piece, uint16_t) { return piece; }
 };
 
-template <int kDim>
-struct Rows<kDim, true> {
+template <int kDim, bool kRagged>
+struct Rows<kDim, true, kRagged> {
+  using Width = HeadWidth<kDim, kRagged>;
   const int8_t* data;
+  Width width;
   const uint16_t* all_scales;
   using Piece = uint2;
   struct alignas(kDim / 16) Scales {
     uint16_t of[kDim / 32];
     __device__ uint16_t operator[](int block) const { return of[block]; }
   };
-  __device__ Rows(const void* cached, const uint16_t* scales, int64_t first) {
-    data = static_cast<const int8_t*>(cached) + first * kDim;
-    all_scales = scales + first * (kDim / 32);
+  __device__ Rows(const void* cached, const uint16_t* scales, int64_t first, Width width) : width(width) {
+    data = static_cast<const int8_t*>(cached) + first * width.get();
+    all_scales = scales + first * (width.get() / 32);
   }
-  __device__ const int8_t* at(int64_t row, int column) const { return data + row * kDim + column; }
-  __device__ Piece load(int64_t row, int column) const { return *reinterpret_cast<const uint2*>(at(row, column)); }
+  __device__ const int8_t* at(int64_t row, int column) const { return data + row * width.get() + column; }
+  __device__ Piece load(int64_t row, int column) const {
+    return width.has(column) ? *reinterpret_cast<const uint2*>(at(row, column)) : uint2{};
+  }
   __device__ Scales scales(int64_t row) const {
-    return *reinterpret_cast<const Scales*>(all_scales + row * (kDim / 32));
+    const uint16_t* from = all_scales + row * (width.get() / 32);
+    if constexpr (kRagged) {
+      Scales scales;
+#pragma unroll
+      for (int block = 0; block < kDim / 32; ++block) scales.of[block] = width.has(32 * block) ? from[block] : 0;
+      return scales;
+    } else {
+      return *reinterpret_cast<const Scales*>(from);
+    }
   }
-  __device__ uint16_t scale(int64_t row, int column) const { return all_scales[row * (kDim / 32) + column / 32]; }
+  __device__ uint16_t scale(int64_t row, int column) const {
+    return width.has(column) ? all_scales[row * (width.get() / 32) + column / 32] : 0;
+  }
   // With 0x64 above it, a byte b is the f16 1024 + b.
   static __device__ uint4 halves(Piece piece, uint16_t scale) {
     const __half2 factor = __half2half2(__ushort_as_half(scale));

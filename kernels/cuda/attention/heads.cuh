@@ -63,16 +63,24 @@ __device__ __forceinline__ void rotate_pair(float& a, float& b, float2 angle) {
   b = x * angle.y + y * angle.x;
 }
 
-// How kDim / 4 lanes share a vector: two neighbouring elements from `low` and two from `high`, such that each lane has
-// the two pairs 2 n and 2 n + 1 of a rotation.
+// How a warp or half of one shares a vector: a lane has quad n of every kLanes quads, which is two neighbouring
+// elements from `low` and two from `high`, such that these are the two pairs 2 n and 2 n + 1 of a rotation. Where a
+// rotation of split pairs takes part of a head only, the quads behind it are four neighbouring elements.
 template <int kDim>
 struct Quad {
+  static constexpr int kLanes = kDim < 128 ? kDim / 4 : kWarp, kPerLane = kDim / 4 / kLanes;
+  static constexpr bool kPartialRope = kDim > 128; // else a rotation of split pairs is one of the whole head
   int number, low, high;
-  bool split;
-  __device__ __forceinline__ explicit Quad(bool split_pairs) : split(split_pairs) {
-    number = threadIdx.x % (kDim / 4);
+  bool split, any_split; // this quad's pairs are split, some quad's are
+  __device__ __forceinline__ explicit Quad(bool split_pairs, int pairs, int of_lane) : any_split(split_pairs) {
+    number = static_cast<int>(threadIdx.x) % kLanes + kLanes * of_lane;
+    split = split_pairs && (!kPartialRope || 2 * number < pairs);
     low = split ? 2 * number : 4 * number;
-    high = split ? kDim / 2 + 2 * number : 4 * number + 2;
+    high = split ? (kPartialRope ? pairs : kDim / 2) + 2 * number : 4 * number + 2;
+  }
+  // Whether quads have whole pairs of such a rotation, and with 32 codes to a scale whole blocks.
+  static bool takes(const RopeArgs& rope, bool codes) {
+    return !rope.split || (kPartialRope ? rope.pairs % (codes ? 32 : 2) == 0 : 2 * rope.pairs == kDim);
   }
   __device__ __forceinline__ float4 load(const float* x) const {
     const float2 a = *reinterpret_cast<const float2*>(x + low), b = *reinterpret_cast<const float2*>(x + high);
@@ -102,13 +110,18 @@ struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;
 
-  __device__ __forceinline__ QuadCodes(float4 x, bool split) {
+  template <int kDim>
+  __device__ __forceinline__ QuadCodes(float4 x, const Quad<kDim>& quad) {
+    const bool split = quad.split;
     float low_most = fmaxf(magnitude_of(x.x), magnitude_of(x.y)),
           high_most = fmaxf(magnitude_of(x.z), magnitude_of(x.w));
     if (!split) low_most = high_most = fmaxf(low_most, high_most);
-    for (int lanes = 1; lanes <= (split ? 8 : 4); lanes *= 2) { // that share 32 elements
-      low_most = fmaxf(low_most, __shfl_xor_sync(~0u, low_most, lanes));
-      high_most = fmaxf(high_most, __shfl_xor_sync(~0u, high_most, lanes));
+    for (int lanes = 1; lanes <= (quad.any_split ? 8 : 4); lanes *= 2) { // that share 32 elements
+      const float low_other = __shfl_xor_sync(~0u, low_most, lanes),
+                  high_other = __shfl_xor_sync(~0u, high_most, lanes);
+      if (Quad<kDim>::kPartialRope && lanes == 8 && !split) continue;
+      low_most = fmaxf(low_most, low_other);
+      high_most = fmaxf(high_most, high_other);
     }
     const CacheCodes low_code(low_most), high_code(high_most);
     low = {low_code(x.x), low_code(x.y)};

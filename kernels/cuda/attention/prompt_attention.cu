@@ -1,6 +1,10 @@
 // Causal attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
 // 128 keys at a time. One warpgroup brings keys and values into shared memory, swizzled as wgmma reads them; two
 // multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers, times V.
+//
+// Heads of 256 have 128 registers of outputs, so they take 64 keys at a time. Shared memory has room for two steps of
+// them. Keys and values therefore have slots of their own: a slot of keys is free as soon as its scores are there, one
+// step before the values.
 #include "kernels/cuda/gemm/hopper.cuh"
 #include "kernels/cuda/ops/ops.h"
 
@@ -9,13 +13,18 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kConsumers = 2, kRows = 64 * kConsumers, kKeys = 128, kStages = 3;
+constexpr int kConsumers = 2, kRows = 64 * kConsumers;
 constexpr int kAttentionThreads = (kConsumers + 1) * 128;
 
 template <int kDim>
 struct AttentionShape {
-  static constexpr int kQueryBytes = kRows * kDim * 2, kKeyBytes = kKeys * kDim * 2, kStageBytes = 2 * kKeyBytes;
-  static constexpr int kSharedBytes = kQueryBytes + kStages * kStageBytes + 1024;
+  static constexpr bool kWide = kDim > 128;
+  static constexpr int kKeys = kWide ? 64 : 128; // of a step
+  // Of shared memory. A slot has the keys and the values of a step, of wide heads one of the two.
+  static constexpr int kSlots = kWide ? 4 : 3, kSlotsPerStep = kWide ? 2 : 1;
+  static constexpr int kQueryBytes = kRows * kDim * 2, kKeyBytes = kKeys * kDim * 2;
+  static constexpr int kSlotBytes = kWide ? kKeyBytes : 2 * kKeyBytes, kValuesAt = kWide ? 0 : kKeyBytes;
+  static constexpr int kSharedBytes = kQueryBytes + kSlots * kSlotBytes + 1024;
 };
 
 #ifdef RIDGE_HAS_WGMMA
@@ -40,17 +49,18 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     prompt_attention_kernel(const __grid_constant__ AttentionArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = AttentionShape<kDim>;
+  constexpr int kKeys = Shape::kKeys, kSlots = Shape::kSlots;
   extern __shared__ uint8_t dynamic[];
-  __shared__ CopyBarrier full[kStages], empty[kStages];
+  __shared__ CopyBarrier full[kSlots], empty[kSlots];
   uint8_t* queries = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
-  uint8_t* stages = queries + Shape::kQueryBytes;
+  uint8_t* slots = queries + Shape::kQueryBytes;
   const Cache& cache = args.cache;
   const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % kWarp;
   const int group = args.heads / cache.heads, kv_head = blockIdx.x;
   const int tile = static_cast<int>(gridDim.y - 1 - blockIdx.y); // the longest first
   const int first_token = tile * args.tile_tokens, tokens = min(args.tile_tokens, args.tokens - first_token);
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; ++s) full[s].init(128), empty[s].init(kConsumers * 4);
+    for (int s = 0; s < kSlots; ++s) full[s].init(128), empty[s].init(kConsumers * 4);
     fence_barrier_init();
   }
   let_successor_start();
@@ -64,29 +74,35 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.context;
     const auto* keys = static_cast<const uint4*>(cache.k) + head_at * (kDim / 8);
     const auto* values = static_cast<const uint4*>(cache.v) + head_at * (kDim / 8);
-    const auto publish = [&](int step) {
+    const auto publish = [&](int fill) {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // what cp.async wrote, wgmma reads
-      full[step % kStages].arrive();
+      full[fill % kSlots].arrive();
     };
-    for (int step = 0; step < steps; ++step) {
-      const int stage = step % kStages;
-      if (step > 0) {
+    const int fills = steps * Shape::kSlotsPerStep;
+    for (int fill = 0; fill < fills; ++fill) {
+      const int slot = fill % kSlots, step = fill / Shape::kSlotsPerStep;
+      if (!Shape::kWide && fill > 0) {
         copy_async_wait<0>();
-        publish(step - 1);
+        publish(fill - 1);
       }
-      empty[stage].wait(step / kStages % 2 ^ 1);
-      uint8_t* to = stages + stage * Shape::kStageBytes;
+      empty[slot].wait(fill / kSlots % 2 ^ 1);
+      uint8_t* to = slots + slot * Shape::kSlotBytes;
+      const uint4* of_slot = fill % 2 ? values : keys; // where it has one of the two
 #pragma unroll
       for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
         const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
         const int64_t from = int64_t{min(step * kKeys + row, length - 1)} * (kDim / 8) + piece;
-        copy_async_16(to + swizzled(row, piece, kKeys), keys + from);
-        copy_async_16(to + Shape::kKeyBytes + swizzled(row, piece, kKeys), values + from);
+        copy_async_16(to + swizzled(row, piece, kKeys), (Shape::kWide ? of_slot : keys) + from);
+        if constexpr (!Shape::kWide) copy_async_16(to + Shape::kValuesAt + swizzled(row, piece, kKeys), values + from);
       }
       copy_async_commit();
+      if (Shape::kWide && fill > 0) { // while the next slot is under way
+        copy_async_wait<1>();
+        publish(fill - 1);
+      }
     }
     copy_async_wait<0>();
-    publish(steps - 1);
+    publish(fills - 1);
     return;
   }
 
@@ -120,9 +136,16 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   float out[kDim / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
 #pragma unroll
   for (float& v : out) v = 0;
+  // Which filling of a slot has a step's keys, which one its values.
+  const auto fill_of_keys = [](int step) { return step * Shape::kSlotsPerStep; };
+  const auto fill_of_values = [](int step) { return step * Shape::kSlotsPerStep + Shape::kSlotsPerStep - 1; };
+  const auto release = [&](int fill) {
+    if (lane == 0) empty[fill % kSlots].arrive();
+  };
   const auto start_scores = [&](float(&score)[kKeys / 2], int step) {
-    const uint8_t* keys = stages + step % kStages * Shape::kStageBytes;
-    full[step % kStages].wait(step / kStages % 2);
+    const int fill = fill_of_keys(step);
+    const uint8_t* keys = slots + fill % kSlots * Shape::kSlotBytes;
+    full[fill % kSlots].wait(fill / kSlots % 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
@@ -159,6 +182,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         weights[j / 2][j % 2 * 2 + half] = pack_half2(a, b);
       }
       row_sum[half] = row_sum[half] * shrink + sum;
+      if (Shape::kWide && !__any_sync(~0u, shrink != 1)) continue; // seldom anything new behind the first steps
 #pragma unroll
       for (int j = 0; j < kDim / 8; ++j) {
         out[4 * j + 2 * half] *= shrink;
@@ -167,7 +191,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     }
   };
   const auto start_outputs = [&](int step) {
-    const uint8_t* values = stages + step % kStages * Shape::kStageBytes + Shape::kKeyBytes;
+    const int fill = fill_of_values(step);
+    const uint8_t* values = slots + fill % kSlots * Shape::kSlotBytes + Shape::kValuesAt;
+    if constexpr (Shape::kWide) full[fill % kSlots].wait(fill / kSlots % 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)
@@ -180,6 +206,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     float score[kKeys / 2];
     start_scores(score, 0);
     wgmma_wait<0>();
+    if constexpr (Shape::kWide) release(fill_of_keys(0));
     make_weights(score, 0);
   }
   for (int step = 0; step + 1 < steps; ++step) {
@@ -187,8 +214,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     start_outputs(step);
     start_scores(score, step + 1);
     wgmma_wait<1>();
-    if (lane == 0) empty[step % kStages].arrive();
+    release(fill_of_values(step));
     wgmma_wait<0>();
+    if constexpr (Shape::kWide) release(fill_of_keys(step + 1));
     make_weights(score, step + 1);
   }
   start_outputs(steps - 1);
@@ -210,20 +238,29 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #endif
 }
 
+template <int kDim>
+void launch_for(const Launch& launch, AttentionArgs args) {
+  constexpr int kShared = AttentionShape<kDim>::kSharedBytes;
+  allow_shared(prompt_attention_kernel<kDim>, kShared);
+  args.tile_tokens = kRows / (args.heads / args.cache.heads);
+  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
+  launch(prompt_attention_kernel<kDim>, dim3(args.cache.heads, tiles), kAttentionThreads, kShared, args);
+}
+
 } // namespace
 
 bool can_attend_prompts(const Cache& cache, int heads) {
-  return fast_attention(cache) && cache.k_half && cache.v_half && heads / cache.heads <= kRows;
+  const int dim = cache.k_dim;
+  return cache.k_half && cache.v_half && dim == cache.v_dim && (dim == 64 || dim == 128 || dim == 256) &&
+         heads / cache.heads <= kRows;
 }
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
-  const bool wide = args.cache.k_dim == 128;
-  const auto kernel = wide ? prompt_attention_kernel<128> : prompt_attention_kernel<64>;
-  const int shared = wide ? AttentionShape<128>::kSharedBytes : AttentionShape<64>::kSharedBytes;
-  allow_shared(kernel, shared);
-  args.tile_tokens = kRows / (args.heads / args.cache.heads);
-  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  launch(kernel, dim3(args.cache.heads, tiles), kAttentionThreads, shared, args);
+  switch (args.cache.k_dim) {
+  case 64: return launch_for<64>(launch, args);
+  case 128: return launch_for<128>(launch, args);
+  default: return launch_for<256>(launch, args);
+  }
 }
 
 } // namespace ridge::kernels::cuda

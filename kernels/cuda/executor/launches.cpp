@@ -72,10 +72,10 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
                          ? 1
                          : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, plan.shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  // Two blocks per multiprocessor, where the context has that much to share out.
+  // As many blocks as run at once, where the context has that much to share out.
   args.splits = tiles > kGraphTokens
                     ? 1
-                    : std::clamp(2 * launch.sm_count / (tiles * args.cache.heads), 1,
+                    : std::clamp(attention_blocks_per_sm(args.cache) * launch.sm_count / (tiles * args.cache.heads), 1,
                                  static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
@@ -106,8 +106,9 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
 
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
+  const Launch launch = context_.launch();
   return std::get<core::AttentionParams>(heads.attention->params).window == 0 &&
-         can_fuse_rope(attention_args(plan, *heads.attention, heads.attention->outputs[0], context_.launch()),
+         can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
                        rope_store_args(plan, heads));
 }
 
@@ -123,7 +124,7 @@ bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  return params.window == 0 && fast_attention(cache) && params.heads / cache.heads <= kAttentionRows;
+  return params.window == 0 && fast_attention(cache, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

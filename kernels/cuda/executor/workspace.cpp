@@ -104,7 +104,7 @@ void Workspace::allocate_attention(const core::Program& program, const core::Exe
   const int64_t floats = attention_scratch_floats(tiles, static_cast<int>(most_kv_heads), kMaxAttentionSplits,
                                                   static_cast<int>(largest_v_dim));
   attention_partial_ = memory(floats * 4, "attention");
-  attention_tickets_ = memory(config.max_batch * most_kv_heads * sizeof(unsigned), "attention");
+  attention_tickets_ = memory(config.max_batch * most_kv_heads * kAttentionTickets * sizeof(unsigned), "attention");
   RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), stream));
 }
 

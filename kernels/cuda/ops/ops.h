@@ -77,12 +77,15 @@ struct AttentionArgs {
   int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
   int splits;        // blocks that share a tile's context
   float* partial;    // scratch, attention_scratch_floats
-  unsigned* tickets; // one per tile and KV head, zero before and after
+  unsigned* tickets; // kAttentionTickets per tile and KV head, zero before and after
   Stamp* stamps = nullptr;
 };
 inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
 inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context
-bool fast_attention(const Cache& cache);       // else `splits` and `tile_tokens` are not used
+inline constexpr int kMergedSplits = 8;        // of wide heads, that are merged in one group
+inline constexpr int kAttentionTickets = 1 + kMaxAttentionSplits / kMergedSplits;
+bool fast_attention(const Cache& cache, const ChipLimits& chip); // else `splits` and `tile_tokens` are not used
+int attention_blocks_per_sm(const Cache& cache);                 // of launch_attention, where fast_attention
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
@@ -90,7 +93,7 @@ void launch_plain_attention(const Launch&, const AttentionArgs&); // for any hea
 // The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its
 // own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
 // of its own batch writes them.
-bool can_fuse_rope(const AttentionArgs&, const RopeStoreArgs&);
+bool can_fuse_rope(const ChipLimits&, const AttentionArgs&, const RopeStoreArgs&);
 void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
 
 // launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);

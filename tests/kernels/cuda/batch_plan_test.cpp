@@ -18,7 +18,7 @@ using tests::RandomProgram;
 namespace {
 
 struct Kernels final : kernels::cuda::KernelChoices {
-  bool pairs = true, fast = true;
+  bool pairs = true, fast = true, ropes_in_attention = true;
   int largest_tile = 32; // of small batches
   bool split_columns = false;
 
@@ -26,7 +26,7 @@ struct Kernels final : kernels::cuda::KernelChoices {
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns};
   }
-  bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast; }
+  bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast && ropes_in_attention; }
   bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
   bool can_attend_prompts(const core::Op&) const override { return fast; }
   bool has_fast_attention(const core::Op&) const override { return fast; }
@@ -231,6 +231,19 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;
   CHECK(count(setting.plan(64), sort_experts) == 0);
+}
+
+TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel before the fast attention, for any batch") {
+  Setting setting(one_layer());
+  setting.kernels.ropes_in_attention = false;
+  for (const int64_t tokens : {1, 8, 512}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count(plan, rope_attention) == 0);
+    CHECK(count(plan, rope_store) + count(plan, prompt_rope) == 1);
+    CHECK(count(plan, attention) + count(plan, prompt_attention) == 1);
+  }
+  setting.kernels.ropes_in_attention = true;
+  CHECK(count(setting.plan(1), rope_attention) == 1);
 }
 
 TEST_CASE("batch plan: exact mode has matvecs for every batch") {

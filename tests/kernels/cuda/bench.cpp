@@ -1,5 +1,6 @@
 // How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 0,32768 -s 2,8,32 -p 512,4096 -ub 2048
+//   ridge_cuda_bench heads-128:Q4_K_M heads-256:Q4_K_M -d 0,8192,32768 -p 8192 -ub 2048
 // prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
 // none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
 // measured.
@@ -26,12 +27,19 @@ namespace {
 
 struct ModelShape {
   int64_t layers, width, hidden, heads, kv_heads, head_dim, vocab, experts = 0, used = 0;
+  int64_t rotated = 0; // of a head, in split pairs; 0: all of it, in adjacent ones
 };
 const std::map<std::string, ModelShape> kShapes = {
     {"1b", {16, 2048, 8192, 32, 8, 64, 128256}},
     {"8b", {32, 4096, 14336, 32, 8, 128, 128256}},
     {"70b", {80, 8192, 28672, 64, 8, 128, 128256}},
     {"30b-a3b", {48, 2048, 768, 32, 4, 128, 151936, 128, 8}},
+    // Little but attention, over as many bytes of cache, and the shapes of hybrid models' attention.
+    {"heads-128", {16, 1024, 1024, 32, 8, 128, 1024}},
+    {"heads-256", {16, 1024, 1024, 16, 4, 256, 1024, 0, 0, 64}},
+    {"heads-256-6", {16, 1024, 1024, 24, 4, 256, 1024, 0, 0, 64}},
+    {"heads-256-8", {16, 1024, 1024, 16, 2, 256, 1024, 0, 0, 64}},
+    {"heads-96", {16, 1024, 1024, 32, 8, 96, 1024}},
 };
 
 // A transformer whose weights of one format all lie over the same random blocks, so that it fits into little memory.
@@ -52,8 +60,8 @@ class Model {
       const Type type = quant::find_format(mix)->type;
       return role == "out" && type != Type::F16 && type != Type::Q8_0 ? Type::Q6_K : type;
     };
-    core::RopeTable table{{}, 1, core::RopeStyle::adjacent};
-    for (int64_t i = 0; i < s.head_dim / 2; ++i)
+    core::RopeTable table{{}, 1, s.rotated ? core::RopeStyle::split : core::RopeStyle::adjacent};
+    for (int64_t i = 0; i < (s.rotated ? s.rotated : s.head_dim) / 2; ++i)
       table.inverse_frequency.push_back(
           static_cast<float>(std::pow(5e5, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim))));
     program.rope_tables.push_back(table);

@@ -305,8 +305,8 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     int64_t heads, kv_heads, dim;
   };
   tests::Share share;
-  for (const Heads h :
-       {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16}, Heads{5, 1, 80}}) {
+  for (const Heads h : {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16},
+                        Heads{5, 1, 80}, Heads{8, 1, 256}}) {
     if (!share.takes_next()) continue;
     CAPTURE(h.heads);
     CAPTURE(h.kv_heads);

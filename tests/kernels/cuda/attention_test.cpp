@@ -1,0 +1,184 @@
+// Attention on the GPU for heads of every width that it has kernels for, and of some that it has none for, against the
+// meaning of Programs (naive.h). Heads of 256 and partial rope are what hybrid models have.
+#include "kernels/cuda/executor/executor.h"
+
+#include "device.h"
+#include "support/executor_runs.h"
+
+#include <algorithm>
+
+using namespace ridge;
+using core::KvType;
+using core::RopeStyle;
+using kernels::cuda::CudaOptions;
+using kernels::cuda::make_cuda_executor;
+using quant::Type;
+using tests::consecutive;
+using tests::exact_config;
+using tests::RandomProgram;
+using tests::run;
+using tests::Steps;
+
+namespace {
+
+struct Heads {
+  int64_t heads, kv_heads, dim, rotated;
+  RopeStyle style = RopeStyle::split;
+};
+
+// A transformer of one layer that is little but its attention.
+RandomProgram attention_model(uint64_t seed, const Heads& h, bool norms = false) {
+  RandomProgram model(seed);
+  RandomProgram::Shape shape;
+  shape.layers = 1;
+  shape.width = shape.hidden = 32;
+  shape.heads = h.heads;
+  shape.kv_heads = h.kv_heads;
+  shape.k_dim = shape.v_dim = h.dim;
+  shape.rotated = h.rotated;
+  shape.style = h.style;
+  shape.head_norms = norms;
+  model.transformer(shape, Type::F32, Type::F32);
+  return model;
+}
+
+double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
+                   const CudaOptions& options = {}) {
+  return tests::worst_error([&](const core::Program& program,
+                                const core::ExecutorConfig& c) { return make_cuda_executor(program, c, options); },
+                            model, config, sizes);
+}
+
+bool has_codes(int64_t dim, KvType k, KvType v) {
+  return dim % core::kQ8Block == 0 || (k != KvType::q8_0 && v != KvType::q8_0);
+}
+
+} // namespace
+
+TEST_CASE("CUDA: streams decode together with rope of a part of a head, fused and unfused, for any head width") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum KvType;
+  using enum RopeStyle;
+  tests::Share share;
+  for (const Heads& h :
+       {Heads{16, 2, 256, 64}, Heads{24, 4, 256, 256}, Heads{16, 1, 256, 128, adjacent}, Heads{3, 3, 256, 64, adjacent},
+        Heads{10, 2, 256, 36}, Heads{10, 2, 256, 192}, Heads{8, 2, 128, 64}, Heads{8, 4, 64, 32}, Heads{8, 2, 80, 32},
+        Heads{6, 2, 96, 96}, Heads{4, 4, 112, 112}, Heads{12, 1, 192, 64}, Heads{6, 3, 32, 32}})
+    for (const auto& [k_type, v_type] : {std::pair(f16, f16), {q8_0, q8_0}, {q8_0, f16}, {f16, q8_0}}) {
+      if (!has_codes(h.dim, k_type, v_type) || !share.takes_next()) continue;
+      CAPTURE(h.heads);
+      CAPTURE(h.kv_heads);
+      CAPTURE(h.dim);
+      CAPTURE(h.rotated);
+      CAPTURE(h.style);
+      CAPTURE(k_type);
+      CAPTURE(v_type);
+      RandomProgram model = attention_model(seed, h, (seed + h.heads) % 2 == 0);
+      core::ExecutorConfig config = exact_config();
+      config.context = config.max_batch = config.max_outputs = 400;
+      config.streams = 4;
+      config.k_type = k_type;
+      config.v_type = v_type;
+      CudaOptions unfused;
+      unfused.fuse = false;
+      const auto fused = make_cuda_executor(model.program, config),
+                 plain = make_cuda_executor(model.program, config, unfused);
+      tests::Naive naive(model.program, k_type, v_type);
+      std::vector<int32_t> next = {0, 1, static_cast<int32_t>(model.integer(2, 64)), 380}; // tokens each has had
+      for (int32_t stream = 1; stream < 4; ++stream) {
+        const Steps prefix = consecutive(model, 0, next[stream], stream);
+        run(*fused, prefix);
+        run(*plain, prefix);
+        naive.forward(prefix.batch());
+      }
+      for (int round = 0; round < 4; ++round) {
+        Steps steps;
+        for (const int32_t stream : {2, 0, 3, 1}) {
+          steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+          steps.streams.push_back(stream);
+          steps.positions.push_back(next[stream]++);
+          steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
+        }
+        const std::vector<float> together = run(*fused, steps), expected = naive.forward(steps.batch());
+        CHECK(tests::nmse(together, run(*plain, steps)) < 1e-6);
+        CHECK(tests::nmse(together, expected) < (k_type == f16 && v_type == f16 ? 1e-6 : 3e-5));
+      }
+    }
+}
+
+TEST_CASE("CUDA: wide heads over more keys than eight blocks take are merged in groups, twice the same") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Heads& h : {Heads{1, 1, 256, 64}, Heads{8, 1, 256, 64}, Heads{14, 1, 256, 64}, Heads{2, 1, 192, 192}})
+    for (const KvType type : {KvType::f16, KvType::q8_0}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(h.heads);
+      CAPTURE(h.dim);
+      CAPTURE(type);
+      RandomProgram model = attention_model(seed, h);
+      const int32_t most = h.heads > 2 ? 1100 : 2400; // of keys: nine blocks, or nineteen
+      core::ExecutorConfig config = exact_config();
+      config.context = most + 10;
+      config.max_batch = config.max_outputs = most / 2;
+      config.k_type = config.v_type = type;
+      // Two tokens in a tile: the last group's keys are none that the first of them sees.
+      CHECK(worst_error(model, config, {most / 2, 1, 1, most / 2 - 82, 1, 2, 13, 1}) < 3e-5);
+      const auto executor = make_cuda_executor(model.program, config);
+      run(*executor, consecutive(model, 0, most / 2));
+      run(*executor, consecutive(model, most / 2, most / 2));
+      const Steps last = consecutive(model, most, 1);
+      const std::vector<float> once = run(*executor, last);
+      CHECK(once == run(*executor, last));
+    }
+}
+
+TEST_CASE("CUDA: prompts go on in the middle of a cache, for any head width") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Heads& h :
+       {Heads{16, 2, 256, 64}, Heads{6, 1, 256, 256}, Heads{3, 3, 256, 64, RopeStyle::adjacent}, Heads{20, 1, 256, 64},
+        Heads{8, 2, 128, 64}, Heads{4, 2, 64, 32}, Heads{5, 1, 80, 80}, Heads{6, 2, 96, 48}, Heads{4, 2, 192, 64}})
+    for (const KvType type : {KvType::f16, KvType::q8_0}) {
+      if (!has_codes(h.dim, type, type) || !share.takes_next()) continue;
+      CAPTURE(h.heads);
+      CAPTURE(h.kv_heads);
+      CAPTURE(h.dim);
+      CAPTURE(h.rotated);
+      CAPTURE(h.style);
+      CAPTURE(type);
+      RandomProgram model = attention_model(seed, h, seed % 2 == 0);
+      core::ExecutorConfig config = exact_config();
+      config.context = 700;
+      config.max_batch = config.max_outputs = 300;
+      config.k_type = config.v_type = type;
+      config.exact = false;
+      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 64}) < 3e-5);
+    }
+}
+
+TEST_CASE("CUDA: wide heads with room for one round of keys, and with none") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const int chip : {89, 75})
+    for (const KvType type : {KvType::f16, KvType::q8_0}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(chip);
+      CAPTURE(type);
+      RandomProgram model = attention_model(seed, {40, 40, 256, 64});
+      core::ExecutorConfig config = exact_config();
+      config.context = 420;
+      config.max_batch = config.max_outputs = 260;
+      config.k_type = config.v_type = type;
+      CudaOptions options;
+      options.as_compute = chip;
+      CHECK(worst_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
+    }
+}

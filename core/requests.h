@@ -26,15 +26,18 @@ struct ModelOptions {
 // How tokens are chosen and when generation ends.
 struct SamplingOptions {
   SamplerParams params;
-  int64_t max_tokens = -1;       // -1: until the context is full
-  std::vector<std::string> stop; // the answer ends before any of these texts
+  std::vector<std::string> chosen; // names of the params that a person chose ("top-k"); a model's defaults leave them
+  int64_t max_tokens = -1;         // -1: until the context is full
+  std::vector<std::string> stop;   // the answer ends before any of these texts
   bool ignore_eos = false;
   std::string grammar, grammar_file, json_schema; // at most one of them: constrains the answer
 };
 
-// Which chat template renders the messages; both empty: the model's own.
+// Which chat template renders the messages, and how.
 struct TemplateOptions {
-  std::string name, file; // a built-in one, or a Jinja file
+  std::string name, file; // a built-in one, or a Jinja file; both empty: the model's own
+  std::string thinking;   // on or off; empty: what the template does by itself
+  std::string variables;  // a JSON object of further variables, such as {"enable_thinking": false}; empty: none
 };
 
 // One answer. A conversation reuses the request for each of its messages.

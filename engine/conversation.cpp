@@ -64,6 +64,7 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
   text::ChatOptions options;
   options.bos_token = text_of(tokenizer.bos());
   options.eos_token = text_of(tokenizer.eos());
+  options.extra = variables_;
   Prompt prompt{template_.render_tainted(messages, options), {}};
   const std::string_view text = prompt.text.bytes();
 

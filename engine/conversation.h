@@ -15,9 +15,10 @@ using Json = nlohmann::ordered_json;
 
 class Conversation {
  public:
-  // All arguments must outlive it.
-  Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template)
-      : model_(model), session_(session), template_(chat_template) {}
+  // Model, session and template must outlive it. `variables`: a JSON object of further variables for the template.
+  Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template,
+               Json variables = Json::object())
+      : model_(model), session_(session), template_(chat_template), variables_(std::move(variables)) {}
 
   void set_system(std::string text); // replaces the system message; empty: none
   void add_user(std::string text);
@@ -51,6 +52,7 @@ class Conversation {
   const LoadedModel& model_;
   Session& session_;
   const text::ChatTemplate& template_;
+  const Json variables_;
   Json messages_ = Json::array();
   // The text of the session's tokens, so that the next prompt continues them exactly. Tokenizing the model's own answer
   // again could give other tokens, and the cache would be lost from there on.

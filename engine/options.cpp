@@ -45,6 +45,42 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
 
 namespace {
 
+// Whether a template writes another prompt when it is told to think.
+bool has_thinking_switch(const text::ChatTemplate& chat_template, text::ChatOptions options) {
+  const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "?"}}};
+  const auto prompt = [&](bool thinking) {
+    options.extra["enable_thinking"] = options.extra["thinking"] = thinking;
+    return chat_template.render(messages, options);
+  };
+  try {
+    return prompt(true) != prompt(false);
+  } catch (const Error&) {
+    return true; // the template refuses this message; what it does with others is unknown
+  }
+}
+
+} // namespace
+
+nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
+                                          const Notice& notice) {
+  text::ChatOptions chat;
+  nlohmann::ordered_json& variables = chat.extra;
+  if (!options.variables.empty()) {
+    variables = nlohmann::ordered_json::parse(options.variables, nullptr, false);
+    if (!variables.is_object())
+      throw_error("--chat-template-kwargs: expected a JSON object such as {{\"enable_thinking\": false}}");
+  }
+  if (options.thinking.empty()) return variables;
+  if (!has_thinking_switch(chat_template, chat))
+    notice(fmt::format("--thinking {}: the chat template has no such switch (some models take /think and /no_think in "
+                       "a message)",
+                       options.thinking));
+  variables["enable_thinking"] = variables["thinking"] = options.thinking == "on";
+  return variables;
+}
+
+namespace {
+
 template <typename T>
 T parse_number(const std::string& text) {
   T value{};

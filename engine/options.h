@@ -25,6 +25,12 @@ std::string grammar_text(const core::SamplingOptions& options);
 // there is no such template or it does not parse.
 text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model, const Notice& notice);
 
+// The variables that the options hand to a template, as a JSON object. Templates call the switch for reasoning
+// enable_thinking or thinking, so `thinking` sets both. `notice` gets one line where the switch changes nothing. Throws
+// Error where the options' JSON is no object.
+nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
+                                          const Notice& notice);
+
 // One sampling option as text, by the name it has on the command line: for /set.
 struct SamplingSetting {
   std::string_view name;

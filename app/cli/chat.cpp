@@ -5,9 +5,10 @@
 #include "app/terminal/line_reader.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "engine/sampling_defaults.h"
 #include "models/model.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace ridge::app {
 namespace {
@@ -21,15 +22,19 @@ struct ChatCommand {
     core::validate(request.sampling.params);
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
+    const std::vector<std::string> recommended = engine::take_model_defaults(request.sampling, loaded.file, note);
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
     engine::start_executor(loaded, engine::executor_config(model, loaded.program.trained_context), model.device,
                            model.gpu_layers, load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
-    engine::Conversation conversation(loaded, session, chosen);
+    engine::Conversation conversation(loaded, session, chosen,
+                                      engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     Chat chat(loaded, session, conversation, request, context_shift);
 
     const bool interactive = stdin_is_terminal();
+    if (interactive && !recommended.empty())
+      note(fmt::format("sampling as the model file recommends: {} (/set changes it)", fmt::join(recommended, ", ")));
     if (interactive)
       note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
                        models::model_label(loaded.file), loaded.executor->description(), session.context()));

@@ -56,8 +56,13 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
 
 void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
-    command.add_option(name, variable, help)->capture_default_str()->type_name(type);
+    command.add_option(name, variable, help)
+        ->capture_default_str()
+        ->type_name(type)
+        ->each([&o, name](const std::string&) { o.chosen.emplace_back(name + 2); }); // without "--"
   };
+  command.footer("Where the model file states temp, top-k, top-p, min-p, repeat-penalty or repeat-last-n\n"
+                 "(general.sampling.*), its values are the defaults of these options.");
   command
       .add_option("-n,--predict", o.max_tokens,
                   "tokens to generate (default: until the model ends or the context is full)")
@@ -95,6 +100,14 @@ void add_template_options(CLI::App& command, core::TemplateOptions& o) {
   command.add_option("--chat-template-file", o.file, "a Jinja chat template from a file")
       ->type_name("FILE")
       ->excludes(by_name);
+  command
+      .add_option("--thinking", o.thinking, "on or off: whether the model reasons first, where its template can say so")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("WORD");
+  command
+      .add_option("--chat-template-kwargs", o.variables,
+                  "further variables for the template, e.g. '{\"reasoning_effort\": \"low\"}'")
+      ->type_name("JSON");
 }
 
 void TextOptions::add_to(CLI::App& command, const char* text_help) {

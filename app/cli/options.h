@@ -12,7 +12,7 @@ namespace ridge::app {
 
 // With `guide`, -m may be left out: engine::open_model then takes the built-in guide.
 void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false);
-void add_sampling_options(CLI::App& command, core::SamplingOptions& options);
+void add_sampling_options(CLI::App& command, core::SamplingOptions& options); // also the command's footer
 void add_template_options(CLI::App& command, core::TemplateOptions& options);
 
 // -p TEXT or -f FILE ("-": standard input): the text of whichever was given.

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "engine/conversation.h"
 #include "engine/machine.h"
+#include "engine/sampling_defaults.h"
 #include "measure/profile_report.h"
 
 #include <fmt/format.h>
@@ -28,6 +29,7 @@ struct RunCommand {
     core::validate(request.sampling.params);
     request.prompt = prompt.read();
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    engine::take_model_defaults(request.sampling, loaded.file, note);
     const auto& tokenizer = loaded.need_tokenizer();
     for (const std::string& warning : tokenizer.warnings()) note(warning);
 
@@ -71,7 +73,8 @@ struct RunCommand {
   engine::Answer chat(const engine::LoadedModel& loaded, engine::Session& session, engine::Answerer& answerer,
                       const engine::TextSink& sink, const std::atomic<bool>* cancel) const {
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
-    engine::Conversation conversation(loaded, session, chosen);
+    engine::Conversation conversation(loaded, session, chosen,
+                                      engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     conversation.add_user(request.prompt);
     return conversation.answer(answerer, sink, cancel);

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TemplateCommand {
-  std::string model, file, name, messages, tools, bos, eos, now;
+  std::string model, file, name, messages, tools, bos, eos, now, variables;
   bool no_generation_prompt = false, json = false;
 
   void run() const {
@@ -34,7 +34,9 @@ struct TemplateCommand {
       if (list.contains("tools") && tools.empty()) options.tools = list["tools"];
       list = Json(list["messages"]);
     }
-    const std::string text = choose(options).render(list, options);
+    const text::ChatTemplate chosen = choose(options);
+    options.extra = engine::template_variables({.variables = variables}, chosen, note);
+    const std::string text = chosen.render(list, options);
     if (json) return print_report("template", {{"text", text}});
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
@@ -71,6 +73,10 @@ void add_template_command(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   command->add_option("--tools", options->tools, "JSON list of tools")->type_name("FILE");
+  command
+      ->add_option("--chat-template-kwargs", options->variables,
+                   "further variables for the template, e.g. '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
   command->add_flag("--no-generation-prompt", options->no_generation_prompt, "do not open the assistant's turn");
   command->add_option("--bos", options->bos, "beginning-of-text token")->type_name("TEXT");
   command->add_option("--eos", options->eos, "end-of-text token")->type_name("TEXT");

@@ -10,14 +10,16 @@ struct WindowEngine::Loaded {
   engine::Device device;
   text::ChatTemplate chat_template;
   engine::Session session;
-  engine::Conversation conversation{model, session, chat_template};
+  engine::Conversation conversation;
 
   Loaded(engine::LoadedModel opened, const WindowSetup& setup)
       : model(std::move(opened)),
         device(setup.start(model, engine::executor_config(setup.model, model.program.trained_context),
                            setup.model.device, setup.model.gpu_layers)),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
-        session(*model.executor, model.program) {}
+        session(*model.executor, model.program),
+        conversation(model, session, chat_template,
+                     engine::template_variables(setup.request.chat_template, chat_template, note)) {}
 };
 
 } // namespace ridge::app

@@ -4,10 +4,13 @@
 #include "app/window/model_facts.h"
 #include "app/window/recent_files.h"
 #include "core/error.h"
+#include "engine/sampling_defaults.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace ridge::app {
 
@@ -67,7 +70,8 @@ class WindowEngine::Worker {
 };
 
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
-    : setup_(std::move(setup)), wake_(std::move(wake)), store_(setup_.conversation_folder) {
+    : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling),
+      store_(setup_.conversation_folder) {
   state_.system_prompt = setup_.request.system;
   state_.sampling = setup_.request.sampling.params;
   state_.max_tokens = setup_.request.sampling.max_tokens;
@@ -192,20 +196,33 @@ void WindowEngine::handle(const core::Intent& wanted) {
                        },
                        [&](const intent::MeasureRoofs&) { measure_roofs(); },
                        [&](const intent::MeasureStep& step) { measure_step(step.past); },
-                       [&](const intent::SetSampling& sampling) {
-                         core::validate(sampling.params);
-                         setup_.request.sampling.params = sampling.params;
-                         setup_.request.sampling.max_tokens = sampling.max_tokens;
-                         change([&](core::Snapshot& s) {
-                           s.sampling = sampling.params;
-                           s.max_tokens = sampling.max_tokens;
-                         });
-                       },
+                       [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
                        [](const auto&) {}, // not this thread's
                    },
                    wanted);
       },
       true);
+}
+
+// What differs from before was chosen by the user, and is kept when another model is opened.
+void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
+  core::validate(wanted.params);
+  core::SamplingOptions& sampling = setup_.request.sampling;
+  core::SamplingOptions changed = sampling;
+  changed.params = wanted.params;
+  changed.max_tokens = wanted.max_tokens;
+  for (const engine::SamplingSetting& setting : engine::sampling_settings()) {
+    const std::string value = setting.get(changed);
+    if (value == setting.get(sampling)) continue;
+    setting.set(asked_, value);
+    if (std::ranges::find(asked_.chosen, setting.name) == asked_.chosen.end())
+      asked_.chosen.emplace_back(setting.name);
+  }
+  sampling = changed;
+  change([&](core::Snapshot& s) {
+    s.sampling = wanted.params;
+    s.max_tokens = wanted.max_tokens;
+  });
 }
 
 void WindowEngine::load(const std::string& path) {
@@ -220,6 +237,8 @@ void WindowEngine::load(const std::string& path) {
   continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
+  core::SamplingOptions sampling = asked_;
+  engine::take_model_defaults(sampling, loaded->model.file, note);
   if (facts->built_in) facts->label = fmt::format("guide ({})", facts->label);
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
   change([&](core::Snapshot& s) { s.activity = "measuring memory bandwidth"; });
@@ -228,10 +247,12 @@ void WindowEngine::load(const std::string& path) {
   seconds_before_ = 0;
   path_ = path;
   told_deleted_ = false;
+  setup_.request.sampling = sampling;
   auto previous = loaded; // freed after the lock, which the window waits for
   change([&](core::Snapshot& s) {
     loaded_.swap(previous);
     s.gpu_failed = false;
+    s.sampling = sampling.params;
     s.model = facts;
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == engine::Device::cpu;

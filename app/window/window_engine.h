@@ -26,7 +26,7 @@ namespace ridge::app {
 
 struct WindowSetup {
   core::ModelOptions model;
-  core::GenerateRequest request; // of every answer
+  core::GenerateRequest request; // of every answer; a model's own sampling stands in for what was not chosen
   // How a model gets its executor.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
                                int64_t gpu_layers)>
@@ -54,6 +54,7 @@ class WindowEngine {
 
   void handle(const core::Intent& intent);
   void load(const std::string& path);
+  void set_sampling(const core::intent::SetSampling& wanted);
   void study(const core::Intent& intent);
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
 
@@ -102,10 +103,11 @@ class WindowEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
-  // Only the worker uses the next four.
-  std::string path_;          // of the open model; empty: the guide
-  bool told_deleted_ = false; // that its file is
-  double seconds_before_ = 0; // of generation, in answers before this one
+  // Only the worker uses the next five.
+  core::SamplingOptions asked_; // the sampling without what the open model recommends
+  std::string path_;            // of the open model; empty: the guide
+  bool told_deleted_ = false;   // that its file is
+  double seconds_before_ = 0;   // of generation, in answers before this one
   ConversationStore store_;
 
   mutable std::mutex mutex_; // of the following

@@ -155,6 +155,24 @@ TEST_CASE("every command does what /help says") {
   CHECK(chat.exit_status() == 0);
 }
 
+TEST_CASE("the sampling that the model file recommends is said and used; an option comes before it") {
+  TinyModel model;
+  model.further.set("general.sampling.temp", 0.5f);
+  model.further.set("general.sampling.top_k", int32_t{7});
+  model.further.set("general.sampling.top_p", -1.0f);
+  model.write(folder() / "recommends.gguf");
+  Terminal chat({RIDGE_BINARY, "chat", "-m", folder() / "recommends.gguf", "-t", "1", "--temp", "0.9"}, environment());
+  CHECK(chat.expect("general.sampling.top_p is ignored: --top-p must be from 0 to 1 (off), not -1"));
+  CHECK(chat.expect("sampling as the model file recommends: top-k 7 (/set changes it)"));
+  REQUIRE(chat.expect("> "));
+  chat.type("/set\r");
+  CHECK(chat.expect("temp               0.9"));
+  CHECK(chat.expect("top-k              7"));
+  REQUIRE(chat.expect("> "));
+  chat.type(kEndOfInput);
+  CHECK(chat.exit_status() == 0);
+}
+
 TEST_CASE("mistakes are explained and the chat goes on") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));

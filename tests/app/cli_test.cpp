@@ -105,6 +105,23 @@ TEST_CASE("logits have one row per token") {
   CHECK(!std::filesystem::exists(folder() / "no.npy"));
 }
 
+TEST_CASE("run samples as the model file recommends, where no option says otherwise") {
+  TinyModel model;
+  model.further.set("general.sampling.top_k", int32_t{1});
+  model.write(folder() / "greedy.gguf");
+  const auto answer = [](const char* seed, std::vector<std::string> extra = {}) {
+    std::vector<std::string> args = {"run", "-m", folder() / "greedy.gguf", "-p", "on", "-n", "16", "-t", "1",
+                                     "-s",  seed};
+    args.insert(args.end(), extra.begin(), extra.end());
+    const Result result = run_ridge(args);
+    CHECK(result.status == 0);
+    return result.out;
+  };
+  CHECK(answer("1") == answer("2"));
+  CHECK(answer("1") == answer("1", {"--temp", "0"}));
+  CHECK(answer("1", {"--top-k", "0"}) != answer("2", {"--top-k", "0"}));
+}
+
 TEST_CASE("doctor names what it found") {
   const json report = json::parse(run_ridge({"doctor", "--json"}).out);
   CHECK(report["findings"].size() >= 8);

@@ -102,6 +102,33 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
   CHECK(w.now()->error == "");
 }
 
+TEST_CASE("each model brings the sampling it recommends; what the user chose stays") {
+  const TemporaryFolder folder;
+  TinyModel model;
+  model.further.set("general.sampling.temp", 0.5f);
+  model.further.set("general.sampling.top_k", int32_t{7});
+  model.write(folder / "recommends.gguf");
+  app::WindowSetup setup = guide_setup();
+  setup.model.model = folder / "recommends.gguf";
+  setup.remember_files = false;
+  Watched w(std::move(setup));
+  CHECK(w.now()->sampling.temp == 0.5f);
+  CHECK(w.now()->sampling.top_k == 7);
+  CHECK(w.now()->sampling.seed == 1);
+  core::SamplerParams params = w.now()->sampling;
+  params.top_k = 9;
+  w.engine.send(intent::SetSampling{params, 24});
+  w.until([](const core::Snapshot& s) { return s.sampling.top_k == 9; });
+  w.engine.send(intent::OpenModel{""});
+  w.until([](const core::Snapshot& s) { return s.model && s.model->built_in && s.state == core::EngineState::idle; });
+  CHECK(w.now()->sampling.temp == core::SamplerParams{}.temp);
+  CHECK(w.now()->sampling.top_k == 9);
+  w.engine.send(intent::OpenModel{folder / "recommends.gguf"});
+  w.until([](const core::Snapshot& s) { return s.model && !s.model->built_in && s.state == core::EngineState::idle; });
+  CHECK(w.now()->sampling.temp == 0.5f);
+  CHECK(w.now()->sampling.top_k == 9);
+}
+
 TEST_CASE("a damaged conversation is reported and left as it is; the others are there") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) {

@@ -17,6 +17,7 @@ struct TinyModel {
   std::string chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   uint64_t seed = 7;
+  gguf::Metadata further; // keys beside the usual ones
 
   // SentencePiece-style: specials, 256 byte tokens, and printable single characters, so any text can be encoded.
   void write(const std::string& path) const {
@@ -51,6 +52,7 @@ struct TinyModel {
     metadata.set("tokenizer.ggml.bos_token_id", uint32_t{1});
     metadata.set("tokenizer.ggml.eos_token_id", uint32_t{4});
     if (!chat_template.empty()) metadata.set("tokenizer.chat_template", chat_template);
+    for (const auto& [key, value] : further.entries()) metadata.set(key, value);
 
     const auto vocab = static_cast<int64_t>(tokens.size());
     const int64_t kv_width = width / heads * kv_heads;

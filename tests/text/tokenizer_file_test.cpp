@@ -1,7 +1,6 @@
 // Reading tokenizer.ggml.* from files that are right, old, or hostile.
 #include "core/error.h"
-#include "gguf/append.h"
-#include "gguf/metadata.h"
+#include "support/metadata_file.h"
 #include "tests/text/token_samples.h"
 
 #include <doctest/doctest.h>
@@ -9,24 +8,11 @@
 #include <limits>
 
 using namespace ridge;
+using tests::file_of;
 using tests::TokenSample;
 using text::Tokenizer;
 
 namespace {
-
-gguf::File file_of(const gguf::Metadata& metadata) {
-  std::vector<std::byte> image;
-  gguf::append_bytes(image, "GGUF", 4);
-  gguf::append_number(image, uint32_t{3});
-  gguf::append_number(image, uint64_t{0}); // tensors
-  gguf::append_number(image, static_cast<uint64_t>(metadata.entries().size()));
-  for (const auto& [key, value] : metadata.entries()) {
-    gguf::append_string(image, key);
-    gguf::append_number(image, value.view().type());
-    gguf::append_bytes(image, value.view().payload().data(), value.view().payload().size());
-  }
-  return gguf::File::from_bytes(std::make_shared<const std::vector<std::byte>>(std::move(image)), "memory.gguf");
-}
 
 gguf::Metadata metadata_of(const TokenSample& sample) {
   gguf::Metadata metadata;

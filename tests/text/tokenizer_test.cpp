@@ -144,6 +144,18 @@ TEST_CASE("BOS and EOS are added where the model wants them and the caller asks"
   CHECK_FALSE(bpe.make().add_bos());
 }
 
+TEST_CASE("the special tokens between a repository's files end the generated part, ordinary ones do not") {
+  for (const char* text : {"<fim_pad>", "<reponame>", "<|fim_repo|>", "<|file_sep|>", "<|fim_pad|>"}) {
+    CAPTURE(text);
+    TokenSample sample = tests::byte_level_sample();
+    const int32_t id = sample.add(text, TokenKind::control);
+    CHECK(sample.make().is_eog(id));
+  }
+  TokenSample sample = tests::byte_level_sample();
+  const int32_t word = sample.add("<reponame>");
+  CHECK_FALSE(sample.make().is_eog(word));
+}
+
 TEST_CASE("generation ends at eos, eot, and the tokens known to end a turn") {
   TokenSample sample = tests::byte_level_sample();
   const int32_t im_end = sample.add("<|im_end|>"); // files often forget to mark it

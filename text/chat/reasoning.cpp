@@ -34,6 +34,11 @@ constexpr std::string_view kDropped[] = {
     "<|return|>",         "<|START_RESPONSE|>",          "<|END_RESPONSE|>",
 };
 
+// Ordinary words that are markers only where the prompt asks for them: Granite 3.2 and 3.3, told to think.
+constexpr Section kPhrases{"Here is my thought process:", "Here is my response:", false};
+constexpr std::string_view kResponseTags[] = {"<response>", "</response>"};
+constexpr std::string_view kAskedTags = "<response></response>";
+
 constexpr std::string_view kSpace = " \t\r\n";
 
 // How many bytes at the end of `text` may be the beginning of `marker`.
@@ -54,6 +59,8 @@ ReasoningSplitter::ReasoningSplitter(std::string_view prompt) {
   const std::string_view end = trim_right(prompt);
   for (const Section& section : kSections)
     if (end.ends_with(section.open)) close_ = section.close;
+  phrases_ = prompt.find(kPhrases.open) != std::string_view::npos;
+  response_tags_ = prompt.find(kAskedTags) != std::string_view::npos;
 }
 
 ReasoningSplitter::Piece ReasoningSplitter::push(std::string_view text) {
@@ -81,22 +88,19 @@ void ReasoningSplitter::run(Piece& piece, bool is_last) {
 bool ReasoningSplitter::step_begin(Piece& piece, bool is_last) {
   const std::string_view text = trim_left(buffer_);
   bool may_open = text.empty();
-  for (const Section& section : kSections) {
-    const std::string_view open = section.open;
-    if (text.starts_with(open)) {
-      buffer_ = text.substr(open.size());
-      close_ = section.close;
-      return true;
-    }
+  const auto opens = [&](std::string_view open, const char* close) {
     may_open |= open.starts_with(text);
-  }
-  for (const std::string_view marker : kDropped) {
-    if (text.starts_with(marker)) {
-      buffer_ = text.substr(marker.size());
-      return true;
-    }
-    may_open |= marker.starts_with(text);
-  }
+    if (!text.starts_with(open)) return false;
+    buffer_ = text.substr(open.size());
+    close_ = close;
+    return true;
+  };
+  for (const Section& section : kSections)
+    if (opens(section.open, section.close)) return true;
+  if (phrases_ && opens(kPhrases.open, kPhrases.close)) return true;
+  for (const std::string_view marker : kDropped)
+    if (opens(marker, nullptr)) return true;
+  if (response_tags_ && opens(kResponseTags[0], nullptr)) return true;
   if (may_open && !is_last) return false;
   if (after_section_) buffer_ = text;
   at_begin_ = false;
@@ -137,6 +141,8 @@ bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
   for (const Section& section : kSections)
     if (section.is_special) look_for(section.open, section.close);
   for (const std::string_view marker : kDropped) look_for(marker, nullptr);
+  if (response_tags_)
+    for (const std::string_view tag : kResponseTags) look_for(tag, nullptr);
   if (first != std::string::npos) {
     piece.answer += std::string_view(buffer_).substr(0, first);
     buffer_.erase(0, first + size);

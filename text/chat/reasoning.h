@@ -36,6 +36,8 @@ class ReasoningSplitter {
   const char* close_ = nullptr; // the marker that ends the section we are in
   bool at_begin_ = true;        // nothing but white space since the text or the last section began
   bool after_section_ = false;  // that white space goes with the section's end
+  bool phrases_ = false;        // the prompt asks for "Here is my thought process:" …
+  bool response_tags_ = false;  // … or for <response></response> around the answer
 };
 
 // Finds the first of several strings in a stream.

@@ -87,6 +87,12 @@ constexpr EndToken kEndTokens[] = {
     {"</s>"},
     {"<eos>"},
     {"[EOS]"},
+    {"<fim_pad>"}, // Granite; the next ones, too, pad or divide the files of fill-in-the-middle
+    {"<fim-pad>"},
+    {"<reponame>"},
+    {"<|fim_repo|>"},
+    {"<fim-repo>"},
+    {"<REPO>"},
     {"[e~["},
 };
 

@@ -1,0 +1,170 @@
+// The keys are those that llama.cpp's converter copies from a checkpoint's generation_config.json.
+#include "engine/sampling_defaults.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "engine/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace ridge::engine {
+namespace {
+
+using core::SamplerParams;
+
+struct Param {
+  std::string_view key;  // behind "general.sampling."
+  std::string_view name; // on the command line
+  float SamplerParams::*number = nullptr;
+  int32_t SamplerParams::*count = nullptr;
+};
+constexpr Param kParams[] = {
+    {"temp", "temp", &SamplerParams::temp},
+    {"top_k", "top-k", nullptr, &SamplerParams::top_k},
+    {"top_p", "top-p", &SamplerParams::top_p},
+    {"min_p", "min-p", &SamplerParams::min_p},
+    {"penalty_repeat", "repeat-penalty", &SamplerParams::repeat_penalty},
+    {"penalty_last_n", "repeat-last-n", nullptr, &SamplerParams::repeat_last_n},
+};
+
+// Samplers that ridge does not have; they are off where the key is 0.
+constexpr std::string_view kAbsentSamplers[] = {"mirostat", "xtc_probability"};
+
+// The samplers in the order in which core::Sampler runs them, with the params that switch them off.
+struct Step {
+  std::string_view names; // in general.sampling.sequence, without "_" and "-", space-separated
+  std::vector<std::pair<std::string_view, std::string_view>> off; // setting, value
+};
+std::span<const Step> steps() {
+  static const Step list[] = {
+      {"penalties", {{"repeat-penalty", "1"}, {"presence-penalty", "0"}, {"frequency-penalty", "0"}}},
+      {"topk", {{"top-k", "0"}}},
+      {"typp typ", {{"typical", "1"}}},
+      {"topp nucleus", {{"top-p", "1"}}},
+      {"minp", {{"min-p", "0"}}},
+      {"temperature temp", {{"temp", "1"}}},
+  };
+  return list;
+}
+// Without a param of their own, which no key gives them, they do nothing.
+constexpr std::string_view kIdleSteps = "dry topnsigma xtc adaptivep";
+
+bool has_word(std::string_view words, std::string_view wanted) {
+  for (size_t at = 0; at <= words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == wanted) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+class Defaults {
+ public:
+  Defaults(core::SamplingOptions& options, const gguf::File& model, const Notice& notice)
+      : options_(options), model_(model), notice_(notice) {}
+
+  void take() {
+    for (const Param& param : kParams) take_param(param);
+    for (const std::string_view key : kAbsentSamplers)
+      if (const gguf::Value* value = find(key); value && value->as_float() != 0.0)
+        ignore(key, "ridge has no such sampler");
+    take_sequence();
+  }
+
+ private:
+  const gguf::Value* find(std::string_view key) const { return model_.find(fmt::format("general.sampling.{}", key)); }
+  void ignore(std::string_view key, std::string_view why) const {
+    notice_(fmt::format("{}: general.sampling.{} is ignored: {}", model_.path(), key, why));
+  }
+  bool is_chosen(std::string_view name) const {
+    return std::ranges::find(options_.chosen, name) != options_.chosen.end();
+  }
+
+  void take_param(const Param& param) {
+    const gguf::Value* value = find(param.key);
+    if (!value || is_chosen(param.name)) return;
+    const std::optional<double> number = value->as_float();
+    if (!number) return ignore(param.key, fmt::format("expected a number, found {}", gguf::name_of(value->type())));
+    SamplerParams alone; // one value at a time, so that the complaint is about this one
+    if (param.number) {
+      alone.*param.number = std::abs(*number) > std::numeric_limits<float>::max()
+                                ? std::numeric_limits<float>::infinity()
+                                : static_cast<float>(*number);
+    } else {
+      if (std::trunc(*number) != *number || std::abs(*number) > std::numeric_limits<int32_t>::max())
+        return ignore(param.key, fmt::format("expected a whole number of 32 bits, found {}", *number));
+      alone.*param.count = static_cast<int32_t>(*number);
+      if (param.count == &SamplerParams::top_k) alone.top_k = std::max(alone.top_k, 0); // files also write -1 for all
+    }
+    try {
+      core::validate(alone);
+    } catch (const Error& error) {
+      return ignore(param.key, error.what());
+    }
+    if (param.number)
+      options_.params.*param.number = alone.*param.number;
+    else
+      options_.params.*param.count = alone.*param.count;
+  }
+
+  // The sequence names the samplers that run; the others are off.
+  void take_sequence() {
+    constexpr std::string_view kKey = "sequence";
+    const gguf::Value* value = find(kKey);
+    if (!value) return;
+    const std::optional<std::string_view> text = value->as_string();
+    if (!text) return ignore(kKey, fmt::format("expected a string, found {}", gguf::name_of(value->type())));
+    std::vector<bool> runs(steps().size());
+    bool in_order = true;
+    size_t last = 0;
+    for (size_t at = 0; at <= text->size();) {
+      const size_t end = std::min(text->find(';', at), text->size());
+      const std::string_view entry = text->substr(at, end - at);
+      at = end + 1;
+      std::string name;
+      for (const char c : entry)
+        if (c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      if (name.empty() || has_word(kIdleSteps, name)) continue;
+      const auto step = std::ranges::find_if(steps(), [&](const Step& s) { return has_word(s.names, name); });
+      if (step == steps().end())
+        return ignore(kKey, fmt::format("ridge has no sampler \"{}\"", core::printable(entry, 32)));
+      const auto index = static_cast<size_t>(step - steps().begin());
+      in_order &= index >= last;
+      last = index;
+      runs[index] = true;
+    }
+    if (std::ranges::find(runs, true) == runs.end()) return ignore(kKey, "it names no sampler");
+    if (!in_order) ignore(kKey, "as far as the order goes: penalties, top-k, typical, top-p, min-p, temperature");
+    for (size_t i = 0; i < runs.size(); ++i)
+      if (!runs[i]) switch_off(steps()[i]);
+  }
+
+  void switch_off(const Step& step) {
+    for (const auto& [name, value] : step.off)
+      if (!is_chosen(name))
+        std::ranges::find(sampling_settings(), name, &SamplingSetting::name)->set(options_, std::string(value));
+  }
+
+  core::SamplingOptions& options_;
+  const gguf::File& model_;
+  const Notice& notice_;
+};
+
+} // namespace
+
+std::vector<std::string> take_model_defaults(core::SamplingOptions& options, const gguf::File& model,
+                                             const Notice& notice) {
+  const core::SamplingOptions before = options;
+  Defaults(options, model, notice).take();
+  std::vector<std::string> changed;
+  for (const SamplingSetting& setting : sampling_settings())
+    if (setting.get(options) != setting.get(before))
+      changed.push_back(fmt::format("{} {}", setting.name, setting.get(options)));
+  return changed;
+}
+
+} // namespace ridge::engine

@@ -12,6 +12,8 @@ namespace {
 
 using core::seconds_now;
 
+constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
+
 bool raised(const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_relaxed); }
 
 } // namespace
@@ -34,6 +36,17 @@ double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
       .bytes();
 }
 
+// Where evaluation continues, `same` tokens being in the cache already. A recurrent state is either there, or goes back
+// to its last copy. Copies are taken where conversations come back to: between turns, and before a prompt's last token.
+int64_t Session::continue_at(int64_t same) {
+  if (!snapshots_.needed()) return same;
+  if (same == state_position_)
+    snapshots_.save(executor_, same);
+  else
+    same = snapshots_.restore(executor_, same);
+  return state_position_ = same;
+}
+
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,
                        const std::function<void(int64_t, int64_t)>& progress) {
   prompt_ = generation_ = {};
@@ -48,7 +61,7 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
   int64_t same = std::ranges::mismatch(cached, tokens).in1 - cached.begin();
   if (same == std::ssize(tokens)) --same; // the last token again, for its logits
   tokens_.assign(tokens.begin(), tokens.end());
-  evaluated_ = same;
+  evaluated_ = same = continue_at(same);
 
   const int64_t total = std::ssize(tokens) - same;
   while (evaluated_ < std::ssize(tokens_)) {
@@ -56,10 +69,15 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
       tokens_.resize(evaluated_);
       return false;
     }
-    const int64_t count = std::min(executor_.config().max_batch, std::ssize(tokens_) - evaluated_);
+    int64_t count = std::min(executor_.config().max_batch, std::ssize(tokens_) - evaluated_);
+    if (snapshots_.needed()) {
+      if (evaluated_ + 1 == std::ssize(tokens_) || evaluated_ - snapshots_.last() >= kSnapshotTokens)
+        snapshots_.save(executor_, evaluated_);
+      if (count > 1 && evaluated_ + count == std::ssize(tokens_)) --count; // the last token again, for its logits
+    }
     const bool last = evaluated_ + count == std::ssize(tokens_);
     forward(std::span(tokens_).subspan(evaluated_, count), evaluated_, last, prompt_);
-    evaluated_ += count;
+    state_position_ = evaluated_ += count;
     if (progress) progress(evaluated_ - same, total);
   }
   return true;
@@ -81,7 +99,7 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
     if (evaluated_ < std::ssize(tokens_)) {
       if (evaluated_ >= context()) return StopReason::context_full;
       forward(std::span(tokens_).subspan(evaluated_, 1), evaluated_, true, generation_);
-      ++evaluated_;
+      state_position_ = ++evaluated_;
     }
     if (!decoding)
       decoding =
@@ -94,6 +112,7 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
       if (awaited >= 0) generation_ += {1, seconds_now() - start, bytes_of(1, awaited, true)};
       if (token < 0) core::throw_unusable_logits();
       awaited = ahead ? evaluated_++ : -1;
+      state_position_ = evaluated_;
       sampler.accept_drawn(token);
     } else {
       token = sampler.sample(logits(), options.mask);

@@ -4,6 +4,7 @@
 
 #include "core/executor.h"
 #include "core/sampler.h"
+#include "engine/state_snapshots.h"
 
 #include <atomic>
 #include <cstdint>
@@ -40,7 +41,8 @@ enum class StopReason {
 class Session {
  public:
   // Both must outlive the session. An executor serves one session, on stream 0.
-  Session(core::Executor& executor, const core::Program& program) : executor_(executor), program_(program) {}
+  Session(core::Executor& executor, const core::Program& program)
+      : executor_(executor), program_(program), snapshots_(program) {}
 
   // Makes the cache hold exactly `tokens` (at least one), evaluating what it does not hold yet; afterwards logits() are
   // those of the last token. progress(done, total) is called between batches. Returns false when `cancel` was raised
@@ -75,12 +77,15 @@ class Session {
 
  private:
   double bytes_of(int64_t tokens, int64_t position, bool logits) const; // that one forward() moves
+  int64_t continue_at(int64_t same);
   void forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage);
 
   core::Executor& executor_;
   const core::Program& program_;
   std::vector<int32_t> tokens_;
-  int64_t evaluated_ = 0; // how many of tokens_ the cache holds
+  int64_t evaluated_ = 0;      // how many of tokens_ the cache holds
+  int64_t state_position_ = 0; // how many the recurrent state has seen: more than evaluated_ after keep()
+  StateSnapshots snapshots_;
   Usage prompt_, generation_;
 };
 

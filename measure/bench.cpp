@@ -150,6 +150,7 @@ class Bench {
       const auto last = static_cast<int32_t>(rows - 1);
       core::Batch batch{tokens, positions, streams, {}};
       if (rows == count) batch.outputs = {&last, 1};
+      model_.executor->load_state(stream, {}, position); // repetitions go back
       model_.executor->forward(batch);
       cost_ += core::program_cost(model_.program, step_at(rows, position, 1, rows == count ? 1 : 0));
       position += rows;
@@ -164,6 +165,7 @@ class Bench {
     const std::vector<int32_t> tokens = random_tokens(n), positions(n, static_cast<int32_t>(position));
     std::vector<int32_t> streams(n);
     std::iota(streams.begin(), streams.end(), 0);
+    for (const int32_t stream : streams) model_.executor->load_state(stream, {}, position);
     model_.executor->forward({tokens, positions, streams, streams});
     cost_ += core::program_cost(model_.program, step_at(n, position, n, n));
     advance(n);

@@ -82,6 +82,7 @@ void forward(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t po
   for (int64_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>((position + i) * 7919 % vocab);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
   const auto last = static_cast<int32_t>(tokens - 1);
+  executor.load_state(0, {}, position); // repetitions go back
   executor.forward({ids, positions, {}, {&last, 1}});
 }
 

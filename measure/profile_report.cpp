@@ -84,6 +84,10 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
                         core::bytes_per_element(config.k_type),
                         core::bytes_per_element(config.v_type)};
 
+  const auto go_back = [&] {
+    for (const int32_t stream : batch.streams) executor.load_state(stream, {}, position);
+  };
+  go_back();
   StepProfile profile{position, 0, read_bytes_per_second, {}, streams};
   for (const core::OpTime& time : executor.profile(batch, repetitions)) {
     OpProfile op{"",
@@ -103,7 +107,10 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
     }
     profile.ops.push_back(std::move(op));
   }
-  profile.step_seconds = core::median_seconds(repetitions, [&] { executor.forward(batch); });
+  profile.step_seconds = core::median_seconds(repetitions, [&] {
+    go_back();
+    executor.forward(batch);
+  });
   profile.plan = executor.describe_plan(batch);
   return profile;
 }

@@ -21,7 +21,7 @@ int32_t Builder::rope_table(const AttentionSpec& spec) {
   const auto [at, is_new] = rope_tables_.try_emplace({style, *spec.rope_dims, spec.rope_sections},
                                                      static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
-    core::RopeTable table = make_rope_table(file_, program_.architecture, *spec.rope_dims, style);
+    core::RopeTable table = make_rope_table(file_, program_.architecture, *spec.rope_dims, style, spec.rope_factors);
     if (spec.rope_sections) stop_unused_axes(table, hparams_.ints("rope.dimension_sections", 4));
     program_.rope_tables.push_back(std::move(table));
     skip("rope_freqs.weight"); // it is in the table

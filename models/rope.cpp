@@ -29,7 +29,8 @@ double yarn_blend(int64_t pair, double low, double high) {
 
 } // namespace
 
-core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch, int64_t dims, core::RopeStyle style) {
+core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch, int64_t dims, core::RopeStyle style,
+                                bool factors) {
   const auto key = [&](const char* name) { return arch + ".rope." + name; };
   const auto check_positive = [&](const std::string& name, double value) {
     if (!(value > 0 && std::isfinite(value)))
@@ -57,7 +58,7 @@ core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch,
   if (type == "none") factor = 1;
 
   std::vector<float> divisors(dims / 2, 1.0f); // Llama 3 factors
-  if (const gguf::Tensor* tensor = file.find_tensor("rope_freqs.weight")) {
+  if (const gguf::Tensor* tensor = factors ? file.find_tensor("rope_freqs.weight") : nullptr) {
     if (static_cast<uint32_t>(tensor->type) != static_cast<uint32_t>(quant::Type::F32) || tensor->weights() != dims / 2)
       throw_error("{}: tensor rope_freqs.weight: expected {} F32 values", file.path(), dims / 2);
     std::memcpy(divisors.data(), tensor->data.data(), divisors.size() * sizeof(float));

@@ -25,6 +25,7 @@ struct AttentionSpec {
   std::optional<int64_t> kv_heads = {};          // attention.head_count_kv of the layer
   std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length, attention.value_length
   std::optional<int64_t> rope_dims = {};         // of each head's k_dim: rope.dimension_count
+  bool rope_factors = true;                      // rope_freqs.weight counts, where the file has it
   bool rope_sections = false;                    // pairs belong to axes: rope.dimension_sections, interleaved
   std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
   std::optional<int64_t> window = {};            // tokens that a token sees, 0: all: attention.sliding_window

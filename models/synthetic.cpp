@@ -1,6 +1,7 @@
 #include "models/synthetic.h"
 
 #include "core/error.h"
+#include "core/ops.h"
 #include "gguf/writer.h"
 #include "models/architecture.h"
 #include "models/recipes.h"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -31,6 +33,92 @@ const std::vector<Shape> kShapes = {
     {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6},
     {"qwen3-32b", "qwen3", 64, 5120, 25600, 64, 8, 128, 151936, 1e6},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 1e6, 128, 8},
+    {"qwen3.5-27b", "qwen35", 64, 5120, 17408, 24, 4, 256, 248320, 1e7, 0, 0, "DDDA", 64, true, 6144, 128, 48, 16, 4},
+    {"qwen3.6-35b-a3b",
+     "qwen35moe",
+     40,
+     2048,
+     512,
+     16,
+     2,
+     256,
+     248320,
+     1e7,
+     256,
+     8,
+     "DDDA",
+     64,
+     true,
+     4096,
+     128,
+     32,
+     16,
+     4,
+     512},
+    {"qwen3-next-80b-a3b",
+     "qwen3next",
+     48,
+     2048,
+     512,
+     16,
+     2,
+     256,
+     151936,
+     1e7,
+     512,
+     10,
+     "DDDA",
+     64,
+     true,
+     4096,
+     128,
+     32,
+     16,
+     4,
+     512},
+    {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 1792, 32, 8, 64, 65536, 1e6, 32, 4, "CCACCCACCCACCCACCCACCACC", 0,
+     false,         0,         0,  0,    0,    3,  0, 2,  7168},
+    {"nemotron-nano-9b",
+     "nemotron_h",
+     56,
+     4480,
+     15680,
+     40,
+     8,
+     128,
+     131072,
+     1e4,
+     0,
+     0,
+     "MFMFMFMMFMFMFMAFMFMFMAFMFMFMFMAFMFMFMFMAFMFMMFMFMFMFMFMF",
+     0,
+     false,
+     10240,
+     128,
+     128,
+     8,
+     4},
+    {"granite-4-h-small",
+     "granitehybrid",
+     40,
+     4096,
+     768,
+     32,
+     8,
+     128,
+     100352,
+     1e4,
+     72,
+     10,
+     "MMMMMAMMMM",
+     0,
+     false,
+     8192,
+     128,
+     128,
+     1,
+     4,
+     1536},
 };
 
 constexpr uint64_t kSeed = 1;
@@ -83,66 +171,177 @@ gguf::Metadata metadata_of(const Shape& s) {
   set("block_count", u32(s.layers));
   set("context_length", uint32_t{131072});
   set("embedding_length", u32(s.width));
-  set("feed_forward_length", u32(s.ffn_width));
+  // Some hybrids say by zeros which layers have heads, and which a feed-forward part.
+  const auto per_layer = [&](const char* key, std::string_view kinds, int64_t value) {
+    std::vector<uint32_t> values;
+    for (int64_t il = 0; il < s.layers; ++il)
+      values.push_back(kinds.find(s.kind_of(il)) != std::string_view::npos ? u32(value) : 0);
+    set(key, values);
+  };
+  const bool alone = s.layer_kinds.find('F') != std::string_view::npos; // a layer is one block
+  if (alone)
+    per_layer("feed_forward_length", "F", s.ffn_width);
+  else
+    set("feed_forward_length", u32(s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width));
   set("attention.head_count", u32(s.heads));
-  set("attention.head_count_kv", u32(s.kv_heads));
+  if (s.layer_kinds.find_first_of("MC") == std::string_view::npos)
+    set("attention.head_count_kv", u32(s.kv_heads));
+  else
+    per_layer("attention.head_count_kv", "A", s.kv_heads);
   set("attention.key_length", u32(s.head_dim));
   set("attention.value_length", u32(s.head_dim));
   set("attention.layer_norm_rms_epsilon", 1e-5f);
-  set("rope.dimension_count", u32(s.head_dim));
+  set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
+  if (s.architecture.starts_with("qwen35")) set("rope.dimension_sections", std::vector<uint32_t>{11, 11, 10, 0});
   set("rope.freq_base", static_cast<float>(s.rope_base));
   set("vocab_size", u32(s.vocab));
   if (s.experts > 0) {
     set("expert_count", u32(s.experts));
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
+    if (s.architecture == "lfm2moe") set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
+  }
+  if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
+  if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
+  if (s.inner > 0) {
+    set("ssm.inner_size", u32(s.inner));
+    set("ssm.state_size", u32(s.state));
+    set("ssm.time_step_rank", u32(s.inner_heads));
+    set("ssm.group_count", u32(s.inner_groups));
+    set("ssm.conv_kernel", u32(s.conv_kernel));
+  } else if (s.conv_kernel > 0) {
+    set("shortconv.l_cache", u32(s.conv_kernel));
   }
   return metadata;
 }
 
-std::vector<gguf::TensorInfo> tensors_of(const Shape& s) {
-  std::vector<gguf::TensorInfo> tensors;
-  const auto matrix = [&](const std::string& prefix, std::string_view tensor, std::vector<int64_t> dims) {
-    tensors.push_back({fmt::format("{}{}.weight", prefix, tensor), quant::Type::F16, std::move(dims)});
-  };
-  const auto vector = [&](const std::string& tensor, int64_t width) {
-    tensors.push_back({tensor, quant::Type::F32, {width}});
-  };
-  const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
-  const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  matrix("", "token_embd", {s.width, s.vocab});
-  for (int64_t layer = 0; layer < s.layers; ++layer) {
-    const std::string blk = fmt::format("blk.{}.", layer);
-    vector(blk + "attn_norm.weight", s.width);
-    matrix(blk, "attn_q", {s.width, q_width});
-    matrix(blk, "attn_k", {s.width, kv_width});
-    matrix(blk, "attn_v", {s.width, kv_width});
-    matrix(blk, "attn_output", {q_width, s.width});
+namespace {
+
+// The tensors of a shape, in the order of files.
+class TensorList {
+ public:
+  explicit TensorList(const Shape& shape) : s_(shape) {}
+
+  std::vector<gguf::TensorInfo> all() {
+    const Shape& s = s_;
+    matrix("token_embd", {s.width, s.vocab});
+    for (int64_t il = 0; il < s.layers; ++il) {
+      blk_ = fmt::format("blk.{}.", il);
+      vector("attn_norm.weight", s.width);
+      const char kind = s.kind_of(il);
+      if (kind == 'A') attention();
+      if (kind == 'D') delta_net();
+      if (kind == 'M') mamba2();
+      if (kind == 'C') short_conv();
+      if (kind == 'F') feed_forward(false);
+      if (s.layer_kinds.find('F') != std::string_view::npos) continue;
+      vector(s.layer_kinds.find('D') != std::string_view::npos ? "post_attention_norm.weight" : "ffn_norm.weight",
+             s.width);
+      feed_forward(true, il);
+    }
+    blk_.clear();
+    vector(s.architecture == "lfm2moe" ? "token_embd_norm.weight" : "output_norm.weight", s.width);
+    matrix("output", {s.width, s.vocab});
+    return std::move(tensors_);
+  }
+
+ private:
+  void matrix(std::string_view name, std::vector<int64_t> dims, quant::Type type = quant::Type::F16) {
+    tensors_.push_back({fmt::format("{}{}.weight", blk_, name), type, std::move(dims)});
+  }
+  void vector(std::string_view name, int64_t width) {
+    tensors_.push_back({blk_ + std::string(name), quant::Type::F32, {width}});
+  }
+
+  void attention() {
+    const Shape& s = s_;
+    const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
+    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
+    matrix("attn_k", {s.width, kv_width});
+    matrix("attn_v", {s.width, kv_width});
+    matrix("attn_output", {q_width, s.width});
     if (checkpoint.qkv_bias) {
-      vector(blk + "attn_q.bias", q_width);
-      vector(blk + "attn_k.bias", kv_width);
-      vector(blk + "attn_v.bias", kv_width);
+      vector("attn_q.bias", q_width);
+      vector("attn_k.bias", kv_width);
+      vector("attn_v.bias", kv_width);
     }
-    if (checkpoint.qk_norm) {
-      vector(blk + "attn_q_norm.weight", s.head_dim);
-      vector(blk + "attn_k_norm.weight", s.head_dim);
-    }
-    vector(blk + "ffn_norm.weight", s.width);
-    if (s.experts > 0) {
-      tensors.push_back({blk + "ffn_gate_inp.weight", quant::Type::F32, {s.width, s.experts}});
-      matrix(blk, "ffn_gate_exps", {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_up_exps", {s.width, s.ffn_width, s.experts});
-      matrix(blk, "ffn_down_exps", {s.ffn_width, s.width, s.experts});
-    } else {
-      matrix(blk, "ffn_gate", {s.width, s.ffn_width});
-      matrix(blk, "ffn_up", {s.width, s.ffn_width});
-      matrix(blk, "ffn_down", {s.ffn_width, s.width});
+    if (checkpoint.qk_norm || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos) {
+      vector("attn_q_norm.weight", s.head_dim);
+      vector("attn_k_norm.weight", s.head_dim);
     }
   }
-  vector("output_norm.weight", s.width);
-  matrix("", "output", {s.width, s.vocab});
-  return tensors;
+  void delta_net() {
+    const Shape& s = s_;
+    const int64_t mixed = s.inner + 2 * s.inner_groups * s.state;
+    matrix("attn_qkv", {s.width, mixed});
+    matrix("attn_gate", {s.width, s.inner});
+    if (s.architecture == "qwen3next") {
+      matrix("ssm_ba", {s.width, 2 * s.inner_heads});
+    } else {
+      matrix("ssm_alpha", {s.width, s.inner_heads});
+      matrix("ssm_beta", {s.width, s.inner_heads});
+    }
+    matrix("ssm_conv1d", {s.conv_kernel, mixed}, quant::Type::F32);
+    vector("ssm_a", s.inner_heads);
+    vector("ssm_dt.bias", s.inner_heads);
+    vector("ssm_norm.weight", s.state);
+    matrix("ssm_out", {s.inner, s.width});
+  }
+  void mamba2() {
+    const Shape& s = s_;
+    const int64_t mixed = s.inner + 2 * s.inner_groups * s.state;
+    matrix("ssm_in", {s.width, s.inner + mixed + s.inner_heads});
+    matrix("ssm_conv1d", {s.conv_kernel, mixed}, quant::Type::F32);
+    vector("ssm_conv1d.bias", mixed);
+    tensors_.push_back({blk_ + "ssm_a", quant::Type::F32, {1, s.inner_heads}});
+    tensors_.push_back({blk_ + "ssm_d", quant::Type::F32, {1, s.inner_heads}});
+    vector("ssm_dt.bias", s.inner_heads);
+    matrix("ssm_norm", {s.inner / s.inner_groups, s.inner_groups}, quant::Type::F32);
+    matrix("ssm_out", {s.inner, s.width});
+  }
+  void short_conv() {
+    matrix("shortconv.in_proj", {s_.width, 3 * s_.width});
+    matrix("shortconv.conv", {s_.conv_kernel, s_.width}, quant::Type::F32);
+    matrix("shortconv.out_proj", {s_.width, s_.width});
+  }
+  void feed_forward(bool gated, int64_t il = 0) {
+    const Shape& s = s_;
+    if (s.experts == 0 || il < s.dense_layers)
+      return dense("", s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width, gated);
+    matrix("ffn_gate_inp", {s.width, s.experts}, quant::Type::F32);
+    matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
+    matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
+    matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
+    if (s.architecture == "lfm2moe") vector("exp_probs_b.bias", s.experts);
+    if (s.shared_ffn_width == 0) return;
+    if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
+    dense("_shexp", s.shared_ffn_width, gated);
+  }
+  void dense(const std::string& suffix, int64_t hidden, bool gated) {
+    if (gated) matrix("ffn_gate" + suffix, {s_.width, hidden});
+    matrix("ffn_up" + suffix, {s_.width, hidden});
+    matrix("ffn_down" + suffix, {hidden, s_.width});
+  }
+
+  const Shape& s_;
+  std::string blk_;
+  std::vector<gguf::TensorInfo> tensors_;
+};
+
+// Rates of forgetting: below 0, so that a state does not grow without bound.
+std::vector<std::byte> decay_rates(int64_t count) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(float));
+  for (int64_t i = 0; i < count; ++i) {
+    const float rate = -0.1f - 0.01f * static_cast<float>(i % 64);
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof rate, &rate, sizeof rate);
+  }
+  return bytes;
 }
+
+} // namespace
+
+std::vector<gguf::TensorInfo> tensors_of(const Shape& shape) { return TensorList(shape).all(); }
 
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
   const size_t colon = spec.find(':');
@@ -190,6 +389,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
   for (const gguf::TensorInfo& info : tensors) {
+    if (info.name.ends_with("ssm_a")) {
+      writer.write(decay_rates(static_cast<int64_t>(info.bytes() / sizeof(float))));
+      continue;
+    }
     std::vector<std::byte>& pool = pools[info.type.id()];
     if (pool.empty()) pool = random_blocks(*info.type.format(), random);
     const auto block = static_cast<uint64_t>(info.type.block_bytes());

@@ -11,7 +11,8 @@ using core::ValueId;
 static void build(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 const ValueId attended = b.attention(x, il, {.rope = Rope::split, .output_bias = false});
+                 const ValueId attended =
+                     b.attention(x, il, {.rope = Rope::split, .rope_factors = false, .output_bias = false});
                  return b.add(attended, b.mamba2(x, il), fmt::format("blk.{}.mixer_add", il));
                },
            .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); }});

@@ -4,7 +4,7 @@
 #include "models/model.h"
 
 #include "support/numerics.h"
-#include "support/recipe.h"
+#include "support/recipe_runs.h"
 #include "support/reference_logits.h"
 
 using namespace ridge;
@@ -37,27 +37,24 @@ TEST_CASE("fast logits stay within what 8-bit activations cost") {
   }
 }
 
-TEST_CASE(
-    "tiny models of every architecture have the reference's logits, with every hyperparameter set otherwise too") {
+TEST_CASE("tiny models of every architecture have the reference's logits, in pieces and after going back, too") {
   REQUIRE_REFERENCE();
-  for (const char* name : {"llama-dense", "llama-dense+keys", "llama-dense-hd80", "llama-dense-hd256", "llama-moe",
-                           "llama-moe-hd96", "qwen2-dense", "qwen2-dense+keys", "qwen2-dense-hd80", "qwen3-dense",
-                           "qwen3-dense+keys", "qwen3-dense-hd256", "qwen3moe-moe", "qwen3moe-moe-hd256"}) {
-    CAPTURE(name);
-    const tests::Recipe recipe(name);
-    const gguf::File file = recipe.open();
-    const core::Program program = models::build_program(file);
-    CHECK(tests::nmse(tests::logits_of(kernels::cpu::make_cpu_executor, program, recipe.ids(), true, true),
-                      recipe.golden()) <= 1e-8);
-  }
+  const std::vector<std::string> names = tests::known_recipes();
+  CHECK(names.size() > 60);
+  for (const std::string& name : names) tests::check_recipe(kernels::cpu::make_cpu_executor, name);
 }
 
-TEST_CASE("models whose experts come in groups are refused") {
+TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   REQUIRE_REFERENCE();
-  for (const char* name : {"llama-moe+keys", "qwen3moe-moe+keys"}) {
-    CAPTURE(name);
-    const gguf::File file = tests::Recipe(name).open();
-    CHECK_THROWS_WITH_AS(models::build_program(file),
-                         doctest::Contains("expert_group_count is 4: expert groups are not supported yet"), Error);
-  }
+  const tests::Recipe recipe("qwen35-dense");
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const auto executor = kernels::cpu::make_cpu_executor(program, tests::exact_config());
+  std::vector<float> logits;
+  tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits);
+  CHECK_THROWS_WITH_AS(tests::run_pieces(*executor, recipe.ids(), 5, 6, 1, logits),
+                       "stream 0 continues at position 5, but its recurrent state is that of position 10", Error);
+  tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits); // anew
+  const auto half = std::ssize(logits) / 2;
+  CHECK(std::equal(logits.begin(), logits.begin() + half, logits.begin() + half));
 }

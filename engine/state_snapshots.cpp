@@ -1,0 +1,41 @@
+#include "engine/state_snapshots.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace ridge::engine {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{2} << 30; // of all copies; the state of a 27B hybrid is 150 MB
+constexpr size_t kMost = 32, kFewest = 2;
+
+} // namespace
+
+void StateSnapshots::save(core::Executor& executor, int64_t position) {
+  if (!needed() || position == 0) return;
+  const auto at = std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position);
+  if (at != snapshots_.end() && at->position == position) return;
+  const auto most =
+      std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
+  Snapshot made{position, std::vector<float>(elements_)};
+  executor.save_state(0, made.state);
+  snapshots_.insert(at, std::move(made));
+  if (snapshots_.size() <= most) return;
+  // The one whose neighbours are closest together; the last one stays.
+  size_t least = 0;
+  int64_t least_gap = INT64_MAX;
+  for (size_t i = 0; i + 1 < snapshots_.size(); ++i) {
+    const int64_t gap = snapshots_[i + 1].position - (i > 0 ? snapshots_[i - 1].position : 0);
+    if (gap < least_gap) least = i, least_gap = gap;
+  }
+  snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(least));
+}
+
+int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
+  std::erase_if(snapshots_, [position](const Snapshot& snapshot) { return snapshot.position > position; });
+  if (snapshots_.empty()) return 0;
+  executor.load_state(0, snapshots_.back().state, snapshots_.back().position);
+  return snapshots_.back().position;
+}
+
+} // namespace ridge::engine

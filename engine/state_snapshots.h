@@ -1,0 +1,32 @@
+// Copies of a stream's recurrent state at some positions, in host memory. A cache of keys and values goes back by being
+// overwritten; a recurrent state does not, so a session that goes back continues from the last copy before.
+#pragma once
+
+#include "core/executor.h"
+
+#include <vector>
+
+namespace ridge::engine {
+
+class StateSnapshots {
+ public:
+  explicit StateSnapshots(const core::Program& program) : elements_(core::state_elements(program)) {}
+
+  bool needed() const { return elements_ > 0; } // the Program has recurrent state; else nothing is ever saved
+  int64_t last() const { return snapshots_.empty() ? 0 : snapshots_.back().position; } // that a copy is of
+  // Keeps the state of stream 0, which is that of `position`. Of too many copies the ones closest together go.
+  void save(core::Executor& executor, int64_t position);
+  // Gives the stream the state of the last copy at or before `position`, and returns where that is: 0, where a stream
+  // starts anew, if there is none. Later copies are dropped: they are of other tokens.
+  int64_t restore(core::Executor& executor, int64_t position);
+
+ private:
+  struct Snapshot {
+    int64_t position;
+    std::vector<float> state;
+  };
+  const int64_t elements_;
+  std::vector<Snapshot> snapshots_; // by position
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,86 @@
+// Checks of an executor with the reference's recipes: every architecture's logits, however the tokens are cut into
+// batches and after going back.
+#pragma once
+
+#include "models/architecture.h"
+#include "models/model.h"
+#include "support/executor_runs.h"
+#include "support/recipe.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace ridge::tests {
+
+// The recipes of architectures that are known, by name.
+inline std::vector<std::string> known_recipes() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(reference_dir() + "/recipes")) {
+    if (entry.path().extension() != ".json") continue;
+    const Recipe recipe(entry.path().stem().string());
+    const std::string architecture = recipe.document["metadata"][0][2];
+    if (recipe.document["output"] == "logits" && models::find_architecture(architecture)) names.push_back(recipe.name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Runs tokens [first, last) in batches of `size` and appends their logits.
+inline void run_pieces(core::Executor& executor, std::span<const int32_t> ids, size_t first, size_t last, size_t size,
+                       std::vector<float>& logits) {
+  for (size_t at = first; at < last; at += size) {
+    Steps steps;
+    for (size_t i = at; i < std::min(last, at + size); ++i) {
+      steps.tokens.push_back(ids[i]);
+      steps.positions.push_back(static_cast<int32_t>(i));
+      steps.streams.push_back(0);
+      steps.outputs.push_back(static_cast<int32_t>(i - at));
+    }
+    const std::vector<float> some = run(executor, steps);
+    logits.insert(logits.end(), some.begin(), some.end());
+  }
+}
+
+inline std::vector<float> in_pieces(const MakeExecutor& make, const core::Program& program,
+                                    const core::ExecutorConfig& config, std::span<const int32_t> ids, size_t size) {
+  std::vector<float> logits;
+  run_pieces(*make(program, config), ids, 0, ids.size(), size, logits);
+  return logits;
+}
+
+// All tokens; then the second half again, from the state that was saved in the middle.
+inline std::vector<float> after_going_back(const MakeExecutor& make, const core::Program& program,
+                                           const core::ExecutorConfig& config, std::span<const int32_t> ids) {
+  const auto executor = make(program, config);
+  const size_t half = ids.size() / 2;
+  std::vector<float> state(core::state_elements(program)), logits, dropped;
+  run_pieces(*executor, ids, 0, half, half, logits);
+  executor->save_state(0, state);
+  run_pieces(*executor, ids, half, ids.size(), 5, dropped);
+  executor->load_state(0, state, static_cast<int64_t>(half));
+  run_pieces(*executor, ids, half, ids.size(), ids.size(), logits);
+  return logits;
+}
+
+// In exact mode.
+inline void check_recipe(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const std::vector<int32_t> ids = recipe.ids();
+  const double spread = recipe.document["spread"];
+  const core::ExecutorConfig config = exact_config();
+  const std::vector<float> whole = in_pieces(make, program, config, ids, ids.size());
+  CHECK(nmse(whole, recipe.golden()) <= std::max(1e-6, 100 * spread));
+  const double bound = spread > 1e-10 ? 1e-6 : 1e-9;
+  CHECK(nmse(in_pieces(make, program, config, ids, 1), whole) <= bound);
+  CHECK(nmse(in_pieces(make, program, config, ids, 7), whole) <= bound);
+  CHECK(nmse(after_going_back(make, program, config, ids), whole) <= bound);
+}
+
+} // namespace ridge::tests

@@ -228,6 +228,15 @@ double Builder::scale_of(std::string_view key, double fallback) const {
   return scale == 0 ? fallback : scale;
 }
 
+void Builder::logits(ValueId x, const std::string& norm, double scale) {
+  layer_ = -1;
+  x = final_norm(x, norm, scale);
+  program_.logits = has("output.weight") || PlanarWeight::find(file_, "output.weight")
+                        ? linear(x, "output", program_.vocab)
+                        : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
+                               {weight("token_embd.weight", hparams_.width(), program_.vocab)});
+}
+
 void Builder::build(const Model& model) {
   const auto scale = [&](std::string_view key) { return model.scaled ? scale_of(key, 1) : 1.0; };
   const core::AddParams residual = {static_cast<float>(scale("residual_scale"))};
@@ -243,12 +252,7 @@ void Builder::build(const Model& model) {
     if (il + 1 == layers) x = gather(x); // the last feed-forward only for tokens whose logits are wanted
     if (model.ffn) x = join(x, model.ffn(rms_norm(x, blk + std::string(model.ffn_norm)), il), blk + "ffn_add");
   }
-  layer_ = -1;
-  x = final_norm(x, std::string(model.output_norm), 1 / scale("logit_scale"));
-  program_.logits = has("output.weight") || PlanarWeight::find(file_, "output.weight")
-                        ? linear(x, "output", program_.vocab)
-                        : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
-                               {weight("token_embd.weight", hparams_.width(), program_.vocab)});
+  logits(x, std::string(model.output_norm), 1 / scale("logit_scale"));
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {

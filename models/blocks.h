@@ -49,6 +49,10 @@ class Builder {
   core::ValueId mamba2(core::ValueId x, int64_t il);
   core::ValueId short_conv(core::ValueId x, int64_t il);
 
+  // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
+  // multiplied with `scale`.
+  void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1);
+
   // A block of a layer: from its normed input to what is added to the residual stream.
   using Block = std::function<core::ValueId(core::ValueId normed, int64_t il)>;
   struct Model {

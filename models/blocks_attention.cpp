@@ -40,8 +40,10 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   if (!spec.rope_dims && spec.rope != Rope::none) spec.rope_dims = h.rope_dims(*spec.k_dim);
   if (!spec.scale) spec.scale = h.get_float("attention.scale", 0);
   if (*spec.scale == 0) spec.scale = 1 / std::sqrt(static_cast<double>(*spec.k_dim));
-  if (!spec.window) spec.window = h.layer_int("attention.sliding_window", il, 0);
-  if (*spec.window < 0) h.refuse("attention.sliding_window", std::to_string(*spec.window), "negative windows are");
+  constexpr std::string_view kWindow = "attention.sliding_window";
+  if (const int64_t window = spec.window ? *spec.window : h.layer_int(kWindow, il, 0);
+      window < 0 || (!spec.window && window > 0 && window < h.context()))
+    h.refuse(kWindow, std::to_string(window), "sliding windows are");
 
   if (!spec.causal.value_or(h.get_bool("attention.causal", true)))
     h.refuse("attention.causal", "false", "attention to later tokens is");
@@ -83,7 +85,8 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   const auto layer = static_cast<int32_t>(program_.kv_layers.size());
   program_.kv_layers.push_back({kv_heads, k_dim, v_dim});
   program_.ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
-  const int64_t window = *spec.window < hparams_.context() ? *spec.window : 0; // a longer one makes no difference
+  const int64_t window =
+      spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // else no difference
   ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, {},
                           core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window});
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");

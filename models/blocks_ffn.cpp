@@ -80,7 +80,8 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
   std::vector<WeightId> bias;
-  if (has(blk + "exp_probs_b.bias")) bias.push_back(vector(blk + "exp_probs_b.bias", *spec.experts));
+  if (spec.selection_bias && has(blk + "exp_probs_b.bias"))
+    bias.push_back(vector(blk + "exp_probs_b.bias", *spec.experts));
   program_.ops.push_back({OpKind::route,
                           layer_,
                           blk + "route",
@@ -118,7 +119,7 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
       expert_linear(activate(gate, up, blk + "swiglu", activation.kind), "ffn_down_exps", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
   if (latent) y = linear(y, blk + "ffn_latent_up", hparams_.width());
-  if (has(blk + "ffn_up_shexp.weight")) y = add(y, shared_expert(x, blk, activation), blk + "shexp_add");
+  if (spec.shared && has(blk + "ffn_up_shexp.weight")) y = add(y, shared_expert(x, blk, activation), blk + "shexp_add");
   return y;
 }
 

@@ -28,9 +28,9 @@ struct AttentionSpec {
   bool rope_factors = true;                      // rope_freqs.weight counts, where the file has it
   bool rope_sections = false;                    // pairs belong to axes: rope.dimension_sections, interleaved
   std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
-  std::optional<int64_t> window = {};            // tokens that a token sees, 0: all: attention.sliding_window
-  bool output_bias = true;                       // that the output matrix has counts
-  bool output_gate = false;                      // behind each head of q a gate, whose sigmoid scales the head's output
+  std::optional<int64_t> window = {}; // tokens that a token sees, 0: all; not set: a file that has one is refused
+  bool output_bias = true;            // that the output matrix has counts
+  bool output_gate = false;           // behind each head of q a gate, whose sigmoid scales the head's output
 
   // Not supported yet.
   std::optional<bool> causal = {};     // false: a token sees later ones: attention.causal
@@ -47,6 +47,8 @@ struct RoutingSpec {
   std::optional<double> scale = {};        // of all shares: expert_weights_scale, or 1
   std::optional<int64_t> groups = {};      // experts are chosen from the best groups: expert_group_count, or 1
   std::optional<int64_t> groups_used = {}; // expert_group_used_count
+  bool selection_bias = false;             // exp_probs_b, which counts for the choice only, where the file has it
+  bool shared = false;                     // an expert that all tokens go through, where the file has one
   bool latent = false;                     // experts work on a narrower copy of the input, where the file has one
 };
 

@@ -17,8 +17,9 @@ static void build(Builder& b) {
                },
            .ffn =
                [&](ValueId x, int64_t il) {
-                 return b.hparams().experts() == 0 ? b.ffn(x, il)
-                                                   : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax});
+                 return b.hparams().experts() == 0
+                            ? b.ffn(x, il)
+                            : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
                },
            .scaled = true});
 }

@@ -7,7 +7,8 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true};
+  const AttentionSpec attention = {
+      .rope = Rope::split, .qk_norm = true, .window = b.hparams().get_int("attention.sliding_window", 0)};
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  return b.hparams().has_attention(il) ? b.attention(x, il, attention) : b.short_conv(x, il);

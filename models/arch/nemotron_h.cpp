@@ -11,10 +11,13 @@ using core::ValueId;
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
   const ActivationSpec activation = {.kind = core::Activation::relu_squared, .gated = false};
   if (b.hparams().experts() == 0) return b.ffn(x, il, activation);
-  return b.experts(
-      x, il,
-      {.normalize = b.hparams().get_bool("expert_weights_norm", false), .gate = core::Gate::sigmoid, .latent = true},
-      activation);
+  return b.experts(x, il,
+                   {.normalize = b.hparams().get_bool("expert_weights_norm", false),
+                    .gate = core::Gate::sigmoid,
+                    .selection_bias = true,
+                    .shared = true,
+                    .latent = true},
+                   activation);
 }
 
 static void build(Builder& b) {

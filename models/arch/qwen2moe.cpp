@@ -8,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   b.transformer({.rope = Rope::split}, [&](ValueId x, int64_t il) {
-    return b.experts(x, il, {.normalize = false, .gate = core::Gate::softmax});
+    return b.experts(x, il, {.normalize = false, .gate = core::Gate::softmax, .shared = true});
   });
 }
 

@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
-#include "kernels/cuda/executor/state_memory.h"
 
 #include <algorithm>
 #include <cstdlib>

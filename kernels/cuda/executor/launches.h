@@ -7,7 +7,6 @@
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/executor/kv_cache.h"
-#include "kernels/cuda/executor/state_memory.h"
 #include "kernels/cuda/executor/workspace.h"
 #include "kernels/cuda/plan/batch_plan.h"
 

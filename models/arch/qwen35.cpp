@@ -1,5 +1,6 @@
-// qwen35: dense Qwen 3.5 and 3.6. Three of four layers are gated delta nets, whose value heads take turns among the
-// key heads; attention has a gate on its output and rotates a part of each head.
+// qwen35 and qwen35moe: Qwen 3.5 and 3.6, dense or with experts and a shared one. Three of four layers are gated delta
+// nets, whose value heads take turns among the key heads; attention has a gate on its output and rotates a part of each
+// head.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -13,7 +14,12 @@ static void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  return b.hparams().is_recurrent(il) ? b.delta_net(x, il, false) : b.attention(x, il, attention);
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+           .ffn =
+               [&](ValueId x, int64_t il) {
+                 return b.hparams().experts() == 0
+                            ? b.ffn(x, il)
+                            : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+               },
            .ffn_norm = "post_attention_norm"});
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/executor/schedule.h"
 #include "quant/registry.h"
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 
 namespace ridge::kernels::cpu {
 
+inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The batch as the steps see it; filled by forward() before the schedule runs.

@@ -7,8 +7,6 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
-
 struct Delta {
   core::DeltaParams params;
   const float *qkv, *alpha, *beta; // [tokens][(2 k_heads + v_heads) dim], [tokens][v_heads] each

@@ -7,8 +7,6 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
-
 struct Scan {
   core::ScanParams params;
   bool rate_per_state;                  // a is [heads][states], else [heads]

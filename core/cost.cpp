@@ -61,18 +61,25 @@ void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const S
   cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
 }
 
-// The cache of each stream is read once for all its tokens, as far as they see: each token the past and the tokens up
-// to itself, or what its window has of them.
+// How many (query, key) pairs the first `tokens` tokens of a stream see.
+double visible_pairs(const AttentionParams& params, double tokens) {
+  const auto growing = [](double n) { return n * (n + 1) / 2; }; // each token sees all before it
+  const auto window = static_cast<double>(params.window);
+  if (params.window == 0 || tokens <= window) return growing(tokens);
+  if (!params.chunked) return growing(window) + (tokens - window) * window;
+  const double chunks = std::floor(tokens / window);
+  return chunks * growing(window) + growing(tokens - chunks * window);
+}
+
+// The cache of each stream is read once for all its tokens, from the first position that one of them sees.
 void set_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
   const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
-  const double per_stream = static_cast<double>(step.tokens) / streams;
-  const double end = past + per_stream, window = params.window > 0 ? static_cast<double>(params.window) : end;
-  cost.kv_bytes = streams * std::min(end, window + per_stream - 1) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
-  const double growing = std::clamp(window - past, 0.0, per_stream); // tokens that see all before them
-  const double pairs =                                               // (query, visible key)
-      streams * (growing * past + growing * (growing + 1) / 2 + (per_stream - growing) * window);
+  const double end = past + static_cast<double>(step.tokens) / streams;
+  cost.kv_bytes = streams * (end - static_cast<double>(params.first_seen(step.past))) *
+                  bytes_per_token(kv, step.k_bytes, step.v_bytes);
+  const double pairs = streams * (visible_pairs(params, end) - visible_pairs(params, past));
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 

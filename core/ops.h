@@ -71,7 +71,15 @@ struct AttentionParams {
   int32_t layer; // index into Program::kv_layers
   int64_t heads;
   float scale;
-  int64_t window = 0; // positions that a token sees, its own the last of them; 0: all
+  int64_t window = 0;   // positions that a token sees, its own the last of them; 0: all
+  bool chunked = false; // the window does not slide: a token sees those of its own `window` positions up to itself
+  float soft_cap = 0;   // scores are soft_cap * tanh(score / soft_cap); 0: as they are
+
+  // The first position that the token at `position` sees.
+  int64_t first_seen(int64_t position) const {
+    if (window == 0) return 0;
+    return chunked ? position / window * window : position < window ? 0 : position + 1 - window;
+  }
 };
 
 // How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.

@@ -60,6 +60,8 @@ void shape_attention(const Operands& o) {
   const KvLayer& kv = o.program.kv_layers.at(params.layer);
   o.expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
+  o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked), "params");
+  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.heads, "not one sink per head");
 }
 
 void shape_glu(const Operands& o) {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
@@ -115,6 +116,31 @@ TEST_CASE("attention reads the whole cache once per stream and computes the caus
   const Cost streams = op_cost(p, p.ops[0], {.tokens = 8, .past = 99, .streams = 8});
   CHECK(streams.kv_bytes == 8 * one.kv_bytes);
   CHECK(streams.flops == 8 * one.flops);
+}
+
+TEST_CASE("attention with a window reads and computes what its tokens see") {
+  Program p;
+  p.kv_layers = {{2, 16, 16}};
+  p.values = {{"q", 64}, {"out", 64}};
+  for (const bool chunked : {false, true})
+    for (const int64_t past : {0, 3, 10, 16, 100})
+      for (const int64_t tokens : {1, 5, 40}) {
+        CAPTURE(chunked);
+        CAPTURE(past);
+        CAPTURE(tokens);
+        const AttentionParams params = {0, 4, 0.25f, 16, chunked};
+        p.ops = {{OpKind::attention, 0, "attention", {0}, {1}, {}, params}};
+        int64_t first = past, pairs = 0;
+        for (int64_t position = past; position < past + tokens; ++position) {
+          const int64_t seen = chunked ? position - position % 16 : std::max<int64_t>(0, position - 15);
+          CHECK(params.first_seen(position) == seen);
+          first = std::min(first, seen);
+          pairs += position + 1 - seen;
+        }
+        const Cost cost = op_cost(p, p.ops[0], {.tokens = tokens, .past = past});
+        CHECK(cost.kv_bytes == static_cast<double>(past + tokens - first) * 2 * (16 + 16) * 2);
+        CHECK(cost.flops == static_cast<double>(2 * pairs * 4 * (16 + 16)));
+      }
 }
 
 TEST_CASE("one token touches the experts it uses, many tokens all of them") {

@@ -110,7 +110,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
       m.finish(m.op(OpKind::rope, {x}, {}, 3 * head_dim, core::RopeParams{0, 3, head_dim}));
     });
-  for (const int64_t window : {0, 5, 40})
+  const auto attention = [&](core::AttentionParams params, bool sinks) {
     with("attention", [&](RandomProgram& m) {
       const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
       const int64_t heads = kv_heads * m.integer(1, 9);
@@ -119,8 +119,17 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       const core::ValueId k = m.linear(x, Type::F32, kv_heads * k_dim), v = m.linear(x, Type::F32, kv_heads * v_dim);
       m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
       const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
-      m.finish(m.op(OpKind::attention, {q}, {}, heads * v_dim, core::AttentionParams{0, heads, 0.3f, window}));
+      std::vector<core::WeightId> weights;
+      if (sinks) weights.push_back(m.factors(heads, -2, 2));
+      params.heads = heads;
+      m.finish(m.op(OpKind::attention, {q}, weights, heads * v_dim, params));
     });
+  };
+  for (const int64_t window : {0, 5, 40}) attention({0, 0, 0.3f, window}, false);
+  for (const int64_t window : {3, 16}) attention({0, 0, 0.3f, window, true}, false);
+  attention({0, 0, 3.0f, 0, false, 0.5f}, false);
+  attention({0, 0, 0.3f, 0, false, 0}, true);
+  attention({0, 0, 3.0f, 7, false, 1.5f}, true);
   with("permute", [](RandomProgram& m) {
     const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
     const core::ValueId x = m.embed(Type::F32, groups * group, 30);

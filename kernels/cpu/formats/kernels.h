@@ -119,9 +119,9 @@ struct AttentionTask {
   const std::byte* v; // this head's value rows
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
-  float scale;
-  int64_t window; // positions that a token sees, 0: all
-  float* scratch; // attention_scratch floats, 64-byte aligned
+  const core::AttentionParams* params; // scale, window, soft cap
+  const float* sinks;                  // of the group's heads, or null
+  float* scratch;                      // attention_scratch floats, 64-byte aligned
 };
 constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {
   return rows * (round_up(k_dim, 16) + round_up(v_dim, 16) + kAttentionBlock) + round_up(2 * rows, 16);

@@ -8,6 +8,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
   const core::KvLayer kv = lowering.program().kv_layers[params.layer];
   const float* q = lowering.value(op.inputs[0]);
   float* out = lowering.value(op.outputs[0]);
+  const float* sinks = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
   const AttentionKernels& kernels = attention_kernels();
   lowering.schedule().add(
       {lowering.slot(op.inputs[0]), lowering.cache_resource(params.layer)}, lowering.slots(op.outputs),
@@ -31,8 +32,8 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.v_type = lowering.config().v_type;
         task.k_dim = kv.k_dim;
         task.v_dim = kv.v_dim;
-        task.scale = params.scale;
-        task.window = params.window;
+        task.params = &params;
+        task.sinks = sinks ? sinks + head * group : nullptr;
         task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });

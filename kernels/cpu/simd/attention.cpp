@@ -214,7 +214,15 @@ Function with_type(core::KvType type, Function f16, Function f32, Function q8_0)
   return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
 }
 
+// soft_cap * tanh(score / soft_cap)
+HWY_INLINE void cap_scores(float* scores, int64_t padded, float soft_cap) {
+  const VF cap = hn::Set(kF, soft_cap), inverse = hn::Set(kF, 1 / soft_cap);
+  for (int64_t p = 0; p < padded; p += kLanes)
+    hn::StoreU(hn::Mul(cap, hn::Tanh(kF, hn::Mul(hn::LoadU(kF, scores + p), inverse))), kF, scores + p);
+}
+
 void attend(const AttentionTask& task) {
+  const core::AttentionParams& params = *task.params;
   const int64_t rows = task.tokens * task.group;
   const int64_t q_stride = round_up(task.k_dim, 16), v_stride = round_up(task.v_dim, 16);
   float* q = task.scratch;
@@ -224,24 +232,26 @@ void attend(const AttentionTask& task) {
   float* total = maximum + rows;
   for (int64_t r = 0; r < rows; ++r) {
     const float* in = task.q + r / task.group * task.q_stride + r % task.group * task.k_dim;
-    for (int64_t d = 0; d < task.k_dim; ++d) q[r * q_stride + d] = in[d] * task.scale;
-    maximum[r] = -std::numeric_limits<float>::infinity();
-    total[r] = 0;
+    for (int64_t d = 0; d < task.k_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
+    // A sink is a score that came first and has no value.
+    maximum[r] = task.sinks ? task.sinks[r % task.group] : -std::numeric_limits<float>::infinity();
+    total[r] = task.sinks ? 1 : 0;
   }
   std::fill_n(sums, rows * v_stride, 0.0f);
 
   const int64_t end = task.first_position + task.tokens;
-  const int64_t seen = task.window > 0 ? std::max<int64_t>(0, task.first_position + 1 - task.window) : 0;
+  const int64_t seen = params.first_seen(task.first_position);
   for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += kAttentionBlock) {
     const int64_t count = std::min(kAttentionBlock, end - first);
     const int64_t padded = round_up(count, kPositionTile);
     with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, first,
                                                                                    padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t next = task.first_position + r / task.group + 1;
-      const int64_t valid = std::clamp<int64_t>(next - first, 0, count);
-      const int64_t hidden = task.window > 0 ? std::clamp<int64_t>(next - task.window - first, 0, valid) : 0;
+      const int64_t position = task.first_position + r / task.group;
+      const int64_t valid = std::clamp<int64_t>(position + 1 - first, 0, count);
+      const int64_t hidden = std::clamp<int64_t>(params.first_seen(position) - first, 0, valid);
       float* row = scores + r * kAttentionBlock;
+      if (params.soft_cap > 0) cap_scores(row, padded, params.soft_cap);
       std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
       if (hidden > 0 && hidden == valid) { // nothing of this block is in the window
         std::fill_n(row, padded, 0.0f);

@@ -22,18 +22,20 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   __syncthreads();
   const int64_t stream = args.streams[token];
   const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
-  float largest = -INFINITY, sum = 0;
+  // A sink is a score that came first and has no value.
+  const bool has_sink = args.sinks && warp == 0;
+  float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
   const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
     if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
     return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
   };
-  const int position = args.positions[token];
-  const int first = args.window > 0 ? max(0, position + 1 - args.window) : 0;
+  const int position = args.positions[token], first = args.visible.first_seen(position);
   for (int key = first + warp; key <= position; key += kWarps) {
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
       score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
     score = warp_sum(score);
+    if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;

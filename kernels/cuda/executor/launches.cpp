@@ -66,7 +66,9 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.tokens = static_cast<int>(plan.shape.tokens);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
-  args.window = static_cast<int>(params.window);
+  args.visible = {static_cast<int>(params.window), params.chunked};
+  args.soft_cap = params.soft_cap;
+  args.sinks = op.weights.empty() ? nullptr : weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.tile_tokens = plan.shape.distinct_streams
                          ? 1
@@ -104,10 +106,16 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
                      call.tile_tokens, workspace_.slot_order(), workspace_.expert_tiles(), workspace_.tile_count());
 }
 
+// Whether every token sees all before it, and scores are what the softmax takes: what the fast kernels compute.
+static bool is_plain(const core::Op& attention) {
+  const auto& params = std::get<core::AttentionParams>(attention.params);
+  return params.window == 0 && params.soft_cap == 0 && attention.weights.empty();
+}
+
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
   const Launch launch = context_.launch();
-  return std::get<core::AttentionParams>(heads.attention->params).window == 0 &&
+  return is_plain(*heads.attention) &&
          can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
                        rope_store_args(plan, heads));
 }
@@ -118,13 +126,14 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return params.window == 0 && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  return is_plain(attention) && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  return params.window == 0 && fast_attention(cache, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
+  return is_plain(attention) && fast_attention(cache, context_.launch()) &&
+         params.heads / cache.heads <= kAttentionRows;
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

@@ -2,6 +2,7 @@
 // memory. `tokens` rows have their position and stream in two arrays, which kernels read when they run.
 #pragma once
 
+#include "core/host_device.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -65,6 +66,17 @@ void launch_rope_store(const Launch&, const RopeStoreArgs&);
 bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
 void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
 
+// The positions that a token sees, as core::AttentionParams says it.
+struct Window {
+  int size; // 0: all before it
+  bool chunked;
+
+  RIDGE_HD int first_seen(int position) const {
+    if (size == 0) return 0;
+    return chunked ? position / size * size : position < size ? 0 : position + 1 - size;
+  }
+};
+
 struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
   float* out;     // [tokens, heads * v_dim]
@@ -72,7 +84,11 @@ struct AttentionArgs {
   const int32_t* streams;
   int tokens, heads;
   float scale;
-  int window; // positions that a token sees, 0: all; only of plain_attention
+  // Only of plain_attention:
+  Window visible;
+  float soft_cap;     // 0: none
+  const float* sinks; // [heads] or null
+
   Cache cache;
   int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
   int splits;        // blocks that share a tile's context

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,14 +31,16 @@ struct ArchitectureFile {
 struct Architecture {
   std::string_view name; // general.architecture
   const ArchitectureFile& file;
+  std::string_view models, layers;          // for people: what is known by it ("Qwen 3 dense"), what a layer is
   std::vector<std::string_view> hf_classes; // that "architectures" of config.json names
 };
 
 std::span<const Architecture> architecture_table();           // rows of arches.def in their order
 const Architecture* find_architecture(std::string_view name); // nullptr: unknown
+std::string architectures_as_markdown();                      // the table of docs/models.md
 
 namespace arch {
-#define RIDGE_ARCH(name, file, ...) extern const ArchitectureFile file;
+#define RIDGE_ARCH(name, file, models, layers, ...) extern const ArchitectureFile file;
 #include "models/arches.def"
 #undef RIDGE_ARCH
 } // namespace arch

@@ -7,8 +7,6 @@
 #include "models/planar.h"
 #include "models/recipes.h"
 
-#include <fmt/ranges.h>
-
 #include <map>
 #include <set>
 
@@ -26,18 +24,12 @@ std::string count_label(int64_t parameters) {
 
 } // namespace
 
-std::vector<std::string_view> architectures() {
-  std::vector<std::string_view> names;
-  for (const Architecture& row : architecture_table()) names.push_back(row.name);
-  return names;
-}
-
 core::Program build_program(const gguf::File& file) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (!architecture)
-    throw_error("{}: unknown architecture '{}'; known are {}", file.path(), core::printable(name),
-                fmt::join(architectures(), ", "));
+    throw_error("{}: unknown architecture '{}'; `ridge models` lists those that run", file.path(),
+                core::printable(name));
   Builder builder(file);
   architecture->file.build(builder);
   core::Program program = std::move(builder).finish();

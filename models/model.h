@@ -5,17 +5,13 @@
 #include "gguf/gguf.h"
 
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace ridge::models {
 
-// Builds the Program of the file's architecture. Throws Error for an unknown architecture (it lists the known ones), a
-// tensor that is missing or has another shape, a hyperparameter out of range, and a model that asks for something that
-// is not supported yet. The file must outlive the Program: weights point into its mapping.
+// Builds the Program of the file's architecture. Throws Error for an unknown architecture, a tensor that is missing or
+// has another shape, a hyperparameter out of range, and a model that asks for something that is not supported yet. The
+// file must outlive the Program: weights point into its mapping.
 core::Program build_program(const gguf::File& file);
-
-std::vector<std::string_view> architectures(); // in arches.def order
 
 int64_t parameter_count(const gguf::File& file); // weights in all tensors
 

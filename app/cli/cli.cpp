@@ -43,6 +43,7 @@ int run_cli(int argc, const char* const* argv) {
   add_chat_command(app);
   add_run_command(app);
   add_inspect_command(app);
+  add_models_command(app);
   add_tokenize_commands(app);
   add_template_command(app);
   add_logits_command(app);

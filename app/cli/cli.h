@@ -11,6 +11,7 @@ namespace ridge::app {
 void add_run_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_models_command(CLI::App& app);
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);

@@ -44,12 +44,17 @@ TEST_CASE("a bad file is one line and exit status 1") {
 
 TEST_CASE("--help and --version succeed, and every command has help") {
   CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
-  for (const char* command : {"chat", "run", "inspect", "tokenize", "detokenize", "template", "logits", "bench",
-                              "perplexity", "roofline", "doctor"}) {
+  for (const char* command : {"chat", "run", "inspect", "models", "tokenize", "detokenize", "template", "logits",
+                              "bench", "perplexity", "roofline", "doctor"}) {
     const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);
   }
+}
+
+TEST_CASE("models lists the architectures as text and as the table of the docs") {
+  CHECK(run_ridge({"models"}).out.find("\nqwen3moe ") != std::string::npos);
+  CHECK(run_ridge({"models", "--markdown"}).out.find("\n| `qwen3moe` | ") != std::string::npos);
 }
 
 TEST_CASE("inspect --json describes the whole file") {

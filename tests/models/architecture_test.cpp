@@ -2,6 +2,7 @@
 #include "models/architecture.h"
 
 #include "models/synthetic.h"
+#include "support/reference.h"
 
 #include <doctest/doctest.h>
 
@@ -16,6 +17,8 @@ TEST_CASE("each architecture has a name of its own, a builder, and classes that 
     CHECK(names.insert(row.name).second);
     CHECK(models::find_architecture(row.name) == &row);
     CHECK((row.file.build != nullptr));
+    CHECK(!row.models.empty());
+    CHECK(!row.layers.empty());
     for (const std::string_view hf_class : row.hf_classes) {
       CHECK(!hf_class.empty());
       CHECK(classes.insert(hf_class).second);
@@ -23,6 +26,17 @@ TEST_CASE("each architecture has a name of its own, a builder, and classes that 
   }
   CHECK(classes.contains("MixtralForCausalLM"));
   CHECK(models::find_architecture("gpt2") == nullptr);
+}
+
+TEST_CASE("docs/models.md shows every architecture as arches.def has it") {
+  const std::string docs = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/docs/models.md");
+  std::string table; // its lines are those that start with a bar
+  for (size_t at = 0, end; at < docs.size(); at = end + 1) {
+    end = std::min(docs.find('\n', at), docs.size());
+    if (docs[at] == '|') table += docs.substr(at, end - at) + "\n";
+  }
+  INFO("./dev docs writes it again");
+  CHECK(table == models::architectures_as_markdown());
 }
 
 TEST_CASE("a checkpoint with experts says where all three matrices and the router are") {

@@ -71,10 +71,8 @@ TEST_CASE("a vocabulary without a model is refused by what it lacks") {
   CHECK(refusal(file).find("token_embd.weight is missing") != std::string::npos);
 }
 
-TEST_CASE("an unknown architecture is refused by name with the known ones listed") {
+TEST_CASE("an unknown architecture is refused by name") {
   REQUIRE_REFERENCE();
   const gguf::File file = gguf::File::open(tests::reference_dir() + "/vocab/ggml-vocab-gpt-2.gguf");
-  const std::string message = refusal(file);
-  CHECK(message.find("unknown architecture 'gpt2'") != std::string::npos);
-  for (const std::string_view known : models::architectures()) CHECK(message.find(known) != std::string::npos);
+  CHECK(refusal(file).find("unknown architecture 'gpt2'; `ridge models` lists") != std::string::npos);
 }

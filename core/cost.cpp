@@ -53,6 +53,7 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
   const auto used = static_cast<double>(std::get<ExpertParams>(op.params).used);
   const double touched = experts * (1 - std::pow(1 - used / experts, rows));
   cost.weight_bytes = touched * static_cast<double>(w.matrix_bytes());
+  if (op.weights.size() > 1) cost.weight_bytes += touched * kValueBytes * static_cast<double>(w.rows);
   cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
 }
 

@@ -53,6 +53,11 @@ void check_config(const Program& program, const ExecutorConfig& config) {
   check_range("a largest batch", config.max_batch, 1);
   check_range("a largest number of outputs", config.max_outputs, 0);
   check_range("a number of threads", config.threads, 0);
+  for (const Op& op : program.ops)
+    if (op.kind == OpKind::embed && std::get<EmbedParams>(op.params).of_positions)
+      if (const int64_t rows = program.weights[op.weights[0]].rows; config.context > rows)
+        throw_error("a context of {} tokens, but the model has learned {} positions; lower it with -c", config.context,
+                    rows);
   check_cache_types(program, config);
 }
 

@@ -37,6 +37,7 @@ using NoParams = std::monostate;
 
 struct EmbedParams {
   float scale = 1;
+  bool of_positions = false; // the table has a row per position, not per token
 };
 
 struct NormParams {
@@ -49,10 +50,35 @@ struct RopeParams {
   int64_t heads, head_dim;
 };
 
-enum class Activation : uint8_t { identity, silu, sigmoid, relu_squared };
+enum class Activation : uint8_t {
+  identity,     // alpha * x
+  silu,         // x * sigmoid(alpha * x); with alpha 1.702 also known as quick GELU
+  sigmoid,      // 1 / (1 + exp(-x))
+  relu,         // max(x, 0)
+  relu_squared, // max(x, 0)²
+  gelu,         // x * Φ(x) by its approximation with tanh
+  gelu_erf,     // x * Φ(x)
+  soft_cap,     // alpha * tanh(x / alpha)
+  xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
+};
 
+// Of glu also what happens around its activation: with a limit, x is kept from -limit to limit, and the gate at most
+// at the limit; then x + shift is multiplied. gpt-oss: {silu, 1.702, 7, false, 1}.
 struct ActivationParams {
-  Activation kind;
+  Activation kind = Activation::identity;
+  float alpha = 1;
+  float limit = 0;               // 0: none
+  bool limits_activated = false; // the gate's limit is that of its activation, else of what goes into it
+  float shift = 0;
+  float beta = 0, alpha_negative = 0, epsilon = 0; // of xielu
+
+  bool operator==(const ActivationParams&) const = default;
+};
+
+// Heads of q grow slowly with the position: by 1 + scale * log(1 + floor((position + offset) / step)).
+struct PositionScaleParams {
+  float scale;
+  int64_t step, offset = 0;
 };
 
 struct AddParams {
@@ -125,9 +151,9 @@ struct ScanParams {
   int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
 };
 
-using OpParams =
-    std::variant<NoParams, EmbedParams, NormParams, RopeParams, ActivationParams, AddParams, PermuteParams, KvParams,
-                 AttentionParams, RouteParams, ExpertParams, ConvParams, DeltaParams, ScanParams>;
+using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
+                              AddParams, PermuteParams, KvParams, AttentionParams, RouteParams, ExpertParams,
+                              ConvParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.

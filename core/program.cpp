@@ -38,6 +38,11 @@ void shape_rms_norm(const Operands& o) {
   o.expect(o.in(0).width == o.out(0).width, "changes the width");
 }
 
+void shape_layer_norm(const Operands& o) {
+  shape_rms_norm(o);
+  if (o.op.weights.size() > 1) o.expect(o.weight(1).cols == o.weight(0).cols, "the bias has another width");
+}
+
 void shape_linear(const Operands& o) {
   o.expect(o.weight(0).cols == o.in(0).width && o.weight(0).rows == o.out(0).width, "shape");
   if (o.op.weights.size() == 2) o.expect(o.weight(1).cols == o.out(0).width, "the bias has another width");
@@ -48,6 +53,15 @@ void shape_rope(const Operands& o) {
   const RopeTable& table = o.program.rope_tables.at(params.table);
   o.expect(params.heads * params.head_dim == o.in(0).width && o.in(0).width == o.out(0).width, "shape");
   o.expect(2 * static_cast<int64_t>(table.inverse_frequency.size()) <= params.head_dim, "rotates past the head");
+  o.expect(table.long_inverse_frequency.empty() ||
+               table.long_inverse_frequency.size() == table.inverse_frequency.size(),
+           "rotates fewer or more pairs in long contexts");
+}
+
+void shape_position_scale(const Operands& o) {
+  const auto& params = std::get<PositionScaleParams>(o.op.params);
+  o.expect(o.in(0).width == o.out(0).width && !o.in(0).gathered, "shape");
+  o.expect(params.step > 0 && params.offset >= 0, "step or offset");
 }
 
 void shape_kv_store(const Operands& o) {
@@ -101,6 +115,8 @@ void shape_expert_linear(const Operands& o) {
   o.expect(o.in(0).width == o.weight(0).cols || o.in(0).width == used * o.weight(0).cols, "input width");
   o.expect(o.in(1).kind == ValueKind::i32 && o.in(1).width == used, "expert ids");
   o.expect(o.out(0).width == used * o.weight(0).rows, "output width");
+  if (o.op.weights.size() > 1)
+    o.expect(o.weight(1).cols == o.weight(0).count * o.weight(0).rows, "the bias has another width");
 }
 
 void shape_expert_sum(const Operands& o) {

@@ -29,11 +29,18 @@ enum class RopeStyle : uint8_t {
 };
 
 // Angles are position * inverse_frequency[pair]: scaling of every kind (linear, YaRN, Llama 3 factors) is folded into
-// this table when the Program is built.
+// this table when the Program is built. A model may have other frequencies for long contexts (LongRoPE); which ones
+// count is settled with the executor's context, because keys in the cache are rotated already.
 struct RopeTable {
   std::vector<float> inverse_frequency; // [rotated dims / 2], radians per position
   float magnitude;                      // multiplies sin and cos (YaRN's attention factor), else 1
   RopeStyle style;
+  std::vector<float> long_inverse_frequency = {}; // where the context is above `long_above`; empty: the same
+  int64_t long_above = 0;
+
+  const std::vector<float>& frequencies(int64_t context) const {
+    return long_inverse_frequency.empty() || context <= long_above ? inverse_frequency : long_inverse_frequency;
+  }
 };
 
 struct Op {

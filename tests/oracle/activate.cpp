@@ -5,10 +5,10 @@
 namespace ridge::tests {
 
 void naive_activate(Naive& naive, const core::Op& op) {
-  const core::Activation kind = std::get<core::ActivationParams>(op.params).kind;
+  const auto& params = std::get<core::ActivationParams>(op.params);
   naive.for_rows(op, [&](size_t t) {
     Naive::Row y = naive.in(op, 0, t);
-    for (double& v : y) v = activation_of(kind, v);
+    for (double& v : y) v = activation_of(params, v);
     return y;
   });
 }

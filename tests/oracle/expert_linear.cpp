@@ -1,4 +1,5 @@
-// expert_linear: the matrices of a token's experts times the token's row, or each times the row of its slot.
+// expert_linear: the matrices of a token's experts times the token's row, or each times the row of its slot; plus
+// the biases of the expert.
 #include "support/naive.h"
 
 namespace ridge::tests {
@@ -13,6 +14,9 @@ void naive_expert_linear(Naive& naive, const core::Op& op) {
       const Naive::Row part =
           naive.multiply(op.weights[0], static_cast<int64_t>(ids[s]) * w.rows, x.data() + (shared ? 0 : s * w.cols));
       y.insert(y.end(), part.begin(), part.end());
+      if (op.weights.size() == 1) continue;
+      const Naive::Row bias = naive.weight_row(op.weights[1], 0);
+      for (int64_t i = 0; i < w.rows; ++i) y[y.size() - w.rows + i] += bias[static_cast<int64_t>(ids[s]) * w.rows + i];
     }
     return y;
   });

@@ -5,18 +5,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace ridge::tests {
 
-inline double activation_of(core::Activation kind, double x) {
-  switch (kind) {
-  case core::Activation::identity: return x;
-  case core::Activation::silu: return x / (1 + std::exp(-x));
+inline double activation_of(const core::ActivationParams& p, double x) {
+  const double gelu = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  switch (p.kind) {
+  case core::Activation::identity: return p.alpha * x;
+  case core::Activation::silu: return x / (1 + std::exp(-p.alpha * x));
   case core::Activation::sigmoid: return 1 / (1 + std::exp(-x));
+  case core::Activation::relu: return std::max(x, 0.0);
   case core::Activation::relu_squared: return std::max(x, 0.0) * std::max(x, 0.0);
+  case core::Activation::gelu: return x / 2 * (1 + std::tanh(gelu));
+  case core::Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
+  case core::Activation::soft_cap: return p.alpha * std::tanh(x / p.alpha);
+  case core::Activation::xielu:
+    return p.beta * x +
+           (x > 0 ? p.alpha * x * x : p.alpha_negative * (std::expm1(std::min(x, static_cast<double>(p.epsilon))) - x));
   }
   return NAN;
 }
+inline double activation_of(core::Activation kind, double x) { return activation_of(core::ActivationParams{kind}, x); }
 
 inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 

@@ -101,6 +101,22 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const int64_t head = m.integer(1, 40);
     m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
   });
+  for (const bool bias : {false, true})
+    with("layer_norm", [&](RandomProgram& m) {
+      const int64_t groups = m.integer(1, 3), group = m.integer(1, 100), width = groups * group;
+      const int64_t weights = m.integer(0, 1) ? group : width;
+      std::vector<core::WeightId> both = {m.factors(weights, 0.5, 1.5)};
+      if (bias) both.push_back(m.factors(weights, -0.1, 0.1));
+      m.finish(m.op(OpKind::layer_norm, {m.embed(Type::F32, width, 20)}, both, width, core::NormParams{1e-5f, group}));
+    });
+  with("position_scale, embed of positions", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 100);
+    const core::ValueId x = m.embed(Type::F32, width, 30);
+    const core::ValueId at =
+        m.op(OpKind::embed, {}, {m.weight(Type::F16, width, 64)}, width, core::EmbedParams{2, true});
+    m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
+                  core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
+  });
   for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
     with("rope", [&](RandomProgram& m) {
       const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
@@ -135,14 +151,24 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const core::ValueId x = m.embed(Type::F32, groups * group, 30);
     m.finish(m.op(OpKind::permute, {x}, {m.order(columns, group)}, groups * columns, core::PermuteParams{group}));
   });
-  for (const core::Activation kind :
-       {core::Activation::identity, core::Activation::silu, core::Activation::sigmoid, core::Activation::relu_squared})
+  using core::Activation;
+  for (const core::ActivationParams& params : {core::ActivationParams{Activation::identity, 0.7f},
+                                               {Activation::silu},
+                                               {Activation::silu, 1.702f, 0.1f, false, 1},
+                                               {Activation::silu, 1, 0.1f, true},
+                                               {Activation::sigmoid},
+                                               {Activation::relu},
+                                               {Activation::relu_squared},
+                                               {Activation::gelu},
+                                               {Activation::gelu_erf},
+                                               {Activation::soft_cap, 0.2f},
+                                               {Activation::xielu, 0.8f, 0, false, 0, 0.5f, 0.9f, -1e-6f}})
     with("glu, activate and add", [&](RandomProgram& m) {
       const int64_t gates = m.integer(1, 30), width = gates * m.integer(1, 4);
       const core::ValueId x = m.embed(Type::F32, 16, 30);
       const core::ValueId gate = m.linear(x, Type::F32, gates), up = m.linear(x, Type::F32, width);
-      const core::ValueId gated = m.op(OpKind::glu, {gate, up}, {}, width, core::ActivationParams{kind});
-      const core::ValueId active = m.op(OpKind::activate, {up}, {}, width, core::ActivationParams{kind});
+      const core::ValueId gated = m.op(OpKind::glu, {gate, up}, {}, width, params);
+      const core::ValueId active = m.op(OpKind::activate, {up}, {}, width, params);
       m.finish(m.op(OpKind::add, {gated, active}, {}, width, core::AddParams{0.7f}));
     });
   with("rms_norm of groups with weights of their own", [](RandomProgram& m) {
@@ -218,6 +244,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       shape.experts = m.integer(2, 9);
       shape.used = m.integer(1, shape.experts);
       shape.normalize_shares = normalize;
+      shape.expert_bias = normalize;
       m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
     });
 }

@@ -90,7 +90,7 @@ struct RandomProgram {
   core::ValueId op(core::OpKind kind, std::vector<core::ValueId> inputs, std::vector<core::WeightId> weights,
                    int64_t width, core::OpParams params = {}) {
     if (kind == core::OpKind::add && params.index() == 0) params = core::AddParams{};
-    if (kind == core::OpKind::embed) params = core::EmbedParams{};
+    if (kind == core::OpKind::embed && params.index() == 0) params = core::EmbedParams{};
     const bool gathered = kind == core::OpKind::gather || (!inputs.empty() && program.values[inputs[0]].gathered);
     std::vector<core::ValueId> outputs;
     if (width > 0) outputs.push_back(value(width, gathered));
@@ -131,7 +131,7 @@ struct RandomProgram {
   struct Shape {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
-    bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false;
+    bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, expert_bias = false;
     std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
@@ -183,8 +183,9 @@ struct RandomProgram {
     if (s.selection_bias) bias.push_back(factors(s.experts, -0.2, 0.2));
     program.ops.push_back({core::OpKind::route, layer, "route", {scores}, {ids, shares}, bias, params});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
-      return op(core::OpKind::expert_linear, {x, ids}, {weight(type, cols, rows, s.experts)}, s.used * rows,
-                core::ExpertParams{s.used});
+      std::vector<core::WeightId> weights = {weight(type, cols, rows, s.experts)};
+      if (s.expert_bias) weights.push_back(factors(s.experts * rows, -1, 1));
+      return op(core::OpKind::expert_linear, {x, ids}, std::move(weights), s.used * rows, core::ExpertParams{s.used});
     };
     const core::ValueId gate = expert(h, s.width, s.hidden), up = expert(h, s.width, s.hidden);
     const core::ValueId act =

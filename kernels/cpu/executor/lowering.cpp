@@ -79,14 +79,15 @@ void Lowering::allocate_scratch() {
 
 void Lowering::add_rope_angles() {
   for (const core::RopeTable& table : program_.rope_tables) {
-    const auto pairs = static_cast<int64_t>(table.inverse_frequency.size());
+    const std::vector<float>& frequencies = table.frequencies(config_.context);
+    const auto pairs = static_cast<int64_t>(frequencies.size());
     angles_.push_back({Memory(8 * pairs * config_.max_batch, "rotation angles"), new_resource()});
     float* cos_sin = angles_.back().cos_sin.as<float>();
     add_rows({}, {angles_.back().resource}, false, 32 * pairs,
-             [this, &table, pairs, cos_sin](int64_t first, int64_t last) {
+             [this, &table, &frequencies, pairs, cos_sin](int64_t first, int64_t last) {
                for (int64_t t = first; t < last; ++t)
                  for (int64_t i = 0; i < pairs; ++i) {
-                   const float angle = core::rope_angle(batch_.positions[t], table.inverse_frequency[i]);
+                   const float angle = core::rope_angle(batch_.positions[t], frequencies[i]);
                    cos_sin[2 * pairs * t + i] = std::cos(angle) * table.magnitude;
                    cos_sin[2 * pairs * t + pairs + i] = std::sin(angle) * table.magnitude;
                  }

@@ -29,7 +29,7 @@ struct Conv {
       for (int64_t i = 0; i <= history; ++i) inputs[i] = input(t + i - history);
       float* y = out + sequence.tokens[t] * channels + first;
       recurrent_kernels().convolve(inputs.data(), taps, bias, params.kernel, first, count, y);
-      vector_kernels().activate(params.activation, y, count, y);
+      vector_kernels().activate({params.activation}, y, count, y);
     }
     for (int64_t i = 0; i < history; ++i) // ascending: row i takes one behind it
       std::copy_n(input(tokens + i - history) + first, count, state + i * channels + first);

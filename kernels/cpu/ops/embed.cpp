@@ -1,4 +1,4 @@
-// Decodes one row of the table per token, and scales it.
+// Decodes one row of the table per token, by its id or its position, and scales it.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -7,19 +7,22 @@ namespace ridge::kernels::cpu {
 void lower_embed(Lowering& lowering, const core::Op& op) {
   const core::Weight& table = lowering.weight(op.weights[0]);
   const quant::FormatInfo& format = format_of(table);
+  const auto [scale, of_positions] = std::get<core::EmbedParams>(op.params);
   const int64_t vocab = lowering.program().vocab;
-  if (table.rows < vocab) throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
-  const float scale = std::get<core::EmbedParams>(op.params).scale;
+  if (!of_positions && table.rows < vocab)
+    throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
   float* out = lowering.value(op.outputs[0]);
-  lowering.add_rows({}, lowering.slots(op.outputs), false, table.cols,
-                    [=, &table, &format, &batch = lowering.batch()](int64_t first, int64_t last) {
-                      for (int64_t t = first; t < last; ++t) {
-                        float* row = out + t * table.cols;
-                        format.decode(table.row(batch.tokens[t]), table.cols, row);
-                        if (scale != 1)
-                          for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
-                      }
-                    });
+  lowering.add_rows(
+      {}, lowering.slots(op.outputs), false, table.cols,
+      [=, &table, &format, scale = scale,
+       &rows = of_positions ? lowering.batch().positions : lowering.batch().tokens](int64_t first, int64_t last) {
+        for (int64_t t = first; t < last; ++t) {
+          float* row = out + t * table.cols;
+          format.decode(table.row(rows[t]), table.cols, row);
+          if (scale != 1)
+            for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
+        }
+      });
 }
 
 } // namespace ridge::kernels::cpu

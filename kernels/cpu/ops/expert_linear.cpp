@@ -31,6 +31,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
   Linear linear = lowering.make_linear(weight);
   linear.x = lowering.value(input);
   linear.out = lowering.value(op.outputs[0]);
+  if (op.weights.size() > 1) linear.bias = lowering.vector_weight(op.weights[1]).data();
   Lowering::Resources reads = {lowering.slot(input), groups.resource};
   if (lowering.wants_codes(weight)) {
     const auto [codes, resource] = lowering.quantized(input, weight.cols);
@@ -50,6 +51,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
         const auto in = std::span(row_of).subspan(group.first, group.count);
         Linear expert = linear;
         expert.matrix = weight.row(group.expert * weight.rows);
+        if (expert.bias) expert.bias += group.expert * weight.rows;
         const int64_t first = item % pieces * piece, last = std::min(first + piece, panels);
         if (static_cast<int64_t>(group.count) <= kDotTokens) {
           const int64_t first_row = expert.panel(first).first;

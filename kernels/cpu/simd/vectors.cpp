@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
@@ -68,6 +69,17 @@ void rms_norm(const float* x, const float* weight, int64_t width, float epsilon,
   for (i = 0; i < width; ++i) out[i] = x[i] * factor * weight[i];
 }
 
+// bias may be null.
+void layer_norm(const float* x, const float* weight, const float* bias, int64_t width, float epsilon, float* out) {
+  const double count = static_cast<double>(width);
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < width; ++i) sum += x[i];
+  const auto mean = static_cast<float>(sum / count);
+  for (int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i] - mean) * (x[i] - mean);
+  const auto factor = static_cast<float>(1 / std::sqrt(squares / count + epsilon));
+  for (int64_t i = 0; i < width; ++i) out[i] = (x[i] - mean) * factor * weight[i] + (bias ? bias[i] : 0.0f);
+}
+
 void rope_adjacent(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out) {
   for (int64_t i = 0; i < pairs; ++i) {
     const float a = x[2 * i], b = x[2 * i + 1], c = cos_sin[i], s = cos_sin[pairs + i];
@@ -86,47 +98,93 @@ void rope_split(const float* x, const float* cos_sin, int64_t pairs, int64_t hea
   for (int64_t i = 2 * pairs; i < head_dim; ++i) out[i] = x[i];
 }
 
+constexpr float kGelu = 0.7978845608f, kGeluCube = 0.044715f; // sqrt(2 / pi), and what the approximation adds to it
+
+HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is finite, and what it divides is 0 at this scale
+  const VF one = hn::Set(kF, 1.0f);
+  return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), hn::Set(kF, 88.0f)))));
+}
+
 template <core::Activation kKind>
-HWY_INLINE VF activated(VF x) {
+HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   using enum core::Activation;
-  const VF one = hn::Set(kF, 1.0f), largest = hn::Set(kF, 88.0f); // exp(88) is finite, and silu(-88) is 0 at this scale
-  if constexpr (kKind == silu) return hn::Div(x, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), largest))));
-  if constexpr (kKind == sigmoid) return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), largest))));
-  if constexpr (kKind == relu_squared) {
-    const VF positive = hn::IfThenElseZero(hn::Not(hn::Lt(x, hn::Zero(kF))), x); // keeps NaN
-    return hn::Mul(positive, positive);
+  const VF alpha = hn::Set(kF, params.alpha), zero = hn::Zero(kF);
+  if constexpr (kKind == identity) return hn::Mul(alpha, x);
+  if constexpr (kKind == silu) return hn::Mul(x, sigmoid_of(hn::Mul(alpha, x)));
+  if constexpr (kKind == sigmoid) return sigmoid_of(x);
+  if constexpr (kKind == relu || kKind == relu_squared) {
+    const VF positive = hn::IfThenElseZero(hn::Not(hn::Lt(x, zero)), x); // keeps NaN
+    return kKind == relu ? positive : hn::Mul(positive, positive);
+  }
+  if constexpr (kKind == gelu) { // (1 + tanh(u)) / 2 is the sigmoid of 2 u
+    const VF cube = hn::MulAdd(hn::Mul(x, x), hn::Set(kF, kGeluCube), hn::Set(kF, 1.0f));
+    return hn::Mul(x, sigmoid_of(hn::Mul(hn::Mul(x, hn::Set(kF, 2 * kGelu)), cube)));
+  }
+  if constexpr (kKind == soft_cap) return hn::Mul(alpha, hn::Tanh(kF, hn::Div(x, alpha)));
+  if constexpr (kKind == xielu) {
+    const VF negative = hn::Sub(hn::Expm1(kF, hn::Min(x, hn::Set(kF, params.epsilon))), x);
+    return hn::MulAdd(hn::Set(kF, params.beta), x,
+                      hn::IfThenElse(hn::Gt(x, zero), hn::Mul(alpha, hn::Mul(x, x)),
+                                     hn::Mul(hn::Set(kF, params.alpha_negative), negative)));
   }
   return x;
 }
 
 template <core::Activation kKind>
-HWY_INLINE float activated(float x) {
+HWY_INLINE float activated(const core::ActivationParams& params, float x) {
   using enum core::Activation;
-  if constexpr (kKind == silu) return x / (1 + std::exp(-x));
+  if constexpr (kKind == identity) return params.alpha * x;
+  if constexpr (kKind == silu) return x / (1 + std::exp(-params.alpha * x));
   if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-x));
+  if constexpr (kKind == relu) return x < 0 ? 0 : x;
   if constexpr (kKind == relu_squared) return x < 0 ? 0 : x * x;
+  if constexpr (kKind == gelu) return x / (1 + std::exp(-2 * kGelu * x * (1 + kGeluCube * x * x)));
+  if constexpr (kKind == gelu_erf) return 0.5f * x * (1 + std::erf(x * 0.7071067812f));
+  if constexpr (kKind == soft_cap) return params.alpha * std::tanh(x / params.alpha);
+  if constexpr (kKind == xielu)
+    return (x > 0 ? params.alpha * x * x : params.alpha_negative * (std::expm1(std::min(x, params.epsilon)) - x)) +
+           params.beta * x;
   return x;
 }
 
-// run(i, vector or number) of `kind`, for all i.
-template <core::Activation kKind, typename Store>
-HWY_INLINE void for_activated(const float* x, int64_t width, Store store) {
+// store(i, vector or number) of `kind`, for all i. `gate` is what happens to an element before.
+template <core::Activation kKind, typename Gate, typename Store>
+HWY_INLINE void for_activated(const core::ActivationParams& params, const float* x, int64_t width, Gate gate,
+                              Store store) {
   int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) store(i, activated<kKind>(hn::LoadU(kF, x + i)));
-  for (; i < width; ++i) store(i, activated<kKind>(x[i]));
+  if constexpr (kKind != core::Activation::gelu_erf) // there is no vector erf
+    for (; i + kLanes <= width; i += kLanes) store(i, activated<kKind>(params, gate(hn::LoadU(kF, x + i))));
+  for (; i < width; ++i) store(i, activated<kKind>(params, gate(x[i])));
 }
 
-template <typename Store>
-HWY_INLINE void for_activated(core::Activation kind, const float* x, int64_t width, Store store) {
+template <typename Gate, typename Store>
+HWY_INLINE void for_activated(const core::ActivationParams& params, const float* x, int64_t width, Gate gate,
+                              Store store) {
   using enum core::Activation;
-  switch (kind) {
-  case identity: return for_activated<identity>(x, width, store);
-  case silu: return for_activated<silu>(x, width, store);
-  case sigmoid: return for_activated<sigmoid>(x, width, store);
-  case relu_squared: return for_activated<relu_squared>(x, width, store);
+  switch (params.kind) {
+  case identity: return for_activated<identity>(params, x, width, gate, store);
+  case silu: return for_activated<silu>(params, x, width, gate, store);
+  case sigmoid: return for_activated<sigmoid>(params, x, width, gate, store);
+  case relu: return for_activated<relu>(params, x, width, gate, store);
+  case relu_squared: return for_activated<relu_squared>(params, x, width, gate, store);
+  case gelu: return for_activated<gelu>(params, x, width, gate, store);
+  case gelu_erf: return for_activated<gelu_erf>(params, x, width, gate, store);
+  case soft_cap: return for_activated<soft_cap>(params, x, width, gate, store);
+  case xielu: return for_activated<xielu>(params, x, width, gate, store);
   }
 }
 
+struct AsIs {
+  template <typename T>
+  HWY_INLINE T operator()(T x) const {
+    return x;
+  }
+};
+struct AtMost {
+  float limit;
+  HWY_INLINE VF operator()(VF x) const { return hn::Min(x, hn::Set(kF, limit)); }
+  HWY_INLINE float operator()(float x) const { return std::min(x, limit); }
+};
 struct Store {
   float* out;
   HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(v, kF, out + i); }
@@ -138,13 +196,31 @@ struct StoreProduct {
   HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(hn::Mul(v, hn::LoadU(kF, x + i)), kF, out + i); }
   HWY_INLINE void operator()(int64_t i, float v) const { out[i] = v * x[i]; }
 };
+// The same with limits of the activated gate and of x.
+struct StoreLimited {
+  const float* x;
+  float* out;
+  float gate_limit, limit, shift;
+  HWY_INLINE void operator()(int64_t i, VF v) const {
+    const VF other = hn::Max(hn::Min(hn::LoadU(kF, x + i), hn::Set(kF, limit)), hn::Set(kF, -limit));
+    hn::StoreU(hn::Mul(hn::Min(v, hn::Set(kF, gate_limit)), hn::Add(other, hn::Set(kF, shift))), kF, out + i);
+  }
+  HWY_INLINE void operator()(int64_t i, float v) const {
+    out[i] = std::min(v, gate_limit) * (std::clamp(x[i], -limit, limit) + shift);
+  }
+};
 
-void activate(core::Activation kind, const float* x, int64_t width, float* out) {
-  for_activated(kind, x, width, Store{out});
+void activate(const core::ActivationParams& params, const float* x, int64_t width, float* out) {
+  for_activated(params, x, width, AsIs(), Store{out});
 }
 
-void glu(core::Activation kind, const float* gate, const float* x, int64_t width, float* out) {
-  for_activated(kind, gate, width, StoreProduct{x, out});
+void glu(const core::ActivationParams& params, const float* gate, const float* x, int64_t width, float* out) {
+  if (params.limit == 0 && params.shift == 0) return for_activated(params, gate, width, AsIs(), StoreProduct{x, out});
+  constexpr float kNone = std::numeric_limits<float>::infinity();
+  const float limit = params.limit > 0 ? params.limit : kNone;
+  const bool after = params.limits_activated;
+  for_activated(params, gate, width, AtMost{after ? kNone : limit},
+                StoreLimited{x, out, after ? limit : kNone, limit, params.shift});
 }
 
 void add(const float* a, const float* b, float scale, int64_t width, float* out) {
@@ -159,8 +235,8 @@ void scale_add(const float* x, float factor, int64_t width, float* out) {
 }
 
 const VectorKernels* table() {
-  static constexpr VectorKernels kTable = {quantize, rms_norm, rope_adjacent, rope_split,
-                                           activate, glu,      add,           scale_add};
+  static constexpr VectorKernels kTable = {quantize, rms_norm, layer_norm, rope_adjacent, rope_split,
+                                           activate, glu,      add,        scale_add};
   return &kTable;
 }
 

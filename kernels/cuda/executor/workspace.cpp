@@ -68,10 +68,10 @@ void Workspace::allocate_values(const core::Program& program, const core::Execut
                                (plan.dataflow_values[id] ? padded(program.values[id].width, 4) : 0));
   dataflow_ = memory(dataflow_offset_.back() * kMatvecTokens * 4, "the activations");
   for (const core::RopeTable& table : program.rope_tables) {
-    const size_t bytes = table.inverse_frequency.size() * 4;
+    const std::vector<float>& frequencies = table.frequencies(config.context);
+    const size_t bytes = frequencies.size() * 4;
     rope_tables_.push_back(memory(bytes, "a rotation table"));
-    RIDGE_CUDA(cudaMemcpyAsync(rope_tables_.back().as(), table.inverse_frequency.data(), bytes, cudaMemcpyHostToDevice,
-                               stream));
+    RIDGE_CUDA(cudaMemcpyAsync(rope_tables_.back().as(), frequencies.data(), bytes, cudaMemcpyHostToDevice, stream));
   }
 }
 

@@ -19,7 +19,7 @@ struct GemmSegment {
   const uint8_t* weights;
   int rows;
   float* out;        // [tokens, rows]
-  const float* bias; // [rows] or null
+  const float* bias; // [rows], of experts [experts][rows], or null
 };
 
 struct GemmArgs {

@@ -14,7 +14,7 @@ struct MatvecSegment {
   int rows;
   float* out;         // [tokens, out_stride]
   int64_t out_stride; // elements
-  const float* bias;  // [rows] or null
+  const float* bias;  // [rows], of experts [experts][rows], or null
   int row_blocks = 0; // the launcher fills this in
 };
 

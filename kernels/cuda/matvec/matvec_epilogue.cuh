@@ -63,9 +63,10 @@ class MatvecEpilogue {
           v *= scale[t];
         }
         if (!real || row >= segment.rows || t >= shape_.tokens || shape_.lane % kAdders != 0) continue;
-        if (segment.bias) value[0] += segment.bias[row];
+        const int64_t bias_at = row + first_bias(segment);
+        if (segment.bias) value[0] += segment.bias[bias_at];
         if (args_.swiglu) {
-          if (args_.segment[1].bias) value[1] += args_.segment[1].bias[row];
+          if (args_.segment[1].bias) value[1] += args_.segment[1].bias[bias_at];
           value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
         }
         if (args_.residual) {
@@ -79,6 +80,10 @@ class MatvecEpilogue {
   }
 
  private:
+  // Experts' matrices have a row of biases each.
+  __device__ __forceinline__ int64_t first_bias(const MatvecSegment& segment) const {
+    return segment.bias && args_.ids ? int64_t{args_.ids[shape_.first_token]} * segment.rows : 0;
+  }
   __device__ __forceinline__ const float* residual_at(int t, int row) const {
     return args_.residual + (shape_.first_token + t) * args_.residual_stride + row;
   }

@@ -6,17 +6,18 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-__global__ void activate_kernel(core::Activation kind, const float* x, float* out, int64_t n, Stamp* stamps) {
+__global__ void activate_kernel(core::ActivationParams params, const float* x, float* out, int64_t n, Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = activated(kind, x[i]);
+  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = activated(params, x[i]);
 }
 
 } // namespace
 
 void launch_activate(const Launch& launch, const OpCall& call) {
-  const core::Activation kind = std::get<core::ActivationParams>(call.op.params).kind;
+  const auto& params = std::get<core::ActivationParams>(call.op.params);
   const int64_t n = call.rows * call.out_width(0);
-  launch(activate_kernel, blocks_for(launch, n), kElementThreads, 0, kind, call.in[0], call.out[0], n, launch.stamps());
+  launch(activate_kernel, blocks_for(launch, n), kElementThreads, 0, params, call.in[0], call.out[0], n,
+         launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

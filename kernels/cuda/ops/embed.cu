@@ -1,4 +1,4 @@
-// Rows of the embedding table, by token, scaled where the model asks for it.
+// Rows of the embedding table, by token or position, scaled where the model asks for it.
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -14,9 +14,10 @@ __global__ void scale_kernel(float* x, float scale, int64_t n, Stamp* stamps) {
 } // namespace
 
 void launch_embed(const Launch& launch, const OpCall& call) {
+  const auto [scale, of_positions] = std::get<core::EmbedParams>(call.op.params);
   format_kernels(call.weight(0).type)
-      .embed(launch, call.weight_data[0], call.out_width(0), call.token_ids, call.tokens, call.out[0]);
-  const float scale = std::get<core::EmbedParams>(call.op.params).scale;
+      .embed(launch, call.weight_data[0], call.out_width(0), of_positions ? call.positions : call.token_ids,
+             call.tokens, call.out[0]);
   if (scale == 1) return;
   const int64_t n = call.tokens * call.out_width(0);
   launch(scale_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], scale, n, launch.stamps());

@@ -113,7 +113,7 @@ void Planner::fuse_gate_up() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::glu)) continue;
     const Op& swiglu = *steps_[i].op;
-    if (std::get<core::ActivationParams>(swiglu.params).kind != core::Activation::silu) continue;
+    if (std::get<core::ActivationParams>(swiglu.params) != core::ActivationParams{core::Activation::silu}) continue;
     const int gate = writer(swiglu.inputs[0]), up = writer(swiglu.inputs[1]);
     if (gate == up || !is_plain_matrix(gate) || !is_plain_matrix(up)) continue;
     if (!read_once(swiglu.inputs[0]) || !read_once(swiglu.inputs[1])) continue;
@@ -186,7 +186,9 @@ void Planner::fuse_heads() {
       chain.in = chain.rope->inputs[0];
       if (const int norm = writer(chain.in); is_op(norm, OpKind::rms_norm) && read_once(chain.in)) {
         const auto& rope = std::get<core::RopeParams>(chain.rope->params);
-        if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim) {
+        const core::Weight& weights = program_.weights[steps_[norm].op->weights[0]];
+        if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim &&
+            weights.cols == rope.head_dim) { // the same for all heads
           chain.norm = steps_[norm].op;
           chain.steps.push_back(norm);
           chain.in = chain.norm->inputs[0];

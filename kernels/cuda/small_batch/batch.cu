@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(256)
                         token % tile_tokens * kBatchRows;
     BatchResult result;
     result.look_up(args, row_tile, i % rows, token);
-    result.write(args, row_tile, i % rows, batch_scale(args, token), [&](int in_tile) {
+    result.write(args, row_tile, i % rows, batch_scale(args, token), 0, [&](int in_tile) {
       float sum = 0;
 #pragma unroll 4
       for (int r = 0; r < args.ranges; ++r) sum += from[r * part + in_tile];

@@ -213,7 +213,7 @@ class BatchConsumer {
         return total;
       };
       if (outputs.last)
-        e.result.write(tasks_.args, row_tile, e.in_tile, scales_[e.token], total_of);
+        e.result.write(tasks_.args, row_tile, e.in_tile, scales_[e.token], work.tokens.expert, total_of);
       else
         outputs.part[e.token * kBatchRows + e.in_tile] = total_of(e.in_tile);
     }

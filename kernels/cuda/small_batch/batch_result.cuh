@@ -34,15 +34,15 @@ struct BatchResult {
     to = segment.out + at;
     if (args.product.residual) residual = args.product.residual[at];
   }
-  // sum_of(i) is the product with row i of the tile.
+  // sum_of(i) is the product with row i of the tile, of expert number `expert`, 0 where there are none.
   template <typename SumOf>
-  __device__ __forceinline__ void write(const BatchArgs& args, int row_tile, int in_tile, float scale,
+  __device__ __forceinline__ void write(const BatchArgs& args, int row_tile, int in_tile, float scale, int expert,
                                         SumOf&& sum_of) const {
     if (!to) return;
     const auto with_bias = [&](int i) {
       int row;
-      const float* bias = batch_row(args, row_tile, i, row).bias;
-      return sum_of(i) * scale + (bias ? bias[row] : 0);
+      const GemmSegment& segment = batch_row(args, row_tile, i, row);
+      return sum_of(i) * scale + (segment.bias ? segment.bias[int64_t{expert} * segment.rows + row] : 0);
     };
     float value = with_bias(in_tile);
     if (args.swiglu) value = value / (1 + __expf(-value)) * with_bias(in_tile + 8);

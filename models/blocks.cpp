@@ -171,6 +171,14 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group)
   return emit(OpKind::rms_norm, tensor, {x}, width_of(x), {w}, core::NormParams{hparams_.norm_epsilon(), group});
 }
 
+ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
+  const std::vector<float> ones(group, 1);
+  const auto bytes = std::as_bytes(std::span(ones));
+  auto owned = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const WeightId w = add_weight({name, core::kFloatType, group, 1, 1, std::ssize(*owned), owned->data(), owned});
+  return emit(OpKind::rms_norm, name, {x}, width_of(x), {w}, core::NormParams{hparams_.norm_epsilon(), group});
+}
+
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
   std::vector<WeightId> weights = {weight(tensor + ".weight", width_of(x), rows)};
   x = in_order_of(weights[0], x);

@@ -83,6 +83,8 @@ class Builder {
 
   // RMS norm of each `group` of x. The tensor has weights for one group, or for the whole row.
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group);
+  // The same without weights.
+  core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group);
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
   core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name, core::Activation kind);
@@ -97,6 +99,8 @@ class Builder {
   core::ValueId shared_expert(core::ValueId x, const std::string& blk, const ActivationSpec& activation);
   std::pair<core::ValueId, core::ValueId> delta_net_inputs(core::ValueId x, const std::string& blk, int64_t k_heads,
                                                            int64_t v_heads, int64_t dim);
+  int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
+  int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
   int32_t new_state(const std::string& name, int64_t width);
   AttentionSpec resolved(AttentionSpec spec, int64_t il) const;
@@ -131,6 +135,7 @@ class Builder {
   core::Program program_;
   int32_t layer_ = -1;                                                        // that ops are appended to
   std::map<std::tuple<core::RopeStyle, int64_t, bool>, int32_t> rope_tables_; // by style, rotated dimensions, sections
+  std::map<int64_t, int32_t> cache_of_layer_;                                 // that the layer's attention reads
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {
     core::WeightId order;

@@ -47,13 +47,19 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
 
   if (!spec.causal.value_or(h.get_bool("attention.causal", true)))
     h.refuse("attention.causal", "false", "attention to later tokens is");
-  if (const double cap = spec.soft_cap.value_or(h.get_float("attn_logit_softcapping", 0)); cap != 0)
-    h.refuse("attn_logit_softcapping", fmt::format("{}", cap), "soft caps of attention's scores are");
-  if (spec.sinks) throw_error("{}: {}: attention sinks are not supported yet", file_.path(), program_.architecture);
+  constexpr std::string_view kSoftCap = "attn_logit_softcapping";
+  if (!spec.soft_cap) {
+    if (const double cap = h.get_float(kSoftCap, 0); cap != 0)
+      h.refuse(kSoftCap, fmt::format("{}", cap), "soft caps of attention's scores are");
+    spec.soft_cap = 0;
+  } else if (!(*spec.soft_cap >= 0 && std::isfinite(*spec.soft_cap))) {
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), h.key(kSoftCap), *spec.soft_cap);
+  }
   return spec;
 }
 
-// From one tensor attn_qkv, or from three. With an output gate, each head of q has its gate behind it.
+// From one tensor attn_qkv, or from three. With an output gate, each head of q has its gate behind it. Without keys and
+// values of their own, queries alone.
 Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string& blk, const AttentionSpec& spec) {
   const int64_t dim = *spec.k_dim, per_head = spec.output_gate ? 2 * dim : dim;
   const int64_t q = *spec.heads * per_head, k = *spec.kv_heads * dim, v = *spec.kv_heads * *spec.v_dim;
@@ -67,28 +73,59 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   } else {
     made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}) : linear(x, q_tensor, q);
   }
+  if (spec.gate_matrix) made.gate = linear(x, blk + "attn_gate", *spec.heads * *spec.v_dim);
+  if (spec.kv_of) {
+    for (const char* unused : {"attn_k.weight", "attn_k.bias", "attn_k_norm.weight", "attn_v.weight", "attn_v.bias"})
+      skip(blk + unused);
+    return made;
+  }
   made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}) : linear(x, blk + "attn_k", k);
-  made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}) : linear(x, blk + "attn_v", v);
+  if (spec.k_is_v && !fused && !has(blk + "attn_v.weight"))
+    made.v = made.k;
+  else
+    made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}) : linear(x, blk + "attn_v", v);
   return made;
+}
+
+// Norm, rope and cache of keys and values. Returns the index of the layer's cache.
+int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk, const AttentionSpec& spec) {
+  if (spec.qk_norm) k = group_norm(k, blk + "attn_k_norm", *spec.k_dim);
+  k = rope(k, blk + "k_rope", spec);
+  if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", *spec.v_dim);
+  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
+  program_.kv_layers.push_back({*spec.kv_heads, *spec.k_dim, *spec.v_dim});
+  program_.ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
+  return layer;
+}
+
+// The cache of layer `il`, which must fit the heads of the layer that uses it, too.
+int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
+  const auto found = cache_of_layer_.find(il);
+  if (found == cache_of_layer_.end())
+    throw_error("{}: layer {} has no keys and values that another layer could attend to", file_.path(), il);
+  const core::KvLayer& kv = program_.kv_layers[found->second];
+  if (kv.heads != *spec.kv_heads || kv.k_dim != *spec.k_dim || kv.v_dim != *spec.v_dim)
+    throw_error("{}: layers that share the keys and values of layer {} have other heads", file_.path(), il);
+  return found->second;
 }
 
 ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   const std::string blk = fmt::format("blk.{}.", il);
   const AttentionSpec spec = resolved(wanted, il);
-  const int64_t heads = *spec.heads, kv_heads = *spec.kv_heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
+  const int64_t heads = *spec.heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
   auto [q, gate, k, v] = queries_keys_values(x, blk, spec);
   if (spec.qk_norm) q = group_norm(q, blk + "attn_q_norm", k_dim);
   q = rope(q, blk + "q_rope", spec);
-  if (spec.qk_norm) k = group_norm(k, blk + "attn_k_norm", k_dim);
-  k = rope(k, blk + "k_rope", spec);
+  const int32_t layer = spec.kv_of ? cache_of(*spec.kv_of, spec) : store_keys_values(k, v, blk, spec);
+  cache_of_layer_[il] = layer;
 
-  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
-  program_.kv_layers.push_back({kv_heads, k_dim, v_dim});
-  program_.ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
+  std::vector<core::WeightId> sinks;
+  if (spec.sinks) sinks.push_back(vector(blk + "attn_sinks.weight", heads));
   const int64_t window =
       spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // else no difference
-  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, {},
-                          core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window});
+  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, sinks,
+                          core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window,
+                                                spec.chunked && window > 0, static_cast<float>(*spec.soft_cap)});
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
   const std::string output = blk + "attn_output";
   if (spec.output_bias) return linear(attended, output, hparams_.width());

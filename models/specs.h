@@ -28,14 +28,19 @@ struct AttentionSpec {
   bool rope_factors = true;                      // rope_freqs.weight counts, where the file has it
   bool rope_sections = false;                    // pairs belong to axes: rope.dimension_sections, interleaved
   std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
-  std::optional<int64_t> window = {}; // tokens that a token sees, 0: all; not set: a file that has one is refused
-  bool output_bias = true;            // that the output matrix has counts
-  bool output_gate = false;           // behind each head of q a gate, whose sigmoid scales the head's output
+  std::optional<int64_t> window = {};  // tokens that a token sees, 0: all; not set: a file that has one is refused
+  bool chunked = false;                // the window does not slide: core::AttentionParams
+  std::optional<double> soft_cap = {}; // of scores, 0: none; not set: a file that has one is refused
+  bool sinks = false;                  // attn_sinks: a learned score per head that takes part in the softmax
+  bool v_norm = false;                 // RMS norm of each v head, without weights
+  bool k_is_v = false;                 // where the file has no attn_v, values are what k is before its norm and rope
+  std::optional<int64_t> kv_of = {};   // a layer before, whose keys and values are attended to instead of own ones
+  bool output_bias = true;             // that the output matrix has counts
+  bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
+  bool gate_matrix = false;            // attn_gate: a matrix that makes such gates from the layer's input
 
   // Not supported yet.
-  std::optional<bool> causal = {};     // false: a token sees later ones: attention.causal
-  std::optional<double> soft_cap = {}; // scores are soft_cap * tanh(score / soft_cap): attn_logit_softcapping
-  bool sinks = false;                  // a learned score per head that takes part in the softmax
+  std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal
 };
 
 struct RoutingSpec {

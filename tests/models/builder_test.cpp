@@ -174,10 +174,61 @@ TEST_CASE("fields of a spec that the ops lack are refused") {
   const core::ValueId x = b.embed();
   const auto attention = [&](const AttentionSpec& spec) { return message_of([&] { b.attention(x, 0, spec); }); };
   CHECK(attention({.causal = false}).find("llama.attention.causal is false") != std::string::npos);
-  CHECK(attention({.soft_cap = 30.0}).find("soft caps of attention's scores") != std::string::npos);
-  CHECK(attention({.sinks = true}) == "small.gguf: llama: attention sinks are not supported yet");
   const auto ffn = [&](const models::ActivationSpec& spec) { return message_of([&] { b.ffn(x, 0, spec); }); };
   CHECK(ffn({.clamp = 7}) == "small.gguf: llama: clamped activations are not supported yet");
+}
+
+TEST_CASE("windows, soft caps, sinks and caches of other layers reach the ops of each layer") {
+  ModelImage image(ModelImage::dense("llama"));
+  std::erase_if(image.tensors,
+                [](const auto& t) { return t.name.find("ffn") < 10 || t.name.ends_with("attn_norm.weight"); });
+  std::erase_if(image.tensors, [](const auto& t) { return t.name == "blk.1.attn_v.weight"; });
+  image.tensors.push_back({"blk.0.attn_sinks.weight", quant::Type::F32, {4}});
+  image.tensors.push_back({"blk.0.attn_gate.weight", quant::Type::F32, {64, 64}});
+  image.metadata.set("llama.attn_logit_softcapping", 50.0f);
+  const gguf::File file = image.open();
+  Builder b(file);
+  using models::Rope;
+  core::ValueId x = b.embed();
+  x = b.attention(
+      x, 0, {.rope = Rope::split, .window = 7, .chunked = true, .soft_cap = 30.0, .sinks = true, .gate_matrix = true});
+  CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = 0.0, .kv_of = 5}); }).find("layer 5 has no keys") !=
+        std::string::npos);
+  CHECK(message_of([&] { b.attention(x, 1, {.kv_heads = 4, .soft_cap = 0.0, .kv_of = 0}); }).find("other heads") !=
+        std::string::npos);
+  CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = -1.0}); }).find("expected a number above 0") !=
+        std::string::npos);
+  x = b.attention(x, 1, {.rope = Rope::split, .soft_cap = 0.0, .v_norm = true, .k_is_v = true});
+  x = b.attention(x, 1, {.rope = Rope::split, .soft_cap = 0.0, .kv_of = 0});
+  b.logits(b.gather(x));
+  const core::Program program = std::move(b).finish();
+
+  std::vector<core::Op> attention, stores;
+  for (const core::Op& op : program.ops) {
+    if (op.kind == OpKind::attention) attention.push_back(op);
+    if (op.kind == OpKind::kv_store) stores.push_back(op);
+  }
+  REQUIRE(attention.size() == 3);
+  const auto params = [&](size_t i) { return std::get<core::AttentionParams>(attention[i].params); };
+  CHECK(params(0).window == 7);
+  CHECK(params(0).chunked);
+  CHECK(params(0).soft_cap == 30);
+  CHECK(attention[0].weights.size() == 1);
+  CHECK(params(1).window == 0);
+  CHECK(params(1).layer == 1);
+  CHECK(attention[1].weights.empty());
+  CHECK(params(2).layer == 0);
+  REQUIRE(stores.size() == 2);
+  CHECK(program.kv_layers.size() == 2);
+  // K = V: both come from one matrix, by a norm without weights and a rope.
+  const auto writer = [&](core::ValueId id) {
+    return *std::ranges::find_if(program.ops,
+                                 [&](const core::Op& op) { return std::ranges::count(op.outputs, id) > 0; });
+  };
+  const core::Op k_rope = writer(stores[1].inputs[0]), v_norm = writer(stores[1].inputs[1]);
+  CHECK(k_rope.kind == OpKind::rope);
+  CHECK(v_norm.kind == OpKind::rms_norm);
+  CHECK(k_rope.inputs == v_norm.inputs);
 }
 
 TEST_CASE("fields of an attention spec win over the file's") {

@@ -135,6 +135,8 @@ struct RandomProgram {
     std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
+    core::AttentionParams attention = {}; // but for layer, heads and scale
+    bool sinks = false;
     std::optional<quant::Type> value_type = {}; // of attention's values, where it is not that of all matrices
   };
 
@@ -155,8 +157,13 @@ struct RandomProgram {
       q = op(core::OpKind::rope, {q}, {}, s.heads * s.k_dim, core::RopeParams{0, s.heads, s.k_dim});
       k = op(core::OpKind::rope, {k}, {}, s.kv_heads * s.k_dim, core::RopeParams{0, s.kv_heads, s.k_dim});
       op(core::OpKind::kv_store, {k, v}, {}, 0, core::KvParams{layer});
-      h = op(core::OpKind::attention, {q}, {}, s.heads * s.v_dim,
-             core::AttentionParams{layer, s.heads, 1.0f / std::sqrt(static_cast<float>(s.k_dim))});
+      core::AttentionParams params = s.attention;
+      params.layer = layer;
+      params.heads = s.heads;
+      params.scale = 1.0f / std::sqrt(static_cast<float>(s.k_dim));
+      std::vector<core::WeightId> sinks;
+      if (s.sinks) sinks.push_back(factors(s.heads, -1, 3));
+      h = op(core::OpKind::attention, {q}, sinks, s.heads * s.v_dim, params);
       x = op(core::OpKind::add, {x, linear(h, type, s.width)}, {}, s.width);
       h = norm(x, s.width);
       x = op(core::OpKind::add, {x, s.experts ? moe(h, s, type) : dense(h, s, type)}, {}, s.width);

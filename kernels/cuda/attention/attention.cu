@@ -18,6 +18,10 @@
 // latencies, gone through once: hence all of q, k and v in one load of each thread, and little code, because the
 // instruction cache is cold after a layer's weights.
 //
+// A window moves the beginning of the context that is shared out; each tile is one token then. A sink is a score that a
+// row's maximum and sum begin with, in the first split. Soft caps are compiled into the ragged kernels only, where they
+// cost the others nothing.
+//
 // Heads of 64 and 128 have two blocks on a multiprocessor. Wide heads, of 256, have one of the same number of keys, so
 // that as many bytes are under way; a warp makes 32 columns. Other widths up to 256 go through the kernel of 128 or
 // 256, compiled as ragged (cached_rows.cuh), where keys and values have one type. It leaves rope to another kernel.
@@ -42,6 +46,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
   auto* const rounds = reinterpret_cast<Round*>(dynamic); // one or two, used alternately
   const bool two_rounds = dynamic_shared_bytes() >= 2 * sizeof(Round);
   __shared__ NewestOf<Shape> newest;
+  __shared__ Sinks sinks;
   AttentionBlock<Shape> block(args);
   let_successor_start();
   stamp(args.stamps, kStarts);
@@ -62,6 +67,8 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
   const int first_base = block.begin + block.warp * kKeysPerWarp;
   if (first_base < block.end) keys.fetch(key, first_base);
   values.fetch(value, block.begin, rounds[0]);
+  if (args.sinks && static_cast<int>(threadIdx.x) < block.rows)
+    sinks[threadIdx.x] = args.sinks[block.kv_head * block.group + threadIdx.x % block.group] * kLog2e;
   AttentionVectors<Shape>(block, heads).store(query, newest, rope);
   __syncthreads();
   stamp(args.stamps, kHasInput);
@@ -71,6 +78,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
   const AttentionOutputs<Shape> outputs(block);
   typename AttentionOutputs<Shape>::Running running;
   running.clear();
+  if (args.sinks && block.split == 0) outputs.add_sinks(running, sinks);
   int stage = 0;
 #pragma unroll 1
   for (int round_base = block.begin;;) {
@@ -83,6 +91,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
       typename ScoreRound<Shape>::Scores score = {};
       scores.multiply(score, block, keys, key, query);
       if (next < block.end) keys.fetch(key, next);
+      if (Shape::kRagged && args.soft_cap > 0) cap_scores<Shape>(score, args.soft_cap * kLog2e);
       scores.find_weights(score, keys, base, visible);
     }
     scores.share(block, round);
@@ -113,7 +122,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
 
 // Of shared memory, what a block has besides its rounds.
 template <int kDim>
-constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 + 9 * kDim + 64;
+constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 + 9 * kDim + 128;
 
 template <int kDim, bool kRagged, int kTiles, bool kRope>
 auto fast_kernel(const Cache& cache) {
@@ -150,22 +159,26 @@ int kernel_width(int width) {
   if (width < 16 || width > 256 || width % 16 != 0) return 0;
   return width == 64 ? 64 : width <= 128 ? 128 : 256;
 }
+// Whether the ragged kernel takes these heads: it is the one that has soft caps, too.
+bool is_ragged(const Cache& cache, float soft_cap) { return kernel_width(cache.k_dim) != cache.k_dim || soft_cap > 0; }
+
 // What a block of a wide head's kernel asks for, one round at a time.
 template <int kDim>
 constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim>;
 
 } // namespace
 
-bool fast_attention(const Cache& cache, const ChipLimits& chip) {
+bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) {
+  if (wide_attention(cache, chip)) return true;
   const bool f16_or_codes = (cache.k_half || cache.k_scales) && (cache.v_half || cache.v_scales);
   if (!f16_or_codes || cache.k_dim != cache.v_dim) return false;
   const int width = kernel_width(cache.k_dim);
-  if (width != cache.k_dim && !cache.k_scales != !cache.v_scales) return false;
+  if (is_ragged(cache, soft_cap) && !cache.k_scales != !cache.v_scales) return false;
   if (cache.k_scales && cache.k_dim % 32 != 0) return false;
   return width == 256 ? chip.shared_per_block >= kLeastShared<256> : width > 0;
 }
 
-int attention_blocks_per_sm(const Cache& cache) { return blocks_per_sm(kernel_width(cache.k_dim)); }
+int attention_blocks_per_sm(const Cache& cache) { return blocks_per_sm(cache.k_dim); }
 
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim) {
   return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
@@ -173,7 +186,9 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
 
 bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads) {
   const Cache& cache = args.cache;
-  if (args.tile_tokens != 1 || !fast_attention(cache, chip) || args.heads / cache.heads > kAttentionRows) return false;
+  if (args.tile_tokens != 1 || args.soft_cap > 0 || !fast_attention(cache, 0, chip) ||
+      args.heads / cache.heads > kAttentionRows)
+    return false;
   if (heads.head_dim != cache.k_dim) return false;
   const bool codes = cache.k_scales || cache.v_scales;
   switch (cache.k_dim) {
@@ -193,17 +208,17 @@ void launch_rope_attention(const Launch& launch, const AttentionArgs& args, cons
 }
 
 void launch_attention(const Launch& launch, const AttentionArgs& args) {
-  const int width = args.cache.k_dim;
-  if (!fast_attention(args.cache, launch) || args.heads / args.cache.heads > kAttentionRows)
+  if (!fast_attention(args.cache, args.soft_cap, launch) || args.heads / args.cache.heads > kAttentionRows)
     return launch_plain_attention(launch, args);
-  switch (kernel_width(width)) {
-  case 64: return launch_fast<64, false, false>(launch, args, {});
+  if (wide_attention(args.cache, launch)) return launch_wide_attention(launch, args);
+  const bool ragged = is_ragged(args.cache, args.soft_cap);
+  switch (kernel_width(args.cache.k_dim)) {
+  case 64:
+    return ragged ? launch_fast<128, true, false>(launch, args, {}) : launch_fast<64, false, false>(launch, args, {});
   case 128:
-    return width == 128 ? launch_fast<128, false, false>(launch, args, {})
-                        : launch_fast<128, true, false>(launch, args, {});
+    return ragged ? launch_fast<128, true, false>(launch, args, {}) : launch_fast<128, false, false>(launch, args, {});
   default:
-    return width == 256 ? launch_fast<256, false, false>(launch, args, {})
-                        : launch_fast<256, true, false>(launch, args, {});
+    return ragged ? launch_fast<256, true, false>(launch, args, {}) : launch_fast<256, false, false>(launch, args, {});
   }
 }
 

@@ -19,6 +19,19 @@ __device__ __forceinline__ void find_visible(int (&visible)[Shape::kTiles][2], c
     }
 }
 
+// cap * tanh(score / cap), in log2 units.
+template <typename Shape>
+__device__ __forceinline__ void cap_scores(float (&score)[Shape::kTiles][2][4], float cap) {
+  const float by = 2 * kLog2e / cap;
+#pragma unroll
+  for (int n = 0; n < Shape::kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float twice = exp2_approx((score[n][0][i] + score[n][1][i]) * by); // exp(2 score / cap)
+      score[n][0][i] = cap - 2 * cap * reciprocal(twice + 1), score[n][1][i] = 0;
+    }
+}
+
 // A warp's part of a round: exponentials of the scores less their maximum, this maximum and their sum.
 template <typename Shape>
 struct ScoreRound {
@@ -117,6 +130,15 @@ class AttentionOutputs {
       }
     }
   };
+  // A sink has no value: rows begin with its score as their maximum and sum, which is a power of two as all maxima are.
+  __device__ __forceinline__ void add_sinks(Running& running, const Sinks& sinks) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+      if (const int row = 8 * n + block_.g; row < block_.rows) {
+        running.row_max[n] = ceilf(sinks[row]);
+        if (first_part_warp == 0) running.row_sum[n] = exp2_approx(sinks[row] - running.row_max[n]);
+      }
+  }
   int first_column, first_part_warp;
 
   __device__ __forceinline__ explicit AttentionOutputs(const AttentionBlock<Shape>& block)

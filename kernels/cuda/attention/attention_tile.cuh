@@ -44,6 +44,8 @@ struct AttentionRound {
   __align__(16) __half weights[8 * kTiles][kKeysPerRound + 8];
   __align__(16) float largest[8 * kTiles][kAttentionWarps], sums[8 * kTiles][kAttentionWarps];
 };
+// The sinks of the tile's rows in log2 units.
+using Sinks = float[kAttentionRows];
 template <typename Shape>
 using RoundOf = AttentionRound<Shape::kDim, Shape::kTiles>;
 
@@ -84,16 +86,18 @@ struct AttentionBlock {
     first_token = tile * args.tile_tokens;
     tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
   }
-  // False: the context is so short that this split has none of it.
+  // Of a context with a window only what its last token sees is shared out: a tile is one token then. False: that is so
+  // short that this split has none of it.
   __device__ __forceinline__ bool take_split(int64_t stream, int context_length) {
     length = context_length;
     head_at = (stream * args.cache.heads + kv_head) * args.cache.context;
-    const int per_split = length <= kSingleSplitKeys
-                              ? kSingleSplitKeys
-                              : max(kKeysPerRound, (length + args.splits * kKeysPerWarp - 1) /
-                                                       (args.splits * kKeysPerWarp) * kKeysPerWarp);
-    used_splits = (length + per_split - 1) / per_split;
-    begin = split * per_split, end = min(length, begin + per_split);
+    const int first = args.visible.first_seen(length - 1), seen = length - first;
+    const int per_split =
+        seen <= kSingleSplitKeys
+            ? kSingleSplitKeys
+            : max(kKeysPerRound, (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp);
+    used_splits = (seen + per_split - 1) / per_split;
+    begin = first + split * per_split, end = min(length, begin + per_split);
     return split < used_splits;
   }
   // Whether this block has the newest row of the context.

@@ -5,6 +5,9 @@
 // Heads of 256 have 128 registers of outputs, so they take 64 keys at a time. Shared memory has room for two steps of
 // them. Keys and values therefore have slots of their own: a slot of keys is free as soon as its scores are there, one
 // step before the values.
+//
+// Windows and soft caps are a kernel of their own (kVaried): its steps begin with the first key that the tile's first
+// token sees, and rows mask at both ends. A sink is what a row's maximum and sum begin with.
 #include "kernels/cuda/gemm/hopper.cuh"
 #include "kernels/cuda/ops/ops.h"
 
@@ -44,7 +47,7 @@ __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
 
 #endif
 
-template <int kDim>
+template <int kDim, bool kVaried>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
     prompt_attention_kernel(const __grid_constant__ AttentionArgs args) {
 #ifdef RIDGE_HAS_WGMMA
@@ -66,7 +69,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   let_successor_start();
   wait_for_predecessor();
   const int first_position = args.positions[first_token], length = first_position + tokens;
-  const int steps = (length + kKeys - 1) / kKeys;
+  const int first_key = kVaried ? args.visible.first_seen(first_position) : 0; // of the first step
+  const int steps = (length - first_key + kKeys - 1) / kKeys;
   __syncthreads();
 
   if (warpgroup == 0) {
@@ -91,7 +95,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
       for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
         const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
-        const int64_t from = int64_t{min(step * kKeys + row, length - 1)} * (kDim / 8) + piece;
+        const int64_t from = int64_t{min(first_key + step * kKeys + row, length - 1)} * (kDim / 8) + piece;
         copy_async_16(to + swizzled(row, piece, kKeys), (Shape::kWide ? of_slot : keys) + from);
         if constexpr (!Shape::kWide) copy_async_16(to + Shape::kValuesAt + swizzled(row, piece, kKeys), values + from);
       }
@@ -129,11 +133,19 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
 
   const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's rows: first_row and + 8
-  int visible[2];
+  int visible[2], hidden[2] = {0, 0};                            // keys from hidden on, before visible
 #pragma unroll
-  for (int half = 0; half < 2; ++half)
+  for (int half = 0; half < 2; ++half) {
     visible[half] = first_position + min(first_row + 8 * half, tokens * group - 1) / group + 1;
+    if constexpr (kVaried) hidden[half] = args.visible.first_seen(visible[half] - 1);
+  }
   float out[kDim / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
+  if (args.sinks)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row_max[half] = args.sinks[kv_head * group + min(first_row + 8 * half, tokens * group - 1) % group] * kLog2e;
+      if (t == 0) row_sum[half] = 1; // the four lanes of a row add up their sums
+    }
 #pragma unroll
   for (float& v : out) v = 0;
   // Which filling of a slot has a step's keys, which one its values.
@@ -158,8 +170,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   // The scores' exponentials, as the left operand of the next product.
   uint32_t weights[kKeys / 16][4];
   const auto make_weights = [&](const float(&score)[kKeys / 2], int step) {
-    const int base = step * kKeys + 2 * t;
-    const bool masks = step * kKeys + kKeys > first_position + 1;
+    const int first = first_key + step * kKeys, base = first + 2 * t;
+    const bool masks = first + kKeys > first_position + 1 ||
+                       (kVaried && first < args.visible.first_seen(length - 1)); // of the last token
+    const float cap = kVaried ? args.soft_cap * kLog2e : 0, by = 2 * kLog2e / cap;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float s[kKeys / 4], largest = row_max[half];
@@ -167,17 +181,22 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       for (int j = 0; j < kKeys / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          s[2 * j + i] = masks && base + 8 * j + i >= visible[half] ? -INFINITY : score[4 * j + 2 * half + i];
+          const int key = base + 8 * j + i;
+          float x = score[4 * j + 2 * half + i];
+          if (kVaried && cap > 0) x = cap - 2 * cap * reciprocal(fast_exp2(x * by) + 1); // cap * tanh(x / cap)
+          s[2 * j + i] = masks && (key >= visible[half] || (kVaried && key < hidden[half])) ? -INFINITY : x;
           largest = fmaxf(largest, s[2 * j + i]);
         }
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-      const float shrink = fast_exp2(row_max[half] - largest); // every row sees key 0, so that `largest` is finite
+      // Every row sees key 0, so that `largest` is finite; with a window it may see nothing of the first steps.
+      const float reference = kVaried && largest == -INFINITY ? 0 : largest;
+      const float shrink = fast_exp2(row_max[half] - reference);
       row_max[half] = largest;
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j) {
-        const float a = fast_exp2(s[2 * j] - largest), b = fast_exp2(s[2 * j + 1] - largest);
+        const float a = fast_exp2(s[2 * j] - reference), b = fast_exp2(s[2 * j + 1] - reference);
         sum += a + b;
         weights[j / 2][j % 2 * 2 + half] = pack_half2(a, b);
       }
@@ -241,10 +260,12 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 template <int kDim>
 void launch_for(const Launch& launch, AttentionArgs args) {
   constexpr int kShared = AttentionShape<kDim>::kSharedBytes;
-  allow_shared(prompt_attention_kernel<kDim>, kShared);
+  const auto kernel = args.visible.size > 0 || args.soft_cap > 0 ? prompt_attention_kernel<kDim, true>
+                                                                 : prompt_attention_kernel<kDim, false>;
+  allow_shared(kernel, kShared);
   args.tile_tokens = kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  launch(prompt_attention_kernel<kDim>, dim3(args.cache.heads, tiles), kAttentionThreads, kShared, args);
+  launch(kernel, dim3(args.cache.heads, tiles), kAttentionThreads, kShared, args);
 }
 
 } // namespace

@@ -70,15 +70,16 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.soft_cap = params.soft_cap;
   args.sinks = op.weights.empty() ? nullptr : weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
-  args.tile_tokens = plan.shape.distinct_streams
+  args.tile_tokens = plan.shape.distinct_streams || params.window > 0
                          ? 1
                          : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, plan.shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // As many blocks as run at once, where the context has that much to share out.
+  const int64_t seen = params.window > 0 ? std::min(params.window, config_.context) : config_.context;
   args.splits = tiles > kGraphTokens
                     ? 1
                     : std::clamp(attention_blocks_per_sm(args.cache) * launch.sm_count / (tiles * args.cache.heads), 1,
-                                 static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (config_.context + 63) / 64)));
+                                 static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (seen + 63) / 64)));
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
   args.stamps = launch.stamps();
@@ -106,17 +107,10 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
                      call.tile_tokens, workspace_.slot_order(), workspace_.expert_tiles(), workspace_.tile_count());
 }
 
-// Whether every token sees all before it, and scores are what the softmax takes: what the fast kernels compute.
-static bool is_plain(const core::Op& attention) {
-  const auto& params = std::get<core::AttentionParams>(attention.params);
-  return params.window == 0 && params.soft_cap == 0 && attention.weights.empty();
-}
-
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
   const Launch launch = context_.launch();
-  return is_plain(*heads.attention) &&
-         can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
+  return can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
                        rope_store_args(plan, heads));
 }
 
@@ -126,14 +120,13 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return is_plain(attention) && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  return cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  return is_plain(attention) && fast_attention(cache, context_.launch()) &&
-         params.heads / cache.heads <= kAttentionRows;
+  return fast_attention(cache, params.soft_cap, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

@@ -84,13 +84,11 @@ struct AttentionArgs {
   const int32_t* streams;
   int tokens, heads;
   float scale;
-  // Only of plain_attention:
   Window visible;
   float soft_cap;     // 0: none
   const float* sinks; // [heads] or null
-
   Cache cache;
-  int tile_tokens;   // tokens per block; more than one only where consecutive tokens are of one stream
+  int tile_tokens;   // per block; more than one only where consecutive tokens are of one stream and see all before them
   int splits;        // blocks that share a tile's context
   float* partial;    // scratch, attention_scratch_floats
   unsigned* tickets; // kAttentionTickets per tile and KV head, zero before and after
@@ -100,10 +98,13 @@ inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
 inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context
 inline constexpr int kMergedSplits = 8;        // of wide heads, that are merged in one group
 inline constexpr int kAttentionTickets = 1 + kMaxAttentionSplits / kMergedSplits;
-bool fast_attention(const Cache& cache, const ChipLimits& chip); // else `splits` and `tile_tokens` are not used
+bool fast_attention(const Cache& cache, float soft_cap,
+                    const ChipLimits& chip);                     // else `splits` and `tile_tokens` are not used
+bool wide_attention(const Cache& cache, const ChipLimits& chip); // of them those of launch_wide_attention
 int attention_blocks_per_sm(const Cache& cache);                 // of launch_attention, where fast_attention
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
+void launch_wide_attention(const Launch&, const AttentionArgs&);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
 // The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its

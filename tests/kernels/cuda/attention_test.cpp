@@ -6,6 +6,7 @@
 #include "support/executor_runs.h"
 
 #include <algorithm>
+#include <tuple>
 
 using namespace ridge;
 using core::KvType;
@@ -24,7 +25,13 @@ namespace {
 struct Heads {
   int64_t heads, kv_heads, dim, rotated;
   RopeStyle style = RopeStyle::split;
+  core::AttentionParams sees = {}; // window and soft cap
+  bool sinks = false;
 };
+
+core::AttentionParams window(int64_t size, bool chunked = false, float soft_cap = 0) {
+  return {.window = size, .chunked = chunked, .soft_cap = soft_cap};
+}
 
 // A transformer of one layer that is little but its attention.
 RandomProgram attention_model(uint64_t seed, const Heads& h, bool norms = false) {
@@ -38,6 +45,8 @@ RandomProgram attention_model(uint64_t seed, const Heads& h, bool norms = false)
   shape.rotated = h.rotated;
   shape.style = h.style;
   shape.head_norms = norms;
+  shape.attention = h.sees;
+  shape.sinks = h.sinks;
   model.transformer(shape, Type::F32, Type::F32);
   return model;
 }
@@ -62,10 +71,29 @@ TEST_CASE("CUDA: streams decode together with rope of a part of a head, fused an
   using enum KvType;
   using enum RopeStyle;
   tests::Share share;
-  for (const Heads& h :
-       {Heads{16, 2, 256, 64}, Heads{24, 4, 256, 256}, Heads{16, 1, 256, 128, adjacent}, Heads{3, 3, 256, 64, adjacent},
-        Heads{10, 2, 256, 36}, Heads{10, 2, 256, 192}, Heads{8, 2, 128, 64}, Heads{8, 4, 64, 32}, Heads{8, 2, 80, 32},
-        Heads{6, 2, 96, 96}, Heads{4, 4, 112, 112}, Heads{12, 1, 192, 64}, Heads{6, 3, 32, 32}})
+  for (const Heads& h : {Heads{16, 2, 256, 64},
+                         Heads{24, 4, 256, 256},
+                         Heads{16, 1, 256, 128, adjacent},
+                         Heads{3, 3, 256, 64, adjacent},
+                         Heads{10, 2, 256, 36},
+                         Heads{10, 2, 256, 192},
+                         Heads{8, 2, 128, 64},
+                         Heads{8, 4, 64, 32},
+                         Heads{8, 2, 80, 32},
+                         Heads{6, 2, 96, 96},
+                         Heads{4, 4, 112, 112},
+                         Heads{12, 1, 192, 64},
+                         Heads{6, 3, 32, 32},
+                         Heads{16, 2, 64, 64, split, window(40), true},
+                         Heads{16, 2, 64, 64, split, {}, true},
+                         Heads{8, 4, 128, 128, split, window(300)},
+                         Heads{8, 4, 128, 128, adjacent, window(64, true), true},
+                         Heads{8, 4, 256, 256, split, window(100)},
+                         Heads{4, 2, 256, 256, split, window(37, false, 3)},
+                         Heads{4, 2, 128, 128, split, window(0, false, 2), true},
+                         Heads{6, 2, 96, 96, split, window(50), true},
+                         Heads{8, 1, 512, 128},
+                         Heads{6, 2, 512, 512, split, window(300, false, 4), true}})
     for (const auto& [k_type, v_type] : {std::pair(f16, f16), {q8_0, q8_0}, {q8_0, f16}, {f16, q8_0}}) {
       if (!has_codes(h.dim, k_type, v_type) || !share.takes_next()) continue;
       CAPTURE(h.heads);
@@ -180,5 +208,57 @@ TEST_CASE("CUDA: wide heads with room for one round of keys, and with none") {
       CudaOptions options;
       options.as_compute = chip;
       CHECK(worst_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
+    }
+}
+
+TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the window and token by token") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum RopeStyle;
+  tests::Share share;
+  for (const auto& [heads, kv_heads, dim] :
+       {std::tuple(8, 1, 64), {6, 3, 64}, {8, 2, 128}, {8, 4, 256}, {6, 2, 96}, {8, 1, 512}, {40, 2, 128}, {3, 1, 24}})
+    for (const core::AttentionParams& sees :
+         {window(0), window(1), window(40), window(128), window(300), window(64, true), window(200, true),
+          window(0, false, 2), window(100, false, 1)})
+      for (const bool sinks : {false, true})
+        for (const KvType type : {KvType::f16, KvType::q8_0, KvType::f32}) {
+          if ((sees.window == 0 && sees.soft_cap == 0 && !sinks && dim != 512) || !has_codes(dim, type, type) ||
+              !share.takes_next())
+            continue;
+          CAPTURE(heads);
+          CAPTURE(dim);
+          CAPTURE(sees.window);
+          CAPTURE(sees.chunked);
+          CAPTURE(sees.soft_cap);
+          CAPTURE(sinks);
+          CAPTURE(type);
+          RandomProgram model = attention_model(seed, {heads, kv_heads, dim, dim, split, sees, sinks}, seed % 2 == 0);
+          core::ExecutorConfig config = exact_config();
+          config.context = 700;
+          config.max_batch = config.max_outputs = 300;
+          config.k_type = config.v_type = type;
+          config.exact = type == KvType::f32;
+          CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}) < 3e-5);
+        }
+}
+
+TEST_CASE("CUDA: heads of 512 over more keys than eight blocks take, and a chip without room for them") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int chip : {0, 86})
+    for (const Heads& h : {Heads{1, 1, 512, 64}, Heads{16, 1, 512, 512}}) {
+      CAPTURE(chip);
+      CAPTURE(h.heads);
+      RandomProgram model = attention_model(seed, h);
+      core::ExecutorConfig config = exact_config();
+      config.context = 1300;
+      config.max_batch = config.max_outputs = 600;
+      config.k_type = config.v_type = KvType::f16;
+      CudaOptions options;
+      if (chip) options.as_compute = chip;
+      CHECK(worst_error(model, config, {600, 1, 1, 580, 1, 2, 13, 1}, options) < 3e-5);
     }
 }

@@ -124,6 +124,13 @@ WeightId Builder::vector(const std::string& name, int64_t width) {
   return id;
 }
 
+WeightId Builder::ones(const std::string& name, int64_t width) {
+  const std::vector<float> values(width, 1.0f);
+  const auto bytes = std::as_bytes(std::span(values));
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  return add_weight({name, core::kFloatType, width, 1, 1, std::ssize(*owned), owned->data(), owned});
+}
+
 WeightId Builder::flat_vector(const std::string& name, int64_t width) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
   if (!tensor || tensor->dims[0] == width || tensor->weights() != width) return vector(name, width);
@@ -156,27 +163,41 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
 
 ValueId Builder::embed(double scale) {
   const int64_t width = hparams_.width();
-  if (const gguf::Tensor* table = file_.find_tensor("token_embd.weight")) program_.vocab = table->dims[1];
-  return emit(OpKind::embed, "token_embd", {}, width, {weight("token_embd.weight", width, program_.vocab)},
+  // A file may leave the one or the other of two equal matrices out.
+  const std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
+  if (const gguf::Tensor* table = file_.find_tensor(name)) program_.vocab = table->dims[1];
+  return emit(OpKind::embed, "token_embd", {}, width, {weight(name, width, program_.vocab)},
               core::EmbedParams{static_cast<float>(scale)});
 }
 
-ValueId Builder::rms_norm(ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x)); }
+ValueId Builder::embed_positions() {
+  const gguf::Tensor* table = file_.find_tensor("position_embd.weight");
+  const int64_t width = hparams_.width(), rows = table ? table->dims[1] : hparams_.context();
+  return emit(OpKind::embed, "position_embd", {}, width, {weight("position_embd.weight", width, rows)},
+              core::EmbedParams{1, true});
+}
 
-ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group) {
+ValueId Builder::rms_norm(ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x)); }
+ValueId Builder::layer_norm(ValueId x, const std::string& tensor) {
+  return group_norm(x, tensor, width_of(x), NormKind::layer);
+}
+
+ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group, NormKind kind) {
   const std::string name = has(tensor) ? tensor : tensor + ".weight"; // Falcon-H1 has one without ".weight"
   const gguf::Tensor* weights = file_.find_tensor(name);
   const bool own = weights && weights->weights() == width_of(x); // of each group
-  const WeightId w = own ? flat_vector(name, width_of(x)) : vector(name, group);
-  return emit(OpKind::rms_norm, tensor, {x}, width_of(x), {w}, core::NormParams{hparams_.norm_epsilon(), group});
+  const int64_t width = own ? width_of(x) : group;
+  std::vector<WeightId> vectors = {bare_norms_ ? ones(name, width) : flat_vector(name, width)};
+  if (kind == NormKind::rms)
+    return emit(OpKind::rms_norm, tensor, {x}, width_of(x), vectors, core::NormParams{hparams_.norm_epsilon(), group});
+  if (has(tensor + ".bias")) vectors.push_back(flat_vector(tensor + ".bias", width));
+  return emit(OpKind::layer_norm, tensor, {x}, width_of(x), vectors,
+              core::NormParams{hparams_.layer_norm_epsilon(), group});
 }
 
 ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
-  const std::vector<float> ones(group, 1);
-  const auto bytes = std::as_bytes(std::span(ones));
-  auto owned = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
-  const WeightId w = add_weight({name, core::kFloatType, group, 1, 1, std::ssize(*owned), owned->data(), owned});
-  return emit(OpKind::rms_norm, name, {x}, width_of(x), {w}, core::NormParams{hparams_.norm_epsilon(), group});
+  return emit(OpKind::rms_norm, name, {x}, width_of(x), {ones(name, group)},
+              core::NormParams{hparams_.norm_epsilon(), group});
 }
 
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
@@ -186,7 +207,7 @@ ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
   return emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
 }
 
-ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows) {
+ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias) {
   std::vector<WeightId> weights = {slice(tensor + ".weight", width_of(x), rows)};
   if (const std::string bias = tensor + ".bias"; has(bias)) {
     core::Weight part = tensor_weight(bias, rows.tensor_rows, 1, 1);
@@ -202,6 +223,8 @@ ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice&
     part.data = copy->data();
     part.owned = std::move(copy);
     weights.push_back(add_weight(std::move(part)));
+  } else if (has(own_bias)) {
+    weights.push_back(vector(own_bias, rows.rows));
   }
   return emit(OpKind::linear, fmt::format("{} {}", tensor, rows.part), {x}, rows.rows, std::move(weights));
 }
@@ -214,9 +237,15 @@ ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, 
 
 // The scale goes into the norm's weights: the logits follow from them linearly.
 ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) {
-  const ValueId normed = rms_norm(x, tensor);
-  if (scale == 1) return normed;
-  core::Weight& norm = program_.weights[program_.ops.back().weights[0]];
+  const ValueId normed = norm(x, tensor);
+  if (scale != 1)
+    for (const WeightId id : program_.ops.back().weights) scale_weight(id, scale);
+  return normed;
+}
+
+// A vector of f32; in a copy.
+void Builder::scale_weight(WeightId id, double scale) {
+  core::Weight& norm = program_.weights[id];
   auto scaled = std::make_shared<std::vector<std::byte>>(norm.data, norm.data + norm.total_bytes());
   for (size_t at = 0; at < scaled->size(); at += sizeof(float)) {
     float w;
@@ -226,7 +255,6 @@ ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) 
   }
   norm.data = scaled->data();
   norm.owned = std::move(scaled);
-  return normed;
 }
 
 // A scale of the file; 0 stands for none.
@@ -236,31 +264,48 @@ double Builder::scale_of(std::string_view key, double fallback) const {
   return scale == 0 ? fallback : scale;
 }
 
-void Builder::logits(ValueId x, const std::string& norm, double scale) {
+void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap) {
   layer_ = -1;
   x = final_norm(x, norm, scale);
   program_.logits = has("output.weight") || PlanarWeight::find(file_, "output.weight")
                         ? linear(x, "output", program_.vocab)
                         : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
                                {weight("token_embd.weight", hparams_.width(), program_.vocab)});
+  if (soft_cap != 0)
+    program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
+                           core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
 }
 
 void Builder::build(const Model& model) {
-  const auto scale = [&](std::string_view key) { return model.scaled ? scale_of(key, 1) : 1.0; };
-  const core::AddParams residual = {static_cast<float>(scale("residual_scale"))};
+  const auto scale = [&](std::string_view key, double own) { return model.scaled ? scale_of(key, own) : own; };
+  const core::AddParams residual = {static_cast<float>(scale("residual_scale", model.residual_scale))};
   const auto join = [&](ValueId x, ValueId block, const std::string& name) {
     return emit(OpKind::add, name, {x, block}, width_of(x), {}, residual);
   };
-  ValueId x = embed(scale("embedding_scale"));
+  const auto normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
+    return tensor.empty() ? x : norm(x, blk + std::string(tensor));
+  };
+  norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
+  bare_norms_ = model.bare_norms;
+  ValueId x = embed(scale("embedding_scale", model.embedding_scale));
+  if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   const int64_t layers = hparams_.layers();
   for (int64_t il = 0; il < layers; ++il) {
     const std::string blk = begin_layer(il);
-    const ValueId normed = rms_norm(x, blk + std::string(model.mixer_norm));
-    x = join(x, model.mixer(normed, il), blk + "attn_add");
-    if (il + 1 == layers) x = gather(x); // the last feed-forward only for tokens whose logits are wanted
-    if (model.ffn) x = join(x, model.ffn(rms_norm(x, blk + std::string(model.ffn_norm)), il), blk + "ffn_add");
+    const ValueId mixer_input = normed(x, blk, model.mixer_norm);
+    const ValueId mixed = normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
+    ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, blk, model.ffn_norm);
+    x = join(x, mixed, blk + "attn_add");
+    if (il + 1 == layers) { // the last feed-forward only for tokens whose logits are wanted
+      x = gather(x);
+      if (model.parallel) ffn_input = gather(ffn_input);
+    }
+    if (!model.ffn) continue;
+    if (!model.parallel) ffn_input = normed(x, blk, model.ffn_norm);
+    x = join(x, normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
   }
-  logits(x, std::string(model.output_norm), 1 / scale("logit_scale"));
+  logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale),
+         model.soft_cap ? hparams_.get_float("final_logit_softcapping", 0) : 0);
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {

@@ -12,6 +12,7 @@
 #include "gguf/gguf.h"
 #include "models/hparams.h"
 #include "models/planar.h"
+#include "models/rope.h"
 #include "models/specs.h"
 
 #include <functional>
@@ -34,10 +35,13 @@ class Builder {
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
 
   core::ValueId embed(double scale = 1);
+  core::ValueId embed_positions(); // learned ones, position_embd.weight
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor);
+  core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one
   core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
   core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
   core::ValueId gather(core::ValueId x);
+  core::ValueId activate(core::ValueId x, const std::string& name, const ActivationSpec& activation = {});
 
   // From the normed input x [width] to what is added to the residual stream [width], with the tensors of layer `il`.
   core::ValueId attention(core::ValueId x, int64_t il, const AttentionSpec& spec); // q, k, v, rope, cache, output
@@ -49,18 +53,30 @@ class Builder {
   core::ValueId mamba2(core::ValueId x, int64_t il);
   core::ValueId short_conv(core::ValueId x, int64_t il);
 
+  // Dense or experts, as the file says of the layer (Hparams::has_experts).
+  core::ValueId feed_forward(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
+                             const ActivationSpec& activation = {});
+
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
-  // multiplied with `scale`.
-  void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1);
+  // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are.
+  void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0);
 
   // A block of a layer: from its normed input to what is added to the residual stream.
   using Block = std::function<core::ValueId(core::ValueId normed, int64_t il)>;
   struct Model {
     Block mixer, ffn;                          // ffn may be empty: then a layer is one block
-    std::string_view mixer_norm = "attn_norm"; // tensors of a layer
+    std::string_view mixer_norm = "attn_norm"; // tensors of a layer; empty: no norm
     std::string_view ffn_norm = "ffn_norm";
     std::string_view output_norm = "output_norm";
-    bool scaled = false; // embedding_scale, residual_scale and logit_scale (a divisor) count
+    std::string_view mixer_post_norm = {}, ffn_post_norm = {}; // of what a block gives
+    // The feed-forward part has the mixer's input; with its own norm, or where ffn_norm is empty with the mixer's.
+    bool parallel = false;
+    bool layer_norms = false;      // norms take off the mean, and have biases where the file has them
+    bool bare_norms = false;       // norms have no weights
+    bool learns_positions = false; // position_embd.weight
+    double embedding_scale = 1, residual_scale = 1, logit_scale = 1; // factors
+    bool scaled = false;   // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
+    bool soft_cap = false; // of logits: final_logit_softcapping
   };
   // Embedding, layers, final norm and output.
   void build(const Model& model);
@@ -81,13 +97,19 @@ class Builder {
     int64_t tensor_rows, first, rows, run = 0, stride = 0;
   };
 
-  // RMS norm of each `group` of x. The tensor has weights for one group, or for the whole row.
-  core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group);
-  // The same without weights.
+  enum class NormKind : uint8_t { rms, layer };
+  // Norm of each `group` of x. The tensor has weights for one group, or for the whole row.
+  core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group, NormKind kind = NormKind::rms);
+  // Of the kind that the model has, whole rows.
+  core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
+  // The RMS norm of each `group` without weights.
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group);
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
+  void scale_weight(core::WeightId id, double scale);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
-  core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name, core::Activation kind);
+  core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name,
+                         const ActivationSpec& activation);
+  core::ValueId q_or_k(core::ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec);
   core::ValueId glu(core::Activation kind, core::ValueId gate, core::ValueId x, const std::string& name);
   core::ValueId conv1d(core::ValueId x, const std::string& tensor, int64_t kernel, core::Activation activation);
   struct QueryKeyValue {
@@ -108,17 +130,21 @@ class Builder {
   double scale_of(std::string_view key, double fallback) const;
 
   core::WeightId weight(const std::string& name, int64_t cols, int64_t rows, int64_t count = 1);
+  core::WeightId expert_bias(const std::string& name, const RowSlice& rows, int64_t experts);
   core::WeightId slice(const std::string& name, int64_t cols, const RowSlice& rows, int64_t count = 1);
   // The tensor's rows in another order, copied.
   core::WeightId reordered(const std::string& name, int64_t cols, int64_t tensor_rows, std::string_view part,
                            const std::vector<int64_t>& order);
-  core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows);
+  // The bias is that part of the tensor's, or all of `own_bias` where the file has that.
+  core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows,
+                          const std::string& own_bias = "");
   core::Weight tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count);
   core::WeightId add_weight(core::Weight weight);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   // x, or its elements in the order in which the columns of `weight` want them (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
+  core::WeightId ones(const std::string& name, int64_t width); // made up
   // A tensor of `width` F32 elements of any shape, as a vector.
   core::WeightId flat_vector(const std::string& name, int64_t width);
   void require_f32(const core::Weight& weight) const;
@@ -133,9 +159,11 @@ class Builder {
   const gguf::File& file_;
   const Hparams hparams_;
   core::Program program_;
-  int32_t layer_ = -1;                                                        // that ops are appended to
-  std::map<std::tuple<core::RopeStyle, int64_t, bool>, int32_t> rope_tables_; // by style, rotated dimensions, sections
-  std::map<int64_t, int32_t> cache_of_layer_;                                 // that the layer's attention reads
+  int32_t layer_ = -1; // that ops are appended to
+  std::map<RopeSpec, int32_t> rope_tables_;
+  std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
+  NormKind norms_ = NormKind::rms;
+  bool bare_norms_ = false; // Model::bare_norms
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {
     core::WeightId order;

@@ -3,6 +3,7 @@
 #include "models/blocks.h"
 #include "models/rope.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ridge::models {
@@ -17,14 +18,19 @@ ValueId Builder::rope(ValueId x, const std::string& name, const AttentionSpec& s
 }
 
 int32_t Builder::rope_table(const AttentionSpec& spec) {
-  const auto style = spec.rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
-  const auto [at, is_new] = rope_tables_.try_emplace({style, *spec.rope_dims, spec.rope_sections},
-                                                     static_cast<int32_t>(program_.rope_tables.size()));
+  const RopeSpec wanted = {spec.rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split,
+                           *spec.rope_dims,
+                           spec.rope_base,
+                           spec.rope_divisor,
+                           spec.rope_scaling,
+                           spec.rope_factors,
+                           spec.rope_axes};
+  const auto [at, is_new] = rope_tables_.try_emplace(wanted, static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
-    core::RopeTable table = make_rope_table(file_, program_.architecture, *spec.rope_dims, style, spec.rope_factors);
-    if (spec.rope_sections) stop_unused_axes(table, hparams_.ints("rope.dimension_sections", 4));
-    program_.rope_tables.push_back(std::move(table));
-    skip("rope_freqs.weight"); // it is in the table
+    program_.rope_tables.push_back(make_rope_table(file_, hparams_, wanted));
+    // They are in the table, or do not count.
+    for (const char* tensor : {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
+      skip(tensor);
   }
   return at->second;
 }
@@ -65,13 +71,14 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   const int64_t q = *spec.heads * per_head, k = *spec.kv_heads * dim, v = *spec.kv_heads * *spec.v_dim;
   const bool fused = has(blk + "attn_qkv.weight");
   const std::string q_tensor = blk + (fused ? "attn_qkv" : "attn_q");
-  const int64_t q_rows = fused ? q + k + v : q;
+  int64_t q_rows = fused ? q + k + v : q;
+  if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, file_.find_tensor(q_tensor + ".weight")->dims[1]);
   QueryKeyValue made = {-1, -1, -1, -1};
   if (spec.output_gate) {
     made.q = linear_of(x, q_tensor, {"q", q_rows, 0, *spec.heads * dim, dim, per_head});
     made.gate = linear_of(x, q_tensor, {"gate", q_rows, dim, *spec.heads * dim, dim, per_head});
   } else {
-    made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}) : linear(x, q_tensor, q);
+    made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}, blk + "attn_q.bias") : linear(x, q_tensor, q);
   }
   if (spec.gate_matrix) made.gate = linear(x, blk + "attn_gate", *spec.heads * *spec.v_dim);
   if (spec.kv_of) {
@@ -79,18 +86,29 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
       skip(blk + unused);
     return made;
   }
-  made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}) : linear(x, blk + "attn_k", k);
+  made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}, blk + "attn_k.bias") : linear(x, blk + "attn_k", k);
   if (spec.k_is_v && !fused && !has(blk + "attn_v.weight"))
     made.v = made.k;
   else
-    made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}) : linear(x, blk + "attn_v", v);
+    made.v =
+        fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}, blk + "attn_v.bias") : linear(x, blk + "attn_v", v);
   return made;
+}
+
+// Norm and rope, in the order of the model.
+ValueId Builder::q_or_k(ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec) {
+  const auto normed = [&](ValueId value) {
+    return group_norm(value, fmt::format("{}attn_{}_norm", blk, which),
+                      spec.norms_whole_rows ? width_of(value) : *spec.k_dim, norms_);
+  };
+  if (spec.qk_norm && !spec.norms_behind_rope) x = normed(x);
+  x = rope(x, fmt::format("{}{}_rope", blk, which), spec);
+  return spec.qk_norm && spec.norms_behind_rope ? normed(x) : x;
 }
 
 // Norm, rope and cache of keys and values. Returns the index of the layer's cache.
 int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk, const AttentionSpec& spec) {
-  if (spec.qk_norm) k = group_norm(k, blk + "attn_k_norm", *spec.k_dim);
-  k = rope(k, blk + "k_rope", spec);
+  k = q_or_k(k, blk, "k", spec);
   if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", *spec.v_dim);
   const auto layer = static_cast<int32_t>(program_.kv_layers.size());
   program_.kv_layers.push_back({*spec.kv_heads, *spec.k_dim, *spec.v_dim});
@@ -114,8 +132,9 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   const AttentionSpec spec = resolved(wanted, il);
   const int64_t heads = *spec.heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
   auto [q, gate, k, v] = queries_keys_values(x, blk, spec);
-  if (spec.qk_norm) q = group_norm(q, blk + "attn_q_norm", k_dim);
-  q = rope(q, blk + "q_rope", spec);
+  q = q_or_k(q, blk, "q", spec);
+  if (spec.position_scale)
+    q = emit(OpKind::position_scale, blk + "q_scale", {q}, width_of(q), {}, *spec.position_scale);
   const int32_t layer = spec.kv_of ? cache_of(*spec.kv_of, spec) : store_keys_values(k, v, blk, spec);
   cache_of_layer_[il] = layer;
 

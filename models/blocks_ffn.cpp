@@ -14,31 +14,44 @@ ValueId Builder::glu(core::Activation kind, ValueId gate, ValueId x, const std::
   return emit(OpKind::glu, name, {gate, x}, width_of(x), {}, core::ActivationParams{kind});
 }
 
-// The hidden layer from its matrices: "ffn_gate" and "ffn_up" with the suffix, or "ffn_up" alone.
+// The hidden layer from its matrices: "ffn_gate" and "ffn_up" with the suffix; both in "ffn_up", one behind the other;
+// or "ffn_up" alone.
 ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view suffix, int64_t width,
                           const ActivationSpec& spec) {
-  if (spec.clamp != 0)
-    throw_error("{}: {}: clamped activations are not supported yet", file_.path(), program_.architecture);
-  const std::string end(suffix);
-  const ValueId gate = spec.gated ? linear(x, blk + "ffn_gate" + end, width) : -1;
-  const ValueId up = linear(x, blk + "ffn_up" + end, width);
-  return activate(gate, up, blk + "swiglu" + end, spec.kind);
+  const std::string gate_tensor = fmt::format("{}ffn_gate{}", blk, suffix),
+                    up_tensor = fmt::format("{}ffn_up{}", blk, suffix);
+  const std::string name = fmt::format("{}{}{}", blk, spec.gated ? "swiglu" : "activation", suffix);
+  const gguf::Tensor* up = file_.find_tensor(up_tensor + ".weight");
+  if (spec.gated && !has(gate_tensor + ".weight") && up && up->dims[1] == 2 * width) {
+    const ValueId gate = linear_of(x, up_tensor, {"gate", 2 * width, 0, width});
+    return activate(gate, linear_of(x, up_tensor, {"up", 2 * width, width, width}), name, spec);
+  }
+  const ValueId gate = spec.gated ? linear(x, gate_tensor, width) : -1;
+  return activate(gate, linear(x, up_tensor, width), name, spec);
 }
 
-ValueId Builder::activate(ValueId gate, ValueId up, const std::string& name, core::Activation kind) {
-  if (gate >= 0) return glu(kind, gate, up, name);
-  return emit(OpKind::activate, name, {up}, width_of(up), {}, core::ActivationParams{kind});
+ValueId Builder::activate(ValueId gate, ValueId up, const std::string& name, const ActivationSpec& spec) {
+  if (gate < 0) return activate(up, name, spec);
+  return emit(OpKind::glu, name, {gate, up}, width_of(up), {}, spec.activation);
+}
+ValueId Builder::activate(ValueId x, const std::string& name, const ActivationSpec& spec) {
+  return emit(OpKind::activate, name, {x}, width_of(x), {}, spec.activation);
 }
 
 ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
   const std::string blk = fmt::format("blk.{}.", il);
-  return linear(gated_up(x, blk, "", hparams_.ffn_width(il), activation), blk + "ffn_down", hparams_.width());
+  const int64_t width = activation.width ? *activation.width : hparams_.ffn_width(il);
+  return linear(gated_up(x, blk, "", width, activation), blk + "ffn_down", hparams_.width());
+}
+
+ValueId Builder::feed_forward(ValueId x, int64_t il, const RoutingSpec& routing, const ActivationSpec& activation) {
+  return hparams_.has_experts(il) ? experts(x, il, routing, activation) : ffn(x, il, activation);
 }
 
 // The expert that every token goes through, weighed by a gate of its own where the file has one.
 ValueId Builder::shared_expert(ValueId x, const std::string& blk, const ActivationSpec& activation) {
-  const gguf::Tensor* up = file_.find_tensor(blk + "ffn_up_shexp.weight");
-  const ValueId hidden = gated_up(x, blk, "_shexp", up->dims[1], activation);
+  const gguf::Tensor* down = file_.find_tensor(blk + "ffn_down_shexp.weight");
+  const ValueId hidden = gated_up(x, blk, "_shexp", down ? down->dims[0] : 1, activation);
   const ValueId y = linear(hidden, blk + "ffn_down_shexp", hparams_.width());
   if (!has(blk + "ffn_gate_inp_shexp.weight")) return y;
   return glu(core::Activation::sigmoid, linear(x, blk + "ffn_gate_inp_shexp", 1), y, blk + "shexp_gate");
@@ -66,6 +79,25 @@ RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
     throw_error("{}: {} experts in {} groups, of which {} are used, do not give {} experts per token", file_.path(),
                 *spec.experts, groups, groups_used, *spec.used);
   return spec;
+}
+
+// Rows of biases, one behind the other for all experts.
+WeightId Builder::expert_bias(const std::string& name, const RowSlice& rows, int64_t experts) {
+  if (rows.rows == rows.tensor_rows) return flat_vector(name, experts * rows.rows);
+  core::Weight bias = tensor_weight(name, rows.tensor_rows, experts, 1);
+  require_f32(bias);
+  auto copy = std::make_shared<std::vector<std::byte>>();
+  for (int64_t e = 0; e < experts; ++e) {
+    const std::byte* first = bias.row(e) + rows.first * sizeof(float);
+    copy->insert(copy->end(), first, first + rows.rows * sizeof(float));
+  }
+  bias.part = rows.part;
+  bias.cols = experts * rows.rows;
+  bias.rows = 1;
+  bias.row_bytes = std::ssize(*copy);
+  bias.data = copy->data();
+  bias.owned = std::move(copy);
+  return add_weight(std::move(bias));
 }
 
 ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const ActivationSpec& activation) {
@@ -96,18 +128,24 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   const bool latent = spec.latent && has(to_latent + ".weight");
   if (latent) inner = linear(x, to_latent, file_.find_tensor(to_latent + ".weight")->dims[1]);
   const int64_t width = width_of(inner);
-  const auto multiply = [&](ValueId in, const std::string& name, WeightId id, int64_t rows) {
-    return emit(OpKind::expert_linear, name, {in_order_of(id, in), ids}, used * rows, {id}, core::ExpertParams{used});
+  // Some rows of each expert's matrix.
+  const auto multiply = [&](ValueId in, const std::string& tensor, const std::string& name, WeightId id,
+                            const RowSlice& rows) {
+    std::vector<WeightId> weights = {id};
+    if (has(tensor + ".bias")) weights.push_back(expert_bias(tensor + ".bias", rows, *spec.experts));
+    return emit(OpKind::expert_linear, name, {in_order_of(id, in), ids}, used * rows.rows, std::move(weights),
+                core::ExpertParams{used});
   };
   const auto expert_linear = [&](ValueId in, const char* name, int64_t cols, int64_t rows) {
-    return multiply(in, blk + name, weight(blk + name + ".weight", cols, rows, *spec.experts), rows);
+    const WeightId id = weight(blk + name + ".weight", cols, rows, *spec.experts);
+    return multiply(in, blk + name, blk + name, id, {"", rows, 0, rows});
   };
   ValueId gate = -1, up = -1;
   if (const std::string both = blk + "ffn_gate_up_exps"; activation.gated && has(both + ".weight")) {
     const auto half = [&](std::string_view part, int64_t first) {
       const RowSlice rows = {part, 2 * hidden_width, first, hidden_width};
-      return multiply(inner, fmt::format("{} {}", both, part), slice(both + ".weight", width, rows, *spec.experts),
-                      hidden_width);
+      return multiply(inner, both, fmt::format("{} {}", both, part),
+                      slice(both + ".weight", width, rows, *spec.experts), rows);
     };
     gate = half("gate", 0);
     up = half("up", hidden_width);
@@ -116,7 +154,7 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     up = expert_linear(inner, "ffn_up_exps", width, hidden_width);
   }
   const ValueId down =
-      expert_linear(activate(gate, up, blk + "swiglu", activation.kind), "ffn_down_exps", hidden_width, width);
+      expert_linear(activate(gate, up, blk + "swiglu", activation), "ffn_down_exps", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
   if (latent) y = linear(y, blk + "ffn_latent_up", hparams_.width());
   if (spec.shared && has(blk + "ffn_up_shexp.weight")) y = add(y, shared_expert(x, blk, activation), blk + "shexp_add");

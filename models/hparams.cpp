@@ -34,6 +34,7 @@ constexpr auto kComputing = std::to_array<Computing>({
     {"moe_every_n_layers", 0, 1, "experts in some layers only are"},
     {"residual_scale", 0, 1, "a scale of the residual stream is"},
     {"rope.dimension_sections", 0, 0, "rope in sections is"},
+    {"rope.scaling.alpha", 0, 0, "a scale of rope's base is"},
     {"rope.scaling.yarn_log_multiplier", 0, 0, "YaRN with a magnitude of its own is"},
     {"router_logit_softcapping", 0, 0, "soft caps of routing scores are"},
     {"swiglu_clamp_exp", 0, 0, "clamped activations are"},
@@ -92,6 +93,18 @@ int64_t Hparams::layer_int(std::string_view name, int64_t layer, int64_t fallbac
   return values ? layer_of_array(name, *values, layer) : get_int(name, fallback);
 }
 
+double Hparams::layer_float(std::string_view name, int64_t layer, double fallback) const {
+  return file_.find(asked(name)) ? layer_float_of_all(key(name), layer) : fallback;
+}
+double Hparams::layer_float_of_all(std::string_view key, int64_t layer) const {
+  const gguf::Value* value = file_.find(key);
+  if (!value || !value->is_array()) return file_.get_float(key);
+  const auto values = value->as_floats();
+  if (!values || std::ssize(*values) < layers())
+    throw_error("{}: {}: expected {} numbers, one per layer", file_.path(), key, layers());
+  return (*values)[layer];
+}
+
 std::vector<int64_t> Hparams::ints(std::string_view name, int64_t count) const {
   const gguf::Value* values = array(name);
   auto numbers = values ? values->as_ints() : std::nullopt;
@@ -146,11 +159,24 @@ int64_t Hparams::rope_dims(int64_t k_dim) const {
   return dims;
 }
 
-float Hparams::norm_epsilon() const {
-  constexpr std::string_view kName = "attention.layer_norm_rms_epsilon";
-  const double epsilon = get_float(kName, 1e-5);
-  if (!(epsilon >= 0 && epsilon < 1)) throw_error("{}: {} is {}, expected 0 to 1", file_.path(), key(kName), epsilon);
+float Hparams::epsilon(std::string_view name) const {
+  const double epsilon = get_float(name, 1e-5);
+  if (!(epsilon >= 0 && epsilon < 1)) throw_error("{}: {} is {}, expected 0 to 1", file_.path(), key(name), epsilon);
   return static_cast<float>(epsilon);
+}
+float Hparams::norm_epsilon() const { return epsilon("attention.layer_norm_rms_epsilon"); }
+float Hparams::layer_norm_epsilon() const { return epsilon("attention.layer_norm_epsilon"); }
+
+bool Hparams::has_rope_sections() const {
+  if (!array("rope.dimension_sections")) return false;
+  const std::vector<int64_t> sections = ints("rope.dimension_sections", 2);
+  return sections[0] > 0 && sections[1] > 0;
+}
+
+int64_t Hparams::original_context() const {
+  constexpr std::string_view kName = "rope.scaling.original_context_length";
+  const int64_t tokens = get_int(kName, 0);
+  return tokens == 0 ? context() : in_range(kName, tokens, 1, kMaxContext);
 }
 
 int64_t Hparams::ffn_width(int64_t layer) const {
@@ -169,6 +195,21 @@ int64_t Hparams::experts_used(int64_t layer) const {
 }
 
 bool Hparams::has_attention(int64_t layer) const { return layer_int("attention.head_count_kv", layer, 1) != 0; }
+
+bool Hparams::slides(int64_t layer, int64_t fallback, Sees which) const {
+  constexpr std::string_view kName = "attention.sliding_window_pattern";
+  if (const gguf::Value* flags = array(kName)) return layer_of_array(kName, *flags, layer) != 0;
+  const int64_t every = in_range(kName, get_int(kName, fallback), 0, kMaxLayers);
+  if (every == 0) return true;
+  return layer % every != (which == Sees::all_last ? every - 1 : 0);
+}
+
+bool Hparams::has_experts(int64_t layer) const {
+  constexpr std::string_view kStep = "interleave_moe_layer_step";
+  const int64_t dense = get_int("leading_dense_block_count", 0),
+                step = in_range(kStep, get_int(kStep, 1), 1, kMaxLayers);
+  return experts() > 0 && layer >= dense && (layer + 1) % step == 0;
+}
 
 bool Hparams::is_recurrent(int64_t layer) const {
   constexpr std::string_view kLayers = "attention.recurrent_layers", kInterval = "full_attention_interval";

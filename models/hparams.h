@@ -32,6 +32,9 @@ class Hparams {
   // The same where a file may hold one value for all layers or an array with one for each layer.
   int64_t layer_int(std::string_view name, int64_t layer) const;
   int64_t layer_int(std::string_view name, int64_t layer, int64_t fallback) const;
+  double layer_float(std::string_view name, int64_t layer, double fallback) const;
+  // The same of a key without the architecture's name before it.
+  double layer_float_of_all(std::string_view key, int64_t layer) const;
   // The first `count` numbers of an array that has at least as many.
   std::vector<int64_t> ints(std::string_view name, int64_t count) const;
 
@@ -46,12 +49,22 @@ class Hparams {
   int64_t v_dim(int64_t layer) const;        // attention.value_length, else the same
   int64_t rope_dims(int64_t k_dim) const;    // rope.dimension_count, else k_dim; even
   float norm_epsilon() const;                // attention.layer_norm_rms_epsilon
+  float layer_norm_epsilon() const;          // attention.layer_norm_epsilon
+  bool has_rope_sections() const;            // the first two of rope.dimension_sections are above 0
+  int64_t original_context() const;          // rope.scaling.original_context_length, else context_length
   int64_t ffn_width(int64_t layer) const;    // feed_forward_length
   int64_t expert_width(int64_t layer) const; // expert_feed_forward_length, else feed_forward_length
   int64_t experts() const;                   // expert_count; 0: a dense model
   int64_t experts_used(int64_t layer) const; // expert_used_count
   // Whether the number of key-value heads of the layer is not 0: some hybrids mark their recurrent layers so.
   bool has_attention(int64_t layer) const;
+  // Whether the layer's attention has a window: attention.sliding_window_pattern, flags of the layers or a number n:
+  // all but the last of every n layers have one, or but the first. `fallback`: n where the file does not say.
+  enum class Sees : uint8_t { all_last, all_first };
+  bool slides(int64_t layer, int64_t fallback, Sees which = Sees::all_last) const;
+  // Whether the layer's feed-forward part is one of experts: expert_count is not 0, leading_dense_block_count layers
+  // are over, and it is the last of every interleave_moe_layer_step.
+  bool has_experts(int64_t layer) const;
   // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th (4).
   bool is_recurrent(int64_t layer) const;
   // ssm.NAME, 1 to kMaxWidth.
@@ -64,6 +77,7 @@ class Hparams {
   void refuse_ignored() const;
 
  private:
+  float epsilon(std::string_view name) const;
   int64_t in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const;
   const gguf::Value* array(std::string_view name) const; // nullptr: not there, or one value for all layers
   int64_t head_dim(std::string_view name, int64_t layer) const;

@@ -2,7 +2,9 @@
 // give one table; the angle is position * inverse_frequency[pair].
 //   linear   divides all frequencies by the factor (Chen et al. 2023).
 //   YaRN     leaves fast pairs, divides slow ones, blends in between, and scales the result (Peng et al. 2023).
-//   Llama 3  divides each frequency by a factor that the file has in the tensor rope_freqs.weight.
+//   Llama 3  divides each frequency by a factor that the file has in the tensor rope_freqs.weight. Pairs that are not
+//            to turn have a factor that makes them stand still.
+//   LongRoPE has two such tensors, one of them for contexts above the original one (Ding et al. 2024).
 
 #include "models/rope.h"
 
@@ -13,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <string>
 
 namespace ridge::models {
 namespace {
@@ -27,78 +30,123 @@ double yarn_blend(int64_t pair, double low, double high) {
   return 1 - std::clamp((static_cast<double>(pair) - low) / std::max(0.001, high - low), 0.0, 1.0);
 }
 
-} // namespace
-
-core::RopeTable make_rope_table(const gguf::File& file, const std::string& arch, int64_t dims, core::RopeStyle style,
-                                bool factors) {
-  const auto key = [&](const char* name) { return arch + ".rope." + name; };
-  const auto check_positive = [&](const std::string& name, double value) {
-    if (!(value > 0 && std::isfinite(value)))
-      throw_error("{}: {} is {}, expected a number above 0", file.path(), name, value);
-    return value;
-  };
-  const auto positive = [&](const std::string& name, double fallback) {
-    return check_positive(name, file.get_float(name, fallback));
-  };
-
-  const double base = positive(key("freq_base"), 10000);
-  const std::string_view type = file.get_string(key("scaling.type"), "");
-  double factor = 1;
-  if (file.find(key("scaling.factor"))) {
-    factor = file.get_float(key("scaling.factor"), 1);
-    if (factor == 0) factor = 1; // older converters write 0 for no scaling
-  } else if (file.find(key("scale_linear"))) {
-    factor = file.get_float(key("scale_linear"), 1);
-  }
-  check_positive(key("scaling.factor"), factor);
-  const bool yarn = type == "yarn";
-  if (!yarn && type != "" && type != "none" && type != "linear")
-    throw_error("{}: {} is '{}'; known are none, linear and yarn", file.path(), key("scaling.type"),
-                core::printable(type));
-  if (type == "none") factor = 1;
-
-  std::vector<float> divisors(dims / 2, 1.0f); // Llama 3 factors
-  if (const gguf::Tensor* tensor = factors ? file.find_tensor("rope_freqs.weight") : nullptr) {
-    if (static_cast<uint32_t>(tensor->type) != static_cast<uint32_t>(quant::Type::F32) || tensor->weights() != dims / 2)
-      throw_error("{}: tensor rope_freqs.weight: expected {} F32 values", file.path(), dims / 2);
-    std::memcpy(divisors.data(), tensor->data.data(), divisors.size() * sizeof(float));
-    for (float divisor : divisors)
-      if (!(divisor > 0))
-        throw_error("{}: tensor rope_freqs.weight holds {}, expected factors above 0", file.path(), divisor);
-  }
-
-  core::RopeTable table;
-  table.style = style;
-  table.magnitude = static_cast<float>(positive(key("scaling.attn_factor"), 1));
-  double low = 0, high = 0, extrapolation = 0;
-  if (yarn) {
-    const double context =
-        positive(key("scaling.original_context_length"), file.get_float(arch + ".context_length", 2048));
-    low = std::max(0.0, std::floor(pair_of_turns(positive(key("scaling.yarn_beta_fast"), 32), base, dims, context)));
-    high = std::min(static_cast<double>(dims - 1),
-                    std::ceil(pair_of_turns(positive(key("scaling.yarn_beta_slow"), 1), base, dims, context)));
-    extrapolation = file.get_float(key("scaling.yarn_ext_factor"), 1);
-    table.magnitude *= static_cast<float>(1 + 0.1 * std::log(factor));
-  }
-  for (int64_t pair = 0; pair < dims / 2; ++pair) {
-    const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(dims)) / divisors[pair];
-    const double blend = yarn ? extrapolation * yarn_blend(pair, low, high) : 0;
-    table.inverse_frequency.push_back(static_cast<float>(plain / factor * (1 - blend) + plain * blend));
-  }
-  return table;
+// What YaRN makes of attention over a context that is `factor` times as long.
+double yarn_magnitude(double factor, double multiplier) {
+  return factor > 1 ? 1 + 0.1 * multiplier * std::log(factor) : 1;
 }
 
-void stop_unused_axes(core::RopeTable& table, std::span<const int64_t> sections) {
+// Reads what a table is made of.
+class Reader {
+ public:
+  Reader(const gguf::File& file, const Hparams& hparams) : file_(file), hparams_(hparams) {}
+
+  double positive(std::string_view name, double fallback) const {
+    return check_positive(hparams_.key(name), hparams_.get_float(name, fallback));
+  }
+  // Of all frequencies; rope.scaling.type.
+  std::pair<double, std::string_view> factor() const {
+    constexpr std::string_view kFactor = "rope.scaling.factor";
+    const std::string key = hparams_.key("rope.scaling.type");
+    const std::string_view type = file_.get_string(key, "");
+    if (type != "" && type != "none" && type != "linear" && type != "yarn" && type != "longrope")
+      throw_error("{}: {} is '{}'; known are none, linear, yarn and longrope", file_.path(), key,
+                  core::printable(type));
+    double factor = hparams_.get_float(file_.find(hparams_.key(kFactor)) ? kFactor : "rope.scale_linear", 1);
+    if (factor == 0) factor = 1; // older converters write 0 for no scaling
+    check_positive(hparams_.key(kFactor), factor);
+    return {type == "none" ? 1 : factor, type};
+  }
+  // Divisors of each frequency; empty where the file has no such tensor.
+  std::vector<float> divisors(const std::string& name, int64_t pairs) const {
+    const gguf::Tensor* tensor = file_.find_tensor(name);
+    if (!tensor) return {};
+    if (static_cast<uint32_t>(tensor->type) != static_cast<uint32_t>(quant::Type::F32) || tensor->weights() != pairs)
+      throw_error("{}: tensor {}: expected {} F32 values", file_.path(), name, pairs);
+    std::vector<float> factors(pairs);
+    std::memcpy(factors.data(), tensor->data.data(), factors.size() * sizeof(float));
+    for (const float factor : factors)
+      if (!(factor > 0)) throw_error("{}: tensor {} holds {}, expected factors above 0", file_.path(), name, factor);
+    return factors;
+  }
+
+ private:
+  double check_positive(const std::string& key, double value) const {
+    if (!(value > 0 && std::isfinite(value)))
+      throw_error("{}: {} is {}, expected a number above 0", file_.path(), key, value);
+    return value;
+  }
+
+  const gguf::File& file_;
+  const Hparams& hparams_;
+};
+
+// Pairs of the fourth axis stop turning.
+void stop_unused_axes(std::vector<float>& frequencies, RopeAxes axes, std::span<const int64_t> sections) {
   int64_t all = 0;
   for (const int64_t section : sections) {
     if (section < 0 || section > 1 << 20) throw_error("rope.dimension_sections has a section of {} pairs", section);
     all += section;
   }
   if (all == 0) throw_error("rope.dimension_sections: all sections are empty");
-  for (size_t pair = 0; pair < table.inverse_frequency.size(); ++pair) {
+  for (size_t pair = 0; pair < frequencies.size(); ++pair) {
     const int64_t at = static_cast<int64_t>(pair) % all;
-    if (at >= 3 * sections[at % 3]) table.inverse_frequency[pair] = 0;
+    const bool fourth = axes == RopeAxes::interleaved ? at >= 3 * sections[at % 3] : at >= all - sections[3];
+    if (fourth) frequencies[pair] = 0;
   }
+}
+
+} // namespace
+
+core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, const RopeSpec& spec) {
+  const Reader read(file, hparams);
+  const auto dims = static_cast<double>(spec.dims);
+  const double base = spec.base ? *spec.base : read.positive("rope.freq_base", 10000);
+  const auto [file_factor, type] = read.factor();
+  const double factor = !spec.scaling ? 1 : spec.divisor.value_or(file_factor);
+  const auto context = static_cast<double>(hparams.original_context());
+  const bool yarn = spec.scaling && type == "yarn";
+  const double multiplier = hparams.get_float("rope.scaling.yarn_log_multiplier", 0);
+
+  core::RopeTable table;
+  table.style = spec.style;
+  table.magnitude = spec.scaling ? static_cast<float>(read.positive("rope.scaling.attn_factor", 1)) : 1;
+  double low = 0, high = 0, extrapolation = 0;
+  if (yarn) {
+    low = std::max(
+        0.0, std::floor(pair_of_turns(read.positive("rope.scaling.yarn_beta_fast", 32), base, spec.dims, context)));
+    high = std::min(
+        dims - 1, std::ceil(pair_of_turns(read.positive("rope.scaling.yarn_beta_slow", 1), base, spec.dims, context)));
+    extrapolation = hparams.get_float("rope.scaling.yarn_ext_factor", 1);
+    // The magnitude follows from the file's factor, also where a layer has another one.
+    table.magnitude *= static_cast<float>(yarn_magnitude(file_factor, 1) / yarn_magnitude(file_factor, multiplier));
+    if (factor != file_factor)
+      table.magnitude *= static_cast<float>((1 + 0.1 * std::log(factor)) / (1 + 0.1 * std::log(file_factor)));
+  }
+  const auto frequencies = [&](const std::vector<float>& divisors) {
+    std::vector<float> made;
+    for (int64_t pair = 0; pair < spec.dims / 2; ++pair) {
+      const double divisor = divisors.empty() ? 1 : divisors[pair];
+      const double plain = std::pow(base, -2.0 * static_cast<double>(pair) / dims) / divisor;
+      const double blend = yarn ? extrapolation * yarn_blend(pair, low, high) : 0;
+      made.push_back(static_cast<float>(plain / factor * (1 - blend) + plain * blend));
+    }
+    if (spec.axes != RopeAxes::one) stop_unused_axes(made, spec.axes, hparams.ints("rope.dimension_sections", 4));
+    return made;
+  };
+  std::vector<float> divisors, for_long;
+  if (spec.factors) {
+    divisors = read.divisors("rope_freqs.weight", spec.dims / 2);
+    if (divisors.empty()) {
+      divisors = read.divisors("rope_factors_short.weight", spec.dims / 2);
+      for_long = read.divisors("rope_factors_long.weight", spec.dims / 2);
+    }
+  }
+  table.inverse_frequency = frequencies(divisors);
+  if (divisors != for_long && !for_long.empty()) {
+    table.long_inverse_frequency = frequencies(for_long);
+    table.long_above = hparams.original_context();
+  }
+  return table;
 }
 
 } // namespace ridge::models

@@ -18,16 +18,29 @@ enum class Rope : uint8_t {
   split,    // turns elements (0,n/2) (1,n/2+1) …
 };
 
+// Which position of a token turns a pair, of those that images have. Text has the same in all, but 0 in the fourth.
+enum class RopeAxes : uint8_t {
+  one,         // there is one position
+  interleaved, // in turn one pair of each axis, as far as its section goes: rope.dimension_sections
+  in_order,    // the sections one after the other
+};
+
 struct AttentionSpec {
   Rope rope = Rope::none;
-  bool qk_norm = false;                          // RMS norm of each q and k head, before rope
+  bool qk_norm = false;          // norm of each q and k head, before rope
+  bool norms_whole_rows = false; // of all heads together
+  bool norms_behind_rope = false;
   std::optional<int64_t> heads = {};             // attention.head_count of the layer
   std::optional<int64_t> kv_heads = {};          // attention.head_count_kv of the layer
   std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length, attention.value_length
   std::optional<int64_t> rope_dims = {};         // of each head's k_dim: rope.dimension_count
-  bool rope_factors = true;                      // rope_freqs.weight counts, where the file has it
-  bool rope_sections = false;                    // pairs belong to axes: rope.dimension_sections, interleaved
-  std::optional<double> scale = {};              // of q · k: attention.scale, or 1 / sqrt(k_dim)
+  std::optional<double> rope_base = {};          // rope.freq_base, or 10000
+  std::optional<double> rope_divisor = {};       // of all frequencies: rope.scaling.factor
+  bool rope_scaling = true;                      // rope.scaling.* counts
+  bool rope_factors = true;                      // rope_freqs.weight counts, or LongRoPE's two, where the file has them
+  RopeAxes rope_axes = RopeAxes::one;
+  std::optional<core::PositionScaleParams> position_scale = {}; // of q, behind rope
+  std::optional<double> scale = {};                             // of q · k: attention.scale, or 1 / sqrt(k_dim)
   std::optional<int64_t> window = {};  // tokens that a token sees, 0: all; not set: a file that has one is refused
   bool chunked = false;                // the window does not slide: core::AttentionParams
   std::optional<double> soft_cap = {}; // of scores, 0: none; not set: a file that has one is refused
@@ -35,6 +48,7 @@ struct AttentionSpec {
   bool v_norm = false;                 // RMS norm of each v head, without weights
   bool k_is_v = false;                 // where the file has no attn_v, values are what k is before its norm and rope
   std::optional<int64_t> kv_of = {};   // a layer before, whose keys and values are attended to instead of own ones
+  bool qkv_has_more = false;           // attn_qkv may have rows behind those of v, which are not used
   bool output_bias = true;             // that the output matrix has counts
   bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
   bool gate_matrix = false;            // attn_gate: a matrix that makes such gates from the layer's input
@@ -59,11 +73,9 @@ struct RoutingSpec {
 
 // hidden = activation(gate) * up if it is gated, else activation(up).
 struct ActivationSpec {
-  core::Activation kind = core::Activation::silu;
+  core::ActivationParams activation = {core::Activation::silu};
   bool gated = true;
-
-  // Not supported yet.
-  double clamp = 0; // largest magnitude of gate and up; 0: no limit
+  std::optional<int64_t> width = {}; // of a dense part's hidden layer: feed_forward_length of the layer
 };
 
 } // namespace ridge::models

@@ -1,14 +1,84 @@
-// llama: Llama 1-3, Mistral, TinyLlama, SmolLM, Yi, and, with experts, Mixtral.
+// llama: Llama 1-3, Mistral, TinyLlama, SmolLM, Yi, and, with experts, Mixtral; and architectures with the same layers.
+// They differ by the order of rope's pairs, by names and by single traits:
+//   mistral3       may scale queries by their position
+//   smollm3        has no rope in every fourth layer
+//   ernie4_5-moe   has experts and a shared one behind some dense layers
+//   arcee, apertus have no gate in their feed-forward parts, and activations of their own
 #include "models/architecture.h"
 #include "models/blocks.h"
 
-namespace ridge::models {
+#include <fmt/format.h>
 
-static void build(Builder& b) {
-  const bool experts = b.hparams().experts() > 0;
-  b.transformer({.rope = Rope::adjacent},
-                [&](core::ValueId x, int64_t il) { return experts ? b.experts(x, il) : b.ffn(x, il); });
+#include <algorithm>
+#include <array>
+
+namespace ridge::models {
+namespace {
+
+using core::Activation;
+using core::ValueId;
+
+constexpr auto kSplitPairs = std::to_array<std::string_view>({"apertus", "exaone", "qwen", "seed_oss"});
+
+// Of a layer's feed-forward part.
+ActivationSpec activation_of(const Hparams& h, int64_t il) {
+  if (h.architecture() == "qwen") return {.width = h.ffn_width(il) / 2}; // it counts gate and up
+  if (h.architecture() == "arcee") return {{Activation::relu_squared}, false};
+  if (h.architecture() != "apertus") return {};
+  const auto number = [&](std::string_view name) { return static_cast<float>(h.layer_float_of_all(name, il)); };
+  core::ActivationParams xielu = {Activation::xielu, number("xielu.alpha_p")};
+  xielu.alpha_negative = number("xielu.alpha_n");
+  xielu.beta = number("xielu.beta");
+  xielu.epsilon = number("xielu.eps");
+  return {xielu, false};
 }
+
+// A layer between two with experts has experts, too, but nothing goes through them: what is left of the part is its
+// activation.
+ValueId ernie_feed_forward(Builder& b, ValueId x, int64_t il) {
+  const Hparams& h = b.hparams();
+  const std::string blk = fmt::format("blk.{}.", il);
+  if (h.has_experts(il) || b.has(blk + "ffn_up.weight"))
+    return b.feed_forward(x, il,
+                          {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
+  for (const char* tensor :
+       {"ffn_gate_inp.weight", "exp_probs_b.bias", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight",
+        "ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"})
+    b.skip(blk + tensor);
+  return b.activate(x, blk + "ffn_activation");
+}
+
+void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const auto is = [&](std::string_view name) { return h.architecture() == name; };
+  if (is("baichuan") && h.layers() == 40) h.refuse("block_count", "40", "the positions of the 13B model are");
+  const bool no_rope = is("baichuan") && h.layers() != 32; // only the 7B model is known to have it
+  AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,
+                             .qk_norm = is("apertus"),
+                             .qkv_has_more = is("qwen"),
+                             .output_bias = !h.architecture().starts_with("ernie")};
+  if (is("mistral3"))
+    if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
+      attention.position_scale = {static_cast<float>(scale), h.original_context()};
+  AttentionSpec without_rope = attention;
+  without_rope.rope = Rope::none;
+  const int64_t step_without_rope = no_rope ? 1 : is("smollm3") ? 4 : h.layers() + 1;
+  const bool experts = (is("llama") || is("mistral3")) && h.experts() > 0;
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 if (is("apertus"))
+                   for (const char* norm : {"q", "k"}) b.skip(fmt::format("blk.{}.attn_{}_norm.bias", il, norm));
+                 return b.attention(x, il, (il + 1) % step_without_rope == 0 ? without_rope : attention);
+               },
+           .ffn =
+               [&](ValueId x, int64_t il) {
+                 if (is("ernie4_5-moe")) return ernie_feed_forward(b, x, il);
+                 return experts ? b.experts(x, il) : b.ffn(x, il, activation_of(h, il));
+               },
+           .ffn_norm = is("seed_oss") ? "post_attention_norm" : "ffn_norm"});
+}
+
+} // namespace
 
 constinit const ArchitectureFile arch::llama = {.build = build,
                                                 .checkpoint = {.interleave_qk = true,

@@ -9,7 +9,7 @@ using core::ValueId;
 
 // In nemotron_h_moe (Nemotron 3 Nano, Super) experts, which may work on a narrower copy of the input.
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
-  const ActivationSpec activation = {.kind = core::Activation::relu_squared, .gated = false};
+  const ActivationSpec activation = {.activation = {core::Activation::relu_squared}, .gated = false};
   if (b.hparams().experts() == 0) return b.ffn(x, il, activation);
   return b.experts(x, il,
                    {.normalize = b.hparams().get_bool("expert_weights_norm", false),

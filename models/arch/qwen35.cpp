@@ -9,7 +9,8 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_sections = true, .output_gate = true};
+  const AttentionSpec attention = {
+      .rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved, .output_gate = true};
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  return b.hparams().is_recurrent(il) ? b.delta_net(x, il, false) : b.attention(x, il, attention);

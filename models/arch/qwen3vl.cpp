@@ -9,7 +9,7 @@ using core::ValueId;
 static void build(Builder& b) {
   b.skip("cls.output.weight");                  // scores of the rerankers
   b.hparams().get_int("n_deepstack_layers", 0); // layers that images enter at
-  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_sections = true},
+  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved},
                 [&](ValueId x, int64_t il) { return b.ffn(x, il); });
 }
 

@@ -8,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   b.hparams().get_int("n_deepstack_layers", 0); // layers that images enter at
-  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_sections = true}, [&](ValueId x, int64_t il) {
+  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved}, [&](ValueId x, int64_t il) {
     return b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax});
   });
 }

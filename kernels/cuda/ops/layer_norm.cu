@@ -16,7 +16,6 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   float sum = 0, squares = 0;
   for (int64_t i = threadIdx.x; i < group; i += kElementThreads) sum += x[i];
   const float mean = block_sum(sum, scratch) / static_cast<float>(group);
-  __syncthreads(); // the scratch is used again
   for (int64_t i = threadIdx.x; i < group; i += kElementThreads) squares += (x[i] - mean) * (x[i] - mean);
   const float inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group) + epsilon);
   for (int64_t i = threadIdx.x; i < group; i += kElementThreads)

@@ -1,0 +1,32 @@
+// glm4 and glm4moe: GLM 4, 4.5, 4.6 and 4.7. The dense model norms what its blocks give, too. Files of vision models
+// have sections of rope, whose pairs lie apart.
+#include "models/architecture.h"
+#include "models/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const bool experts = h.architecture() == "glm4moe", sections = h.has_rope_sections();
+  const AttentionSpec attention = {.rope = experts || sections ? Rope::split : Rope::adjacent,
+                                   .qk_norm = b.has("blk.0.attn_q_norm.weight"),
+                                   .rope_axes = sections ? RopeAxes::in_order : RopeAxes::one};
+  const auto mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); };
+  if (!experts)
+    return b.build({.mixer = mixer,
+                    .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+                    .mixer_post_norm = "post_attention_norm",
+                    .ffn_post_norm = "post_ffw_norm"});
+  h.get_int("expert_shared_count", 0); // their width is that of their tensors
+  RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
+  if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
+  b.build({.mixer = mixer,
+           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+           .ffn_norm = "post_attention_norm"});
+}
+
+constinit const ArchitectureFile arch::glm4 = {.build = build};
+
+} // namespace ridge::models

@@ -1,0 +1,43 @@
+// olmo2 and exaone4: OLMo 2 and 3, EXAONE 4. Norms come behind the blocks instead of before them.
+#include "models/architecture.h"
+#include "models/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+// Most layers of OLMo 3 have a window, and no scaling of rope.
+static AttentionSpec olmo_attention(const Hparams& h, int64_t il) {
+  const int64_t window = h.get_int("attention.sliding_window", 0);
+  const bool slides = window > 0 && h.slides(il, 4);
+  return {.rope = Rope::split,
+          .qk_norm = true,
+          .norms_whole_rows = true,
+          .rope_scaling = !slides,
+          .rope_factors = false,
+          .window = slides ? window : 0};
+}
+
+// The 32B model, which has 64 layers, has windows; its layers without one have no rope.
+static AttentionSpec exaone_attention(const Hparams& h, int64_t il) {
+  const int64_t window = h.get_int("attention.sliding_window", 4096);
+  const bool windows = h.layers() == 64, slides = windows && h.slides(il, 4);
+  return {.rope = slides || !windows ? Rope::split : Rope::none, .qk_norm = true, .window = slides ? window : 0};
+}
+
+static void build(Builder& b) {
+  const bool olmo = b.hparams().architecture() == "olmo2";
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 return b.attention(x, il, (olmo ? olmo_attention : exaone_attention)(b.hparams(), il));
+               },
+           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+           .mixer_norm = {},
+           .ffn_norm = {},
+           .mixer_post_norm = "post_attention_norm",
+           .ffn_post_norm = "post_ffw_norm"});
+}
+
+constinit const ArchitectureFile arch::olmo2 = {.build = build};
+
+} // namespace ridge::models

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace ridge::models {
 namespace {
@@ -26,9 +27,10 @@ ActivationSpec activation_of(const Hparams& h, int64_t il) {
   if (h.architecture() == "arcee") return {{Activation::relu_squared}, false};
   if (h.architecture() != "apertus") return {};
   const auto number = [&](std::string_view name) { return static_cast<float>(h.layer_float_of_all(name, il)); };
-  core::ActivationParams xielu = {Activation::xielu, number("xielu.alpha_p")};
-  xielu.alpha_negative = number("xielu.alpha_n");
+  const auto softplus = [](float x) { return x > 20 ? x : std::log1p(std::exp(x)); };
+  core::ActivationParams xielu = {Activation::xielu, softplus(number("xielu.alpha_p"))};
   xielu.beta = number("xielu.beta");
+  xielu.alpha_negative = xielu.beta + softplus(number("xielu.alpha_n"));
   xielu.epsilon = number("xielu.eps");
   return {xielu, false};
 }

@@ -278,3 +278,73 @@ TEST_CASE("the routing spec reaches the op, from the architecture or the file") 
   CHECK(refusal({.groups = 3, .groups_used = 1}).find("8 experts in 3 groups") != std::string::npos);
   CHECK(refusal({.groups = 8, .groups_used = 1}).find("do not give 2 experts per token") != std::string::npos);
 }
+
+TEST_CASE("norms come before and behind blocks, and blocks side by side share an input") {
+  ModelImage image(ModelImage::dense("llama"));
+  for (const char* layer : {"blk.0.", "blk.1."})
+    for (const char* name : {"attn_post.weight", "attn_post.bias", "attn_norm.bias"})
+      image.tensors.push_back({layer + std::string(name), quant::Type::F32, {64}});
+  std::erase_if(image.tensors, [](const auto& t) { return t.name.ends_with("ffn_norm.weight"); });
+  image.metadata.set("llama.final_logit_softcapping", 30.0f);
+  const gguf::File file = image.open();
+  Builder b(file);
+  b.build({.mixer = [&](core::ValueId x, int64_t il) { return b.attention(x, il, {.rope = models::Rope::split}); },
+           .ffn = [&](core::ValueId x, int64_t il) { return b.ffn(x, il); },
+           .ffn_norm = {},
+           .mixer_post_norm = "attn_post",
+           .parallel = true,
+           .layer_norms = true,
+           .soft_cap = true});
+  const core::Program program = std::move(b).finish();
+
+  std::vector<core::Op> norms, gates, adds;
+  for (const core::Op& op : program.ops) {
+    if (op.kind == OpKind::layer_norm) norms.push_back(op);
+    if (op.name.ends_with("ffn_gate")) gates.push_back(op);
+    if (op.kind == OpKind::add) adds.push_back(op);
+  }
+  REQUIRE(norms.size() == 5); // two of each layer, one at the end
+  CHECK(norms[0].name == "blk.0.attn_norm");
+  CHECK(norms[0].weights.size() == 2);
+  CHECK(norms[1].name == "blk.0.attn_post");
+  CHECK(norms[4].weights.size() == 1); // the file has no bias for it
+  REQUIRE(gates.size() == 2);
+  CHECK(gates[0].inputs == norms[0].outputs); // the feed-forward part has attention's input
+  REQUIRE(adds.size() == 4);
+  CHECK(adds[0].inputs[1] == norms[1].outputs[0]);
+  const core::Op& last = program.ops.back();
+  CHECK(last.kind == OpKind::activate);
+  CHECK(std::get<core::ActivationParams>(last.params) == core::ActivationParams{core::Activation::soft_cap, 30});
+  CHECK(program.logits == last.outputs[0]);
+}
+
+TEST_CASE("a file says which layers slide and which have experts, by flags or by a period") {
+  ModelImage image;
+  image.metadata.set("general.architecture", "x");
+  image.metadata.set("x.block_count", uint32_t{6});
+  const auto layers = [&](auto&& asks) {
+    const gguf::File file = image.open();
+    const models::Hparams h(file);
+    std::string all;
+    for (int64_t il = 0; il < 6; ++il) all += asks(h, il) ? '1' : '0';
+    return all;
+  };
+  using models::Hparams;
+  const auto slides = [](const Hparams& h, int64_t il) { return h.slides(il, 3); };
+  CHECK(layers(slides) == "110110");
+  CHECK(layers([](const Hparams& h, int64_t il) { return h.slides(il, 3, Hparams::Sees::all_first); }) == "011011");
+  image.metadata.set("x.attention.sliding_window_pattern", uint32_t{2});
+  CHECK(layers(slides) == "101010");
+  image.metadata.set("x.attention.sliding_window_pattern", uint32_t{0});
+  CHECK(layers(slides) == "111111");
+  image.metadata.set("x.attention.sliding_window_pattern", std::vector<uint32_t>{1, 0, 0, 1, 1, 0});
+  CHECK(layers(slides) == "100110");
+
+  const auto experts = [](const Hparams& h, int64_t il) { return h.has_experts(il); };
+  CHECK(layers(experts) == "000000");
+  image.metadata.set("x.expert_count", uint32_t{4});
+  image.metadata.set("x.leading_dense_block_count", uint32_t{1});
+  CHECK(layers(experts) == "011111");
+  image.metadata.set("x.interleave_moe_layer_step", uint32_t{2});
+  CHECK(layers(experts) == "010101");
+}

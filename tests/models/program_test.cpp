@@ -2,6 +2,7 @@
 #include "models/model.h"
 
 #include "core/error.h"
+#include "model_image.h"
 #include "support/reference.h"
 
 #include <algorithm>
@@ -72,7 +73,7 @@ TEST_CASE("a vocabulary without a model is refused by what it lacks") {
 }
 
 TEST_CASE("an unknown architecture is refused by name") {
-  REQUIRE_REFERENCE();
-  const gguf::File file = gguf::File::open(tests::reference_dir() + "/vocab/ggml-vocab-gpt-2.gguf");
-  CHECK(refusal(file).find("unknown architecture 'gpt2'; `ridge models` lists") != std::string::npos);
+  tests::ModelImage image(tests::ModelImage::dense("llama"));
+  image.metadata.set("general.architecture", "perceptron");
+  CHECK(image.refusal().find("unknown architecture 'perceptron'; `ridge models` lists") != std::string::npos);
 }

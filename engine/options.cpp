@@ -38,8 +38,12 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
   if (!options.file.empty()) return ChatTemplate::parse(core::read_text_file(options.file), options.file);
   if (!options.name.empty()) return ChatTemplate::builtin(options.name);
   auto chosen = text::choose_chat_template(model);
-  if (chosen.origin == text::kPlainTemplate)
+  if (chosen.origin.empty() && chosen.chat_template.name() == text::kPlainTemplate)
     notice("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
+  else if (chosen.origin.empty())
+    notice(fmt::format(
+        "this model has no chat template: using \"{}\", its family's usual one (--chat-template NAME picks another)",
+        chosen.chat_template.name()));
   return chosen.chat_template;
 }
 

@@ -41,6 +41,29 @@ constexpr Case kCases[] = {
     {"<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>", "a | b"},
     {"<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a | b"},
     {"<|channel|>final<|message|>b", " | b"},
+    {"<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "a | b",
+     "<|start|>user<|message|>q<|end|><|start|>assistant"},
+    {"a<|end|><|start|>assistant<|channel|>final<|message|>b", "a | b",
+     "<|start|>assistant<|channel|>analysis<|message|>"},
+    {"b", " | b", "<|start|>assistant<|channel|>final<|message|>"},
+    {"<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+     "<|constrain|>json<|message|>{}<|call|>",
+     " | Let me look.\n\nto=functions.f {}", "<|start|>assistant"},
+    {" to=functions.f<|channel|>commentary json<|message|>{}", " | to=functions.f {}", "<|start|>assistant"},
+    {"<|channel|>comment", " | ", "<|start|>assistant"},
+    {"no header at all", " | no header at all", "<|start|>assistant"},
+    {" to=self<|message|>a<|eom|><|start|>assistant to=user<|message|>b", "a | b", "<|eot|><|start|>assistant"},
+    {" to=self<|message|>a<|eom|><|start|>assistant<|message|>b<|eom|>", "a | b", "<|eot|><|start|>assistant"},
+    {"<|channel>thought\na<channel|>b", "a | b", "<|turn>model\n"},
+    {"<|START_THINKING|>a<|END_THINKING|><|START_TEXT|>b<|END_TEXT|>", "a | b"},
+    {"<think:opensource>a</think:opensource>b", "a | b"},
+    {"<mm:think>a</mm:think>b", "a | b"},
+    {"a\n[BEGIN FINAL RESPONSE]\nb\n[END FINAL RESPONSE]", "a | b\n",
+     "<|begin_assistant|>\nHere are my reasoning steps:\n"},
+    {"a<|close|>think<|sep|><|open|>response<|sep|>b<|close|>response<|sep|><|close|>message<|sep|>", "a | b",
+     "<|open|>message role=\"assistant\"<|sep|><|open|>think<|sep|>"},
+    {"<|think|>a<|end|><|begin|>assistant<|content|>b", "a | b", "<|begin|>assistant"},
+    {"<think>\na\n</think>\n<answer>\nb\n</answer>", "a | b\n"},
     {"why\n</think>\n\nyes", "why | yes", "<|Assistant|><think>\n"},
     {"plain answer", " | plain answer", "<think>\n\n</think>\n\n"},
     {"<think>\n\n</think>\n\nyes", " | yes"},
@@ -135,7 +158,9 @@ TEST_CASE("cutting any text anywhere changes nothing") {
                                          "final",
                                          "[THINK]",
                                          "[/THINK]",
-                                         "<|start|>assistant"};
+                                         "<|start|>assistant",
+                                         " to=self",
+                                         "<answer>"};
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (size_t i = random() % 12; i > 0; --i) text += kParts[random() % std::size(kParts)];

@@ -23,14 +23,19 @@ std::string with(std::string_view name, const ordered_json& messages = kTalk) {
   return ChatTemplate::builtin(name).render(messages, options);
 }
 
-gguf::File file_with(const std::vector<std::pair<std::string, std::string>>& entries) {
+gguf::File file_with(const std::vector<std::pair<std::string, std::string>>& entries,
+                     const std::vector<std::string>& tokens = {}) {
   static std::vector<std::vector<std::byte>> images; // they outlive the files
   std::vector<std::byte>& image = images.emplace_back();
   std::string bytes = "GGUF";
   const auto number = [&](auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
   const auto text = [&](std::string_view t) { number(uint64_t{t.size()}), bytes += t; };
-  number(uint32_t{3}), number(uint64_t{0}), number(uint64_t{entries.size()});
+  number(uint32_t{3}), number(uint64_t{0}), number(uint64_t{entries.size() + !tokens.empty()});
   for (const auto& [key, value] : entries) text(key), number(uint32_t{8}), text(value);
+  if (!tokens.empty()) {
+    text("tokenizer.ggml.tokens"), number(uint32_t{9}), number(uint32_t{8}), number(uint64_t{tokens.size()});
+    for (const std::string& token : tokens) text(token);
+  }
   for (const char c : bytes) image.push_back(static_cast<std::byte>(c));
   return gguf::File::from_span(image, "model.gguf");
 }
@@ -138,7 +143,7 @@ TEST_CASE("times are read, and impossible ones refused") {
     CHECK_THROWS_AS(text::parse_time(wrong), Error);
 }
 
-TEST_CASE("a file's own template is chosen, the wanted variant first, plain where there is none") {
+TEST_CASE("a file's own template is chosen, the wanted variant first") {
   const std::string key = "tokenizer.chat_template";
   const gguf::File both = file_with({{key, "default"}, {key + ".tool_use", "tools"}});
   CHECK(text::choose_chat_template(both).origin == key);
@@ -146,7 +151,31 @@ TEST_CASE("a file's own template is chosen, the wanted variant first, plain wher
   CHECK(tools.origin == key + ".tool_use");
   CHECK(tools.chat_template.render(ordered_json::array(), {}) == "tools");
   CHECK(text::choose_chat_template(both, "rag").origin == key);
-  CHECK(text::choose_chat_template(file_with({{"general.name", "x"}})).origin == "plain");
   CHECK_THROWS_WITH_AS(text::choose_chat_template(file_with({{key, "{% if"}})),
                        doctest::Contains("model.gguf: tokenizer.chat_template:1:1: "), Error);
+}
+
+TEST_CASE("a file may name a built-in template in place of Jinja") {
+  const auto chosen = text::choose_chat_template(file_with({{"tokenizer.chat_template", "granite-4.0"}}));
+  CHECK(chosen.origin == "tokenizer.chat_template");
+  CHECK(chosen.chat_template.render(kTalk, {}) == with("granite"));
+}
+
+TEST_CASE("a file without a template gets the one of its tokens, then of its architecture, else plain") {
+  const auto guess = [](const std::vector<std::pair<std::string, std::string>>& entries,
+                        const std::vector<std::string>& tokens) {
+    const auto chosen = text::choose_chat_template(file_with(entries, tokens));
+    CHECK(chosen.origin.empty());
+    return chosen.chat_template.name();
+  };
+  CHECK(guess({}, {"a", "<|im_end|>", "<|im_start|>"}) == "chatml");
+  CHECK(guess({}, {"<|im_end|>", "<|im_start|>", "<|im_sep|>"}) == "phi4");
+  CHECK(guess({}, {"<|start_header_id|>", "<|end_header_id|>"}) == "llama3");
+  CHECK(guess({}, {"<start_of_turn>", "<end_of_turn>"}) == "gemma");
+  CHECK(guess({}, {"<|start|>", "<|message|>", "<|channel|>", "<|end|>"}) == "gpt-oss");
+  CHECK(guess({}, {"[INST]", "[/INST]"}) == "mistral-v3");
+  CHECK(guess({{"tokenizer.ggml.pre", "tekken"}}, {"[INST]", "[SYSTEM_PROMPT]"}) == "mistral-v7-tekken");
+  CHECK(guess({{"general.architecture", "olmo2"}}, {"a"}) == "olmo2");
+  CHECK(guess({{"general.architecture", "llama"}}, {"a", "<|im_start|>"}) == "plain");
+  CHECK(guess({}, {}) == "plain");
 }

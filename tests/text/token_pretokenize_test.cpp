@@ -42,6 +42,12 @@ TEST_CASE("families cut as their models' tokenizers do") {
   CHECK(words("qwen35", "a\u0301b 1") == Words{"a\u0301b", " ", "1"});
   CHECK(words("qwen2", "a\u0301b") == Words{"a", "\u0301b"});
   CHECK(words("gemma4", "a b\n\nc") == Words{"a b", "\n\n", "c"});
+  CHECK(words("jais-2", std::string("a") + std::string(14, ' ') + "b") == Words{"a", "        ", "    ", " ", " b"});
+  CHECK(words("afmoe", "a1234567,b 12") == Words{"a", "1", "234", "567", ",b", " ", "12"});
+  CHECK(words("tiny_aya", "fooBar's 1234567") == Words{"foo", "Bar's", " ", "1", "234", "567"});
+  CHECK(words("superbpe", "a b 1234567 c") == Words{"a b ", "1", "234", "567", " c"});
+  CHECK(words("youtu", "ab12\uAC00\uAC01") == Words{"ab", "1", "2", "\uAC00\uAC01"});
+  CHECK(words("chameleon", "ab  12!\n") == Words{"ab", "  ", "1", "2", "!", "\n"});
 }
 
 TEST_CASE("white space is Unicode's: U+0085 and U+3000 are, U+180E and U+200B are not") {

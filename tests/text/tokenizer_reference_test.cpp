@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 
@@ -25,9 +26,10 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 
 TEST_CASE("real vocabularies give the ids their makers' tokenizers give, and the text back") {
   REQUIRE_REFERENCE();
-  for (const std::string name : {"llama-spm", "phi-3", "gpt-2", "llama-bpe", "qwen2"}) {
-    CAPTURE(name);
-    const std::string path = tests::reference_dir() + "/vocab/ggml-vocab-" + name + ".gguf";
+  for (const auto& entry : std::filesystem::directory_iterator(tests::reference_dir() + "/vocab")) {
+    if (entry.path().extension() != ".gguf") continue;
+    const std::string path = entry.path();
+    CAPTURE(path);
     const auto tokenizer = Tokenizer::from_file(gguf::File::open(path));
     CHECK(tokenizer->warnings().empty());
     const auto texts = split(tests::read_file(path + ".inp"), "\n__ggml_vocab_test__\n");

@@ -25,6 +25,7 @@ class ChatTemplate {
   // One of builtin_names(); the Error for any other name lists them.
   static ChatTemplate builtin(std::string_view name);
   static std::vector<std::string_view> builtin_names();
+  static bool is_builtin(std::string_view name); // those names, and others for the same templates
 
   // `messages` in OpenAI form: an array of objects with a role. The prompt is exactly what the template writes.
   // Throws Error with the template's reason where the template refuses the messages.
@@ -51,11 +52,13 @@ std::tm parse_time(std::string_view text);
 
 struct ChosenTemplate {
   ChatTemplate chat_template;
-  std::string origin; // the metadata key it was read from, or "plain" where the file has none
+  std::string origin; // the metadata key it was read from; empty: the file has none, and this one is guessed
 };
 
 // The template of a model file. `variant` asks for one of several ("tool_use", "rag"): tokenizer.chat_template.VARIANT
-// if the file has it; then tokenizer.chat_template; then plain.
+// if the file has it; then tokenizer.chat_template. Either may hold a built-in template's name in place of Jinja. A
+// file without any gets the built-in one that its special tokens or its architecture belong to, else plain. Throws
+// Error where a template does not parse.
 ChosenTemplate choose_chat_template(const gguf::File& file, std::string_view variant = {});
 
 } // namespace ridge::text

@@ -5,6 +5,8 @@
 
 #include "core/error.h"
 
+#include <algorithm>
+
 namespace ridge::text {
 
 namespace {
@@ -21,7 +23,7 @@ constexpr std::string_view kPrelude = R"({%- macro said(message) -%}
 )";
 
 struct Row {
-  std::string_view name;
+  std::string_view names; // space-separated; the first is the usual one, the others are llama.cpp's
   std::string_view source;
 };
 
@@ -37,7 +39,7 @@ constexpr Row kRows[] = {
 {%- endfor -%}
 {{- '<|im_start|>assistant\n' if add_generation_prompt -}})"},
 
-    {"llama2", R"({%- set system = system_text() -%}
+    {"llama2 llama2-sys llama2-sys-bos llama2-sys-strip", R"({%- set system = system_text() -%}
 {%- set turns = messages[1:] if system else messages -%}
 {%- for m in turns -%}
 {%- if m.role == 'assistant' -%}
@@ -123,6 +125,12 @@ constexpr Row kRows[] = {
 {{- said(m).strip() + '<end_of_turn>\n' -}}
 {%- endfor -%}
 {{- '<start_of_turn>model\n' if add_generation_prompt -}})"},
+
+    {"gemma4", R"({{- bos_token -}}
+{%- for m in messages -%}
+{{- '<|turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' + said(m).strip() + '<turn|>\n' -}}
+{%- endfor -%}
+{{- '<|turn>model\n' if add_generation_prompt -}})"},
 
     {"phi3", R"({%- for m in messages -%}
 {{- '<|' + m.role + '|>\n' + said(m) + '<|end|>\n' -}}
@@ -220,7 +228,7 @@ constexpr Row kRows[] = {
 {%- endfor -%}
 {{- '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' if add_generation_prompt -}})"},
 
-    {"granite", R"({%- for m in messages -%}
+    {"granite granite-4.0 granite-4.1", R"({%- for m in messages -%}
 {{- '<|start_of_role|>' + m.role + '<|end_of_role|>' + said(m) + '<|end_of_text|>\n' -}}
 {%- endfor -%}
 {{- '<|start_of_role|>assistant<|end_of_role|>' if add_generation_prompt -}})"},
@@ -254,6 +262,16 @@ constexpr Row kRows[] = {
 {%- endfor -%}
 {{- '[|assistant|]' if add_generation_prompt -}})"},
 
+    {"exaone4", R"({%- for m in messages -%}
+{{- '[|' + m.role + '|]\n' + said(m) + '[|endofturn|]\n' -}}
+{%- endfor -%}
+{{- '[|assistant|]\n' if add_generation_prompt -}})"},
+
+    {"exaone-moe", R"({%- for m in messages -%}
+{{- '<|' + m.role + '|>\n' + said(m).strip() + '<|endofturn|>\n' -}}
+{%- endfor -%}
+{{- '<|assistant|>\n' if add_generation_prompt -}})"},
+
     {"olmo2", R"({{- bos_token -}}
 {%- for m in messages -%}
 {{- '<|' + m.role + '|>\n' + said(m) + (eos_token if m.role == 'assistant' else '') + '\n' -}}
@@ -271,10 +289,76 @@ constexpr Row kRows[] = {
 {%- endfor -%}
 {{- '<|start|>assistant' if add_generation_prompt -}})"},
 
-    {"seed-oss", R"({%- for m in messages -%}
+    {"seed-oss seed_oss", R"({%- for m in messages -%}
 {{- '<seed:bos>' + m.role + '\n' + said(m) + '<seed:eos>' -}}
 {%- endfor -%}
 {{- '<seed:bos>assistant\n' if add_generation_prompt -}})"},
+
+    {"hunyuan-moe", R"({%- for m in messages -%}
+{%- if m.role == 'assistant' -%}
+{{- said(m) + '<|eos|>' -}}
+{%- else -%}
+{{- '<|startoftext|>' + said(m) + ('<|extra_4|>' if m.role == 'system' else '<|extra_0|>') -}}
+{%- endif -%}
+{%- endfor -%})"},
+
+    {"hunyuan-dense", R"({{- bos_token -}}
+{%- for m in messages -%}
+{%- if m.role == 'system' -%}
+{{- said(m) + '<｜hy_place▁holder▁no▁3｜>' -}}
+{%- elif m.role == 'assistant' -%}
+{{- '<｜hy_Assistant｜>' + said(m) + '<｜hy_place▁holder▁no▁2｜>' -}}
+{%- else -%}
+{{- '<｜hy_User｜>' + said(m) -}}
+{%- endif -%}
+{%- endfor -%}
+{{- '<｜hy_Assistant｜>' if add_generation_prompt -}})"},
+
+    // Ling and Ring
+    {"bailing bailing-think", R"({%- for m in messages -%}
+{{- '<role>' + ('HUMAN' if m.role == 'user' else m.role.upper()) + '</role>' + said(m) -}}
+{%- endfor -%}
+{{- '<role>ASSISTANT</role>' if add_generation_prompt -}})"},
+
+    {"bailing2", R"({{- '<role>SYSTEM</role>detailed thinking off<|role_end|>' if not system_text() -}}
+{%- for m in messages -%}
+{{- '<role>' + ('HUMAN' if m.role == 'user' else m.role.upper()) + '</role>' + said(m) + '<|role_end|>' -}}
+{%- endfor -%}
+{{- '<role>ASSISTANT</role>' if add_generation_prompt -}})"},
+
+    {"ernie", R"({{- '<|begin_of_sentence|>' -}}
+{%- for m in messages -%}
+{{- {'system': '', 'assistant': 'Assistant: '}.get(m.role, 'User: ') + said(m) -}}
+{{- '<|end_of_sentence|>' if m.role == 'assistant' else '\n' -}}
+{%- endfor -%}
+{{- 'Assistant: ' if add_generation_prompt -}})"},
+
+    {"minimax-m2", R"({{- ']~!b[' -}}
+{%- for m in messages -%}
+{{- ']~b]' + ('ai' if m.role == 'assistant' else m.role) + '\n' + said(m) + '[e~[\n' -}}
+{%- endfor -%}
+{{- ']~b]ai\n<think>\n' if add_generation_prompt -}})"},
+
+    {"megrez", R"({%- for m in messages -%}
+{{- '<|role_start|>' + m.role + '<|role_end|>' + said(m) + '<|turn_end|>' -}}
+{%- endfor -%}
+{{- '<|role_start|>assistant<|role_end|>' if add_generation_prompt -}})"},
+
+    {"grok-2", R"({%- for m in messages -%}
+{{- {'system': 'System: ', 'assistant': 'Assistant: '}.get(m.role, 'Human: ') + said(m).strip() + '<|separator|>\n\n' -}}
+{%- endfor -%}
+{{- 'Assistant:' if add_generation_prompt -}})"},
+
+    {"solar-open", R"({%- for m in messages -%}
+{{- '<|begin|>' + m.role + '<|content|>' + said(m) + '<|end|>' -}}
+{%- endfor -%}
+{{- '<|begin|>assistant' if add_generation_prompt -}})"},
+
+    {"smolvlm", R"({{- '<|im_start|>' -}}
+{%- for m in messages -%}
+{{- said(m) + '\n\n' if m.role == 'system' else m.role.title() + ': ' + said(m) + '<end_of_utterance>\n' -}}
+{%- endfor -%}
+{{- 'Assistant:' if add_generation_prompt -}})"},
 
     {"rwkv-world", R"({%- for m in messages -%}
 {{- {'system': 'System', 'assistant': 'Assistant'}.get(m.role, 'User') + ': ' + said(m).strip() + '\n\n' -}}
@@ -282,18 +366,34 @@ constexpr Row kRows[] = {
 {{- 'Assistant:' if add_generation_prompt -}})"},
 };
 
+bool has_word(std::string_view words, std::string_view word) {
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+const Row* find_row(std::string_view name) {
+  const auto row = std::ranges::find_if(kRows, [&](const Row& one) { return has_word(one.names, name); });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
 } // namespace
 
+bool ChatTemplate::is_builtin(std::string_view name) { return find_row(name) != nullptr; }
+
 ChatTemplate ChatTemplate::builtin(std::string_view name) {
-  for (const Row& row : kRows)
-    if (row.name == name) return parse(std::string(kPrelude) + std::string(row.source), std::string(name));
+  if (const Row* row = find_row(name))
+    return parse(std::string(kPrelude) + std::string(row->source), std::string(name));
   throw Error(fmt::format("no built-in chat template '{}': choose one of {}", name, fmt::join(builtin_names(), ", ")),
               Error::kUsage);
 }
 
 std::vector<std::string_view> ChatTemplate::builtin_names() {
   std::vector<std::string_view> names;
-  for (const Row& row : kRows) names.push_back(row.name);
+  for (const Row& row : kRows) names.push_back(row.names.substr(0, row.names.find(' ')));
   return names;
 }
 

@@ -19,24 +19,46 @@ constexpr Section kSections[] = {
     {"<thinking>", "</thinking>", false},
     {"<thought>", "</thought>", false},
     {"<reasoning>", "</reasoning>", false},
-    {"<seed:think>", "</seed:think>", false},            // Seed-OSS
-    {"[THINK]", "[/THINK]", false},                      // Magistral, Ministral
-    {"◁think▷", "◁/think▷", false},                      // Kimi
-    {"<|START_THINKING|>", "<|END_THINKING|>", true},    // Command
-    {"<|inner_prefix|>", "<|inner_suffix|>", true},      // Apertus
-    {"<|channel>thought", "<channel|>", true},           // Gemma
-    {"<|channel|>analysis<|message|>", "<|end|>", true}, // gpt-oss
+    {"<seed:think>", "</seed:think>", false},                          // Seed-OSS
+    {"[THINK]", "[/THINK]", false},                                    // Magistral, Ministral
+    {"◁think▷", "◁/think▷", false},                                    // Kimi 1.5
+    {"<mm:think>", "</mm:think>", false},                              // MiniMax M3
+    {"<think:opensource>", "</think:opensource>", false},              // Hunyuan 3
+    {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false}, // Apriel
+    {"<|START_THINKING|>", "<|END_THINKING|>", true},                  // Command
+    {"<|inner_prefix|>", "<|inner_suffix|>", true},                    // Apertus
+    {"<|channel>thought", "<channel|>", true},                         // Gemma 4
+    {"<|open|>think<|sep|>", "<|close|>think<|sep|>", true},           // Kimi K3
+    {"<|think|>", "<|end|>", true},                                    // Solar Open
 };
 
 // Markers around an answer; they are dropped.
 constexpr std::string_view kDropped[] = {
-    "<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>",
-    "<|return|>",         "<|START_RESPONSE|>",          "<|END_RESPONSE|>",
+    "<|return|>",
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<|close|>message<|sep|>",
+    "<|begin|>assistant",
+    "<|content|>",
+    "[END FINAL RESPONSE]",
 };
+
+// Of the messages of gpt-oss and Muse. A header may also begin with its channel alone.
+constexpr std::string_view kHeaderOpens[] = {"<|start|>", "<|channel|>"};
+constexpr std::string_view kHeaderClose = "<|message|>";
+constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|eom|>", "<|call|>"};
+constexpr std::string_view kPromptHeader = "<|start|>assistant"; // the prompt leaves the rest of it to the model …
+constexpr std::string_view kHeaderParts[] = {"<|channel|>", " to=", kHeaderClose}; // … which begins with one of these
+constexpr size_t kMaxHeaderBytes = 200;                                            // what is longer is no header
 
 // Ordinary words that are markers only where the prompt asks for them: Granite 3.2 and 3.3, told to think.
 constexpr Section kPhrases{"Here is my thought process:", "Here is my response:", false};
-constexpr std::string_view kResponseTags[] = {"<response>", "</response>"};
+// Tags around the answer count where the prompt asks for them (Granite), or behind a section (Ernie, Hunyuan).
+constexpr std::string_view kAnswerTags[] = {"<response>", "</response>", "<answer>", "</answer>"};
 constexpr std::string_view kAskedTags = "<response></response>";
 
 constexpr std::string_view kSpace = " \t\r\n";
@@ -60,7 +82,13 @@ ReasoningSplitter::ReasoningSplitter(std::string_view prompt) {
   for (const Section& section : kSections)
     if (end.ends_with(section.open)) close_ = section.close;
   phrases_ = prompt.find(kPhrases.open) != std::string_view::npos;
-  response_tags_ = prompt.find(kAskedTags) != std::string_view::npos;
+  answer_tags_ = prompt.find(kAskedTags) != std::string_view::npos;
+  in_header_ = end.ends_with(kPromptHeader);
+  if (end.ends_with(kHeaderClose)) {
+    Piece nothing;
+    const size_t start = end.rfind(kHeaderOpens[0]);
+    if (start != std::string_view::npos) begin_message(nothing, end.substr(start));
+  }
 }
 
 ReasoningSplitter::Piece ReasoningSplitter::push(std::string_view text) {
@@ -77,13 +105,53 @@ ReasoningSplitter::Piece ReasoningSplitter::finish() {
 }
 
 void ReasoningSplitter::run(Piece& piece, bool is_last) {
-  while (close_      ? step_reasoning(piece, is_last)
+  while (in_header_  ? step_header(piece, is_last)
+         : close_    ? step_reasoning(piece, is_last)
          : at_begin_ ? step_begin(piece, is_last)
                      : step_answer(piece, is_last)) {
   }
+  answered_ = answered_ || !piece.answer.empty();
 }
 
 // Each step returns whether another may get further.
+
+bool ReasoningSplitter::step_header(Piece& piece, bool is_last) {
+  const std::string_view text = buffer_;
+  const auto may_begin = [&](std::string_view part) { return text.starts_with(part) || part.starts_with(text); };
+  const bool plausible = !opened_by_.empty() || std::ranges::any_of(kHeaderParts, may_begin);
+  const size_t end = text.find(kHeaderClose);
+  if (plausible && end <= kMaxHeaderBytes) {
+    const std::string header = std::string(opened_by_) + buffer_.substr(0, end);
+    buffer_.erase(0, end + kHeaderClose.size());
+    begin_message(piece, header);
+    return true;
+  }
+  const bool may_end =
+      plausible && end == std::string_view::npos && text.size() < kMaxHeaderBytes + kHeaderClose.size();
+  if (may_end && !is_last) return false;
+  in_header_ = false;
+  if (may_end) buffer_.clear(); // it was cut short
+  return true;
+}
+
+void ReasoningSplitter::begin_message(Piece& piece, std::string_view header) {
+  in_header_ = false;
+  messages_ = at_begin_ = after_section_ = true;
+  std::string_view recipient;
+  if (const size_t at = header.find(" to="); at != std::string_view::npos) {
+    recipient = header.substr(at + 4);
+    recipient = recipient.substr(0, recipient.find_first_of(" <"));
+  }
+  const bool to_tool = !recipient.empty() && recipient != "self" && recipient != "user" && recipient != "assistant";
+  if (recipient == "self") {
+    close_ = "<|eom|>";
+  } else if (!to_tool && header.find("<|channel|>analysis") != std::string_view::npos) {
+    close_ = "<|end|>";
+  } else {
+    if (answered_ || !piece.answer.empty()) piece.answer += "\n\n";
+    if (to_tool) (piece.answer += "to=").append(recipient) += ' ';
+  }
+}
 
 bool ReasoningSplitter::step_begin(Piece& piece, bool is_last) {
   const std::string_view text = trim_left(buffer_);
@@ -95,12 +163,20 @@ bool ReasoningSplitter::step_begin(Piece& piece, bool is_last) {
     close_ = close;
     return true;
   };
+  for (const std::string_view marker : kHeaderOpens)
+    if (opens(marker, nullptr)) {
+      in_header_ = true;
+      opened_by_ = marker;
+      return true;
+    }
   for (const Section& section : kSections)
     if (opens(section.open, section.close)) return true;
   if (phrases_ && opens(kPhrases.open, kPhrases.close)) return true;
   for (const std::string_view marker : kDropped)
     if (opens(marker, nullptr)) return true;
-  if (response_tags_ && opens(kResponseTags[0], nullptr)) return true;
+  if (answer_tags_ || after_section_)
+    for (const std::string_view tag : {kAnswerTags[0], kAnswerTags[2]})
+      if (opens(tag, nullptr)) return answer_tags_ = true;
   if (may_open && !is_last) return false;
   if (after_section_) buffer_ = text;
   at_begin_ = false;
@@ -129,24 +205,31 @@ bool ReasoningSplitter::step_reasoning(Piece& piece, bool is_last) {
 bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
   size_t first = std::string::npos, size = 0, held = 0;
   const char* close = nullptr;
-  const auto look_for = [&](std::string_view marker, const char* closes_with) {
+  std::string_view header; // the marker, where it opens one
+  const auto look_for = [&](std::string_view marker, const char* closes_with, bool opens_header = false) {
     const size_t found = buffer_.find(marker);
     if (found < first) {
       first = found;
       size = marker.size();
       close = closes_with;
+      header = opens_header ? marker : std::string_view();
     }
     held = std::max(held, possible_start(buffer_, marker));
   };
   for (const Section& section : kSections)
     if (section.is_special) look_for(section.open, section.close);
   for (const std::string_view marker : kDropped) look_for(marker, nullptr);
-  if (response_tags_)
-    for (const std::string_view tag : kResponseTags) look_for(tag, nullptr);
+  if (answer_tags_)
+    for (const std::string_view tag : kAnswerTags) look_for(tag, nullptr);
+  for (const std::string_view marker : kHeaderOpens) look_for(marker, nullptr, true);
+  if (messages_)
+    for (const std::string_view marker : kMessageEnds) look_for(marker, nullptr);
   if (first != std::string::npos) {
     piece.answer += std::string_view(buffer_).substr(0, first);
     buffer_.erase(0, first + size);
     close_ = close;
+    in_header_ = !header.empty();
+    opened_by_ = header;
     at_begin_ = close != nullptr; // the white space before a section's text goes with its marker
     return true;
   }

@@ -9,8 +9,12 @@
 namespace ridge::text {
 
 // Separates a model's reasoning from its answer by the markers that model families write around it:
-// <think>…</think>, [THINK]…[/THINK], <|channel|>analysis<|message|>…<|end|> and similar ones. White space next to the
-// markers belongs to neither part. A <think> in the middle of an answer is just text.
+// <think>…</think>, [THINK]…[/THINK] and similar ones. White space next to the markers belongs to neither part. A
+// <think> in the middle of an answer is just text.
+//
+// gpt-oss and Muse write several messages, each with a header:
+// <|start|>assistant<|channel|>analysis<|message|>…<|end|>. The channel "analysis" and the recipient "self" are
+// reasoning. A call of a tool is part of the answer, with its recipient before it: "to=functions.weather {…}".
 class ReasoningSplitter {
  public:
   struct Piece {
@@ -28,6 +32,8 @@ class ReasoningSplitter {
 
  private:
   void run(Piece& piece, bool is_last);
+  bool step_header(Piece& piece, bool is_last);
+  void begin_message(Piece& piece, std::string_view header);
   bool step_begin(Piece& piece, bool is_last);
   bool step_reasoning(Piece& piece, bool is_last);
   bool step_answer(Piece& piece, bool is_last);
@@ -37,7 +43,11 @@ class ReasoningSplitter {
   bool at_begin_ = true;        // nothing but white space since the text or the last section began
   bool after_section_ = false;  // that white space goes with the section's end
   bool phrases_ = false;        // the prompt asks for "Here is my thought process:" …
-  bool response_tags_ = false;  // … or for <response></response> around the answer
+  bool answer_tags_ = false;    // … or for tags around the answer, or they follow a section
+  bool in_header_ = false;      // of a message; buffer_ begins with what follows opened_by_
+  bool messages_ = false;       // there was a header
+  bool answered_ = false;       // an answer began, so that a further message's stands apart from it
+  std::string_view opened_by_;  // the marker that began the header; empty: the prompt ends with it
 };
 
 // Finds the first of several strings in a stream.

@@ -21,6 +21,7 @@ struct PretokenizerFamily {
   std::array<const char*, 6> patterns;
   bool ignore_merges = false; // a word that is a token is taken whole, whatever the merges say
   bool add_bos = false;       // where the file has no tokenizer.ggml.add_bos_token
+  bool needs_bos = false;     // even where tokenizer.ggml.add_bos_token says false: files were written so by mistake
   bool byte_level = true; // bytes are spelled as GPT-2 does; else characters, U+2581 for a space, "<0x0A>" for the rest
 
   bool has_name(std::string_view name) const;

@@ -15,6 +15,8 @@
 #define O200K_PUNCTUATION_AND_SPACE R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define DEEPSEEK_V3_WORDS R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
 #define BLOOM_PATTERN R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)"
+// Digits in groups of three, counted from the right: 1234567 is 1 234 567.
+#define THREES(DIGIT, END) DIGIT "{1,3}(?=(?:" DIGIT "{3})*" END ")"
 #define DEEPSEEK_HAN R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)"
 
 namespace ridge::text {
@@ -38,7 +40,7 @@ constexpr const char* kDeepseekWords =
 constexpr PretokenizerFamily kFamilies[] = {
     {.names = "default", .patterns = {R"([\p{P}$+<=>^~|]+)", GPT2_PATTERN, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
     {.names = "gpt-2 gpt-neox phi-2 mpt olmo jais exaone4 trillion mellum gigachat a.x-4.0 granite-docling modern-bert "
-              "jina-es jina-de jina-v2-es jina-v2-de",
+              "jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe",
      .patterns = {GPT2_PATTERN}},
     {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
      .patterns = {R"(\p{N})", GPT2_PATTERN}},
@@ -47,7 +49,12 @@ constexpr PretokenizerFamily kFamilies[] = {
      .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")},
      .ignore_merges = true,
      .add_bos = true},
-    {.names = "dbrx smaug-bpe chatglm-bpe glm4", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}},
+    {.names = "dbrx smaug-bpe chatglm-bpe", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}},
+    {.names = "glm4 glm5", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}, .ignore_merges = true},
+    {.names = "jais-2", // white space in runs of powers of two
+     .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+                              R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S))"
+                              R"(|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)"}},
     {.names = "qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 solar-open kormo f2llmv2",
      .patterns = {LLAMA3_LIKE(R"(\p{N})")}},
     {.names = "qwen35",
@@ -71,6 +78,12 @@ constexpr PretokenizerFamily kFamilies[] = {
     {.names = "deepseek-coder", .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", DEEPSEEK_HAN, R"(\p{N})"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .patterns = {R"(\p{N}{1,3})", HAN_KANA, DEEPSEEK_V3_WORDS R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+    {.names = "afmoe",
+     .patterns = {THREES(R"(\p{N})", R"((?!\p{N}))"),
+                  R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{30FF}\x{FF65}-\x{FF9F})"
+                  R"(\x{2F00}-\x{2FDF}\x{E00}-\x{EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F})"
+                  R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)",
+                  DEEPSEEK_V3_WORDS R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
     {.names = "spark2_5",
      .patterns = {R"(\p{N}{1,3})", HAN_KANA, DEEPSEEK_V3_WORDS R"(| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)", R"(\p{N})"}},
     {.names = "tekken",
@@ -79,13 +92,34 @@ constexpr PretokenizerFamily kFamilies[] = {
      .add_bos = true},
     {.names = "gpt-4o llama4 kanana2 talkie minimax-m2",
      .patterns = {CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N}{1,3})" O200K_PUNCTUATION_AND_SPACE}},
+    {.names = "granite-embed-multi-97m",
+     .patterns = {CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N}{1,3})" O200K_PUNCTUATION_AND_SPACE},
+     .ignore_merges = true},
+    {.names = "tiny_aya cohere2moe",
+     .patterns = {THREES(R"(\d)", R"(\b)"),
+                  CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N}{1,3})" O200K_PUNCTUATION_AND_SPACE}},
+    {.names = "youtu",
+     .patterns = {R"([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014})"
+                  R"(\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|)" HAN_KANA,
+                  CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N})" O200K_PUNCTUATION_AND_SPACE},
+     .ignore_merges = true},
+    {.names = "superbpe", .patterns = {R"(\p{N}+)", THREES(R"(\d)", R"((?!\d))")}}, // words are many words long
+    {.names = "chameleon",
+     .patterns = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", R"([\t\n]|    |  )", R"(\p{N})", R"([\p{P}!-/:-@\[-`{-~])",
+                  GPT2_PATTERN},
+     .add_bos = true},
     {.names = "kimi-k2",
      .patterns = {R"(\p{Han}+|)" CASED_WORDS(R"((?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))",
                                              R"((?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}]))",
                                              CONTRACTION "?") R"(|\p{N}{1,3})" PUNCTUATION_AND_SPACE}},
     {.names = "bloom poro-chat gpt3-finnish", .patterns = {BLOOM_PATTERN}},
     {.names = "viking", .patterns = {BLOOM_PATTERN, R"(\p{N})"}},
-    {.names = "gemma4", .patterns = {R"([^\n]+|\n+)"}, .add_bos = true, .byte_level = false},
+    {.names = "gemma4 granite-embed-multi-311m",
+     .patterns = {R"([^\n]+|\n+)"},
+     .add_bos = true,
+     .needs_bos = true,
+     .byte_level = false},
+    {.names = "sarvam-moe", .patterns = {R"([^\n]+|\n+)"}, .byte_level = false},
 };
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "text/tokenizer/spm.h"
 #include "text/tokenizer/unigram.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ridge::text {
@@ -117,7 +118,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_file(const gguf::File& file) {
 
 Tokenizer::Tokenizer(TokenizerData data)
     : model_(data.model), warnings_(std::move(data.warnings)), vocabulary_(make_vocabulary(data)),
-      special_(data.special), end_of_generation_(vocabulary_.size()) {
+      special_(data.special), end_of_generation_(vocabulary_.size()), special_takes_space_(data.special_takes_space) {
   mark_end_of_generation();
   make_model(data);
   make_pieces();
@@ -148,7 +149,7 @@ void Tokenizer::mark_end_of_generation() {
 }
 
 void Tokenizer::make_model(const TokenizerData& data) {
-  bool add_bos = false, add_eos = false;
+  bool add_bos = false, add_eos = false, needs_bos = false;
   if (model_ == "llama") {
     add_bos = true;
     add_space_prefix_ = data.add_space_prefix.value_or(true);
@@ -180,10 +181,11 @@ void Tokenizer::make_model(const TokenizerData& data) {
                       bpe->unusable_merges(), data.merges.size()));
     text_model_ = std::move(bpe);
     add_bos = family->add_bos;
+    needs_bos = family->needs_bos;
   } else {
     throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5 and gemma4", model_);
   }
-  add_bos_ = data.add_bos.value_or(add_bos) && special_.bos >= 0;
+  add_bos_ = (needs_bos || data.add_bos.value_or(add_bos)) && special_.bos >= 0;
   add_eos_ = data.add_eos.value_or(add_eos) && special_.eos >= 0;
 }
 
@@ -208,6 +210,11 @@ TokenTrie::Match Tokenizer::find_special(std::string_view text, size_t own_bytes
   if (own_bytes >= text.size()) return own;
   const TokenTrie::Match anywhere = always_matched_.longest(text);
   return anywhere.bytes > own.bytes ? anywhere : own;
+}
+
+bool Tokenizer::takes_space(int32_t id) const {
+  const std::string_view text = token_text(id);
+  return special_takes_space_ && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
@@ -238,7 +245,9 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     encode_until(position);
     ids.push_back(match.id);
     starts_text = true;
-    done = position += match.bytes;
+    position += match.bytes;
+    if (takes_space(match.id)) position = std::min(text.find_first_not_of(" \t\n\v\f\r", position), text.size());
+    done = position;
   }
   encode_until(text.size());
   if (options.add_special && add_eos_) ids.push_back(special_.eos);

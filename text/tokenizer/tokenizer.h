@@ -40,6 +40,7 @@ struct TokenizerData {
   std::string_view charsmap;            // of "t5": compiled normalization rules
   SpecialIds special;                   // -1: not stated
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // nothing: the model's usual
+  bool special_takes_space = false;                                                 // Phi-3; see Tokenizer::encode
   std::vector<std::string> warnings;                                                // found while reading
 
   // Reads the tokenizer.ggml.* keys; the views are into the file. Throws Error where there is no tokenizer or a key has
@@ -67,7 +68,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;   // its parts refer to each other
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const; // at most 256 MiB
+  // At most 256 MiB. Where special tokens take space (Phi-3), white space behind one of them is part of it.
+  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
   // Gives back what encode() was given, for well-formed text without U+2581. Ids outside the vocabulary throw Error.
   std::string decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;
 
@@ -104,12 +106,14 @@ class Tokenizer {
   // Appends the token's bytes. `strip_space`: whether the token stands where encode() adds a space; kept up to date.
   void append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const;
 
+  bool takes_space(int32_t id) const;
+
   std::string model_, pre_;
   std::vector<std::string> warnings_;
   Vocabulary vocabulary_;
   SpecialIds special_;
   std::vector<bool> end_of_generation_;
-  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
+  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false, special_takes_space_ = false;
   std::unique_ptr<TextModel> text_model_;
   std::string pieces_;                         // of all tokens, one after the other
   std::vector<uint32_t> piece_offsets_;        // vocab_size() + 1

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 
+#include <cctype>
 #include <iterator>
 
 namespace ridge::text {
@@ -86,6 +87,13 @@ std::optional<bool> get_flag(const gguf::File& file, std::string_view key) {
   return file.get_bool(key, false);
 }
 
+// No key says which tokens take the white space behind them. Of the models that files are made of, Phi-3's do.
+bool is_phi3(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos;
+}
+
 } // namespace
 
 TokenizerData TokenizerData::from_file(const gguf::File& file) {
@@ -106,6 +114,7 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.add_eos = get_flag(file, "tokenizer.ggml.add_eos_token");
   data.add_space_prefix = get_flag(file, "tokenizer.ggml.add_space_prefix");
   data.remove_extra_whitespaces = get_flag(file, "tokenizer.ggml.remove_extra_whitespaces");
+  data.special_takes_space = is_phi3(file.get_string("general.name", ""));
   for (const auto& [key, id] : kSpecialKeys) {
     const int64_t stored = file.get_int(key, -1);
     if (stored == -1 || stored == UINT32_MAX) continue; // both mean "none"

@@ -1,4 +1,4 @@
-// The three models against slow, obvious versions of what they compute.
+// The tokenizer models against slow, obvious versions of what they compute.
 #include "core/error.h"
 #include "support/numerics.h"
 #include "tests/text/token_samples.h"
@@ -208,4 +208,56 @@ TEST_CASE("compiled normalization rules replace the longest prefix, and broken o
   }
   for (const std::string& blob : {std::string("\1"), std::string(8, '\xff'), std::string(12, '\0'), blob_of() + "x"})
     CHECK_THROWS_WITH_AS(text::Charsmap{blob}, doctest::Contains("precompiled_charsmap"), Error);
+}
+
+TEST_CASE("RWKV takes the longest token, whose bytes the file escapes") {
+  TokenSample sample;
+  sample.data.model = "rwkv";
+  sample.add("<s>", text::TokenKind::control);
+  for (const char* text : {"a", "ab", "abcd", "\\n", "\\n\\n", "\\xe4\\xb8", "\\xad", "\\\\", "\\'"}) sample.add(text);
+  CHECK(tokens(sample, "abcab\n\n\n\u4e2d\\'") ==
+        Words{"ab", "ab", "\\n\\n", "\\n", "\\xe4\\xb8", "\\xad", "\\\\", "\\'"}); // no token has "c"
+  const Tokenizer tokenizer = sample.make();
+  CHECK(tokenizer.decode(tokenizer.encode("ab\n\u4e2d\\")) == "ab\n\u4e2d\\");
+  CHECK(tokenizer.encode("a", {.add_special = true}) == tokenizer.encode("a"));
+}
+
+TEST_CASE("WordPiece cuts words and punctuation, folds case and accents, and gives up a word whole") {
+  TokenSample sample;
+  sample.data.model = "bert";
+  sample.add("[UNK]", text::TokenKind::unknown);
+  sample.data.special.bos = sample.add("[CLS]", text::TokenKind::control);
+  sample.data.special.separator = sample.add("[SEP]", text::TokenKind::control);
+  sample.data.special.unknown = 0;
+  for (const char* text : {"\u2581caf", "e", "s", "\u2581,", "\u2581\u4e2d", "\u2581a", "\u2581ab"}) sample.add(text);
+  CHECK(tokens(sample, "Caf\u00c9s,\u4e2da  abz\tabs") ==
+        Words{"\u2581caf", "e", "s", "\u2581,", "\u2581\u4e2d", "\u2581a", "[UNK]", "\u2581ab", "s"});
+  const Tokenizer tokenizer = sample.make();
+  CHECK(texts_of(tokenizer, tokenizer.encode("a", {.add_special = true})) == Words{"[CLS]", "\u2581a", "[SEP]"});
+  CHECK(tokenizer.decode(tokenizer.encode("cafe ab")) == "cafe ab");
+  sample.data.lowercase = false;
+  CHECK(tokens(sample, "cafe Cafe") == Words{"\u2581caf", "e", "[UNK]"});
+}
+
+TEST_CASE("Phi-3's special tokens take the white space behind them") {
+  TokenSample sample = tests::byte_level_sample();
+  sample.add("<s>", text::TokenKind::control);
+  const auto texts = [&] {
+    const Tokenizer tokenizer = sample.make();
+    return texts_of(tokenizer, tokenizer.encode("<|user|>\n\nlow<|end_of_text|> <s> a", {.parse_special = true}));
+  };
+  CHECK(texts() == Words{"<|user|>", "\u010a\u010a", "low", "<|end_of_text|>", "\u0120", "<s>", "\u0120", "a"});
+  sample.data.special_takes_space = true;
+  CHECK(texts() == Words{"<|user|>", "low", "<|end_of_text|>", "<s>", "\u0120", "a"});
+}
+
+TEST_CASE("Gemma 4's tokenizer begins texts with BOS, also where the file says not to") {
+  TokenSample sample = tests::sentencepiece_sample("gemma4");
+  sample.merge("l", "o");
+  sample.data.add_bos = false;
+  CHECK(sample.make().add_bos());
+  TokenSample other = tests::byte_level_sample();
+  other.data.special.bos = other.data.special.eos;
+  other.data.add_bos = false;
+  CHECK(!other.make().add_bos());
 }

@@ -172,7 +172,21 @@ TEST_CASE("generation ends at eos, eot, and the tokens known to end a turn") {
 
   sample.add("<|return|>", TokenKind::control); // in this dialect <|end|> only ends a part
   sample.add("<|call|>", TokenKind::control);
+  sample.data.special.eot = end; // whatever the file says
   CHECK_FALSE(sample.make().is_eog(end));
+}
+
+TEST_CASE("each family's ends are known by their texts") {
+  for (const char* text :
+       {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|return|>", "<|call|>", "<|eot|>", "[e~[",
+        "[EOS]", "</s>", "<|endoftext|>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"}) {
+    CAPTURE(text);
+    TokenSample sample = tests::byte_level_sample();
+    const int32_t id = sample.add(text, TokenKind::control);
+    const int32_t other = sample.add("<|start|>", TokenKind::control);
+    CHECK(sample.make().is_eog(id));
+    CHECK_FALSE(sample.make().is_eog(other));
+  }
 }
 
 TEST_CASE("a stream never shows half a character") {

@@ -15,8 +15,8 @@
 #define O200K_PUNCTUATION_AND_SPACE R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define DEEPSEEK_V3_WORDS R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
 #define BLOOM_PATTERN R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)"
-// Digits in groups of three, counted from the right: 1234567 is 1 234 567.
-#define THREES(DIGIT, END) DIGIT "{1,3}(?=(?:" DIGIT "{3})*" END ")"
+// Cuts a word of digits in groups of three, counted from its end: 1234567 is 1 234 567.
+#define THREES(DIGIT) R"(\A)" DIGIT "{1,2}(?=(?:" DIGIT R"({3})++\z)|)" DIGIT "{3}"
 #define DEEPSEEK_HAN R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)"
 
 namespace ridge::text {
@@ -51,8 +51,9 @@ constexpr PretokenizerFamily kFamilies[] = {
      .add_bos = true},
     {.names = "dbrx smaug-bpe chatglm-bpe", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}},
     {.names = "glm4 glm5", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}, .ignore_merges = true},
-    {.names = "jais-2", // white space in runs of powers of two
-     .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    {.names = "jais-2", // white space in runs of powers of two; the lookbehind saves looking for line ends in each
+     .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                              R"(|(?<![\t\x0B\x0C\x{85}\p{Z}])\s*[\r\n]+)"
                               R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S))"
                               R"(|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)"}},
     {.names = "qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 solar-open kormo f2llmv2",
@@ -79,7 +80,7 @@ constexpr PretokenizerFamily kFamilies[] = {
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .patterns = {R"(\p{N}{1,3})", HAN_KANA, DEEPSEEK_V3_WORDS R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
     {.names = "afmoe",
-     .patterns = {THREES(R"(\p{N})", R"((?!\p{N}))"),
+     .patterns = {R"(\p{N}+)", THREES(R"(\p{N})"),
                   R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{30FF}\x{FF65}-\x{FF9F})"
                   R"(\x{2F00}-\x{2FDF}\x{E00}-\x{EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F})"
                   R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)",
@@ -96,14 +97,14 @@ constexpr PretokenizerFamily kFamilies[] = {
      .patterns = {CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N}{1,3})" O200K_PUNCTUATION_AND_SPACE},
      .ignore_merges = true},
     {.names = "tiny_aya cohere2moe",
-     .patterns = {THREES(R"(\d)", R"(\b)"),
+     .patterns = {R"((?<!\d)\d++\b)", THREES(R"(\d)"),
                   CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N}{1,3})" O200K_PUNCTUATION_AND_SPACE}},
     {.names = "youtu",
      .patterns = {R"([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014})"
                   R"(\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|)" HAN_KANA,
                   CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N})" O200K_PUNCTUATION_AND_SPACE},
      .ignore_merges = true},
-    {.names = "superbpe", .patterns = {R"(\p{N}+)", THREES(R"(\d)", R"((?!\d))")}}, // words are many words long
+    {.names = "superbpe", .patterns = {R"(\p{N}+)", THREES(R"(\d)")}}, // words are many words long
     {.names = "chameleon",
      .patterns = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", R"([\t\n]|    |  )", R"(\p{N})", R"([\p{P}!-/:-@\[-`{-~])",
                   GPT2_PATTERN},

@@ -1,4 +1,4 @@
-// The interface of the three tokenizer models: ordinary text in, ids out. The caller has cut out special tokens.
+// The interface of the tokenizer models: ordinary text in, ids out. The caller has cut out special tokens.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/strings/utf8.h"
 #include "text/tokenizer/bpe.h"
+#include "text/tokenizer/longest_match.h"
 #include "text/tokenizer/spm.h"
 #include "text/tokenizer/unigram.h"
 
@@ -43,6 +44,13 @@ Vocabulary make_vocabulary(TokenizerData& data) {
     assume(special.padding, 0);
     assume(special.eos, 1);
     assume(special.unknown, 2);
+  } else if (data.model == "bert") {
+    assume(special.padding, 0);
+    assume(special.unknown, 100);
+    assume(special.bos, 101);
+    assume(special.separator, 102);
+    assume(special.mask, 103);
+    special.eos = special.separator; // it stands where other models have EOS
   }
   if (data.kinds.empty()) {
     data.kinds.assign(tokens, TokenKind::normal);
@@ -87,6 +95,7 @@ constexpr EndToken kEndTokens[] = {
     {"<|tool_response>", true},
     {"</s>"},
     {"<eos>"},
+    {"<|eot|>"},
     {"[EOS]"},
     {"<fim_pad>"}, // Granite; the next ones, too, pad or divide the files of fill-in-the-middle
     {"<fim-pad>"},
@@ -145,7 +154,7 @@ void Tokenizer::mark_end_of_generation() {
   }
   for (const int32_t id :
        {special_.eos, special_.eot, special_.eom, special_.fim_padding, special_.fim_repository, special_.fim_file})
-    if (id >= 0) end_of_generation_[id] = true;
+    if (id >= 0 && !(parts_end && token_text(id) == "<|end|>")) end_of_generation_[id] = true;
 }
 
 void Tokenizer::make_model(const TokenizerData& data) {
@@ -162,6 +171,14 @@ void Tokenizer::make_model(const TokenizerData& data) {
                                     .remove_extra_whitespaces = data.remove_extra_whitespaces.value_or(false),
                                     .charsmap = data.charsmap,
                                     .unknown_id = special_.unknown});
+  } else if (model_ == "bert") {
+    add_bos = add_eos = add_space_prefix_ = true;
+    text_model_ = std::make_unique<WordPiece>(
+        vocabulary_, WordPieceOptions{.lowercase = data.lowercase,
+                                      .strip_accents = data.strip_accents.value_or(data.lowercase),
+                                      .unknown_id = special_.unknown});
+  } else if (model_ == "rwkv") {
+    text_model_ = std::make_unique<Rwkv>(vocabulary_, special_.unknown);
   } else if (model_ == "gpt2" || model_ == "gemma4") {
     const std::string_view wanted = model_ == "gemma4" ? "gemma4" : data.pre;
     const PretokenizerFamily* family = find_pretokenizer(wanted);
@@ -183,7 +200,8 @@ void Tokenizer::make_model(const TokenizerData& data) {
     add_bos = family->add_bos;
     needs_bos = family->needs_bos;
   } else {
-    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5 and gemma4", model_);
+    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert and rwkv",
+                model_);
   }
   add_bos_ = (needs_bos || data.add_bos.value_or(add_bos)) && special_.bos >= 0;
   add_eos_ = data.add_eos.value_or(add_eos) && special_.eos >= 0;

@@ -1,5 +1,5 @@
 // Text to tokens and back, in the way that the model file names: SentencePiece BPE, byte-level BPE, SentencePiece
-// Unigram.
+// Unigram, WordPiece, RWKV's.
 //
 //   const auto tokenizer = text::Tokenizer::from_file(file);
 //   std::vector<int32_t> ids = tokenizer->encode("Hello", {.add_special = true});
@@ -31,7 +31,7 @@ struct SpecialIds { // tokens of the vocabulary; -1: the model has none
 
 // The parts of a tokenizer, read from a file of any kind. The views must live until the Tokenizer is made.
 struct TokenizerData {
-  std::string_view model; // "llama", "gpt2", "t5", "gemma4"
+  std::string_view model; // "llama", "gpt2", "t5", "gemma4", "bert", "rwkv"
   std::string_view pre;   // family of pre-tokenizer; empty: not stated
   std::vector<std::string_view> tokens;
   std::vector<float> scores;            // one per token, or none
@@ -40,6 +40,8 @@ struct TokenizerData {
   std::string_view charsmap;            // of "t5": compiled normalization rules
   SpecialIds special;                   // -1: not stated
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // nothing: the model's usual
+  bool lowercase = true;                                                            // of "bert"
+  std::optional<bool> strip_accents;                                                // of "bert"; nothing: as lowercase
   bool special_takes_space = false;                                                 // Phi-3; see Tokenizer::encode
   std::vector<std::string> warnings;                                                // found while reading
 

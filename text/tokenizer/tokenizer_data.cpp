@@ -114,6 +114,8 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.add_eos = get_flag(file, "tokenizer.ggml.add_eos_token");
   data.add_space_prefix = get_flag(file, "tokenizer.ggml.add_space_prefix");
   data.remove_extra_whitespaces = get_flag(file, "tokenizer.ggml.remove_extra_whitespaces");
+  data.lowercase = file.get_bool("tokenizer.ggml.normalizer.lowercase", true);
+  data.strip_accents = get_flag(file, "tokenizer.ggml.normalizer.strip_accents");
   data.special_takes_space = is_phi3(file.get_string("general.name", ""));
   for (const auto& [key, id] : kSpecialKeys) {
     const int64_t stored = file.get_int(key, -1);

@@ -101,6 +101,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const int64_t head = m.integer(1, 40);
     m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
   });
+<<<<<<< HEAD
   for (const bool bias : {false, true})
     with("layer_norm", [&](RandomProgram& m) {
       const int64_t groups = m.integer(1, 3), group = m.integer(1, 100), width = groups * group;
@@ -117,6 +118,22 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
                   core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
   });
+=======
+  with("rms_norm of long rows", [](RandomProgram& m) {
+    const int64_t width = m.integer(300, 3000);
+    m.finish(m.norm(m.embed(Type::F32, width, 20), width));
+  });
+  for (const bool gates_input : {false, true})
+    for (const int64_t most : {40, 400, 3000})
+      with("rms_norm and a gate", [&](RandomProgram& m) {
+        const int64_t head = m.integer(most / 2, most), width = 3 * head;
+        const core::ValueId x = m.embed(Type::F32, width, 20), z = m.linear(x, Type::F32, width);
+        const auto gated = [&](core::ValueId y) {
+          return m.op(OpKind::glu, {z, y}, {}, width, core::ActivationParams{core::Activation::silu});
+        };
+        m.finish(gates_input ? m.norm(gated(x), head) : gated(m.norm(x, head)));
+      });
+>>>>>>> 95982d5 (Take prompts of the delta rule and Mamba 2 in chunks, and sum experts and gate norms in one kernel)
   for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
     with("rope", [&](RandomProgram& m) {
       const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
@@ -212,6 +229,19 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       m.finish(m.op(OpKind::scan, {xbc, xbc, xbc, dt}, {a, d, bias}, width,
                     core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
     });
+  with("experts, a shared one with a gate, and the residual stream", [](RandomProgram& m) {
+    RandomProgram::Shape shape;
+    shape.hidden = m.integer(1, 80);
+    shape.width = m.integer(1, 80);
+    shape.experts = m.integer(2, 600);
+    shape.used = m.integer(1, std::min<int64_t>(shape.experts, 9));
+    const core::ValueId x = m.embed(Type::F32, shape.width, 30);
+    const core::ValueId gate = m.linear(x, Type::F32, 1), shared = m.linear(x, Type::F32, shape.width);
+    const core::ValueId gated =
+        m.op(OpKind::glu, {gate, shared}, {}, shape.width, core::ActivationParams{core::Activation::sigmoid});
+    const core::ValueId sum = m.op(OpKind::add, {m.moe(x, shape, Type::F32), gated}, {}, shape.width);
+    m.finish(m.op(OpKind::add, {x, sum}, {}, shape.width, core::AddParams{0.5f}));
+  });
   for (const core::Gate gate : {core::Gate::softmax, core::Gate::sigmoid, core::Gate::softmax_of_chosen})
     with("experts in groups", [&](RandomProgram& m) {
       RandomProgram::Shape shape;

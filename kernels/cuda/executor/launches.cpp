@@ -26,6 +26,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::plain_attention:
   case Kernel::prompt_attention: return launch_attention(plan, call, launch);
   case Kernel::sort_experts: return sort_experts(plan, call, launch);
+  case Kernel::sum: return launch_sum(plan, call, launch);
+  case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
   case Kernel::sample: return launch_sample(launch, decoding_.args());
   }
@@ -129,6 +131,34 @@ bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   return fast_attention(cache, params.soft_cap, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
 }
 
+void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  SumArgs args = {};
+  static_assert(SumArgs::kMostTerms == SumStep::kMostTerms);
+  for (const SumStep::Term& term : call.sum.terms) {
+    const bool has_factors = term.factors != kNone;
+    args.terms[args.count++] = {value(plan, term.x), has_factors ? value(plan, term.factors) : nullptr,
+                                has_factors ? static_cast<int>(program_.values[term.factors].width) : 1, term.gated,
+                                term.scale};
+  }
+  args.out = value(plan, call.outputs[0]);
+  args.rows = call.rows;
+  args.width = program_.values[call.outputs[0]].width;
+  cuda::launch_sum(launch, args);
+}
+
+void KernelLauncher::launch_gated_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const GatedNormStep& norm = call.gated_norm;
+  cuda::launch_gated_norm(launch, {.x = value(plan, norm.x),
+                                   .weight = weights_.vector(norm.weight),
+                                   .gate = value(plan, norm.gate),
+                                   .out = value(plan, call.outputs[0]),
+                                   .groups = call.rows * program_.values[norm.x].width / norm.group,
+                                   .group = norm.group,
+                                   .weights = program_.weights[norm.weight].cols,
+                                   .epsilon = norm.epsilon,
+                                   .gates_input = norm.gates_input});
+}
+
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {
   if (shape.distinct_streams) return {Sequences::Kind::token_each, static_cast<int>(shape.tokens)};
   if (shape.tile_tokens > 1) return {Sequences::Kind::one, 1};
@@ -141,6 +171,7 @@ void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, co
   OpCall args = {.program = program_,
                  .op = op,
                  .rows = call.rows,
+                 .exact = config_.exact,
                  .tokens = static_cast<int>(plan.shape.tokens),
                  .token_ids = batch.tokens,
                  .positions = batch.positions,

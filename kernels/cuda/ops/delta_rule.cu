@@ -1,9 +1,10 @@
-// The gated delta rule, token after token, with the state in registers.
+// The gated delta rule, token after token, with the state in registers; prompts in chunks of tokens (chunks.cuh).
 //
 // Each row of a head's state (an element of v) goes through the tokens by itself: it needs only the head's q and k and
 // its own element of v. A row is shared by kDim / 16 lanes with 16 elements each; a thread has parts of two rows, so
 // that what it reads of q and k serves both. Tokens are staged in shared memory some at a time, with q and k normed.
 #include "kernels/cuda/ops/activation.cuh"
+#include "kernels/cuda/ops/chunks.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/ops/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -166,6 +167,31 @@ __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, 
   }
 }
 
+ChunkArgs chunks_of(const DeltaArgs& args) {
+  const int64_t keys = int64_t{args.k_heads} * args.dim, stride = 2 * keys + int64_t{args.v_heads} * args.dim;
+  return {.q = args.qkv,
+          .k = args.qkv + keys,
+          .v = args.qkv + 2 * keys,
+          .q_stride = stride,
+          .k_stride = stride,
+          .v_stride = stride,
+          .alpha = args.alpha,
+          .a = args.a,
+          .bias = args.bias,
+          .beta = args.beta,
+          .skip = nullptr,
+          .out = args.out,
+          .state = args.state,
+          .positions = args.batch.positions,
+          .streams = args.batch.streams,
+          .tokens = args.batch.tokens,
+          .heads = args.v_heads,
+          .rows = args.dim,
+          .k_heads = args.k_heads,
+          .neighbors_share = args.neighbors_share,
+          .epsilon = args.epsilon};
+}
+
 } // namespace
 
 void launch_delta_rule(const Launch& launch, const OpCall& call) {
@@ -183,6 +209,10 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
                           params.epsilon,
                           params.neighbors_share,
                           {call.positions, call.streams, call.tokens, call.sequences.kind}};
+  if (call.sequences.kind == Sequences::Kind::one && !call.exact) {
+    const ChunkArgs chunks = chunks_of(args);
+    if (takes_chunks(chunks, args.dim)) return launch_chunks<true>(launch, chunks, args.dim);
+  }
   const auto run = [&](auto kernel) {
     const int rows = kThreads * kElements / args.dim * kRows; // of a block
     launch(kernel, dim3((args.dim + rows - 1) / rows, args.v_heads, call.sequences.count), kThreads, 0, args,

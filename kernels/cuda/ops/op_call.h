@@ -16,6 +16,8 @@ struct OpCall {
   int64_t rows;                    // of the output, or tokens where there is none
   float *in[4] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
 
+  bool exact; // only f32 arithmetic, in the order of the op's definition
+
   // The batch, [tokens] and [outputs].
   int tokens;
   const int32_t *token_ids, *positions, *streams, *outputs;

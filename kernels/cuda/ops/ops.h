@@ -18,6 +18,32 @@ struct Sequences {
   int count;
 };
 
+// out = Σ scale * x [rows, width]. A term may be of several rows per token, with a factor for each.
+struct SumArgs {
+  struct Term {
+    const float *x, *factors = nullptr; // [rows, count * width], [rows, count]; without factors, count is 1
+    int count = 1;
+    bool gated = false; // factors are gates: their sigmoids count
+    float scale = 1;
+  };
+  static constexpr int kMostTerms = 4;
+  Term terms[kMostTerms];
+  int count;
+  float* out;
+  int64_t rows, width;
+};
+void launch_sum(const Launch&, const SumArgs&);
+
+// out = norm(x) * weight * silu(gate), or norm(silu(gate) * x) * weight, for each group of elements.
+struct GatedNormArgs {
+  const float *x, *weight, *gate; // [groups * group], [weights], as x or null
+  float* out;
+  int64_t groups, group, weights; // weights: those of a group, or of all groups of a row
+  float epsilon;
+  bool gates_input;
+};
+void launch_gated_norm(const Launch&, const GatedNormArgs&);
+
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of

@@ -1,30 +1,85 @@
-// RMS norm of rows or heads, a block for each.
+// RMS norm of rows or heads, and what gates it: silu(gate) * norm(x), or norm(silu(gate) * x).
+//
+// Short groups, such as the heads of a recurrent layer, take a warp each, longer ones a block. All that a group needs
+// is loaded before its sum is known, into registers, unless it is too long for that.
+#include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {
 namespace {
 
-__global__ void rms_norm_kernel(const float* x, const float* weight, float* out, int64_t group, int64_t weights,
-                                float epsilon, Stamp* stamps) {
+constexpr int kOwn = 8; // elements of a thread, in registers
+
+__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
+
+__device__ __forceinline__ float gated(const GatedNormArgs& args, int64_t i) {
+  return args.gate ? silu(args.gate[i]) : 1;
+}
+
+// kThreads: of a group. kLong: more than kThreads * kOwn elements.
+template <int kThreads, bool kLong>
+__global__ void rms_norm_kernel(const __grid_constant__ GatedNormArgs args, Stamp* stamps) {
   __shared__ float scratch[kElementThreads / kWarp];
   const DependentWork work(stamps);
-  weight += blockIdx.x * group % weights; // for each group the same, or for each of a row its own
-  x += blockIdx.x * group;
-  out += blockIdx.x * group;
+  const int64_t at = blockIdx.x * int64_t{kElementThreads / kThreads} + threadIdx.x / kThreads;
+  if (at >= args.groups) return; // with all the threads of a group
+  const int64_t first = at * args.group;
+  const float* weight = args.weight + first % args.weights; // for each group the same, or for each of a row its own
+  const int thread = threadIdx.x % kThreads, group = static_cast<int>(args.group);
+  const auto inverse = [&](float squares) {
+    const float sum = kThreads == kWarp ? warp_sum(squares) : block_sum(squares, scratch);
+    return rsqrtf(sum / static_cast<float>(group) + args.epsilon);
+  };
   float squares = 0;
-  for (int64_t i = threadIdx.x; i < group; i += kElementThreads) squares += x[i] * x[i];
-  const float inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group) + epsilon);
-  for (int64_t i = threadIdx.x; i < group; i += kElementThreads) out[i] = x[i] * inverse * weight[i];
+  if constexpr (kLong) {
+    const auto input = [&](int i) { return args.x[first + i] * (args.gates_input ? gated(args, first + i) : 1); };
+    for (int i = thread; i < group; i += kThreads) squares += input(i) * input(i);
+    const float scale = inverse(squares);
+    for (int i = thread; i < group; i += kThreads)
+      args.out[first + i] = input(i) * scale * weight[i] * (args.gates_input ? 1 : gated(args, first + i));
+  } else {
+    float x[kOwn], factor[kOwn];
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const int i = thread + kThreads * j;
+      if (i >= group) continue;
+      const float gate = gated(args, first + i);
+      x[j] = args.x[first + i] * (args.gates_input ? gate : 1);
+      factor[j] = weight[i] * (args.gates_input ? 1 : gate);
+      squares += x[j] * x[j];
+    }
+    const float scale = inverse(squares);
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j)
+      if (const int i = thread + kThreads * j; i < group) args.out[first + i] = x[j] * scale * factor[j];
+  }
 }
 
 } // namespace
 
+void launch_gated_norm(const Launch& launch, const GatedNormArgs& args) {
+  const auto run = [&](auto kernel, int threads) {
+    const int64_t groups = kElementThreads / threads; // of a block
+    launch(kernel, static_cast<unsigned>((args.groups + groups - 1) / groups), kElementThreads, 0, args,
+           launch.stamps());
+  };
+  if (args.group <= kWarp * kOwn) return run(rms_norm_kernel<kWarp, false>, kWarp);
+  if (args.group <= kElementThreads * kOwn) return run(rms_norm_kernel<kElementThreads, false>, kElementThreads);
+  run(rms_norm_kernel<kElementThreads, true>, kElementThreads);
+}
+
 void launch_rms_norm(const Launch& launch, const OpCall& call) {
   const auto& params = std::get<core::NormParams>(call.op.params);
-  const auto groups = static_cast<unsigned>(call.rows * call.out_width(0) / params.group);
-  launch(rms_norm_kernel, groups, kElementThreads, 0, call.in[0], call.vector(0), call.out[0], params.group,
-         call.weight(0).cols, params.epsilon, launch.stamps());
+  launch_gated_norm(launch, {.x = call.in[0],
+                             .weight = call.vector(0),
+                             .gate = nullptr,
+                             .out = call.out[0],
+                             .groups = call.rows * call.out_width(0) / params.group,
+                             .group = params.group,
+                             .weights = call.weight(0).cols,
+                             .epsilon = params.epsilon,
+                             .gates_input = false});
 }
 
 } // namespace ridge::kernels::cuda

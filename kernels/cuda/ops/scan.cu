@@ -1,8 +1,10 @@
-// The selective scan of Mamba 1 and 2, token after token, with the state in registers.
+// The selective scan of Mamba 1 and 2, token after token, with the state in registers; Mamba 2's prompts in chunks of
+// tokens (chunks.cuh).
 //
 // A row of the state (an element of x) has `states` elements, shared by states / 16 lanes. Tokens are staged in shared
 // memory some at a time: b, c and the step of the block's head.
 #include "kernels/cuda/ops/activation.cuh"
+#include "kernels/cuda/ops/chunks.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/ops/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -129,6 +131,30 @@ __global__ void plain_scan_kernel(const __grid_constant__ ScanArgs args, Stamp* 
   }
 }
 
+ChunkArgs chunks_of(const ScanArgs& args) {
+  return {.q = args.c,
+          .k = args.b,
+          .v = args.x,
+          .q_stride = args.c_stride,
+          .k_stride = args.b_stride,
+          .v_stride = args.x_stride,
+          .alpha = args.dt,
+          .a = args.a,
+          .bias = args.bias,
+          .beta = nullptr,
+          .skip = args.d,
+          .out = args.out,
+          .state = args.state,
+          .positions = args.batch.positions,
+          .streams = args.batch.streams,
+          .tokens = args.batch.tokens,
+          .heads = args.heads,
+          .rows = args.head_dim,
+          .k_heads = args.groups,
+          .neighbors_share = true,
+          .epsilon = 0};
+}
+
 } // namespace
 
 void launch_scan(const Launch& launch, const OpCall& call) {
@@ -151,6 +177,10 @@ void launch_scan(const Launch& launch, const OpCall& call) {
                          static_cast<int>(params.states),
                          call.weight(0).cols != params.heads,
                          {call.positions, call.streams, call.tokens, call.sequences.kind}};
+  if (call.sequences.kind == Sequences::Kind::one && !call.exact && !args.rate_per_state) {
+    const ChunkArgs chunks = chunks_of(args);
+    if (takes_chunks(chunks, args.states)) return launch_chunks<false>(launch, chunks, args.states);
+  }
   const auto run = [&](auto kernel, int rows) { // rows of a block
     launch(kernel, dim3((args.head_dim + rows - 1) / rows, args.heads, call.sequences.count), kThreads, 0, args,
            launch.stamps());

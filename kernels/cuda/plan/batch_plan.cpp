@@ -63,6 +63,7 @@ class BatchPlanner {
   }
   Gathered gathered_behind(size_t step) const;
   void add_step(const Step& step);
+  void add_elements(Kernel kernel, const Step& step);
   void add_op(const Step& step);
   void add_matrix(MatrixStep m, const core::Op& op);
   void add_product(const MatrixStep& m, int64_t rows);
@@ -162,7 +163,18 @@ void BatchPlanner::add_step(const Step& step) {
   case Step::Kind::op: return add_op(step);
   case Step::Kind::matrix: return add_matrix(step.matrix, *step.op);
   case Step::Kind::heads: return add_heads(step.heads);
+  case Step::Kind::sum: return add_elements(Kernel::sum, step);
+  case Step::Kind::gated_norm: return add_elements(Kernel::gated_norm, step);
   }
+}
+
+void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
+  KernelCall elements = call(kernel);
+  elements.sum = step.sum;
+  elements.gated_norm = step.gated_norm;
+  elements.outputs = {placed(step.outputs[0])};
+  elements.rows = rows_of(step.outputs[0]);
+  add(elements);
 }
 
 void BatchPlanner::add_op(const Step& step) {

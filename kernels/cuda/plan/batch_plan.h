@@ -53,7 +53,9 @@ enum class Kernel : uint8_t {
   plain_attention, // for any head size and cache type
   prompt_attention,
   sort_experts, // slots in the order of their experts, behind route
-  op,           // an op as it is
+  sum,          // additions behind experts
+  gated_norm,
+  op, // an op as it is
   sample,
 };
 std::string_view name_of(Kernel kernel);
@@ -68,10 +70,12 @@ struct KernelCall {
   int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
   bool overlap = false;             // may start while its predecessor runs
 
-  std::vector<Product> products;              // of products; of to_half and observe the one whose input it is
-  HeadsStep heads;                            // of rope_store, prompt_rope, rope_attention
+  std::vector<Product> products; // of products; of to_half and observe the one whose input it is
+  HeadsStep heads;               // of rope_store, prompt_rope, rope_attention
+  SumStep sum;
+  GatedNormStep gated_norm;
   const core::Op* op = nullptr;               // of op, attention and sort_experts, and of observe
-  std::vector<core::ValueId> inputs, outputs; // of `op`
+  std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and gated_norm
   bool dataflow_input = false;                // of heads
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots

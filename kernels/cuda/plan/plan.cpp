@@ -18,6 +18,8 @@ class Planner {
 
   void fold_norms();
   void fuse_gate_up();
+  void fuse_sums();
+  void fuse_gated_norms();
   void fuse_residuals();
   void merge_siblings();
   void fuse_heads();
@@ -26,7 +28,7 @@ class Planner {
 
  private:
   static Step step_of(const Op& op) {
-    Step step{Step::Kind::op, &op, {}, {}, op.inputs, op.outputs};
+    Step step{.kind = Step::Kind::op, .op = &op, .inputs = op.inputs, .outputs = op.outputs};
     if (op.kind == OpKind::linear || op.kind == OpKind::expert_linear) {
       step.kind = Step::Kind::matrix;
       step.matrix.x = op.inputs[0];
@@ -65,6 +67,9 @@ class Planner {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
     return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;
   }
+  // What is added up in `id`, with the steps that make it. False where that is more than a step has room for.
+  bool collect_terms(ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
+
   // A step whose work another one has taken over; removed at the end of the pass, so that indices stay.
   void mark(int index) {
     Step& step = steps_[index];
@@ -128,6 +133,78 @@ void Planner::fuse_gate_up() {
     steps_[i].inputs = steps_[gate].inputs;
     mark(gate);
     mark(up);
+  }
+  remove_marked();
+}
+
+bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const {
+  const int from = writer(id);
+  const bool own = steps.empty() || read_once(id); // the sum itself, or read by it only
+  const auto add_term = [&](SumStep::Term term) {
+    sum.terms.push_back(term);
+    return sum.terms.size() <= SumStep::kMostTerms;
+  };
+  const Op* op = from >= 0 && steps_[from].kind == Step::Kind::op ? steps_[from].op : nullptr;
+  if (!op || !own) return add_term({id, kNone, false, scale});
+  const auto takes = [&] { return steps.push_back(from), true; };
+  if (op->kind == OpKind::add) {
+    const float inner = std::get<core::AddParams>(op->params).scale;
+    return takes() && collect_terms(op->inputs[0], scale, sum, steps) &&
+           collect_terms(op->inputs[1], scale * inner, sum, steps);
+  }
+  if (op->kind == OpKind::expert_sum) return takes() && add_term({op->inputs[0], op->inputs[1], false, scale});
+  if (op->kind == OpKind::glu && program_.values[op->inputs[0]].width == 1 &&
+      std::get<core::ActivationParams>(op->params) == core::ActivationParams{core::Activation::sigmoid})
+    return takes() && add_term({op->inputs[1], op->inputs[0], true, scale});
+  return add_term({id, kNone, false, scale});
+}
+
+// experts + sigmoid(gate) * shared expert + x in one step. Sums of plain values are left to fuse_residuals.
+void Planner::fuse_sums() {
+  for (size_t i = steps_.size(); i-- > 0;) {
+    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
+    SumStep sum;
+    std::vector<int> taken;
+    const bool fits = collect_terms(steps_[i].op->outputs[0], 1, sum, taken);
+    const auto has_factors = [](const SumStep::Term& term) { return term.factors != kNone; };
+    if (!fits || std::ranges::none_of(sum.terms, has_factors)) continue;
+    Step& step = steps_[i];
+    step.kind = Step::Kind::sum;
+    step.sum = sum;
+    step.inputs.clear();
+    for (const SumStep::Term& term : sum.terms) {
+      step.inputs.push_back(term.x);
+      if (term.factors != kNone) step.inputs.push_back(term.factors);
+    }
+    for (const int other : taken)
+      if (other != static_cast<int>(i)) mark(other);
+  }
+  remove_marked();
+}
+
+// silu(z) * norm(x), or norm(silu(z) * x), in one step.
+void Planner::fuse_gated_norms() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const bool gates_input = is_op(static_cast<int>(i), OpKind::rms_norm);
+    if (!gates_input && !is_op(static_cast<int>(i), OpKind::glu)) continue;
+    const ValueId between = steps_[i].op->inputs[gates_input ? 0 : 1];
+    const int from = writer(between);
+    if (!is_op(from, gates_input ? OpKind::glu : OpKind::rms_norm) || !read_once(between)) continue;
+    const Op &norm = *steps_[gates_input ? i : from].op, &gate = *steps_[gates_input ? from : i].op;
+    if (program_.values[gate.inputs[0]].width != program_.values[gate.inputs[1]].width ||
+        std::get<core::ActivationParams>(gate.params) != core::ActivationParams{core::Activation::silu})
+      continue;
+    const auto& params = std::get<core::NormParams>(norm.params);
+    Step& step = steps_[i];
+    step.kind = Step::Kind::gated_norm;
+    step.gated_norm = {.x = gates_input ? gate.inputs[1] : norm.inputs[0],
+                       .gate = gate.inputs[0],
+                       .weight = norm.weights[0],
+                       .group = params.group,
+                       .epsilon = params.epsilon,
+                       .gates_input = gates_input};
+    step.inputs = {step.gated_norm.x, step.gated_norm.gate};
+    mark(from);
   }
   remove_marked();
 }
@@ -288,6 +365,8 @@ Plan make_plan(const Program& program, bool fuse) {
   if (fuse) {
     planner.fold_norms();
     planner.fuse_gate_up();
+    planner.fuse_sums();
+    planner.fuse_gated_norms();
     planner.fuse_residuals();
     planner.merge_siblings();
     planner.fuse_heads();

@@ -41,12 +41,34 @@ struct HeadsStep {
   const core::Op* attention = nullptr;
 };
 
+// Additions behind experts in one step: their weighted sum, a gated shared expert, the residual stream.
+struct SumStep {
+  struct Term {
+    core::ValueId x, factors = kNone; // factors: shares of experts, or a gate
+    bool gated = false;
+    float scale = 1;
+  };
+  static constexpr size_t kMostTerms = 4;
+  std::vector<Term> terms;
+};
+
+// A norm and the SiLU gate behind or before it.
+struct GatedNormStep {
+  core::ValueId x = kNone, gate = kNone;
+  core::WeightId weight = kNone;
+  int64_t group = 0;
+  float epsilon = 0;
+  bool gates_input = false; // the gate is before the norm
+};
+
 struct Step {
-  enum class Kind { op, matrix, heads };
+  enum class Kind { op, matrix, heads, sum, gated_norm };
   Kind kind;
   const core::Op* op; // the first, or for Kind::op the only op that this step stands for
   MatrixStep matrix;
   HeadsStep heads;
+  SumStep sum;
+  GatedNormStep gated_norm;
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
 };

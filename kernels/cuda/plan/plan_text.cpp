@@ -90,6 +90,8 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::plain_attention: return "plain_attention";
   case Kernel::prompt_attention: return "prompt_attention";
   case Kernel::sort_experts: return "sort_experts";
+  case Kernel::sum: return "sum";
+  case Kernel::gated_norm: return "gated_norm";
   case Kernel::op: return "op";
   case Kernel::sample: return "sample";
   }

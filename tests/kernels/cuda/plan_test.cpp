@@ -71,3 +71,57 @@ TEST_CASE("plan: experts and what comes behind other ops wait for their predeces
       if (step.kind == Step::Kind::matrix && step.matrix.ids != kernels::cuda::kNone) CHECK_FALSE(step.dataflow_input);
   }
 }
+
+TEST_CASE("plan: experts, a gated shared expert and the residual stream are one sum") {
+  using core::OpKind;
+  tests::RandomProgram m(1);
+  tests::RandomProgram::Shape shape;
+  shape.width = shape.hidden = 64;
+  shape.experts = 4;
+  shape.used = 2;
+  const core::ValueId x = m.embed(quant::Type::F32, 64, 30);
+  const core::ValueId gate = m.linear(x, quant::Type::F32, 1), shared = m.linear(x, quant::Type::F32, 64);
+  const core::ValueId gated =
+      m.op(OpKind::glu, {gate, shared}, {}, 64, core::ActivationParams{core::Activation::sigmoid});
+  const core::ValueId sum =
+      m.op(OpKind::add, {m.moe(x, shape, quant::Type::F32), gated}, {}, 64, core::AddParams{0.5f});
+  m.finish(m.op(OpKind::add, {x, sum}, {}, 64, core::AddParams{3}));
+  const Plan plan = kernels::cuda::make_plan(m.program, true);
+  const auto found = std::ranges::find(plan.steps, Step::Kind::sum, &Step::kind);
+  REQUIRE(found != plan.steps.end());
+  REQUIRE(found->sum.terms.size() == 3);
+  CHECK(found->sum.terms[0].x == x);
+  CHECK(found->sum.terms[0].factors == kernels::cuda::kNone);
+  CHECK(found->sum.terms[1].factors != kernels::cuda::kNone);
+  CHECK_FALSE(found->sum.terms[1].gated);
+  CHECK(found->sum.terms[1].scale == 3);
+  CHECK(found->sum.terms[2].x == shared);
+  CHECK(found->sum.terms[2].factors == gate);
+  CHECK(found->sum.terms[2].gated);
+  CHECK(found->sum.terms[2].scale == 1.5f);
+  CHECK(std::ranges::none_of(plan.steps, [](const Step& step) {
+    return step.kind == Step::Kind::op && (step.op->kind == OpKind::add || step.op->kind == OpKind::expert_sum);
+  }));
+}
+
+TEST_CASE("plan: a norm goes with the gate before or behind it, unless others read what is between") {
+  using core::OpKind;
+  for (const bool gates_input : {false, true})
+    for (const bool shared : {false, true}) {
+      tests::RandomProgram m(1);
+      const core::ValueId x = m.embed(quant::Type::F32, 64, 30), z = m.linear(x, quant::Type::F32, 64);
+      const auto gated = [&](core::ValueId y) {
+        return m.op(OpKind::glu, {z, y}, {}, 64, core::ActivationParams{core::Activation::silu});
+      };
+      const core::ValueId between = gates_input ? gated(x) : m.norm(x, 16);
+      const core::ValueId out = gates_input ? m.norm(between, 16) : gated(between);
+      m.finish(shared ? m.op(OpKind::add, {out, between}, {}, 64) : out);
+      const Plan plan = kernels::cuda::make_plan(m.program, true);
+      const auto found = std::ranges::find(plan.steps, Step::Kind::gated_norm, &Step::kind);
+      REQUIRE((found != plan.steps.end()) == !shared);
+      if (shared) continue;
+      CHECK(found->gated_norm.x == x);
+      CHECK(found->gated_norm.gate == z);
+      CHECK(found->gated_norm.gates_input == gates_input);
+    }
+}

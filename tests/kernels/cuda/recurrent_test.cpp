@@ -1,0 +1,81 @@
+// Prompts through recurrent ops, which go in chunks of tokens (chunks.cuh), against the meaning of the ops.
+#include "kernels/cuda/executor/executor.h"
+
+#include "device.h"
+#include "support/executor_runs.h"
+
+using namespace ridge;
+using core::OpKind;
+using quant::Type;
+using tests::RandomProgram;
+
+namespace {
+
+constexpr double kFast = 1e-5;
+
+// Chunks that are full and not, a state that is carried over, single tokens between; then another prompt.
+void check(RandomProgram& model) {
+  core::ExecutorConfig config = tests::fast_config();
+  config.context = 256;
+  config.max_batch = 128;
+  const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+    return kernels::cuda::make_cuda_executor(program, config, {});
+  };
+  const double error = tests::worst_error(make, model, config, {33, 1, 96, 64, 2, 45});
+  MESSAGE("NMSE ", error);
+  CHECK(error < kFast);
+}
+
+// Activations of this size: f16 alone would lose those of 1e-6.
+core::ValueId embed(RandomProgram& m, float size) {
+  const core::ValueId x = m.embed(Type::F32, 16, 30);
+  m.program.ops.back().params = core::EmbedParams{size};
+  return x;
+}
+
+} // namespace
+
+TEST_CASE("CUDA: the delta rule takes prompts in chunks") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t dim : {64, 128})
+    for (const float size : {1.0f, 1e-6f}) {
+      CAPTURE(dim);
+      CAPTURE(size);
+      RandomProgram m(seed);
+      const int64_t k_heads = m.integer(1, 3), heads = k_heads * m.integer(1, 3), keys = 2 * k_heads * dim;
+      m.program.states.push_back({"delta", heads * dim * dim});
+      const core::ValueId x = embed(m, 1), sized = embed(m, size);
+      const core::ValueId qkv = m.linear(sized, Type::F32, keys + heads * dim);
+      const core::ValueId alpha = m.linear(x, Type::F32, heads), beta = m.linear(x, Type::F32, heads);
+      const core::WeightId a = m.factors(heads, -2, -0.01), dt = m.factors(heads, -3, 1);
+      m.finish(m.op(OpKind::delta_rule, {qkv, alpha, beta}, {a, dt}, heads * dim,
+                    core::DeltaParams{0, k_heads, heads, dim, 1e-20f, m.integer(0, 1) == 1}));
+      check(m);
+    }
+}
+
+TEST_CASE("CUDA: Mamba 2 takes prompts in chunks") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t states : {64, 128})
+    for (const int64_t head_dim : {16, 64, 80, 128})
+      for (const float size : {1.0f, 1e-6f, 1e4f}) {
+        CAPTURE(states);
+        CAPTURE(head_dim);
+        CAPTURE(size);
+        RandomProgram m(seed);
+        const int64_t groups = m.integer(1, 3), heads = groups * m.integer(1, 4);
+        const int64_t width = heads * head_dim, shared = groups * states;
+        m.program.states.push_back({"scan", width * states});
+        const core::ValueId x = embed(m, 1), sized = embed(m, size);
+        const core::ValueId xbc = m.linear(sized, Type::F32, width + 2 * shared), dt = m.linear(x, Type::F32, heads);
+        const core::WeightId a = m.factors(heads, -2, -0.01), d = m.factors(heads, -1, 1),
+                             bias = m.factors(heads, -3, 1);
+        m.finish(m.op(OpKind::scan, {xbc, xbc, xbc, dt}, {a, d, bias}, width,
+                      core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
+        check(m);
+      }
+}

@@ -115,6 +115,8 @@ enum class Gate : uint8_t {
   softmax_of_chosen = 3, // the choice is by score
 };
 
+inline constexpr int64_t kMostExperts = 1024; // of a layer
+
 // With groups, experts are chosen among those of the `groups_used` best groups. A group is as good as its two best
 // experts together.
 struct RouteParams {

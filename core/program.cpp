@@ -102,6 +102,7 @@ void shape_gather(const Operands& o) {
 void shape_route(const Operands& o) {
   const auto& params = std::get<RouteParams>(o.op.params);
   o.expect(o.in(0).width == params.experts && params.used > 0 && params.used <= params.experts, "expert counts");
+  o.expect(params.experts <= kMostExperts, "more than 1,024 experts");
   o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width == params.used && o.out(1).width == params.used, "shape");
   o.expect(params.groups > 0 && params.experts % params.groups == 0, "experts do not divide into groups");
   o.expect(params.groups_used > 0 && params.groups_used <= params.groups &&

@@ -6,23 +6,41 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-__device__ __forceinline__ float value_of(const SumArgs::Term& term, int64_t token, int64_t col, int64_t width) {
-  if (!term.factors) return term.scale * term.x[token * width + col];
+// The rows of a token but the first, kBatch of them on their way at once.
+__device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t token, int64_t col, int64_t width) {
+  constexpr int kBatch = 8;
+  const float *factors = term.factors + token * term.count, *x = term.x + token * term.count * width + col;
   float sum = 0;
-#pragma unroll 8
-  for (int s = 0; s < term.count; ++s) {
-    const float factor = term.factors[token * term.count + s];
-    sum += (term.gated ? sigmoid(factor) : factor) * term.x[(token * term.count + s) * width + col];
+  for (int s = 1; s < term.count; s += kBatch) {
+    float factor[kBatch], value[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      factor[i] = s + i < term.count ? factors[s + i] : 0;
+      value[i] = s + i < term.count ? x[(s + i) * width] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) sum += factor[i] * value[i];
   }
-  return term.scale * sum;
+  return sum;
 }
 
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
   for (int64_t i = first_index(); i < args.rows * args.width; i += index_step()) {
     const int64_t token = i / args.width, col = i % args.width;
-    float sum = 0;
-    for (int t = 0; t < args.count; ++t) sum += value_of(args.terms[t], token, col, args.width);
+    float x[SumArgs::kMostTerms], factor[SumArgs::kMostTerms], sum = 0; // of each term's first row
+#pragma unroll
+    for (int t = 0; t < SumArgs::kMostTerms; ++t) {
+      const SumArgs::Term& term = args.terms[t];
+      x[t] = t < args.count ? term.x[token * term.count * args.width + col] : 0;
+      factor[t] = t < args.count && term.factors ? term.factors[token * term.count] : 1;
+    }
+    for (int t = 0; t < args.count; ++t)
+      if (const SumArgs::Term& term = args.terms[t]; term.count > 1)
+        sum += term.scale * other_rows(term, token, col, args.width);
+#pragma unroll
+    for (int t = 0; t < SumArgs::kMostTerms; ++t)
+      if (t < args.count) sum += args.terms[t].scale * (args.terms[t].gated ? sigmoid(factor[t]) : factor[t]) * x[t];
     args.out[i] = sum;
   }
 }

@@ -39,16 +39,19 @@ __global__ void rms_norm_kernel(const __grid_constant__ GatedNormArgs args, Stam
     for (int i = thread; i < group; i += kThreads)
       args.out[first + i] = input(i) * scale * weight[i] * (args.gates_input ? 1 : gated(args, first + i));
   } else {
-    float x[kOwn], factor[kOwn];
+    float x[kOwn], gate[kOwn], factor[kOwn];
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) {
       const int i = thread + kThreads * j;
-      if (i >= group) continue;
-      const float gate = gated(args, first + i);
-      x[j] = args.x[first + i] * (args.gates_input ? gate : 1);
-      factor[j] = weight[i] * (args.gates_input ? 1 : gate);
-      squares += x[j] * x[j];
+      x[j] = i < group ? args.x[first + i] : 0;
+      factor[j] = i < group ? weight[i] : 0;
+      gate[j] = args.gate && i < group ? args.gate[first + i] : 0;
     }
+    if (args.gate)
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) (args.gates_input ? x[j] : factor[j]) *= activated(args.activation, gate[j]);
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) squares += x[j] * x[j];
     const float scale = inverse(squares);
 #pragma unroll
     for (int j = 0; j < kOwn; ++j)

@@ -35,37 +35,40 @@ __device__ __forceinline__ void take(float* x, int at) {
   __syncwarp();
 }
 
-// f(e) for the experts of a lane. kOwn: the most there are, 0 for any number.
-template <int kOwn, typename F>
-__device__ __forceinline__ void for_own(int experts, const F& f) {
-  if constexpr (kOwn > 0) {
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i)
-      if (const int e = i * kWarp + static_cast<int>(threadIdx.x); e < experts) f(e);
-  } else {
-    for (int e = threadIdx.x; e < experts; e += kWarp) f(e);
-  }
-}
-
-// weights[e]: the share of expert e before any choice; of softmax_of_chosen its score.
+// What a lane knows of its experts: every kWarp-th, from its own number on, in registers. Beyond the last expert
+// weights are 0 and scores -infinity.
 template <int kOwn>
-__device__ __forceinline__ void weigh(const RouteArgs& args, const float* x, float* weights) {
-  float largest = -FLT_MAX, sum = 0;
-  for_own<kOwn>(args.experts, [&](int e) { largest = fmaxf(largest, x[e]); });
-  largest = warp_reduce(largest, larger);
-  for_own<kOwn>(args.experts, [&](int e) {
-    const float shifted = expf(x[e] - largest);
-    weights[e] = args.gate == core::Gate::softmax   ? shifted
-                 : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-x[e]))
-                                                    : x[e];
-    sum += shifted;
-  });
-  if (args.gate == core::Gate::softmax) {
-    sum = warp_sum(sum);
-    for_own<kOwn>(args.experts, [&](int e) { weights[e] /= sum; });
+struct OwnExperts {
+  float weight[kOwn]; // the share before any choice; of softmax_of_chosen the score
+  float bias[kOwn];
+
+  __device__ __forceinline__ OwnExperts(const RouteArgs& args, const float* scores) {
+    float x[kOwn], largest = -FLT_MAX, sum = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int e = expert(i);
+      x[i] = e < args.experts ? scores[e] : -INFINITY;
+      bias[i] = args.bias && e < args.experts ? args.bias[e] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) largest = fmaxf(largest, x[i]);
+    if (args.gate == core::Gate::softmax) largest = warp_reduce(largest, larger);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      weight[i] = args.gate == core::Gate::softmax   ? expf(x[i] - largest)
+                  : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-x[i]))
+                                                     : x[i];
+      sum += weight[i];
+    }
+    if (args.gate != core::Gate::softmax) return;
+    const float inverse = 1 / warp_sum(sum);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) weight[i] *= inverse;
   }
-  __syncwarp();
-}
+
+  static __device__ __forceinline__ int expert(int i) { return i * kWarp + static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ float choice(int i) const { return weight[i] + bias[i]; }
+};
 
 // Leaves the best groups of `choice`. A group is as good as its two best experts together; `quality` is scratch.
 __device__ __forceinline__ void drop_groups(const RouteArgs& args, float* choice, float* quality) {
@@ -97,19 +100,12 @@ __device__ __forceinline__ uint32_t ordered(float x) {
   return x != x ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The entries of `choice` that are left, in registers: a lane has every kWarp-th of them, from its own number on.
+// The experts that are left, in registers of their lanes.
 template <int kOwn>
 struct Candidates {
   uint32_t keys[kOwn];
 
-  __device__ __forceinline__ Candidates(const float* choice, int count) {
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const int e = i * kWarp + threadIdx.x;
-      keys[i] = e < count ? ordered(choice[e]) : 0;
-    }
-  }
-  // Takes the first of the largest out; its place, or -1 where all are -infinity or no numbers.
+  // Takes the first of the largest out; its number, or -1 where all are -infinity or no numbers.
   __device__ __forceinline__ int take_best() {
     uint32_t best = 0;
 #pragma unroll
@@ -120,26 +116,11 @@ struct Candidates {
 #pragma unroll
     for (int i = kOwn - 1; i >= 0; --i)
       if (keys[i] == top) own = i;
-    // The smallest place is the largest complement.
-    const int at = static_cast<int>(~warp_max(~static_cast<uint32_t>(own * kWarp + threadIdx.x)));
+    // The smallest number is the largest complement.
+    const int at = static_cast<int>(~warp_max(~static_cast<uint32_t>(OwnExperts<kOwn>::expert(own))));
 #pragma unroll
     for (int i = 0; i < kOwn; ++i)
-      if (i * kWarp + static_cast<int>(threadIdx.x) == at) keys[i] = 0;
-    return at;
-  }
-};
-
-// The same for any number of entries, which stay in shared memory.
-template <>
-struct Candidates<0> {
-  float* choice;
-  int count;
-
-  __device__ __forceinline__ Candidates(float* choice, int count) : choice(choice), count(count) {}
-  __device__ __forceinline__ int take_best() {
-    const int at = best_of(choice, count);
-    if (at == count) return -1;
-    take(choice, at);
+      if (OwnExperts<kOwn>::expert(i) == at) keys[i] = 0;
     return at;
   }
 };
@@ -158,7 +139,7 @@ __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_
   for (int s = threadIdx.x; s < args.used; s += kWarp) shares[s] = factor * share(s);
 }
 
-// One warp per token. kOwn: experts of a lane, 0 for any number.
+// One warp per token. kOwn: the most experts of a lane.
 template <int kOwn>
 __global__ void route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
   extern __shared__ float shared[];
@@ -167,12 +148,23 @@ __global__ void route_kernel(const __grid_constant__ RouteArgs args, Stamp* stam
   auto* chosen = reinterpret_cast<int32_t*>(quality + args.groups); // [used]
   const DependentWork work(stamps);
   const int64_t token = blockIdx.x;
-  weigh<kOwn>(args, args.x + token * args.experts, weights);
-  for_own<kOwn>(args.experts, [&](int e) { choice[e] = weights[e] + (args.bias ? args.bias[e] : 0); });
+  const OwnExperts<kOwn> own(args, args.x + token * args.experts);
+  Candidates<kOwn> candidates;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const int e = own.expert(i);
+    candidates.keys[i] = e < args.experts ? ordered(own.choice(i)) : 0;
+    if (e < args.experts) weights[e] = own.weight[i];
+    if (args.groups > 1 && e < args.experts) choice[e] = own.choice(i);
+  }
   __syncwarp();
-  if (args.groups > 1) drop_groups(args, choice, quality);
+  if (args.groups > 1) {
+    drop_groups(args, choice, quality);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      if (const int e = own.expert(i); e < args.experts) candidates.keys[i] = ordered(choice[e]);
+  }
 
-  Candidates<kOwn> candidates(choice, args.experts);
   for (int s = 0; s < args.used; ++s) {
     const int best = candidates.take_best();
     if (threadIdx.x == 0) chosen[s] = best < 0 ? s : best; // of broken weights, whose scores are no numbers
@@ -204,7 +196,8 @@ void launch_route(const Launch& launch, const OpCall& call) {
   if (args.experts <= 4 * kWarp) return run(route_kernel<4>);
   if (args.experts <= 8 * kWarp) return run(route_kernel<8>);
   if (args.experts <= 16 * kWarp) return run(route_kernel<16>);
-  run(route_kernel<0>);
+  static_assert(core::kMostExperts == 32 * kWarp);
+  run(route_kernel<32>);
 }
 
 } // namespace ridge::kernels::cuda

@@ -101,7 +101,6 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const int64_t head = m.integer(1, 40);
     m.finish(m.norm(m.embed(Type::F32, 3 * head, 20), head));
   });
-<<<<<<< HEAD
   for (const bool bias : {false, true})
     with("layer_norm", [&](RandomProgram& m) {
       const int64_t groups = m.integer(1, 3), group = m.integer(1, 100), width = groups * group;
@@ -118,7 +117,6 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
                   core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
   });
-=======
   with("rms_norm of long rows", [](RandomProgram& m) {
     const int64_t width = m.integer(300, 3000);
     m.finish(m.norm(m.embed(Type::F32, width, 20), width));
@@ -133,7 +131,6 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
         };
         m.finish(gates_input ? m.norm(gated(x), head) : gated(m.norm(x, head)));
       });
->>>>>>> 95982d5 (Take prompts of the delta rule and Mamba 2 in chunks, and sum experts and gate norms in one kernel)
   for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split})
     with("rope", [&](RandomProgram& m) {
       const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);

@@ -49,7 +49,7 @@ __global__ void rms_norm_kernel(const __grid_constant__ GatedNormArgs args, Stam
     }
     if (args.gate)
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) (args.gates_input ? x[j] : factor[j]) *= activated(args.activation, gate[j]);
+      for (int j = 0; j < kOwn; ++j) (args.gates_input ? x[j] : factor[j]) *= silu(gate[j]);
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) squares += x[j] * x[j];
     const float scale = inverse(squares);

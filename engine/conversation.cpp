@@ -9,6 +9,28 @@ namespace {
 
 bool is_role(const Json& message, const char* role) { return message["role"] == role; }
 
+// Templates of models that know no system role (Gemma 2, the first Mistral) refuse its message. Its text then opens the
+// user's first message.
+text::jinja::TaintedText render_any(const text::ChatTemplate& chat_template, const Json& messages,
+                                    const text::ChatOptions& options) {
+  const bool mergeable = messages.size() > 1 && is_role(messages[0], "system") && is_role(messages[1], "user") &&
+                         messages[0]["content"].is_string() && messages[1]["content"].is_string();
+  if (!mergeable) return chat_template.render_tainted(messages, options);
+  try {
+    return chat_template.render_tainted(messages, options);
+  } catch (const Error& refusal) {
+    Json merged = messages;
+    merged.erase(0);
+    merged[0]["content"] =
+        messages[0]["content"].get<std::string>() + "\n\n" + messages[1]["content"].get<std::string>();
+    try {
+      return chat_template.render_tainted(merged, options);
+    } catch (const Error&) {
+      throw refusal; // it was something else
+    }
+  }
+}
+
 } // namespace
 
 void Conversation::set_system(std::string text) {
@@ -65,7 +87,7 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
   options.bos_token = text_of(tokenizer.bos());
   options.eos_token = text_of(tokenizer.eos());
   options.extra = variables_;
-  Prompt prompt{template_.render_tainted(messages, options), {}};
+  Prompt prompt{render_any(template_, messages, options), {}};
   const std::string_view text = prompt.text.bytes();
 
   // Only what the template wrote becomes control tokens: "<|im_end|>" in a message is ordinary text.

@@ -37,7 +37,13 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
   using text::ChatTemplate;
   if (!options.file.empty()) return ChatTemplate::parse(core::read_text_file(options.file), options.file);
   if (!options.name.empty()) return ChatTemplate::builtin(options.name);
-  auto chosen = text::choose_chat_template(model);
+  auto chosen = [&] {
+    try {
+      return text::choose_chat_template(model);
+    } catch (const Error& error) {
+      throw_error("{} (--chat-template NAME takes a built-in template instead)", error.what());
+    }
+  }();
   if (chosen.origin.empty() && chosen.chat_template.name() == text::kPlainTemplate)
     notice("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
   else if (chosen.origin.empty())
@@ -49,11 +55,27 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
 
 namespace {
 
+// Templates know the switch by these names.
+void set_thinking(nlohmann::ordered_json& variables, bool on) {
+  variables["enable_thinking"] = variables["thinking"] = on;
+  variables["thinking_mode"] = on ? "enabled" : "disabled";
+}
+
+// What to do where a template has another switch, or none.
+std::string other_switch(const text::ChatTemplate& chat_template) {
+  for (const char* json : {R"({"reasoning_effort": "low"})", R"({"thinking_budget": 0})"}) {
+    const std::string_view name = std::string_view(json).substr(2, std::string_view(json).find('"', 2) - 2);
+    if (chat_template.source().find(name) != std::string::npos)
+      return fmt::format("; it takes --chat-template-kwargs '{}'", json);
+  }
+  return " (some models take /think and /no_think in a message)";
+}
+
 // Whether a template writes another prompt when it is told to think.
 bool has_thinking_switch(const text::ChatTemplate& chat_template, text::ChatOptions options) {
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "?"}}};
   const auto prompt = [&](bool thinking) {
-    options.extra["enable_thinking"] = options.extra["thinking"] = thinking;
+    set_thinking(options.extra, thinking);
     return chat_template.render(messages, options);
   };
   try {
@@ -76,10 +98,9 @@ nlohmann::ordered_json template_variables(const core::TemplateOptions& options, 
   }
   if (options.thinking.empty()) return variables;
   if (!has_thinking_switch(chat_template, chat))
-    notice(fmt::format("--thinking {}: the chat template has no such switch (some models take /think and /no_think in "
-                       "a message)",
-                       options.thinking));
-  variables["enable_thinking"] = variables["thinking"] = options.thinking == "on";
+    notice(fmt::format("--thinking {}: the chat template has no such switch{}", options.thinking,
+                       other_switch(chat_template)));
+  set_thinking(variables, options.thinking == "on");
   return variables;
 }
 

@@ -26,7 +26,7 @@ std::string grammar_text(const core::SamplingOptions& options);
 text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model, const Notice& notice);
 
 // The variables that the options hand to a template, as a JSON object. Templates call the switch for reasoning
-// enable_thinking or thinking, so `thinking` sets both. `notice` gets one line where the switch changes nothing. Throws
+// enable_thinking, thinking or thinking_mode, so `thinking` sets all. `notice` gets one line where the switch changes nothing. Throws
 // Error where the options' JSON is no object.
 nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
                                           const Notice& notice);

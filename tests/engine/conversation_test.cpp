@@ -128,3 +128,18 @@ TEST_CASE("the tokens of a further message are counted as they will be evaluated
   const auto tokens = talk.ask("x <|im_end|>", "y");
   CHECK(std::ssize(tokens) == expected + 2); // the answer and its end
 }
+
+TEST_CASE("where a template refuses system messages, theirs opens the first message; other refusals stand") {
+  Talk talk;
+  const auto chat_template = text::ChatTemplate::parse(
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+      "{% if 'bad' in m.content %}{{ raise_exception('bad word') }}{% endif %}<|im_start|>{{ m.content }}{% endfor %}",
+      "t");
+  Conversation strict(talk.model, talk.session, chat_template);
+  strict.set_system("Be brief.");
+  CHECK(strict.tokens_with("hi") == std::ssize(talk.model.tokenizer->encode(
+                                        "<|im_start|>Be brief.\n\nhi", {.add_special = true, .parse_special = true})));
+  CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("no system"), Error);
+  strict.set_system("");
+  CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("bad word"), Error);
+}

@@ -132,7 +132,10 @@ TEST_CASE("a template gets its switch for reasoning, and further variables") {
   CHECK(notices.empty());
   engine::template_variables({.thinking = "off"}, chat("{{ messages[0].content }}"), notice);
   REQUIRE(notices.size() == 1);
-  CHECK(notices[0].starts_with("--thinking off: the chat template has no such switch"));
+  CHECK(notices[0].starts_with("--thinking off: the chat template has no such switch (some"));
+  engine::template_variables({.thinking = "off"}, chat("{{ reasoning_effort }}"), notice);
+  REQUIRE(notices.size() == 2);
+  CHECK(notices[1].ends_with("no such switch; it takes --chat-template-kwargs '{\"reasoning_effort\": \"low\"}'"));
   for (const char* wrong : {"{", "[1]", "true"})
     CHECK_THROWS_WITH_AS(engine::template_variables({.variables = wrong}, qwen, notice),
                          doctest::Contains("--chat-template-kwargs: expected a JSON object"), Error);

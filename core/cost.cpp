@@ -16,6 +16,7 @@ double elements_of(const Program& program, ValueId id, const Step& step) {
 }
 
 double bytes_per_token(const KvLayer& kv, double k_bytes, double v_bytes) {
+  if (kv.latent) return static_cast<double>(kv.k_dim) * k_bytes;
   return static_cast<double>(kv.heads) *
          (static_cast<double>(kv.k_dim) * k_bytes + static_cast<double>(kv.v_dim) * v_bytes);
 }
@@ -130,8 +131,10 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::gather: set_gather_cost(cost, program, op, step); break;
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
-  case OpKind::kv_store: set_kv_store_cost(cost, program, op, step); break;
-  case OpKind::attention: set_attention_cost(cost, program, op, step); break;
+  case OpKind::kv_store:
+  case OpKind::latent_store: set_kv_store_cost(cost, program, op, step); break;
+  case OpKind::attention:
+  case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;
   case OpKind::conv1d: set_conv1d_cost(cost, program, op, step); break;
   case OpKind::delta_rule: set_delta_rule_cost(cost, program, op, step); break;
   case OpKind::scan: set_scan_cost(cost, program, op, step); break;

@@ -43,7 +43,10 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
   for (const KvLayer& kv : program.kv_layers) {
     check_heads(config.k_type, kv.k_dim, "keys", "-ctk");
-    check_heads(config.v_type, kv.v_dim, "values", "-ctv");
+    if (kv.latent) // a value is part of its key
+      check_heads(config.k_type, kv.v_dim, "latent keys", "-ctk");
+    else
+      check_heads(config.v_type, kv.v_dim, "values", "-ctv");
   }
 }
 

@@ -66,16 +66,38 @@ void shape_position_scale(const Operands& o) {
 
 void shape_kv_store(const Operands& o) {
   const KvLayer& kv = o.program.kv_layers.at(std::get<KvParams>(o.op.params).layer);
+  o.expect(!kv.latent, "the cache is one of latent attention");
   o.expect(o.in(0).width == kv.heads * kv.k_dim && o.in(1).width == kv.heads * kv.v_dim, "shape");
 }
 
 void shape_attention(const Operands& o) {
   const auto& params = std::get<AttentionParams>(o.op.params);
   const KvLayer& kv = o.program.kv_layers.at(params.layer);
+  o.expect(!kv.latent, "the cache is one of latent attention");
   o.expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
   o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked), "params");
   if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.heads, "not one sink per head");
+}
+
+const KvLayer& latent_layer_of(const Operands& o, int32_t layer) {
+  const KvLayer& kv = o.program.kv_layers.at(layer);
+  o.expect(kv.latent && kv.heads == 1 && kv.v_dim > 0 && kv.v_dim < kv.k_dim, "the cache is none of latent attention");
+  return kv;
+}
+
+void shape_latent_store(const Operands& o) {
+  const KvLayer& kv = latent_layer_of(o, std::get<KvParams>(o.op.params).layer);
+  o.expect(o.in(0).width == kv.v_dim && o.in(1).width == kv.k_dim - kv.v_dim, "shape");
+}
+
+void shape_latent_attention(const Operands& o) {
+  const auto& params = std::get<AttentionParams>(o.op.params);
+  const KvLayer& kv = latent_layer_of(o, params.layer);
+  o.expect(o.in(0).width == params.heads * kv.v_dim && o.in(1).width == params.heads * (kv.k_dim - kv.v_dim) &&
+               o.out(0).width == params.heads * kv.v_dim,
+           "shape");
+  o.expect(params.window == 0 && params.soft_cap == 0, "windows and soft caps of latent attention");
 }
 
 void shape_glu(const Operands& o) {
@@ -119,6 +141,8 @@ void shape_expert_linear(const Operands& o) {
   if (o.op.weights.size() > 1)
     o.expect(o.weight(1).cols == o.weight(0).count * o.weight(0).rows, "the bias has another width");
 }
+
+void shape_head_ids(const Operands& o) { o.expect(o.out(0).kind == ValueKind::i32, "ids"); }
 
 void shape_expert_sum(const Operands& o) {
   const int64_t used = std::get<ExpertParams>(o.op.params).used;

@@ -11,7 +11,8 @@ namespace {
 
 double as_half(double value) { return core::f32_from_f16(core::f16_from_f32(static_cast<float>(value))); }
 
-// What a cache of the type gives back.
+} // namespace
+
 Naive::Row stored(Naive::Row row, core::KvType type) {
   if (type == core::KvType::f16)
     for (double& e : row) e = as_half(e);
@@ -24,8 +25,6 @@ Naive::Row stored(Naive::Row row, core::KvType type) {
     }
   return row;
 }
-
-} // namespace
 
 void naive_kv_store(Naive& naive, const core::Op& op) {
   const int32_t layer = std::get<core::KvParams>(op.params).layer;

@@ -160,6 +160,23 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
   attention({0, 0, 3.0f, 0, false, 0.5f}, false);
   attention({0, 0, 0.3f, 0, false, 0}, true);
   attention({0, 0, 3.0f, 7, false, 1.5f}, true);
+  with("latent attention", [](RandomProgram& m) {
+    const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 40);
+    m.program.kv_layers.push_back({1, c_dim + r_dim, c_dim, true});
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
+         core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
+    m.finish(m.op(OpKind::latent_attention, {q, q_rest}, {}, heads * c_dim, core::AttentionParams{0, heads, 0.3f}));
+  });
+  with("a matrix per head", [](RandomProgram& m) {
+    const int64_t heads = m.integer(1, 9), cols = m.integer(1, 70), rows = m.integer(1, 70);
+    const core::ValueId x = m.linear(m.embed(Type::F32, 16, 30), Type::F32, heads * cols);
+    const core::ValueId ids = m.value(heads, false, core::ValueKind::i32);
+    m.program.ops.push_back({OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+    m.finish(m.op(OpKind::expert_linear, {x, ids}, {m.weight(Type::F32, cols, rows, heads)}, heads * rows,
+                  core::ExpertParams{heads}));
+  });
   with("permute", [](RandomProgram& m) {
     const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);
     const core::ValueId x = m.embed(Type::F32, groups * group, 30);

@@ -60,6 +60,9 @@ class Naive {
   std::map<core::WeightId, Matrix> decoded_; // rows as they were needed
 };
 
+// What a cache of the type gives back.
+Naive::Row stored(Naive::Row row, core::KvType type);
+
 #define RIDGE_OP(name, ...) void naive_##name(Naive& naive, const core::Op& op);
 #include "core/ops.def"
 #undef RIDGE_OP

@@ -17,7 +17,7 @@ KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorC
                    {},
                    {}};
     layer.keys = Memory(config.streams * kv.heads * layer.key_bytes, "KV cache");
-    layer.values = Memory(config.streams * kv.heads * layer.value_bytes, "KV cache");
+    if (!kv.latent) layer.values = Memory(config.streams * kv.heads * layer.value_bytes, "KV cache");
     layers_.push_back(std::move(layer));
   }
 }

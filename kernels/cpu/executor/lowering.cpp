@@ -60,10 +60,10 @@ void Lowering::allocate_states() {
 void Lowering::allocate_scratch() {
   int64_t scratch_bytes = sizeof(LinearScratch), largest_group = 1;
   for (const core::Op& op : program_.ops)
-    if (op.kind == core::OpKind::attention) {
-      const auto& params = std::get<core::AttentionParams>(op.params);
-      largest_group = std::max(largest_group, params.heads / program_.kv_layers[params.layer].heads);
-    }
+    if (const auto* params = std::get_if<core::AttentionParams>(&op.params))
+      largest_group = std::max(largest_group, op.kind == core::OpKind::latent_attention
+                                                  ? latent_heads_of_item(params->heads, threads_)
+                                                  : params->heads / program_.kv_layers[params->layer].heads);
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
   for (const core::KvLayer& kv : program_.kv_layers)
     scratch_bytes =

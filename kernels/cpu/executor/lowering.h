@@ -10,6 +10,7 @@
 #include "kernels/cpu/executor/schedule.h"
 #include "quant/registry.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -23,6 +24,11 @@ namespace ridge::kernels::cpu {
 
 inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Heads of latent attention that an item takes together: few enough for every thread to have some.
+constexpr int64_t latent_heads_of_item(int64_t heads, int threads) {
+  return std::clamp<int64_t>(ceil_div(heads, threads), 1, 16);
+}
 
 // The batch as the steps see it; filled by forward() before the schedule runs.
 struct BatchState {

@@ -112,12 +112,13 @@ inline constexpr int64_t kAttentionBlock = 128; // positions per pass of the onl
 
 // The queries of `tokens` consecutive positions that share one KV head: `group` heads each.
 struct AttentionTask {
-  const float* q;               // [group][k_dim] for the first token
+  const float* q;               // [group][q_dim] for the first token
+  const float* q_rest;          // [group][k_dim - q_dim], the end of each query, where it lies apart
   float* out;                   // [group][v_dim]
-  int64_t q_stride, out_stride; // floats between tokens
+  int64_t q_dim, q_stride, q_rest_stride, out_stride; // strides: floats between tokens
   int64_t tokens, group, first_position;
   const std::byte* k; // this head's key blocks
-  const std::byte* v; // this head's value rows
+  const std::byte* v; // this head's value rows; null: a value is the first v_dim elements of its key
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
   const core::AttentionParams* params; // scale, window, soft cap

@@ -19,6 +19,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         const BatchState::Segment& segment = segments[segments.size() - 1 - item / kv.heads];
         const int64_t head = item % kv.heads, group = params.heads / kv.heads;
         AttentionTask task = {};
+        task.q_dim = kv.k_dim;
         task.q_stride = params.heads * kv.k_dim;
         task.out_stride = params.heads * kv.v_dim;
         task.q = q + segment.first_token * task.q_stride + head * group * kv.k_dim;

@@ -27,6 +27,7 @@ namespace { // compiled for several instruction sets: nothing may be merged with
 inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4; // queries per tile
 inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
 inline constexpr int kValueVectors = 4;
+inline constexpr int kLatentRows = 4;
 static_assert(kPositionTile >= 2 * kLanes && kAttentionBlock % kPositionTile == 0);
 
 HWY_INLINE VF load_code(const int8_t* p) {
@@ -185,6 +186,40 @@ void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_
   for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
 }
 
+// sums[r][d] += Σ probability[r][p] * key[p][d], for d < v_dim. Positions lie side by side, so these sums go across
+// lanes.
+template <int kRows, core::KvType kType>
+void latent_tile(const AttentionTask& task, int64_t first, int64_t count, const float* probabilities, float* sums,
+                 int64_t stride) {
+  const int64_t whole = count / kLanes * kLanes;
+  const auto rest = hn::FirstN(kF, count - whole); // behind the end lies what may be no number
+  for (int64_t d = 0; d < task.v_dim; ++d) {
+    VF sum[kRows];
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(kF);
+    const auto add = [&](VF value, int64_t p) HWY_ATTR {
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r)
+        sum[r] = hn::MulAdd(value, hn::LoadU(kF, probabilities + r * kAttentionBlock + p), sum[r]);
+    };
+    for (int64_t p = 0; p < whole; p += kLanes) add(Keys<kType>(task.k, first + p, task.k_dim).load(d), p);
+    if (whole < count) add(hn::IfThenElseZero(rest, Keys<kType>(task.k, first + whole, task.k_dim).load(d)), whole);
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) sums[r * stride + d] += sum_of(sum[r]);
+  }
+}
+
+template <core::KvType kType>
+void latent_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_t first, int64_t count,
+                  const float* probabilities, float* sums) {
+  int64_t row = 0;
+  for (; row + kLatentRows <= rows; row += kLatentRows)
+    latent_tile<kLatentRows, kType>(task, first, count, probabilities + row * kAttentionBlock, sums + row * stride,
+                                    stride);
+  for (; row < rows; ++row)
+    latent_tile<1, kType>(task, first, count, probabilities + row * kAttentionBlock, sums + row * stride, stride);
+}
+
 // Turns `valid` scores into exp(score − maximum), the rest of `padded` into 0; returns their sum.
 HWY_INLINE float exponentiate(float* scores, int64_t valid, int64_t padded, float maximum) {
   const VF shift = hn::Set(kF, maximum);
@@ -231,10 +266,13 @@ void attend(const AttentionTask& task) {
   float* maximum = scores + rows * kAttentionBlock;
   float* total = maximum + rows;
   for (int64_t r = 0; r < rows; ++r) {
-    const float* in = task.q + r / task.group * task.q_stride + r % task.group * task.k_dim;
-    for (int64_t d = 0; d < task.k_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
+    const int64_t token = r / task.group, head = r % task.group, rest_dim = task.k_dim - task.q_dim;
+    const float* in = task.q + token * task.q_stride + head * task.q_dim;
+    for (int64_t d = 0; d < task.q_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
+    const float* rest = task.q_rest + token * task.q_rest_stride + head * rest_dim;
+    for (int64_t d = 0; d < rest_dim; ++d) q[r * q_stride + task.q_dim + d] = rest[d] * params.scale;
     // A sink is a score that came first and has no value.
-    maximum[r] = task.sinks ? task.sinks[r % task.group] : -std::numeric_limits<float>::infinity();
+    maximum[r] = task.sinks ? task.sinks[head] : -std::numeric_limits<float>::infinity();
     total[r] = task.sinks ? 1 : 0;
   }
   std::fill_n(sums, rows * v_stride, 0.0f);
@@ -266,8 +304,9 @@ void attend(const AttentionTask& task) {
       maximum[r] = larger;
       total[r] += exponentiate(row, valid, padded, larger);
     }
-    with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)(task, v_stride, rows, first, count,
-                                                                                   scores, sums);
+    const auto add_values = task.v ? with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)
+                                   : with_type(task.k_type, latent_block<kF16>, latent_block<kF32>, latent_block<kQ8>);
+    add_values(task, v_stride, rows, first, count, scores, sums);
   }
 
   for (int64_t r = 0; r < rows; ++r) {

@@ -1,0 +1,63 @@
+// Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take.
+#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
+__global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs args) {
+  extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
+  __shared__ float warp_max[kWarps], warp_weight[kWarps];
+  const Cache& cache = args.cache;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
+  const DependentWork work(args.stamps);
+  const int64_t row = int64_t{token} * args.heads + head;
+  const int rest = cache.k_dim - cache.v_dim;
+  float* query = shared;
+  float* out = shared + cache.k_dim + warp * cache.v_dim;
+  for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)
+    query[i] = args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
+  for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
+  __syncthreads();
+  const int64_t first_key = args.streams[token] * cache.context;
+  const auto read = [&](int64_t key, int i) {
+    const int64_t at = (first_key + key) * cache.k_dim + i;
+    if (cache.k_scales)
+      return static_cast<const int8_t*>(cache.k)[at] * __half2float(__ushort_as_half(cache.k_scales[at / 32]));
+    return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at]) : static_cast<const float*>(cache.k)[at];
+  };
+  float largest = -INFINITY, sum = 0;
+  for (int key = warp; key <= args.positions[token]; key += kWarps) {
+    float score = 0;
+    for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * read(key, i);
+    score = warp_sum(score);
+    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
+    const float weight = expf(score - new_largest);
+    largest = new_largest;
+    sum = sum * shrink + weight;
+    for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = out[i] * shrink + weight * read(key, i);
+  }
+  if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
+  __syncthreads();
+  float block_max = -INFINITY, total = 0;
+  for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
+  for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
+  for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
+    float value = 0;
+    for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
+    args.out[row * cache.v_dim + i] = value / total;
+  }
+}
+
+} // namespace
+
+void launch_plain_latent_attention(const Launch& launch, const LatentArgs& args) {
+  const size_t shared = (args.cache.k_dim + kWarps * args.cache.v_dim) * sizeof(float);
+  allow_shared(plain_latent_attention_kernel, shared);
+  launch(plain_latent_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
+}
+
+} // namespace ridge::kernels::cuda

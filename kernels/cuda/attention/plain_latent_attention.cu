@@ -19,7 +19,8 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   float* query = shared;
   float* out = shared + cache.k_dim + warp * cache.v_dim;
   for (int i = threadIdx.x; i < cache.k_dim; i += blockDim.x)
-    query[i] = args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
+    query[i] =
+        args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
   const int64_t first_key = args.streams[token] * cache.context;
@@ -27,7 +28,8 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
     const int64_t at = (first_key + key) * cache.k_dim + i;
     if (cache.k_scales)
       return static_cast<const int8_t*>(cache.k)[at] * __half2float(__ushort_as_half(cache.k_scales[at / 32]));
-    return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at]) : static_cast<const float*>(cache.k)[at];
+    return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at])
+                        : static_cast<const float*>(cache.k)[at];
   };
   float largest = -INFINITY, sum = 0;
   for (int key = warp; key <= args.positions[token]; key += kWarps) {

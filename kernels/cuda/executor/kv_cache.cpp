@@ -13,7 +13,7 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
     return aligned(positions * kv.heads * core::head_bytes(config.k_type, kv.k_dim));
   };
   const auto v_bytes = [&](const core::KvLayer& kv) {
-    return aligned(positions * kv.heads * core::head_bytes(config.v_type, kv.v_dim));
+    return kv.latent ? size_t{0} : aligned(positions * kv.heads * core::head_bytes(config.v_type, kv.v_dim));
   };
   size_t bytes = 0;
   for (const core::KvLayer& kv : program.kv_layers) bytes += k_bytes(kv) + v_bytes(kv);

@@ -25,6 +25,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::attention:
   case Kernel::plain_attention:
   case Kernel::prompt_attention: return launch_attention(plan, call, launch);
+  case Kernel::latent_attention:
+  case Kernel::plain_latent_attention: return launch_latent_attention(plan, call, launch);
   case Kernel::sort_experts: return sort_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
@@ -103,9 +105,29 @@ void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& c
   cuda::launch_attention(launch, args);
 }
 
+void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const KernelCall& call,
+                                             const Launch& launch) const {
+  const auto& params = std::get<core::AttentionParams>(call.op->params);
+  LatentArgs args = {};
+  args.q = value(plan, call.inputs[0]);
+  args.q_rest = value(plan, call.inputs[1]);
+  args.out = value(plan, call.outputs[0]);
+  args.positions = batch_.device().positions;
+  args.streams = batch_.device().streams;
+  args.tokens = static_cast<int>(plan.shape.tokens);
+  args.heads = static_cast<int>(params.heads);
+  args.scale = params.scale;
+  args.cache = cache_.layer(params.layer);
+  args.stamps = launch.stamps();
+  args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
+  args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 127) / 128));
+  args.partial = workspace_.latent_partial();
+  call.kernel == Kernel::latent_attention ? cuda::launch_latent_attention(launch, args)
+                                          : launch_plain_latent_attention(launch, args);
+}
+
 void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const auto& params = std::get<core::RouteParams>(call.op->params);
-  launch_group_slots(launch, ids(plan, call.outputs[0]), static_cast<int>(call.rows), static_cast<int>(params.experts),
+  launch_group_slots(launch, ids(plan, call.outputs[0]), static_cast<int>(call.rows), static_cast<int>(call.experts),
                      call.tile_tokens, workspace_.slot_order(), workspace_.expert_tiles(), workspace_.tile_count());
 }
 
@@ -128,6 +150,7 @@ bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
+  if (attention.kind == core::OpKind::latent_attention) return fast_latent_attention(cache, context_.launch());
   return fast_attention(cache, params.soft_cap, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
 }
 

@@ -53,7 +53,7 @@ Workspace::Workspace(const core::Program& program, const core::ExecutorConfig& c
     : slot_of_value_(plan.buffers.slot_of_value) {
   allocate_values(program, config, plan, context.stream());
   if (has_tensor_products(config, context.limits())) allocate_products(program, config, plan, context);
-  allocate_attention(program, config, context.stream());
+  allocate_attention(program, config, context);
 }
 
 void Workspace::allocate_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
@@ -94,9 +94,14 @@ void Workspace::allocate_products(const core::Program& program, const core::Exec
 }
 
 void Workspace::allocate_attention(const core::Program& program, const core::ExecutorConfig& config,
-                                   cudaStream_t stream) {
-  int64_t most_kv_heads = 1, largest_v_dim = 1;
+                                   const DeviceContext& context) {
+  int64_t most_kv_heads = 1, largest_v_dim = 1, latent_floats = 0;
   for (const core::KvLayer& kv : program.kv_layers) {
+    if (kv.latent) {
+      latent_floats =
+          std::max(latent_floats, latent_scratch_floats(static_cast<int>(kv.v_dim), context.limits().sm_count));
+      continue;
+    }
     most_kv_heads = std::max(most_kv_heads, kv.heads);
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);
   }
@@ -104,8 +109,9 @@ void Workspace::allocate_attention(const core::Program& program, const core::Exe
   const int64_t floats = attention_scratch_floats(tiles, static_cast<int>(most_kv_heads), kMaxAttentionSplits,
                                                   static_cast<int>(largest_v_dim));
   attention_partial_ = memory(floats * 4, "attention");
+  latent_partial_ = memory(latent_floats * 4, "attention");
   attention_tickets_ = memory(config.max_batch * most_kv_heads * kAttentionTickets * sizeof(unsigned), "attention");
-  RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), stream));
+  RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), context.stream()));
 }
 
 // The sentinel's bytes are all ones (ptx.cuh).

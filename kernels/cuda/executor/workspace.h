@@ -45,6 +45,7 @@ class Workspace {
   ExpertTile* expert_tiles() const { return reinterpret_cast<ExpertTile*>(slot_order() + most_slots_); }
 
   float* attention_partial() const { return attention_partial_.as<float>(); }
+  float* latent_partial() const { return latent_partial_.as<float>(); }
   unsigned* attention_tickets() const { return attention_tickets_.as<unsigned>(); }
 
  private:
@@ -56,7 +57,8 @@ class Workspace {
                        cudaStream_t stream);
   void allocate_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                          const DeviceContext& context);
-  void allocate_attention(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream);
+  void allocate_attention(const core::Program& program, const core::ExecutorConfig& config,
+                          const DeviceContext& context);
 
   size_t bytes_ = 0;
   std::vector<DeviceMemory> values_; // by slot
@@ -67,7 +69,7 @@ class Workspace {
   DeviceMemory half_x_, exponents_, gate_, up_, parts_, slots_;
   int64_t most_slots_ = 0;
   std::unique_ptr<PromptScratch> prompt_scratch_;
-  DeviceMemory attention_partial_, attention_tickets_;
+  DeviceMemory attention_partial_, latent_partial_, attention_tickets_;
 };
 
 } // namespace ridge::kernels::cuda

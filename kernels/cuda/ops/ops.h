@@ -61,7 +61,8 @@ struct RopeArgs {
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
-// In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of their own.
+// Of latent attention there is no V. In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of
+// their own.
 struct Cache {
   void* k;
   void* v;
@@ -143,5 +144,28 @@ void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreA
 // `tile_tokens`, `splits` and the scratch are not used.
 bool can_attend_prompts(const Cache& cache, int heads);
 void launch_prompt_attention(const Launch&, AttentionArgs);
+
+// Latent attention: all heads read one key, whose first v_dim elements are the value, too. The cache has no values.
+struct LatentArgs {
+  const float* q;      // [tokens, heads * v_dim]
+  const float* q_rest; // [tokens, heads * (k_dim - v_dim)], for the rest of the key
+  float* out;          // [tokens, heads * v_dim]
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens, heads;
+  float scale;
+  Cache cache;
+  Stamp* stamps = nullptr;
+
+  // Of launch_latent_attention:
+  bool tokens_share_tiles; // all tokens are of one stream and in sequence
+  int most_splits;         // blocks that may share a tile's context
+  float* partial;          // scratch, latent_scratch_floats
+  int splits, stages;      // set by the launcher
+};
+bool fast_latent_attention(const Cache& cache, const ChipLimits& chip); // else the plain one
+int64_t latent_scratch_floats(int v_dim, int sm_count);
+void launch_latent_attention(const Launch&, const LatentArgs&);
+void launch_plain_latent_attention(const Launch&, const LatentArgs&); // for any widths and cache
 
 } // namespace ridge::kernels::cuda

@@ -55,7 +55,9 @@ class BatchPlanner {
   int64_t width(ValueId id) const { return in_.program.values[id].width; }
   int64_t rows_of(ValueId id) const { return in_.program.values[id].gathered ? shape().outputs : shape().tokens; }
   const core::Weight& weight(core::WeightId id) const { return in_.program.weights[id]; }
-  bool sorts(int64_t slots, int64_t experts) const { return sorts_experts(in_.config, in_.limits, slots, experts); }
+  bool sorts(int64_t rows, int64_t used, int64_t experts) const { // the choices of one token differ
+    return rows > 1 && sorts_experts(in_.config, in_.limits, rows * used, experts);
+  }
   ValueId placed(ValueId id) const { return id != kNone && id == gathered_.from ? gathered_.to : id; }
 
   bool has_rows(const Step& step) const {
@@ -179,20 +181,21 @@ void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
 
 void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
-  if (op.kind == OpKind::attention) return add_attention(op);
+  if (op.kind == OpKind::attention || op.kind == OpKind::latent_attention) return add_attention(op);
   KernelCall plain = call(Kernel::op);
   plain.op = &op;
   plain.inputs = op.inputs;
   for (const ValueId id : op.outputs) plain.outputs.push_back(placed(id));
   plain.rows = op.outputs.empty() ? shape().tokens : rows_of(op.outputs[0]);
   add(plain);
-  if (op.kind != OpKind::route) return;
-  const auto& params = std::get<core::RouteParams>(op.params);
-  const int64_t slots = plain.rows * params.used;
-  if (!sorts(slots, params.experts)) return;
+  if (op.kind != OpKind::route && op.kind != OpKind::head_ids) return;
+  const auto* routing = std::get_if<core::RouteParams>(&op.params);
+  const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
+  if (!sorts(plain.rows, used, experts)) return;
   plain.kernel = Kernel::sort_experts;
   plain.rows = slots;
-  plain.tile_tokens = expert_tile_tokens(slots, params.experts);
+  plain.experts = experts;
+  plain.tile_tokens = expert_tile_tokens(slots, experts);
   add(plain);
 }
 
@@ -208,7 +211,7 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
     return add_product(m, rows);
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
-  if (m.ids != kNone && sorts(slots, first.count) &&
+  if (m.ids != kNone && sorts(rows, m.used, first.count) &&
       in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits)
     return add_experts(m, rows);
   add_matvec(m, rows);
@@ -304,11 +307,14 @@ void BatchPlanner::add_heads(HeadsStep heads) {
 }
 
 void BatchPlanner::add_attention(const core::Op& op) {
-  const bool prompt = has_prompt_products(in_.config, in_.limits) && shape().tile_tokens > 1 &&
-                      shape().tokens >= kPromptTokensAtLeast && in_.kernels.can_attend_prompts(op);
-  KernelCall attention = call(prompt                               ? Kernel::prompt_attention
-                              : in_.kernels.has_fast_attention(op) ? Kernel::attention
-                                                                   : Kernel::plain_attention);
+  const bool prompt = op.kind == OpKind::attention && has_prompt_products(in_.config, in_.limits) &&
+                      shape().tile_tokens > 1 && shape().tokens >= kPromptTokensAtLeast &&
+                      in_.kernels.can_attend_prompts(op);
+  const bool latent = op.kind == OpKind::latent_attention, fast = in_.kernels.has_fast_attention(op);
+  KernelCall attention = call(latent   ? fast ? Kernel::latent_attention : Kernel::plain_latent_attention
+                              : prompt ? Kernel::prompt_attention
+                              : fast   ? Kernel::attention
+                                       : Kernel::plain_attention);
   attention.op = &op;
   attention.inputs = op.inputs;
   attention.outputs = {placed(op.outputs[0])};

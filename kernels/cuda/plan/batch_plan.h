@@ -52,8 +52,10 @@ enum class Kernel : uint8_t {
   attention,
   plain_attention, // for any head size and cache type
   prompt_attention,
-  sort_experts, // slots in the order of their experts, behind route
-  sum,          // additions behind experts
+  latent_attention,
+  plain_latent_attention, // for any widths and cache type
+  sort_experts,           // slots in the order of their experts, behind route
+  sum,                    // additions behind experts
   gated_norm,
   op, // an op as it is
   sample,
@@ -81,6 +83,7 @@ struct KernelCall {
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t cols = 0;                                      // to_half: columns
   bool tiled = false;                                    // to_half: in the tiles of the prompt product
+  int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   int tile_tokens = 0;                                   // small_batch, expert_batch, sort_experts
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
   bool gathers = false; // one token: the result goes where the gather behind it would have copied it to

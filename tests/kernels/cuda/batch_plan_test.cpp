@@ -246,6 +246,31 @@ TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel befo
   CHECK(count(setting.plan(1), rope_attention) == 1);
 }
 
+TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; latent attention is a call of its own") {
+  Setting setting(one_layer());
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  m.program.kv_layers = {{1, 192, 128, true}};
+  const core::ValueId x = m.embed(Type::F16, 64, 32), q = m.linear(x, Type::Q8_0, 4 * 64);
+  const core::ValueId ids = m.value(4, false, core::ValueKind::i32);
+  m.program.ops.push_back({core::OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+  const core::ValueId q_c =
+      m.op(core::OpKind::expert_linear, {q, ids}, {m.weight(Type::Q8_0, 64, 128, 4)}, 4 * 128, core::ExpertParams{4});
+  const core::ValueId q_r = m.linear(x, Type::Q8_0, 4 * 64);
+  m.op(core::OpKind::latent_store, {m.linear(x, Type::Q8_0, 128), m.linear(x, Type::Q8_0, 64)}, {}, 0,
+       core::KvParams{0});
+  m.finish(m.op(core::OpKind::latent_attention, {q_c, q_r}, {}, 4 * 128, core::AttentionParams{0, 4, 0.1f}));
+  for (const int64_t tokens : {1, 8, 512}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count(plan, latent_attention) == 1);
+    CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
+    CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
+  }
+  const KernelCall& sort = call_of(setting.plan(512), sort_experts);
+  CHECK(sort.rows == 4 * 512);
+  CHECK(sort.experts == 4);
+}
+
 TEST_CASE("batch plan: exact mode has matvecs for every batch") {
   Setting setting(one_layer());
   setting.config.exact = true;

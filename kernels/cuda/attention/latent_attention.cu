@@ -1,0 +1,330 @@
+// Latent attention over the cache (DeepSeek's MLA, absorbed), for one new token or a prompt's worth.
+//
+// All heads of a token read the same keys, and a value is the first part of its key. So a block takes up to 64 rows,
+// heads of one token or of several, and reads each key once for all of them, scores and values alike. Rows are the 16
+// rows of the tensor cores' tile. A round is 32 keys in shared memory, some rounds ahead in flight. Per round: each
+// warp scores 8 of the keys for one or two tiles of rows (of a single tile two warps share the keys' columns); each
+// warp turns some rows' scores into weights; each warp adds the round to its columns of the outputs. These stay in
+// registers, 64 rows of 512 columns in 128 of each thread.
+//
+// Where there are fewer tiles than multiprocessors, blocks share a tile's context; a second kernel merges their
+// outputs.
+//
+// Widths that this kernel does not take, f32 caches and chips with little shared memory go to
+// plain_latent_attention.cu.
+#include "kernels/cuda/attention/cached_rows.cuh"
+#include "kernels/cuda/attention/latent_tile.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr int kMostStages = 4;
+
+template <typename Shape, bool kCodes>
+class LatentBlock {
+  static constexpr int kDim = Shape::kDim, kTiles = Shape::kTiles, kRows = Shape::kRows;
+  static constexpr int kColumnTiles = Shape::kColumns / 8; // of 8 columns
+  static constexpr int kRowsPerWarp = kRows / kLatentWarps;
+
+ public:
+  __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, LatentShared<Shape>& shared)
+      : args_(args), tile_(tile), shared_(shared), key_dim_(args.cache.k_dim) {
+    lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
+    begin_ = static_cast<int>(blockIdx.y) * tile.per_split;
+    end_ = min(tile.length, begin_ + tile.per_split);
+    first_key_ = args.streams[tile.first_row / args.heads] * args.cache.context;
+#pragma unroll
+    for (int i = 0; i < kRowsPerWarp; ++i) {
+      const int64_t row = tile.first_row + min(warp_ * kRowsPerWarp + i, tile.rows - 1);
+      visible_[i] = min(end_, args.positions[row / args.heads] + 1);
+      largest_[i] = -INFINITY, sum_[i] = 0;
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c)
+#pragma unroll
+        for (float& o : out_[m][c]) o = 0;
+  }
+
+  __device__ __forceinline__ void run() {
+    const int rounds = (end_ - begin_ + kLatentKeys - 1) / kLatentKeys;
+    for (int round = 0; round < args_.stages - 1; ++round) fetch(round);
+    load_queries();
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+      wait_for_round();
+      __syncthreads(); // and all warps are done with the round before, whose place the next fetch takes
+      fetch(round + args_.stages - 1);
+      const typename Shape::Key* keys = stage(round);
+      score(keys);
+      __syncthreads();
+      weigh(begin_ + round * kLatentKeys);
+      __syncthreads();
+      add_values(keys);
+    }
+    write();
+  }
+
+ private:
+  __device__ __forceinline__ typename Shape::Key* stage(int round) const {
+    return shared_.keys[0] + round % args_.stages * kLatentKeys;
+  }
+
+  // A warp has some of the keys, eight elements at a time; zeros past the end. Every round is a group of copies, also
+  // an empty one.
+  __device__ __forceinline__ void fetch(int round) const {
+    const int base = begin_ + round * kLatentKeys;
+    typename Shape::Key* to = stage(round);
+    if (base < end_)
+      for (int key = warp_; key < kLatentKeys; key += kLatentWarps) {
+        const bool there = base + key < end_;
+        const int64_t row = (first_key_ + (there ? base + key : begin_)) * key_dim_;
+        for (int column = 8 * lane_; column < key_dim_; column += 8 * kWarp) {
+          if constexpr (kCodes) {
+            const uint2 codes =
+                *reinterpret_cast<const uint2*>(static_cast<const int8_t*>(args_.cache.k) + row + column);
+            const uint4 halves = Rows<kDim, true, false>::halves(codes, args_.cache.k_scales[(row + column) / 32]);
+            *reinterpret_cast<uint4*>(&to[key][column]) = there ? halves : uint4{};
+          } else {
+            copy_async_16_or_zeros(&to[key][column], static_cast<const __half*>(args_.cache.k) + row + column, there);
+          }
+        }
+      }
+    copy_async_commit();
+  }
+  __device__ __forceinline__ void wait_for_round() const {
+    if (args_.stages == 4)
+      copy_async_wait<2>();
+    else if (args_.stages == 3)
+      copy_async_wait<1>();
+    else
+      copy_async_wait<0>();
+  }
+
+  // A row's query in its two parts, in log2 units; zeros in rows that the tile lacks.
+  __device__ __forceinline__ void load_queries() const {
+    const int rest = key_dim_ - kDim;
+    const float scale = args_.scale * kLog2e;
+    for (int row = warp_; row < kRows; row += kLatentWarps) {
+      const int64_t at = tile_.first_row + row;
+      for (int column = 2 * lane_; column < key_dim_; column += 2 * kWarp) {
+        float2 q = {0, 0};
+        if (row < tile_.rows)
+          q = *reinterpret_cast<const float2*>(column < kDim ? args_.q + at * kDim + column
+                                                             : args_.q_rest + at * rest + column - kDim);
+        *reinterpret_cast<uint32_t*>(&shared_.query[row][column]) = pack_half2(q.x * scale, q.y * scale);
+      }
+    }
+  }
+
+  // Scores of keys 8 n … 8 n + 7 of the round. Of one tile of rows, warps n and n + 4 have half of the columns each.
+  __device__ __forceinline__ void score(const typename Shape::Key* keys) const {
+    constexpr int kKeyTiles = kLatentKeys / 8, kOfWarp = Shape::kScoreTiles;
+    const int n = warp_ % kKeyTiles, part = Shape::kParts == 2 ? warp_ / kKeyTiles : 0;
+    const int first_tile = Shape::kParts == 2 ? 0 : warp_ / kKeyTiles * kOfWarp;
+    const int spans = key_dim_ / 32, first = part * (spans / 2),
+              last = Shape::kParts == 2 && part == 0 ? spans / 2 : spans;
+    float sums[kOfWarp][2][4] = {}; // two, for shorter chains
+    const __half* key = &keys[8 * n + lane_ % 8][lane_ / 8 * 8];
+    const __half* query = &shared_.query[16 * first_tile + lane_ % 16][lane_ / 16 * 8];
+#pragma unroll 2
+    for (int span = first; span < last; ++span) {
+      uint32_t b[4];
+      load_matrix_x4(b, key + 32 * span);
+#pragma unroll
+      for (int m = 0; m < kOfWarp; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint32_t a[4];
+          load_matrix_x4(a, query + 16 * m * Shape::kPitch + 32 * span + 16 * half);
+          mma_16x8x16(sums[m][half], a, b[2 * half], b[2 * half + 1]);
+        }
+    }
+    const int g = lane_ / 4, t = lane_ % 4;
+#pragma unroll
+    for (int m = 0; m < kOfWarp; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        shared_.scores[part][16 * (first_tile + m) + g + i / 2 * 8][8 * n + 2 * t + i % 2] =
+            sums[m][0][i] + sums[m][1][i];
+  }
+
+  // Turns the scores of this warp's rows into weights; lane l has key l of the round.
+  __device__ __forceinline__ void weigh(int base) {
+    static_assert(kLatentKeys == kWarp);
+#pragma unroll
+    for (int i = 0; i < kRowsPerWarp; ++i) {
+      const int row = warp_ * kRowsPerWarp + i;
+      float s = shared_.scores[0][row][lane_];
+      if constexpr (Shape::kParts == 2) s += shared_.scores[1][row][lane_];
+      if (base + lane_ >= visible_[i]) s = -INFINITY;
+      const float most = fmaxf(largest_[i], warp_reduce(s, [](float a, float b) { return fmaxf(a, b); }));
+      const float reference = most == -INFINITY ? 0 : most; // the row has seen no key yet
+      const float weight = exp2_approx(s - reference), shrink = exp2_approx(largest_[i] - reference);
+      largest_[i] = most;
+      sum_[i] = sum_[i] * shrink + warp_sum(weight);
+      shared_.weights[row][lane_] = __float2half_rn(weight);
+      if (lane_ == 0) shared_.shrink[row] = shrink;
+    }
+  }
+
+  // Columns kColumns * warp … of all rows.
+  __device__ __forceinline__ void add_values(const typename Shape::Key* keys) {
+    const int g = lane_ / 4;
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      const float low = shared_.shrink[16 * m + g], high = shared_.shrink[16 * m + g + 8];
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c)
+        out_[m][c][0] *= low, out_[m][c][1] *= low, out_[m][c][2] *= high, out_[m][c][3] *= high;
+    }
+    const __half* value = &keys[lane_ % 16][Shape::kColumns * warp_ + lane_ / 16 * 8];
+    const __half* weights = &shared_.weights[lane_ % 16][lane_ / 16 * 8];
+#pragma unroll
+    for (int k = 0; k < kLatentKeys; k += 16) {
+      uint32_t a[kTiles][4];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) load_matrix_x4(a[m], weights + 16 * m * (kLatentKeys + 8) + k);
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; c += 2) {
+        uint32_t b[4];
+        load_matrix_transposed_x4(b, value + k * Shape::kPitch + 8 * c);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          mma_16x8x16(out_[m][c], a[m], b[0], b[1]);
+          mma_16x8x16(out_[m][c + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // The results where the block is the tile's only one, else its part of the scratch.
+  __device__ __forceinline__ void write() {
+    __syncthreads(); // the last round's factors have been read
+    const bool alone = tile_.used_splits == 1;
+    float* part = args_.partial + (int64_t{blockIdx.x} * args_.splits + blockIdx.y) * latent_part_floats(kRows, kDim);
+#pragma unroll
+    for (int i = 0; i < kRowsPerWarp; ++i) {
+      const int row = warp_ * kRowsPerWarp + i;
+      if (lane_ != 0) continue;
+      shared_.shrink[row] = alone ? reciprocal(sum_[i]) : 1;
+      if (!alone) part[row] = largest_[i], part[kRows + row] = sum_[i];
+    }
+    __syncthreads();
+    float* to = alone ? args_.out + tile_.first_row * kDim : part + 2 * kRows;
+    const int g = lane_ / 4, t = lane_ % 4;
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+      for (int high = 0; high < 2; ++high) {
+        const int row = 16 * m + g + 8 * high;
+        if (row >= tile_.rows) continue;
+        const float by = shared_.shrink[row];
+#pragma unroll
+        for (int c = 0; c < kColumnTiles; ++c)
+          *reinterpret_cast<float2*>(to + int64_t{row} * kDim + Shape::kColumns * warp_ + 8 * c +
+                                     2 * t) = {out_[m][c][2 * high] * by, out_[m][c][2 * high + 1] * by};
+      }
+  }
+
+  const LatentArgs& args_;
+  const LatentTile& tile_;
+  LatentShared<Shape>& shared_;
+  const int key_dim_;
+  int lane_, warp_, begin_, end_;
+  int64_t first_key_;
+  int visible_[kRowsPerWarp];                       // keys that this warp's rows see
+  float largest_[kRowsPerWarp], sum_[kRowsPerWarp]; // of their scores and weights
+  float out_[kTiles][kColumnTiles][4];
+};
+
+// Tiles, and splits of each.
+template <int kDim, int kTiles, bool kCodes>
+__global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
+  using Shape = LatentShape<kDim, kTiles>;
+  extern __shared__ uint4 dynamic[];
+  const DependentWork work(args.stamps);
+  // The last tiles come first, because they have the most positions to look at.
+  const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), Shape::kRows);
+  if (static_cast<int>(blockIdx.y) >= tile.used_splits) return;
+  LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run();
+}
+
+// One block per row whose tile's context blocks have shared.
+template <int kDim>
+__global__ void latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
+  const DependentWork work(args.stamps);
+  const int tile_number = static_cast<int>(gridDim.x - 1 - blockIdx.x), row = blockIdx.y;
+  const LatentTile tile(args, tile_number, most_rows);
+  if (tile.used_splits == 1 || row >= tile.rows) return;
+  const int64_t part_floats = latent_part_floats(most_rows, kDim);
+  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * part_floats;
+  float most = -INFINITY, total = 0, out[kDim / kLatentThreads] = {};
+  for (int split = 0; split < tile.used_splits; ++split) most = fmaxf(most, __ldcg(parts + split * part_floats + row));
+  for (int split = 0; split < tile.used_splits; ++split) {
+    const float* part = parts + split * part_floats;
+    const float factor = exp2_approx(__ldcg(part + row) - most);
+    total += factor * __ldcg(part + most_rows + row);
+    for (int i = 0; i < kDim / kLatentThreads; ++i)
+      out[i] += factor * __ldcg(part + 2 * most_rows + int64_t{row} * kDim + i * kLatentThreads + threadIdx.x);
+  }
+  for (int i = 0; i < kDim / kLatentThreads; ++i)
+    args.out[(tile.first_row + row) * kDim + i * kLatentThreads + threadIdx.x] = out[i] / total;
+}
+
+int tiles_of(const LatentArgs& args, int rows) {
+  if (args.tokens_share_tiles) return static_cast<int>((int64_t{args.tokens} * args.heads + rows - 1) / rows);
+  return args.tokens * ((args.heads + rows - 1) / rows);
+}
+
+template <int kDim, int kTiles>
+void launch_tiles(const Launch& launch, LatentArgs args) {
+  using Shape = LatentShape<kDim, kTiles>;
+  args.stages = kMostStages;
+  while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
+  const int tiles = tiles_of(args, Shape::kRows);
+  // As many blocks as run at once, where the context has that much to share out.
+  args.splits = std::clamp(launch.sm_count / tiles, 1, args.most_splits);
+  const auto kernel =
+      args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
+  const int shared = latent_shared_bytes<Shape>(args.stages);
+  allow_shared(kernel, shared);
+  launch(kernel, dim3(tiles, args.splits), kLatentThreads, shared, args);
+  if (args.splits == 1) return;
+  args.stamps = launch.stamps();
+  launch(latent_merge_kernel<kDim>, dim3(tiles, Shape::kRows), kLatentThreads, 0, args, Shape::kRows);
+}
+
+template <int kDim>
+void launch_dim(const Launch& launch, const LatentArgs& args) {
+  const int64_t rows = args.tokens_share_tiles ? int64_t{args.tokens} * args.heads : args.heads;
+  if (rows > 32 && latent_shared_bytes<LatentShape<kDim, 4>>(2) <= launch.shared_per_block)
+    return launch_tiles<kDim, 4>(launch, args);
+  if (rows > 16 && latent_shared_bytes<LatentShape<kDim, 2>>(2) <= launch.shared_per_block)
+    return launch_tiles<kDim, 2>(launch, args);
+  launch_tiles<kDim, 1>(launch, args);
+}
+
+} // namespace
+
+bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
+  const int rest = cache.k_dim - cache.v_dim;
+  if (!(cache.k_half || cache.k_scales) || rest > kMostRest || rest % 32 != 0) return false;
+  switch (cache.v_dim) {
+  case 256: return latent_shared_bytes<LatentShape<256, 1>>(2) <= chip.shared_per_block;
+  case 512: return latent_shared_bytes<LatentShape<512, 1>>(2) <= chip.shared_per_block;
+  default: return false;
+  }
+}
+
+int64_t latent_scratch_floats(int v_dim, int sm_count) { return sm_count * latent_part_floats(64, v_dim); }
+
+void launch_latent_attention(const Launch& launch, const LatentArgs& args) {
+  args.cache.v_dim == 256 ? launch_dim<256>(launch, args) : launch_dim<512>(launch, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -52,6 +52,10 @@ class Builder {
   core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share); // core::DeltaParams
   core::ValueId mamba2(core::ValueId x, int64_t il);
   core::ValueId short_conv(core::ValueId x, int64_t il);
+  core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
+  // The scales that follow from the file's rope.scaling. YaRN's magnitude grows with `multiplier` in the scores, and
+  // with the ratio of the magnitudes of `rope_multiplier` and `multiplier` in rope.
+  LatentSpec latent_spec(double multiplier, double rope_multiplier) const;
 
   // Dense or experts, as the file says of the layer (Hparams::has_experts).
   core::ValueId feed_forward(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
@@ -124,6 +128,12 @@ class Builder {
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
+  core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t dims, const LatentSpec& spec);
+  core::Weight head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads, int64_t first,
+                         int64_t rows);
+  core::WeightId transposed(const core::Weight& heads, std::string_view part);
+  std::pair<core::WeightId, core::WeightId> latent_matrices(const std::string& blk, int64_t heads, int64_t nope,
+                                                            int64_t v_dim, int64_t rank);
   int32_t new_state(const std::string& name, int64_t width);
   AttentionSpec resolved(AttentionSpec spec, int64_t il) const;
   RoutingSpec resolved(RoutingSpec spec, int64_t il) const;
@@ -164,6 +174,7 @@ class Builder {
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
   NormKind norms_ = NormKind::rms;
   bool bare_norms_ = false; // Model::bare_norms
+  int32_t latent_table_ = -1; // of the rotated parts of latent attention
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {
     core::WeightId order;

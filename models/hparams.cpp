@@ -67,6 +67,9 @@ std::string Hparams::asked(std::string_view name) const {
 
 int64_t Hparams::get_int(std::string_view name) const { return file_.get_int(asked(name)); }
 int64_t Hparams::get_int(std::string_view name, int64_t fallback) const { return file_.get_int(asked(name), fallback); }
+int64_t Hparams::positive_int(std::string_view name, int64_t most) const {
+  return in_range(name, get_int(name), 1, most);
+}
 double Hparams::get_float(std::string_view name, double fallback) const {
   return file_.get_float(asked(name), fallback);
 }
@@ -151,6 +154,15 @@ int64_t Hparams::head_dim(std::string_view name, int64_t layer) const {
 }
 int64_t Hparams::k_dim(int64_t layer) const { return head_dim("attention.key_length", layer); }
 int64_t Hparams::v_dim(int64_t layer) const { return head_dim("attention.value_length", layer); }
+
+int64_t Hparams::latent_k_dim(int64_t layer) const {
+  constexpr std::string_view kName = "attention.key_length_mla";
+  return get_int(kName, 0) == 0 ? k_dim(layer) : in_range(kName, get_int(kName), 1, kMaxHeadDim);
+}
+int64_t Hparams::latent_v_dim(int64_t layer) const {
+  constexpr std::string_view kName = "attention.value_length_mla";
+  return get_int(kName, 0) == 0 ? v_dim(layer) : in_range(kName, get_int(kName), 1, kMaxHeadDim);
+}
 
 int64_t Hparams::rope_dims(int64_t k_dim) const {
   constexpr std::string_view kName = "rope.dimension_count";

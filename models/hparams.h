@@ -27,6 +27,7 @@ class Hparams {
   // The value of "<architecture>.<name>"; an Error names the key. Without a default the key is required.
   int64_t get_int(std::string_view name) const;
   int64_t get_int(std::string_view name, int64_t fallback) const;
+  int64_t positive_int(std::string_view name, int64_t most) const; // required, 1 to `most`
   double get_float(std::string_view name, double fallback) const;
   bool get_bool(std::string_view name, bool fallback) const;
   // The same where a file may hold one value for all layers or an array with one for each layer.
@@ -39,14 +40,18 @@ class Hparams {
   std::vector<int64_t> ints(std::string_view name, int64_t count) const;
 
   // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1.
-  int64_t blocks() const;                    // block_count: with draft layers, which come last
-  int64_t layers() const;                    // block_count without nextn_predict_layers
-  int64_t width() const;                     // embedding_length
-  int64_t context() const;                   // context_length: trained, in tokens
-  int64_t heads(int64_t layer) const;        // attention.head_count
-  int64_t kv_heads(int64_t layer) const;     // attention.head_count_kv, else heads
-  int64_t k_dim(int64_t layer) const;        // attention.key_length, else width / heads of the first layer with any
-  int64_t v_dim(int64_t layer) const;        // attention.value_length, else the same
+  int64_t blocks() const;                // block_count: with draft layers, which come last
+  int64_t layers() const;                // block_count without nextn_predict_layers
+  int64_t width() const;                 // embedding_length
+  int64_t context() const;               // context_length: trained, in tokens
+  int64_t heads(int64_t layer) const;    // attention.head_count
+  int64_t kv_heads(int64_t layer) const; // attention.head_count_kv, else heads
+  int64_t k_dim(int64_t layer) const;    // attention.key_length, else width / heads of the first layer with any
+  int64_t v_dim(int64_t layer) const;    // attention.value_length, else the same
+  // Of latent attention, before keys and values are made narrower: attention.key_length_mla and value_length_mla, else
+  // as above.
+  int64_t latent_k_dim(int64_t layer) const;
+  int64_t latent_v_dim(int64_t layer) const;
   int64_t rope_dims(int64_t k_dim) const;    // rope.dimension_count, else k_dim; even
   float norm_epsilon() const;                // attention.layer_norm_rms_epsilon
   float layer_norm_epsilon() const;          // attention.layer_norm_epsilon

@@ -57,6 +57,13 @@ struct AttentionSpec {
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal
 };
 
+// Multi-head latent attention: Builder::latent_spec.
+struct LatentSpec {
+  double rope_magnitude = 1;                                    // of the rotated parts
+  double score_scale = 1;                                       // beside 1 / sqrt(elements of a key)
+  std::optional<core::PositionScaleParams> position_scale = {}; // of queries
+};
+
 struct RoutingSpec {
   std::optional<int64_t> experts = {};     // expert_count
   std::optional<int64_t> used = {};        // by each token: expert_used_count of the layer

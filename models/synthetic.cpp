@@ -18,109 +18,6 @@
 namespace ridge::models {
 namespace {
 
-// Hyperparameters as their publishers give them.
-const std::vector<Shape> kShapes = {
-    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5},
-    {"llama-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5},
-    {"llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 5e5},
-    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 5e5},
-    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 1e6},
-    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 1e6, 8, 2},
-    {"qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1e6},
-    {"qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 1e6},
-    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6},
-    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 1e6},
-    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6},
-    {"qwen3-32b", "qwen3", 64, 5120, 25600, 64, 8, 128, 151936, 1e6},
-    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 1e6, 128, 8},
-    {"qwen3.5-27b", "qwen35", 64, 5120, 17408, 24, 4, 256, 248320, 1e7, 0, 0, "DDDA", 64, true, 6144, 128, 48, 16, 4},
-    {"qwen3.6-35b-a3b",
-     "qwen35moe",
-     40,
-     2048,
-     512,
-     16,
-     2,
-     256,
-     248320,
-     1e7,
-     256,
-     8,
-     "DDDA",
-     64,
-     true,
-     4096,
-     128,
-     32,
-     16,
-     4,
-     512},
-    {"qwen3-next-80b-a3b",
-     "qwen3next",
-     48,
-     2048,
-     512,
-     16,
-     2,
-     256,
-     151936,
-     1e7,
-     512,
-     10,
-     "DDDA",
-     64,
-     true,
-     4096,
-     128,
-     32,
-     16,
-     4,
-     512},
-    {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 1792, 32, 8, 64, 65536, 1e6, 32, 4, "CCACCCACCCACCCACCCACCACC", 0,
-     false,         0,         0,  0,    0,    3,  0, 2,  7168},
-    {"nemotron-nano-9b",
-     "nemotron_h",
-     56,
-     4480,
-     15680,
-     40,
-     8,
-     128,
-     131072,
-     1e4,
-     0,
-     0,
-     "MFMFMFMMFMFMFMAFMFMFMAFMFMFMFMAFMFMFMFMAFMFMMFMFMFMFMFMF",
-     0,
-     false,
-     10240,
-     128,
-     128,
-     8,
-     4},
-    {"granite-4-h-small",
-     "granitehybrid",
-     40,
-     4096,
-     768,
-     32,
-     8,
-     128,
-     100352,
-     1e4,
-     72,
-     10,
-     "MMMMMAMMMM",
-     0,
-     false,
-     8192,
-     128,
-     128,
-     1,
-     4,
-     1536},
-};
-
 constexpr uint64_t kSeed = 1;
 constexpr size_t kPoolBytes = 1 << 17; // distinct random blocks of a format; tensors repeat them
 
@@ -148,8 +45,6 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
 }
 
 } // namespace
-
-const std::vector<Shape>& shapes() { return kShapes; }
 
 std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
   const quant::FormatInfo& format = quant::format(type);
@@ -188,8 +83,15 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("attention.head_count_kv", u32(s.kv_heads));
   else
     per_layer("attention.head_count_kv", "A", s.kv_heads);
-  set("attention.key_length", u32(s.head_dim));
-  set("attention.value_length", u32(s.head_dim));
+  if (s.latent > 0) {
+    set("attention.key_length_mla", u32(s.head_dim));
+    set("attention.value_length_mla", u32(s.value_dim));
+    set("attention.kv_lora_rank", u32(s.latent));
+    if (s.query_latent > 0) set("attention.q_lora_rank", u32(s.query_latent));
+    set("expert_weights_norm", s.query_latent > 0);
+  }
+  set("attention.key_length", u32(s.latent > 0 ? s.latent + s.rope_dims : s.head_dim));
+  set("attention.value_length", u32(s.latent > 0 ? s.latent : s.head_dim));
   set("attention.layer_norm_rms_epsilon", 1e-5f);
   set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
   if (s.architecture.starts_with("qwen35")) set("rope.dimension_sections", std::vector<uint32_t>{11, 11, 10, 0});
@@ -199,7 +101,8 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("expert_count", u32(s.experts));
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
-    if (s.architecture == "lfm2moe") set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
+    if (s.architecture == "lfm2moe" || s.query_latent > 0)
+      set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
@@ -229,7 +132,7 @@ class TensorList {
       blk_ = fmt::format("blk.{}.", il);
       vector("attn_norm.weight", s.width);
       const char kind = s.kind_of(il);
-      if (kind == 'A') attention();
+      if (kind == 'A') s.latent > 0 ? latent_attention() : attention();
       if (kind == 'D') delta_net();
       if (kind == 'M') mamba2();
       if (kind == 'C') short_conv();
@@ -270,6 +173,22 @@ class TensorList {
       vector("attn_q_norm.weight", s.head_dim);
       vector("attn_k_norm.weight", s.head_dim);
     }
+  }
+  void latent_attention() {
+    const Shape& s = s_;
+    const int64_t k_width = s.heads * s.head_dim, nope = s.head_dim - s.rope_dims;
+    if (s.query_latent > 0) {
+      matrix("attn_q_a", {s.width, s.query_latent});
+      vector("attn_q_a_norm.weight", s.query_latent);
+      matrix("attn_q_b", {s.query_latent, k_width});
+    } else {
+      matrix("attn_q", {s.width, k_width});
+    }
+    matrix("attn_kv_a_mqa", {s.width, s.latent + s.rope_dims});
+    vector("attn_kv_a_norm.weight", s.latent);
+    matrix("attn_k_b", {nope, s.latent, s.heads});
+    matrix("attn_v_b", {s.latent, s.value_dim, s.heads});
+    matrix("attn_output", {s.heads * s.value_dim, s.width});
   }
   void delta_net() {
     const Shape& s = s_;
@@ -313,7 +232,7 @@ class TensorList {
     matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
     matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
     matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
-    if (s.architecture == "lfm2moe") vector("exp_probs_b.bias", s.experts);
+    if (s.architecture == "lfm2moe" || s.query_latent > 0) vector("exp_probs_b.bias", s.experts);
     if (s.shared_ffn_width == 0) return;
     if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
     dense("_shexp", s.shared_ffn_width, gated);
@@ -347,10 +266,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string_view type = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
-  const auto shape = std::ranges::find(kShapes, name, &Shape::name);
-  if (shape == kShapes.end()) {
+  const auto shape = std::ranges::find(shapes(), name, &Shape::name);
+  if (shape == shapes().end()) {
     std::vector<std::string_view> names;
-    for (const Shape& known : kShapes) names.push_back(known.name);
+    for (const Shape& known : shapes()) names.push_back(known.name);
     throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
   }
   const quant::FormatInfo* pure = quant::find_format(type);

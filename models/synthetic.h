@@ -29,6 +29,9 @@ struct Shape {
   int64_t shared_ffn_width = 0;                                                     // of the shared expert
   int64_t dense_layers = 0, dense_ffn_width = 0;                                    // before those with experts
 
+  // Of latent attention; head_dim is then that of keys before they are made narrower.
+  int64_t latent = 0, query_latent = 0, value_dim = 0;
+
   char kind_of(int64_t layer) const { return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()]; }
 };
 

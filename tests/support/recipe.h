@@ -41,7 +41,6 @@ struct Recipe {
     return gguf::File::from_bytes(image, name);
   }
 
- private:
   static gguf::OwnedValue value(int type, const nlohmann::json& value) { // GGUF's ids of types
     switch (type) {
     case 4: return value.get<uint32_t>();

@@ -1,0 +1,34 @@
+// deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4. Latent
+// attention, experts and a shared one behind some dense layers. Small ones (V2-Lite) have no low-rank queries.
+#include "models/architecture.h"
+#include "models/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+// Files of GLM-4.7-Flash that say nothing of the gate mean another one than older files of DeepSeek.
+static core::Gate unnamed_gate(const Hparams& h) {
+  const bool glm = (h.layers() == 47 || h.layers() == 48) && h.get_int("vocab_size", 0) == 154880;
+  return glm ? core::Gate::sigmoid : core::Gate::softmax;
+}
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  // The converter stores a tenth of the multiplier. DeepSeek's own models have it in rope, too, where it cancels out.
+  const double multiplier = h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1;
+  const bool cancels = h.architecture() == "deepseek2" && multiplier != 0;
+  LatentSpec attention = b.latent_spec(multiplier, cancels ? multiplier : 1);
+  if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
+    attention.position_scale = {static_cast<float>(scale), h.positive_int("attention.temperature_length", kMaxContext)};
+  RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
+  if (h.get_int("expert_gating_func", 0) == 0) routing.gate = unnamed_gate(h);
+  const int64_t dense = h.get_int("leading_dense_block_count", 0);
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return il < dense ? b.ffn(x, il) : b.experts(x, il, routing); }});
+}
+
+constinit const ArchitectureFile arch::deepseek2 = {.build = build};
+
+} // namespace ridge::models

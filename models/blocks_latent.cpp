@@ -1,0 +1,154 @@
+// Multi-head latent attention (DeepSeek-V2): keys and values of all heads follow from one narrow row per token, c, and
+// a rotated part r that all heads share. The cache keeps c and r only.
+//
+// A head's key is its matrix k_b times c, with r behind it. A score is q · (k_b c) = (k_bᵀ q) · c, so each head's query
+// is multiplied with the matrix in place of every key ("absorbed"), and all heads attend to the same rows. Values
+// likewise: v_b comes after attention. Files have k_b transposed for that. Older ones have attn_kv_b, the rows of k_b
+// and v_b of each head one behind the other; of these k_b is decoded and transposed here.
+#include "core/error.h"
+#include "models/blocks.h"
+#include "models/rope.h"
+
+#include <cmath>
+
+namespace ridge::models {
+
+using core::OpKind;
+using core::ValueId;
+using core::WeightId;
+
+// Of the heads' rows [tensor_rows / heads] of a tensor, `rows` from `first` on, as a matrix per head.
+core::Weight Builder::head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads,
+                                int64_t first, int64_t rows) {
+  core::Weight weight = tensor_weight(tensor, cols, tensor_rows, 1);
+  weight.rows = weight.run_rows = rows;
+  weight.count = heads;
+  weight.run_stride = tensor_rows / heads * weight.row_bytes;
+  weight.data += first * weight.row_bytes;
+  return weight;
+}
+
+// A matrix per head, transposed, in f32.
+WeightId Builder::transposed(const core::Weight& heads, std::string_view part) {
+  core::Weight out = heads;
+  out.type = core::kFloatType;
+  out.part = part;
+  out.name = fmt::format("{} {}", heads.name, part);
+  out.cols = heads.rows;
+  out.rows = heads.cols;
+  out.row_bytes = out.cols * static_cast<int64_t>(sizeof(float));
+  out.run_rows = out.run_stride = 0;
+  auto data = std::make_shared<std::vector<std::byte>>(out.total_bytes());
+  auto* to = reinterpret_cast<float*>(data->data());
+  const quant::FormatInfo& format = *quant::find_format(heads.type);
+  std::vector<float> row(heads.cols);
+  for (int64_t i = 0; i < heads.count * heads.rows; ++i) {
+    format.decode(heads.row(i), heads.cols, row.data());
+    float* matrix = to + i / heads.rows * out.rows * out.cols;
+    for (int64_t j = 0; j < heads.cols; ++j) matrix[j * out.cols + i % heads.rows] = row[j];
+  }
+  out.data = data->data();
+  out.owned = std::move(data);
+  return add_weight(std::move(out));
+}
+
+// The matrices k_b, transposed, and v_b of each head.
+std::pair<WeightId, WeightId> Builder::latent_matrices(const std::string& blk, int64_t heads, int64_t nope,
+                                                       int64_t v_dim, int64_t rank) {
+  if (has(blk + "attn_k_b.weight"))
+    return {weight(blk + "attn_k_b.weight", nope, rank, heads), weight(blk + "attn_v_b.weight", rank, v_dim, heads)};
+  const std::string both = blk + "attn_kv_b.weight";
+  const int64_t per_head = nope + v_dim;
+  core::Weight v_b = head_rows(both, rank, heads * per_head, heads, nope, v_dim);
+  v_b.part = "v";
+  v_b.name += " v"; // an importance matrix has no row for half a tensor
+  const WeightId k_b = transposed(head_rows(both, rank, heads * per_head, heads, 0, nope), "k");
+  return {k_b, add_weight(std::move(v_b))};
+}
+
+namespace {
+
+// What YaRN makes of attention over a context that is `factor` times as long.
+double yarn_magnitude(double factor, double multiplier) {
+  return factor > 1 ? 1 + 0.1 * multiplier * std::log(factor) : 1;
+}
+
+} // namespace
+
+LatentSpec Builder::latent_spec(double multiplier, double rope_multiplier) const {
+  const Hparams& h = hparams_;
+  const std::string_view type = file_.get_string(h.key("rope.scaling.type"), "");
+  double factor =
+      h.get_float(file_.find(h.key("rope.scaling.factor")) ? "rope.scaling.factor" : "rope.scale_linear", 1);
+  if (factor == 0 || type == "none") factor = 1;
+  const double longer = 1 + 0.1 * std::log(factor), given = h.get_float("rope.scaling.attn_factor", 1);
+  LatentSpec spec;
+  spec.rope_magnitude = given;
+  if (type == "yarn")
+    spec.rope_magnitude *= yarn_magnitude(factor, rope_multiplier) / yarn_magnitude(factor, multiplier);
+  const double magnitude = (type == "yarn" ? spec.rope_magnitude : given * longer) * (1 + multiplier * (longer - 1));
+  spec.score_scale = magnitude * magnitude;
+  if (!std::isfinite(spec.score_scale) || !std::isfinite(spec.rope_magnitude))
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), h.key("rope.scaling.factor"), factor);
+  return spec;
+}
+
+ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t dims, const LatentSpec& spec) {
+  if (latent_table_ < 0) {
+    latent_table_ = static_cast<int32_t>(program_.rope_tables.size());
+    program_.rope_tables.push_back(
+        make_rope_table(file_, program_.architecture, dims, core::RopeStyle::adjacent, false));
+    program_.rope_tables.back().magnitude = static_cast<float>(spec.rope_magnitude);
+  }
+  return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{latent_table_, width_of(x) / dims, dims});
+}
+
+ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec) {
+  const Hparams& h = hparams_;
+  const std::string blk = fmt::format("blk.{}.", il);
+  const int64_t heads = h.heads(il), rank = h.positive_int("attention.kv_lora_rank", kMaxHeadDim);
+  const int64_t k_dim = h.latent_k_dim(il), v_dim = h.latent_v_dim(il);
+  const int64_t rotated = h.rope_dims(k_dim), nope = k_dim - rotated;
+  if (nope < 1) throw_error("{}: {} rotated dimensions leave nothing of keys of {}", file_.path(), rotated, k_dim);
+
+  std::string q_tensor = blk + "attn_q";
+  ValueId q_in = x;
+  if (!has(q_tensor + ".weight")) {
+    q_in = rms_norm(linear(x, blk + "attn_q_a", h.positive_int("attention.q_lora_rank", kMaxWidth)),
+                    blk + "attn_q_a_norm");
+    q_tensor = blk + "attn_q_b";
+  }
+  // Each head has `nope` rows, and its rotated ones behind them.
+  ValueId q = linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim});
+  ValueId q_r = linear_of(q_in, q_tensor, {"rope", heads * k_dim, nope, heads * rotated, rotated, k_dim});
+  const ValueId c =
+      rms_norm(linear_of(x, blk + "attn_kv_a_mqa", {"c", rank + rotated, 0, rank}), blk + "attn_kv_a_norm");
+  const ValueId r = linear_of(x, blk + "attn_kv_a_mqa", {"rope", rank + rotated, rank, rotated});
+  q_r = latent_rope(q_r, blk + "q_rope", rotated, spec);
+  if (spec.position_scale)
+    for (ValueId* part : {&q, &q_r})
+      *part = emit(OpKind::position_scale, blk + "q_scale", {*part}, width_of(*part), {}, *spec.position_scale);
+
+  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
+  program_.kv_layers.push_back({1, rank + rotated, rank, true});
+  program_.ops.push_back({OpKind::latent_store,
+                          layer_,
+                          blk + "kv_store",
+                          {c, latent_rope(r, blk + "k_rope", rotated, spec)},
+                          {},
+                          {},
+                          core::KvParams{layer}});
+  const ValueId ids = value(blk + "head_ids", heads, false, core::ValueKind::i32);
+  program_.ops.push_back({OpKind::head_ids, layer_, blk + "head_ids", {}, {ids}, {}, {}});
+  const auto [k_b, v_b] = latent_matrices(blk, heads, nope, v_dim, rank);
+  const ValueId q_c =
+      emit(OpKind::expert_linear, blk + "attn_k_b", {q, ids}, heads * rank, {k_b}, core::ExpertParams{heads});
+  const double scale = spec.score_scale / std::sqrt(static_cast<double>(k_dim));
+  const ValueId attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, {},
+                                core::AttentionParams{layer, heads, static_cast<float>(scale)});
+  const ValueId values =
+      emit(OpKind::expert_linear, blk + "attn_v_b", {attended, ids}, heads * v_dim, {v_b}, core::ExpertParams{heads});
+  return linear(values, blk + "attn_output", h.width());
+}
+
+} // namespace ridge::models

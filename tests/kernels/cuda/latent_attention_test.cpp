@@ -1,0 +1,101 @@
+// Latent attention on the GPU, in the widths that have a kernel and in others, against the meaning of Programs
+// (naive.h).
+#include "kernels/cuda/executor/executor.h"
+
+#include "device.h"
+#include "support/executor_runs.h"
+
+using namespace ridge;
+using core::KvType;
+using core::OpKind;
+using kernels::cuda::make_cuda_executor;
+using quant::Type;
+using tests::consecutive;
+using tests::RandomProgram;
+using tests::run;
+using tests::Steps;
+
+namespace {
+
+struct Heads {
+  int64_t heads, value_dim, rest; // of a key: its value and what follows
+};
+
+// Little but latent attention, with scores that differ.
+RandomProgram latent_model(uint64_t seed, const Heads& h) {
+  RandomProgram model(seed);
+  model.program.kv_layers = {{1, h.value_dim + h.rest, h.value_dim, true}};
+  const core::ValueId x = model.embed(Type::F32, 32, 40);
+  model.op(OpKind::latent_store, {model.linear(x, Type::F32, h.value_dim), model.linear(x, Type::F32, h.rest)}, {}, 0,
+           core::KvParams{0});
+  const core::ValueId q = model.linear(x, Type::F32, h.heads * h.value_dim),
+                      rest = model.linear(x, Type::F32, h.heads * h.rest);
+  model.finish(
+      model.op(OpKind::latent_attention, {q, rest}, {}, h.heads * h.value_dim, core::AttentionParams{0, h.heads, 300}));
+  return model;
+}
+
+core::ExecutorConfig config_of(KvType type) {
+  core::ExecutorConfig config = tests::exact_config();
+  config.context = config.max_batch = config.max_outputs = 600;
+  config.k_type = config.v_type = type;
+  return config;
+}
+
+} // namespace
+
+TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of heads") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum KvType;
+  tests::Share share;
+  for (const Heads& h : {Heads{1, 512, 64}, Heads{4, 512, 64}, Heads{16, 512, 64}, Heads{20, 512, 64},
+                         Heads{33, 512, 32}, Heads{70, 512, 64}, Heads{3, 256, 64}, Heads{16, 256, 32},
+                         Heads{40, 256, 64}, Heads{4, 96, 32}, Heads{20, 512, 16}})
+    for (const KvType type : {f16, q8_0, f32}) {
+      if ((type == q8_0 && h.rest % core::kQ8Block != 0) || !share.takes_next()) continue;
+      CAPTURE(h.heads);
+      CAPTURE(h.value_dim);
+      CAPTURE(h.rest);
+      CAPTURE(type);
+      RandomProgram model = latent_model(seed, h);
+      const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+        return make_cuda_executor(program, config);
+      };
+      const std::vector<int32_t> sizes =
+          h.heads > 30 ? std::vector<int32_t>{70, 1, 9, 90, 1} : std::vector<int32_t>{150, 1, 1, 2, 13, 200, 1, 70, 1};
+      CHECK(tests::worst_error(make, model, config_of(type), sizes) < (type == f16 ? 1e-6 : 3e-5));
+    }
+}
+
+TEST_CASE("CUDA: latent attention of streams that decode together, and of a stream that went back") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const Heads& h : {Heads{16, 512, 64}, Heads{24, 256, 64}}) {
+    CAPTURE(h.heads);
+    RandomProgram model = latent_model(seed, h);
+    core::ExecutorConfig config = config_of(KvType::f16);
+    config.streams = 3;
+    const auto executor = make_cuda_executor(model.program, config);
+    tests::Naive naive(model.program, KvType::f16, KvType::f16);
+    std::vector<int32_t> next = {3, 140, 300}; // tokens each has had
+    for (int32_t stream = 0; stream < 3; ++stream) {
+      const Steps prefix = consecutive(model, 0, next[stream], stream);
+      run(*executor, prefix);
+      naive.forward(prefix.batch());
+    }
+    for (int round = 0; round < 4; ++round) {
+      Steps steps;
+      for (const int32_t stream : {2, 0, 1}) {
+        steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+        steps.streams.push_back(stream);
+        steps.positions.push_back(next[stream]++);
+        steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
+      }
+      CHECK(tests::nmse(run(*executor, steps), naive.forward(steps.batch())) < 1e-6);
+      if (round == 1) next[2] = 130; // goes on from there
+    }
+  }
+}

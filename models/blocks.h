@@ -173,7 +173,7 @@ class Builder {
   std::map<RopeSpec, int32_t> rope_tables_;
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
   NormKind norms_ = NormKind::rms;
-  bool bare_norms_ = false; // Model::bare_norms
+  bool bare_norms_ = false;   // Model::bare_norms
   int32_t latent_table_ = -1; // of the rotated parts of latent attention
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {

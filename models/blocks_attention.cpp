@@ -103,7 +103,8 @@ ValueId Builder::q_or_k(ValueId x, const std::string& blk, std::string_view whic
   };
   if (spec.qk_norm && !spec.norms_behind_rope) x = normed(x);
   x = rope(x, fmt::format("{}{}_rope", blk, which), spec);
-  return spec.qk_norm && spec.norms_behind_rope ? normed(x) : x;
+  if (spec.qk_norm && spec.norms_behind_rope) x = normed(x);
+  return spec.qk_unit_norm ? unit_norm(x, fmt::format("{}attn_{}_norm", blk, which), *spec.k_dim) : x;
 }
 
 // Norm, rope and cache of keys and values. Returns the index of the layer's cache.

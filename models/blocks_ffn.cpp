@@ -153,6 +153,11 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     if (activation.gated) gate = expert_linear(inner, "ffn_gate_exps", width, hidden_width);
     up = expert_linear(inner, "ffn_up_exps", width, hidden_width);
   }
+  if (spec.shares_scale_input) {
+    // Of what follows from the input linearly, only the gate needs it: up and down are scaled at last.
+    if (gate < 0) throw_error("{}: {}: shares of experts without a gate", file_.path(), blk);
+    gate = glu(core::Activation::identity, shares, gate, blk + "share_gate");
+  }
   const ValueId down =
       expert_linear(activate(gate, up, blk + "swiglu", activation), "ffn_down_exps", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});

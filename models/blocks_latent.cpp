@@ -97,7 +97,7 @@ ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t dims, c
   if (latent_table_ < 0) {
     latent_table_ = static_cast<int32_t>(program_.rope_tables.size());
     program_.rope_tables.push_back(
-        make_rope_table(file_, program_.architecture, dims, core::RopeStyle::adjacent, false));
+        make_rope_table(file_, hparams_, {.style = core::RopeStyle::adjacent, .dims = dims, .factors = false}));
     program_.rope_tables.back().magnitude = static_cast<float>(spec.rope_magnitude);
   }
   return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{latent_table_, width_of(x) / dims, dims});

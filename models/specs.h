@@ -30,6 +30,7 @@ struct AttentionSpec {
   bool qk_norm = false;          // norm of each q and k head, before rope
   bool norms_whole_rows = false; // of all heads together
   bool norms_behind_rope = false;
+  bool qk_unit_norm = false;                     // RMS norm of each q and k head, behind rope, without weights
   std::optional<int64_t> heads = {};             // attention.head_count of the layer
   std::optional<int64_t> kv_heads = {};          // attention.head_count_kv of the layer
   std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length, attention.value_length
@@ -75,6 +76,7 @@ struct RoutingSpec {
   std::optional<int64_t> groups_used = {}; // expert_group_used_count
   bool selection_bias = false;             // exp_probs_b, which counts for the choice only, where the file has it
   bool shared = false;                     // an expert that all tokens go through, where the file has one
+  bool shares_scale_input = false;         // an expert's input is multiplied with its share, not its output
   bool latent = false;                     // experts work on a narrower copy of the input, where the file has one
 };
 

@@ -44,6 +44,10 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
   return pool;
 }
 
+bool has_sigmoid_gate(const Shape& s) {
+  return s.architecture == "lfm2moe" || s.architecture == "glm4moe" || s.query_latent > 0;
+}
+
 } // namespace
 
 std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
@@ -83,12 +87,12 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("attention.head_count_kv", u32(s.kv_heads));
   else
     per_layer("attention.head_count_kv", "A", s.kv_heads);
+  if (has_sigmoid_gate(s) && s.architecture != "lfm2moe") set("expert_weights_norm", true);
   if (s.latent > 0) {
     set("attention.key_length_mla", u32(s.head_dim));
     set("attention.value_length_mla", u32(s.value_dim));
     set("attention.kv_lora_rank", u32(s.latent));
     if (s.query_latent > 0) set("attention.q_lora_rank", u32(s.query_latent));
-    set("expert_weights_norm", s.query_latent > 0);
   }
   set("attention.key_length", u32(s.latent > 0 ? s.latent + s.rope_dims : s.head_dim));
   set("attention.value_length", u32(s.latent > 0 ? s.latent : s.head_dim));
@@ -101,8 +105,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("expert_count", u32(s.experts));
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
-    if (s.architecture == "lfm2moe" || s.query_latent > 0)
-      set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
+    if (has_sigmoid_gate(s)) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
@@ -138,8 +141,8 @@ class TensorList {
       if (kind == 'C') short_conv();
       if (kind == 'F') feed_forward(false);
       if (s.layer_kinds.find('F') != std::string_view::npos) continue;
-      vector(s.layer_kinds.find('D') != std::string_view::npos ? "post_attention_norm.weight" : "ffn_norm.weight",
-             s.width);
+      const bool other_name = s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe";
+      vector(other_name ? "post_attention_norm.weight" : "ffn_norm.weight", s.width);
       feed_forward(true, il);
     }
     blk_.clear();
@@ -156,15 +159,21 @@ class TensorList {
     tensors_.push_back({blk_ + std::string(name), quant::Type::F32, {width}});
   }
 
+  bool fused() const { return s_.architecture == "phi3"; } // q with k and v, gate with up
+
   void attention() {
     const Shape& s = s_;
     const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
     const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-    matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
-    matrix("attn_k", {s.width, kv_width});
-    matrix("attn_v", {s.width, kv_width});
+    if (fused()) {
+      matrix("attn_qkv", {s.width, q_width + 2 * kv_width});
+    } else {
+      matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
+      matrix("attn_k", {s.width, kv_width});
+      matrix("attn_v", {s.width, kv_width});
+    }
     matrix("attn_output", {q_width, s.width});
-    if (checkpoint.qkv_bias) {
+    if (checkpoint.qkv_bias || s.architecture == "glm4moe") {
       vector("attn_q.bias", q_width);
       vector("attn_k.bias", kv_width);
       vector("attn_v.bias", kv_width);
@@ -232,14 +241,14 @@ class TensorList {
     matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
     matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
     matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
-    if (s.architecture == "lfm2moe" || s.query_latent > 0) vector("exp_probs_b.bias", s.experts);
+    if (has_sigmoid_gate(s)) vector("exp_probs_b.bias", s.experts);
     if (s.shared_ffn_width == 0) return;
     if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
     dense("_shexp", s.shared_ffn_width, gated);
   }
   void dense(const std::string& suffix, int64_t hidden, bool gated) {
-    if (gated) matrix("ffn_gate" + suffix, {s_.width, hidden});
-    matrix("ffn_up" + suffix, {s_.width, hidden});
+    if (gated && !fused()) matrix("ffn_gate" + suffix, {s_.width, hidden});
+    matrix("ffn_up" + suffix, {s_.width, fused() ? 2 * hidden : hidden});
     matrix("ffn_down" + suffix, {hidden, s_.width});
   }
 

@@ -64,6 +64,11 @@ const std::vector<Shape>& shapes() {
        .heads = 20, .kv_heads = 1, .head_dim = 256, .vocab = 154880, .rope_base = 1e6, .experts = 64,
        .experts_used = 4, .rope_dims = 64, .shared_ffn_width = 1536, .dense_layers = 1, .dense_ffn_width = 10240,
        .latent = 512, .query_latent = 768, .value_dim = 256},
+      {.name = "glm-4.5-air", .architecture = "glm4moe", .layers = 46, .width = 4096, .ffn_width = 1408, .heads = 96,
+       .kv_heads = 8, .head_dim = 128, .vocab = 151552, .rope_base = 1e6, .experts = 128, .experts_used = 8,
+       .rope_dims = 64, .shared_ffn_width = 1408, .dense_layers = 1, .dense_ffn_width = 10944},
+      {.name = "phi-4", .architecture = "phi3", .layers = 40, .width = 5120, .ffn_width = 17920, .heads = 40,
+       .kv_heads = 10, .head_dim = 128, .vocab = 100352, .rope_base = 25e4},
       // clang-format on
   };
   return kShapes;

@@ -24,9 +24,8 @@ static void build(Builder& b) {
     attention.position_scale = {static_cast<float>(scale), h.positive_int("attention.temperature_length", kMaxContext)};
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = unnamed_gate(h);
-  const int64_t dense = h.get_int("leading_dense_block_count", 0);
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, attention); },
-           .ffn = [&](ValueId x, int64_t il) { return il < dense ? b.ffn(x, il) : b.experts(x, il, routing); }});
+           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
 }
 
 constinit const ArchitectureFile arch::deepseek2 = {.build = build};

@@ -10,8 +10,11 @@
 #include "core/strings/units.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
+#include "engine/sampling_defaults.h"
 #include "gguf/gguf.h"
+#include "models/architecture.h"
 #include "models/model.h"
+#include "text/chat/chat_template.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -135,6 +138,29 @@ struct InspectCommand {
                              {"tensors", tensors}});
   }
 
+  // What a chat with the model will be like: a line each.
+  static std::vector<std::string> chat_facts(const gguf::File& file) {
+    std::vector<std::string> facts;
+    const std::string_view architecture = file.get_string("general.architecture", "");
+    if (!models::find_architecture(architecture))
+      facts.push_back("runs: no, its architecture is unknown (ridge models)");
+    if (file.find("tokenizer.ggml.tokens")) {
+      try {
+        const text::ChosenTemplate chosen = text::choose_chat_template(file);
+        facts.push_back(chosen.origin.empty()
+                            ? fmt::format("chat template: none; \"{}\" is used", chosen.chat_template.name())
+                            : fmt::format("chat template: {}", chosen.origin));
+      } catch (const Error& error) {
+        facts.push_back(fmt::format("chat template: {}", error.what()));
+      }
+    }
+    core::SamplingOptions sampling;
+    const auto note = [&](const std::string& line) { facts.push_back(line); };
+    if (const auto recommended = engine::take_model_defaults(sampling, file, note); !recommended.empty())
+      facts.push_back(fmt::format("recommended sampling: {}", fmt::join(recommended, ", ")));
+    return facts;
+  }
+
   void print_tables(const gguf::File& file) const {
     uint64_t bytes = 0;
     for (const gguf::Tensor& t : file.tensors()) bytes += t.data.size();
@@ -142,8 +168,10 @@ struct InspectCommand {
     fmt::print("{}: GGUF v{}, {}{}\n", file.path(), file.version(),
                core::human_bytes(static_cast<double>(file.size_bytes())),
                file.shard_count() > 1 ? fmt::format(" in {} files", file.shard_count()) : "");
-    fmt::print("{}: {} weights in {} tensors, {:.2f} bits per weight\n\n", models::model_label(file), weights,
+    fmt::print("{}: {} weights in {} tensors, {:.2f} bits per weight\n", models::model_label(file), weights,
                file.tensors().size(), bits_per_weight(bytes, weights));
+    for (const std::string& fact : chat_facts(file)) fmt::print("{}\n", fact);
+    fmt::print("\n");
 
     size_t key_width = 0;
     for (const auto& [key, value] : file.metadata()) key_width = std::max(key_width, key.size());

@@ -13,7 +13,7 @@ namespace ridge::app {
 
 void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
   command
-      .add_option("-m,--model", o.model,
+      .add_option("-m,--model,model", o.model,
                   fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
       ->type_name("FILE")
       ->required(!guide);

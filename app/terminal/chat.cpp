@@ -4,8 +4,10 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "engine/sampling_defaults.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -153,6 +155,10 @@ void Chat::clear(const std::string&) {
 void Chat::regenerate(const std::string&) {
   const Json before = conversation_.messages();
   if (!conversation_.drop_answer()) throw_error("/regen: there is no answer yet");
+  if (request_.sampling.params.seed < 0) // a sampler's seed gives the same answer again
+    answerer_ = std::make_unique<engine::Answerer>(model_, session_, request_);
+  else if (request_.sampling.params.temp > 0)
+    note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
   answer(before);
 }
 
@@ -230,6 +236,10 @@ void Chat::stats(const std::string&) {
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());
+  core::SamplingOptions recommended;
+  if (const auto changed = engine::take_model_defaults(recommended, model_.file, [](const std::string&) {});
+      !changed.empty())
+    fmt::print("sampling   the model file recommends {}; /set shows what is used\n", fmt::join(changed, ", "));
   fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.executor->description(),
              model_.executor->memory_bytes() / 1e6);
 }

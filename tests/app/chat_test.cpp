@@ -173,6 +173,25 @@ TEST_CASE("the sampling that the model file recommends is said and used; an opti
   CHECK(chat.exit_status() == 0);
 }
 
+TEST_CASE("/regen gives another answer, unless the seed is fixed") {
+  Terminal chat({RIDGE_BINARY, "chat", "-m", tiny_model(), "-n", "16", "-t", "1", "--temp", "2"}, environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("one\r");
+  REQUIRE(chat.expect("· context "));
+  const json first = saved(chat, "first.json");
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "second.json")[1] != first[1]);
+  chat.type("/set seed 5\r");
+  chat.type("/regen\r");
+  CHECK(chat.expect("[the seed is fixed"));
+  REQUIRE(chat.expect("· context "));
+  const json fixed = saved(chat, "third.json");
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "fourth.json")[1] == fixed[1]);
+}
+
 TEST_CASE("mistakes are explained and the chat goes on") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));

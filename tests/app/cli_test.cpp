@@ -33,6 +33,16 @@ TEST_CASE("wrong usage is one line and exit status 2") {
   check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--top-p", "7"}), 2, "top-p");
 }
 
+TEST_CASE("a model may be named without -m") {
+  const std::vector<std::string> rest = {"-p", "hello", "-n", "4", "-s", "1", "-t", "1", "--device", "cpu"};
+  std::vector<std::string> bare = {"run", tiny_model()}, named = {"run", "-m", tiny_model()};
+  bare.insert(bare.end(), rest.begin(), rest.end());
+  named.insert(named.end(), rest.begin(), rest.end());
+  const Result result = run_ridge(bare);
+  CHECK(result.status == 0);
+  CHECK(result.out == run_ridge(named).out);
+}
+
 TEST_CASE("a bad file is one line and exit status 1") {
   check_refusal(run_ridge({"inspect", folder() / "missing.gguf"}), 1, "missing.gguf");
   check_refusal(run_ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
@@ -55,6 +65,20 @@ TEST_CASE("--help and --version succeed, and every command has help") {
 TEST_CASE("models lists the architectures as text and as the table of the docs") {
   CHECK(run_ridge({"models"}).out.find("\nqwen3moe ") != std::string::npos);
   CHECK(run_ridge({"models", "--markdown"}).out.find("\n| `qwen3moe` | ") != std::string::npos);
+}
+
+TEST_CASE("inspect says how a chat with the model will be") {
+  CHECK(run_ridge({"inspect", tiny_model()}).out.find("\nchat template: tokenizer.chat_template\n") !=
+        std::string::npos);
+  TinyModel model;
+  model.chat_template.clear();
+  model.further.set("general.sampling.temp", 0.5f);
+  model.further.set("general.architecture", "nonesuch");
+  model.write(folder() / "bare.gguf");
+  const std::string shown = run_ridge({"inspect", folder() / "bare.gguf"}).out;
+  CHECK(shown.find("\nruns: no, ") != std::string::npos);
+  CHECK(shown.find("\nchat template: none; \"chatml\" is used\n") != std::string::npos);
+  CHECK(shown.find("\nrecommended sampling: temp 0.5\n") != std::string::npos);
 }
 
 TEST_CASE("inspect --json describes the whole file") {

@@ -24,21 +24,25 @@ struct Recipe {
   std::vector<int32_t> ids() const { return document["ids"]; }
   std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); } // [ids, vocab]
 
-  gguf::File open() const {
+  gguf::File open() const { return gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(image()), name); }
+
+  // The bytes of the GGUF file; `further`: keys beside those of the recipe.
+  std::vector<std::byte> image(const gguf::Metadata& further = {}) const {
     gguf::Metadata metadata;
     for (const auto& entry : document["metadata"]) metadata.set(entry[0].get<std::string>(), value(entry[1], entry[2]));
     metadata.set("tokenizer.ggml.model", "none");
+    for (const auto& [key, value] : further.entries()) metadata.set(key, value);
     std::vector<gguf::TensorInfo> infos;
     for (const auto& tensor : document["tensors"])
       infos.push_back({tensor[0].get<std::string>(), quant::Type::F32, tensor[1].get<std::vector<int64_t>>()});
-    auto image = std::make_shared<std::vector<std::byte>>();
-    gguf::Writer writer(*image, metadata, infos);
+    std::vector<std::byte> image;
+    gguf::Writer writer(image, metadata, infos);
     for (const auto& tensor : document["tensors"]) {
       const std::vector<float> values = weights(tensor);
       writer.write(std::as_bytes(std::span(values)));
     }
     writer.finish();
-    return gguf::File::from_bytes(image, name);
+    return image;
   }
 
   static gguf::OwnedValue value(int type, const nlohmann::json& value) { // GGUF's ids of types

@@ -5,7 +5,7 @@
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
-#include "kernels/cuda/ops/sequence.cuh"
+#include "kernels/cuda/recurrent/sequence.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {

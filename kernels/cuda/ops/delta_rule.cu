@@ -4,9 +4,9 @@
 // its own element of v. A row is shared by kDim / 16 lanes with 16 elements each; a thread has parts of two rows, so
 // that what it reads of q and k serves both. Tokens are staged in shared memory some at a time, with q and k normed.
 #include "kernels/cuda/ops/activation.cuh"
-#include "kernels/cuda/ops/chunks.cuh"
 #include "kernels/cuda/ops/op_call.h"
-#include "kernels/cuda/ops/sequence.cuh"
+#include "kernels/cuda/recurrent/chunks.cuh"
+#include "kernels/cuda/recurrent/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {

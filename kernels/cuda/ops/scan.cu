@@ -4,9 +4,9 @@
 // A row of the state (an element of x) has `states` elements, shared by states / 16 lanes. Tokens are staged in shared
 // memory some at a time: b, c and the step of the block's head.
 #include "kernels/cuda/ops/activation.cuh"
-#include "kernels/cuda/ops/chunks.cuh"
 #include "kernels/cuda/ops/op_call.h"
-#include "kernels/cuda/ops/sequence.cuh"
+#include "kernels/cuda/recurrent/chunks.cuh"
+#include "kernels/cuda/recurrent/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {

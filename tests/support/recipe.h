@@ -3,11 +3,14 @@
 #pragma once
 
 #include "gguf/writer.h"
+#include "quant/encode.h"
+#include "quant/registry.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,22 +27,37 @@ struct Recipe {
   std::vector<int32_t> ids() const { return document["ids"]; }
   std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); } // [ids, vocab]
 
-  gguf::File open() const { return gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(image()), name); }
+  gguf::File open() const { return opened(image()); }
+  // With the tensors of these names in another type.
+  gguf::File open_as(quant::Type type, const std::set<std::string>& encoded) const {
+    return opened(image({}, type, encoded));
+  }
 
   // The bytes of the GGUF file; `further`: keys beside those of the recipe.
-  std::vector<std::byte> image(const gguf::Metadata& further = {}) const {
+  std::vector<std::byte> image(const gguf::Metadata& further = {}, quant::Type type = quant::Type::F32,
+                               const std::set<std::string>& encoded = {}) const {
     gguf::Metadata metadata;
     for (const auto& entry : document["metadata"]) metadata.set(entry[0].get<std::string>(), value(entry[1], entry[2]));
     metadata.set("tokenizer.ggml.model", "none");
     for (const auto& [key, value] : further.entries()) metadata.set(key, value);
     std::vector<gguf::TensorInfo> infos;
-    for (const auto& tensor : document["tensors"])
-      infos.push_back({tensor[0].get<std::string>(), quant::Type::F32, tensor[1].get<std::vector<int64_t>>()});
+    for (const auto& tensor : document["tensors"]) {
+      const auto tensor_name = tensor[0].get<std::string>();
+      infos.push_back({tensor_name, encoded.contains(tensor_name) ? type : quant::Type::F32,
+                       tensor[1].get<std::vector<int64_t>>()});
+    }
     std::vector<std::byte> image;
     gguf::Writer writer(image, metadata, infos);
     for (const auto& tensor : document["tensors"]) {
       const std::vector<float> values = weights(tensor);
-      writer.write(std::as_bytes(std::span(values)));
+      if (!encoded.contains(tensor[0].get<std::string>())) {
+        writer.write(std::as_bytes(std::span(values)));
+        continue;
+      }
+      const int64_t cols = tensor[1][0].get<int64_t>(), rows = std::ssize(values) / cols;
+      std::vector<std::byte> rows_encoded(quant::format(type).row_bytes(cols) * rows);
+      quant::encode_rows(type, values.data(), rows, cols, {}, rows_encoded.data());
+      writer.write(rows_encoded);
     }
     writer.finish();
     return image;

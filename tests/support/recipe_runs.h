@@ -66,6 +66,76 @@ inline std::vector<float> after_going_back(const MakeExecutor& make, const core:
   return logits;
 }
 
+// Whether the model chooses experts, of which rounding may make it choose others.
+inline bool chooses(const core::Program& program) {
+  return std::ranges::any_of(program.ops, [](const core::Op& op) { return op.kind == core::OpKind::route; });
+}
+
+// The matrices that a file in this type has in it, but not routers', which files leave as they are.
+inline std::set<std::string> matrices(const core::Program& program, quant::Type type) {
+  std::set<std::string> names, others;
+  for (const core::Op& op : program.ops) {
+    const bool routes = std::ranges::any_of(program.ops, [&](const core::Op& reader) {
+      return reader.kind == core::OpKind::route && std::ranges::count(op.outputs, reader.inputs[0]) > 0;
+    });
+    for (size_t i = 0; i < op.weights.size(); ++i) {
+      const core::Weight& weight = program.weights[op.weights[i]];
+      const core::WeightRole role = core::info_of(op.kind).weights.roles[i];
+      const bool matrix = role == core::WeightRole::matrix || role == core::WeightRole::experts;
+      const bool fits = weight.cols % quant::format(type).block_weights == 0;
+      (matrix && fits && !routes ? names : others).insert(weight.name);
+    }
+  }
+  for (const std::string& name : others) names.erase(name);
+  return names;
+}
+
+// Bounds on NMSE. Where experts are chosen, rounding may choose others.
+struct FastBounds {
+  double dense, experts;
+};
+
+// Fast against exact mode on the same file, in batches of these sizes (0: all tokens at once), in each type that the
+// model's matrices have room for.
+inline void check_fast(const MakeExecutor& make, const std::string& name, std::initializer_list<quant::Type> types,
+                       std::initializer_list<size_t> sizes, FastBounds bounds) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File original = recipe.open();
+  const core::Program wide = models::build_program(original);
+  const std::vector<int32_t> ids = recipe.ids();
+  for (const quant::Type type : types) {
+    const std::set<std::string> encoded = matrices(wide, type);
+    if (encoded.empty()) continue;
+    CAPTURE(quant::format(type).name);
+    const gguf::File file = recipe.open_as(type, encoded);
+    const core::Program program = models::build_program(file);
+    const std::vector<float> exact = in_pieces(make, program, exact_config(), ids, ids.size());
+    for (const size_t size : sizes)
+      CHECK(nmse(in_pieces(make, program, fast_config(), ids, size > 0 ? size : ids.size()), exact) <=
+            (chooses(program) ? bounds.experts : bounds.dense));
+  }
+}
+
+// Caches of 16 and 8 bits against those of f32, in exact mode.
+inline void check_caches(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const std::vector<int32_t> ids = recipe.ids();
+  const std::vector<float> exact = in_pieces(make, program, exact_config(), ids, ids.size());
+  for (const core::KvType type : {core::KvType::f16, core::KvType::q8_0}) {
+    const bool fits = std::ranges::all_of(
+        program.kv_layers, [](const core::KvLayer& layer) { return layer.k_dim % 32 == 0 && layer.v_dim % 32 == 0; });
+    if (program.kv_layers.empty() || (type == core::KvType::q8_0 && !fits)) continue;
+    CAPTURE(static_cast<int>(type));
+    core::ExecutorConfig config = exact_config();
+    config.k_type = config.v_type = type;
+    CHECK(nmse(in_pieces(make, program, config, ids, 7), exact) <= (chooses(program) ? 1e-2 : 1e-3));
+  }
+}
+
 // In exact mode.
 inline void check_recipe(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);

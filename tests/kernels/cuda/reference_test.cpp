@@ -44,23 +44,25 @@ TEST_CASE("CUDA: tiny models of every architecture have the reference's logits, 
     if (share.takes_next()) tests::check_recipe(make_executor, name);
 }
 
-TEST_CASE("CUDA: tiny models of every architecture in fast mode are near exact mode") {
+TEST_CASE("CUDA: tiny models of every architecture in fast mode, in several types, are near exact mode") {
+  using enum quant::Type;
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
   const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
     return kernels::cuda::make_cuda_executor(program, config);
   };
   tests::Share share;
-  for (const std::string& name : tests::known_recipes()) {
-    if (!share.takes_next()) continue;
-    CAPTURE(name);
-    const tests::Recipe recipe(name);
-    const gguf::File file = recipe.open();
-    const core::Program program = models::build_program(file);
-    const bool chooses = name.find("-moe") != std::string::npos; // another expert may win by rounding
-    const std::vector<int32_t> ids = recipe.ids();
-    for (const size_t size : {ids.size(), size_t{1}})
-      CHECK(tests::nmse(tests::in_pieces(make_executor, program, tests::fast_config(), ids, size), recipe.golden()) <=
-            (chooses ? 1e-2 : 1e-3));
-  }
+  for (const std::string& name : tests::known_recipes())
+    if (share.takes_next()) tests::check_fast(make_executor, name, {F16, Q8_0, Q4_0, Q4_K, Q6_K}, {0, 1}, {1e-3, 1e-2});
+}
+
+TEST_CASE("CUDA: tiny models of every architecture keep their logits with caches of 16 and 8 bits") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
+    return kernels::cuda::make_cuda_executor(program, config);
+  };
+  tests::Share share;
+  for (const std::string& name : tests::known_recipes())
+    if (share.takes_next()) tests::check_caches(make_executor, name);
 }

@@ -63,6 +63,10 @@ struct Recipe {
     return image;
   }
 
+  gguf::File opened(std::vector<std::byte> image) const {
+    return gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(std::move(image)), name);
+  }
+
   static gguf::OwnedValue value(int type, const nlohmann::json& value) { // GGUF's ids of types
     switch (type) {
     case 4: return value.get<uint32_t>();

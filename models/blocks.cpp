@@ -264,13 +264,16 @@ double Builder::scale_of(std::string_view key, double fallback) const {
   return scale == 0 ? fallback : scale;
 }
 
-void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap) {
+void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap, bool bias) {
   layer_ = -1;
   x = final_norm(x, norm, scale);
-  program_.logits = has("output.weight") || PlanarWeight::find(file_, "output.weight")
-                        ? linear(x, "output", program_.vocab)
-                        : emit(OpKind::linear, "output (tied)", {x}, program_.vocab,
-                               {weight("token_embd.weight", hparams_.width(), program_.vocab)});
+  const bool tied = !has("output.weight") && !PlanarWeight::find(file_, "output.weight");
+  if (!bias) skip("output.bias");
+  if (tied || !bias)
+    program_.logits = emit(OpKind::linear, tied ? "output (tied)" : "output", {x}, program_.vocab,
+                           {weight(tied ? "token_embd.weight" : "output.weight", hparams_.width(), program_.vocab)});
+  else
+    program_.logits = linear(x, "output", program_.vocab);
   if (soft_cap != 0)
     program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
                            core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
@@ -305,7 +308,7 @@ void Builder::build(const Model& model) {
     x = join(x, normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
   }
   logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale),
-         model.soft_cap ? hparams_.get_float("final_logit_softcapping", 0) : 0);
+         model.soft_cap ? hparams_.get_float("final_logit_softcapping", 0) : 0, model.output_bias);
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {

@@ -63,7 +63,8 @@ class Builder {
 
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
   // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are.
-  void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0);
+  void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0,
+              bool bias = true);
 
   // A block of a layer: from its normed input to what is added to the residual stream.
   using Block = std::function<core::ValueId(core::ValueId normed, int64_t il)>;
@@ -79,8 +80,9 @@ class Builder {
     bool bare_norms = false;       // norms have no weights
     bool learns_positions = false; // position_embd.weight
     double embedding_scale = 1, residual_scale = 1, logit_scale = 1; // factors
-    bool scaled = false;   // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
-    bool soft_cap = false; // of logits: final_logit_softcapping
+    bool scaled = false; // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
+    bool output_bias = true; // output.bias counts, where the file has it
+    bool soft_cap = false;   // of logits: final_logit_softcapping
   };
   // Embedding, layers, final norm and output.
   void build(const Model& model);

@@ -71,6 +71,7 @@ RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
     spec.gate = gate == 0 ? core::Gate::softmax : static_cast<core::Gate>(gate);
   }
   if (!spec.scale) spec.scale = scale_of("expert_weights_scale", 1);
+  *spec.scale *= spec.scale_of_both;
   if (!spec.groups) spec.groups = std::max<int64_t>(1, h.get_int("expert_group_count", 1));
   if (!spec.groups_used) spec.groups_used = *spec.groups > 1 ? h.get_int("expert_group_used_count") : 1;
   const int64_t groups = *spec.groups, groups_used = *spec.groups_used;
@@ -162,7 +163,9 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
       expert_linear(activate(gate, up, blk + "swiglu", activation), "ffn_down_exps", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
   if (latent) y = linear(y, blk + "ffn_latent_up", hparams_.width());
-  if (spec.shared && has(blk + "ffn_up_shexp.weight")) y = add(y, shared_expert(x, blk, activation), blk + "shexp_add");
+  if (spec.shared && has(blk + "ffn_up_shexp.weight"))
+    y = emit(OpKind::add, blk + "shexp_add", {y, shared_expert(x, blk, activation)}, width_of(y), {},
+             core::AddParams{static_cast<float>(spec.scale_of_both)});
   return y;
 }
 

@@ -77,6 +77,7 @@ struct RoutingSpec {
   bool selection_bias = false;             // exp_probs_b, which counts for the choice only, where the file has it
   bool shared = false;                     // an expert that all tokens go through, where the file has one
   bool shares_scale_input = false;         // an expert's input is multiplied with its share, not its output
+  double scale_of_both = 1;                // of the sum of the experts and the shared one
   bool latent = false;                     // experts work on a narrower copy of the input, where the file has one
 };
 

@@ -1,5 +1,5 @@
 // Experts chosen by scores, behind some dense layers and with a shared one where the file has them: bailingmoe and
-// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe and minimax-m2.
+// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe, minimax-m2, exaone-moe and afmoe (Trinity).
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -21,20 +21,38 @@ struct Kind {
 
 constexpr AttentionSpec kPlain = {.rope = Rope::adjacent},
                         kNormed = {.rope = Rope::split, .qk_norm = true, .rope_factors = false},
-                        kNormedWhole = {
-                            .rope = Rope::split, .qk_norm = true, .norms_whole_rows = true, .rope_factors = false};
+                        kNormedWhole = {.rope = Rope::split,
+                                        .qk_norm = true,
+                                        .norms_whole_rows = true,
+                                        .rope_factors = false},
+                        kSliding = {.rope = Rope::split, .qk_norm = true};
 constexpr auto kKinds = std::to_array<Kind>({
+    {"afmoe", kSliding, {}, {}},
     {"bailingmoe", kPlain, {}, core::Gate::softmax},
     {"bailingmoe2", kNormed, {}, {}},
     {"deepseek", kPlain, false, core::Gate::softmax},
     {"dots1", kNormed, {}, {}},
-    {"olmoe", kNormedWhole, false, core::Gate::softmax},
+    {"exaone-moe", kSliding, {}, {}},
     {"minimax-m2", kNormedWhole, true, {}},
+    {"olmoe", kNormedWhole, false, core::Gate::softmax},
 });
+
+// Layers with a window have rope; those without have none, by their number in afmoe.
+AttentionSpec sliding(const Hparams& h, const Kind& kind, int64_t il) {
+  AttentionSpec spec = kind.attention;
+  const int64_t window = h.get_int("attention.sliding_window", 0);
+  const bool afmoe = kind.name == "afmoe", slides = window > 0 && h.slides(il, 4);
+  spec.window = slides ? window : 0;
+  spec.gate_matrix = afmoe;
+  if (afmoe ? (il + 1) % 4 == 0 : !slides) spec.rope = Rope::none;
+  if (const double base = afmoe && slides ? h.get_float("rope.freq_base_swa", 0) : 0; base != 0) spec.rope_base = base;
+  return spec;
+}
 
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
+  const bool afmoe = kind.name == "afmoe", slides = afmoe || kind.name == "exaone-moe";
   AttentionSpec attention = kind.attention;
   if (kind.name == "bailingmoe") attention.scale = 1 / std::sqrt(static_cast<double>(h.rope_dims(h.k_dim(0))));
   h.get_int("expert_shared_count", 0); // they are one, as wide as their tensors
@@ -42,10 +60,17 @@ void build(Builder& b) {
                          .gate = kind.gate,
                          .selection_bias = true,
                          .shared = true};
-  b.transformer(attention, [&](ValueId x, int64_t il) {
-    if (kind.name == "minimax-m2" || kind.name == "olmoe") routing.width = h.ffn_width(il);
-    return kind.name == "bailingmoe" ? b.experts(x, il, routing) : b.feed_forward(x, il, routing);
-  });
+  if (afmoe && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
+  b.build(
+      {.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, slides ? sliding(h, kind, il) : attention); },
+       .ffn =
+           [&](ValueId x, int64_t il) {
+             if (kind.name == "minimax-m2" || kind.name == "olmoe") routing.width = h.ffn_width(il);
+             return kind.name == "bailingmoe" ? b.experts(x, il, routing) : b.feed_forward(x, il, routing);
+           },
+       .mixer_post_norm = afmoe ? "post_attention_norm" : "",
+       .ffn_post_norm = afmoe ? "post_ffw_norm" : "",
+       .embedding_scale = afmoe ? std::sqrt(static_cast<double>(h.width())) : 1});
 }
 
 } // namespace

@@ -1,26 +1,43 @@
-// cohere2: Command R7B and A. Attention and feed-forward side by side, layer norms without biases; layers without a
-// window have no rope.
+// command-r, cohere2 and cohere2moe: Command R, R+, R7B and A. Attention and feed-forward side by side, layer norms
+// without biases. In cohere2 layers without a window have no rope; experts and a shared one count half each.
 #include "models/architecture.h"
 #include "models/blocks.h"
+
+#include <fmt/format.h>
 
 namespace ridge::models {
 
 using core::ValueId;
 
+static AttentionSpec attention_of(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  if (h.architecture() == "command-r")
+    return {.rope = Rope::adjacent, .qk_norm = b.has("blk.0.attn_q_norm.weight"), .rope_factors = false};
+  const bool moe = h.architecture() == "cohere2moe";
+  const bool slides = h.slides(il, 4, moe ? Hparams::Sees::all_first : Hparams::Sees::all_last);
+  const bool rope = slides || (moe && il < h.get_int("leading_dense_block_count"));
+  return {.rope = rope ? Rope::adjacent : Rope::none, .window = slides ? h.get_int("attention.sliding_window") : 0};
+}
+
+static RoutingSpec routing_of(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  h.get_int("expert_shared_count", 0); // they are one, as wide as its tensors
+  RoutingSpec spec = {.normalize = h.get_bool("expert_weights_norm", false), .shared = true};
+  if (h.get_int("expert_gating_func", 0) == 0) spec.gate = core::Gate::sigmoid;
+  if (b.has(fmt::format("blk.{}.ffn_up_shexp.weight", il))) spec.scale_of_both = 0.5;
+  return spec;
+}
+
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const int64_t window = h.get_int("attention.sliding_window");
   const double scale = h.get_float("logit_scale", 1);
-  b.build({.mixer =
-               [&](ValueId x, int64_t il) {
-                 const bool slides = h.slides(il, 4);
-                 return b.attention(x, il,
-                                    {.rope = slides ? Rope::adjacent : Rope::none, .window = slides ? window : 0});
-               },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+  const bool rms = h.architecture() == "cohere2moe" && h.get_float("attention.layer_norm_rms_epsilon", 0) != 0;
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention_of(b, il)); },
+           .ffn = [&](ValueId x,
+                      int64_t il) { return h.has_experts(il) ? b.experts(x, il, routing_of(b, il)) : b.ffn(x, il); },
            .ffn_norm = {},
            .parallel = true,
-           .layer_norms = true,
+           .layer_norms = !rms,
            .logit_scale = scale == 0 ? 1 : scale});
 }
 

@@ -1,6 +1,6 @@
 // Decoders with layer norms, as GPT 2 has them: gpt2, starcoder, starcoder2, codeshell, gptneox (Pythia), falcon, phi2,
-// nemotron, stablelm and orion. They differ in how they know positions, in the feed-forward part, and in whether that
-// part has the same input as attention.
+// jais2, nemotron, stablelm and orion. They differ in how they know positions, in the feed-forward part, and in whether
+// that part has the same input as attention.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -29,6 +29,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"gptneox", Rope::split, kGelu},
     {"falcon", Rope::split, kGelu},
     {"phi2", Rope::split, kGelu},
+    {"jais2", Rope::split, {{Activation::relu_squared}, false}},
     {"nemotron", Rope::split, {{Activation::relu_squared}, false}},
     {"stablelm", Rope::split, kGated},
     {"orion", Rope::split, kGated},

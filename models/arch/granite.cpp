@@ -1,6 +1,6 @@
 // granite, granitemoe and granitehybrid: Granite 3 and 4, dense or with experts and a shared one; in hybrids layers
-// without key-value heads are Mamba 2. Embeddings, blocks and logits are scaled. minicpm is the same with scales that
-// older files do not state.
+// without key-value heads are Mamba 2; granite_swa has windows, sinks and layers without rope. Embeddings, blocks and
+// logits are scaled. minicpm is the same with scales that older files do not state.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -15,10 +15,19 @@ static void build(Builder& b) {
   const bool minicpm = h.architecture() == "minicpm";
   // Where the file says that rope's scaling was not tuned, the model has no rope.
   const bool rope = minicpm || h.get_bool("rope.scaling.finetuned", true);
-  const AttentionSpec attention = {.rope = rope ? Rope::adjacent : Rope::none};
+  AttentionSpec attention = {.rope = rope ? Rope::adjacent : Rope::none};
+  if (h.architecture() == "granite_swa") attention = {.rope = Rope::adjacent, .sinks = true};
   Builder::Model model = {
-      .mixer = [&](ValueId x,
-                   int64_t il) { return h.has_attention(il) ? b.attention(x, il, attention) : b.mamba2(x, il); },
+      .mixer =
+          [&](ValueId x, int64_t il) {
+            if (!h.has_attention(il)) return b.mamba2(x, il);
+            AttentionSpec spec = attention;
+            if (spec.sinks) {
+              spec.window = h.slides(il, 0) ? h.get_int("attention.sliding_window") : 0;
+              if (h.layer_int("attention.rope_pattern", il, 1) == 0) spec.rope = Rope::none;
+            }
+            return b.attention(x, il, spec);
+          },
       .ffn =
           [&](ValueId x, int64_t il) {
             return h.experts() == 0

@@ -1,4 +1,5 @@
-// hunyuan-dense and hunyuan-moe: Hunyuan. Heads are normed behind rope; the dense model may have another base of rope.
+// hunyuan-dense, hunyuan_vl (its text) and hunyuan-moe: Hunyuan; and maincoder. Heads are normed behind rope; dense
+// models may have another base of rope.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -10,8 +11,9 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const bool experts = h.architecture() == "hunyuan-moe", sections = !experts && h.has_rope_sections();
-  AttentionSpec attention = {.rope = Rope::split,
+  const bool experts = h.architecture() == "hunyuan-moe", sections = !experts && h.has_rope_sections(),
+             maincoder = h.architecture() == "maincoder";
+  AttentionSpec attention = {.rope = maincoder ? Rope::adjacent : Rope::split,
                              .qk_norm = true,
                              .norms_behind_rope = true,
                              .rope_factors = false,

@@ -19,7 +19,8 @@ namespace {
 using core::Activation;
 using core::ValueId;
 
-constexpr auto kSplitPairs = std::to_array<std::string_view>({"apertus", "exaone", "qwen", "seed_oss"});
+constexpr auto kSplitPairs =
+    std::to_array<std::string_view>({"apertus", "exaone", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
 
 // Of a layer's feed-forward part.
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
@@ -57,8 +58,10 @@ void build(Builder& b) {
   const bool no_rope = is("baichuan") && h.layers() != 32; // only the 7B model is known to have it
   AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,
                              .qk_norm = is("apertus"),
+                             .rope_factors = !is("pangu-embedded"),
+                             .rope_axes = is("paddleocr") ? RopeAxes::in_order : RopeAxes::one,
                              .qkv_has_more = is("qwen"),
-                             .output_bias = !h.architecture().starts_with("ernie")};
+                             .output_bias = !h.architecture().starts_with("ernie") && !is("chatglm")};
   if (is("mistral3"))
     if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
       attention.position_scale = {static_cast<float>(scale), h.original_context()};

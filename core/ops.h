@@ -62,8 +62,8 @@ enum class Activation : uint8_t {
   xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
 };
 
-// Of glu also what happens around its activation: with a limit, x is kept from -limit to limit, and the gate at most
-// at the limit; then x + shift is multiplied. gpt-oss: {silu, 1.702, 7, false, 1}.
+// With a limit, what goes into activate is kept from -limit to limit. In glu, x is kept so, and the gate at most at the
+// limit; then x + shift is multiplied. gpt-oss: {silu, 1.702, 7, false, 1}.
 struct ActivationParams {
   Activation kind = Activation::identity;
   float alpha = 1;

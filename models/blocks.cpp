@@ -203,8 +203,20 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
   std::vector<WeightId> weights = {weight(tensor + ".weight", width_of(x), rows)};
   x = in_order_of(weights[0], x);
+  const bool scaled = has(tensor + ".scale") && !used_tensors_.contains(tensor + ".scale");
   if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
-  return emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
+  if (scaled && weights.size() > 1) throw_error("{}: {} has a scale and a bias", file_.path(), tensor);
+  const ValueId y = emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
+  return scaled ? scaled_by(y, tensor + ".scale") : y;
+}
+
+// Times the one element of a tensor.
+ValueId Builder::scaled_by(ValueId x, const std::string& tensor) {
+  const core::Weight weight = tensor_weight(tensor, 1, 1, 1);
+  require_f32(weight);
+  core::ActivationParams params = {core::Activation::identity};
+  std::memcpy(&params.alpha, weight.data, sizeof params.alpha);
+  return emit(OpKind::activate, tensor, {x}, width_of(x), {}, params);
 }
 
 ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias) {

@@ -115,6 +115,7 @@ class Builder {
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
   core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name,
                          const ActivationSpec& activation);
+  core::ValueId scaled_by(core::ValueId x, const std::string& tensor);
   core::ValueId q_or_k(core::ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec);
   core::ValueId glu(core::Activation kind, core::ValueId gate, core::ValueId x, const std::string& name);
   core::ValueId conv1d(core::ValueId x, const std::string& tensor, int64_t kernel, core::Activation activation);

@@ -131,8 +131,13 @@ int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
 ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   const std::string blk = fmt::format("blk.{}.", il);
   const AttentionSpec spec = resolved(wanted, il);
-  const int64_t heads = *spec.heads, k_dim = *spec.k_dim, v_dim = *spec.v_dim;
+  const int64_t heads = *spec.heads, v_dim = *spec.v_dim;
   auto [q, gate, k, v] = queries_keys_values(x, blk, spec);
+  if (const double limit = hparams_.get_float("attention.clamp_kqv", 0); limit > 0)
+    for (ValueId* value : {&q, &k, &v})
+      if (*value >= 0)
+        *value = emit(OpKind::activate, program_.values[*value].name + " clamp", {*value}, width_of(*value), {},
+                      core::ActivationParams{.limit = static_cast<float>(limit)});
   q = q_or_k(q, blk, "q", spec);
   if (spec.position_scale)
     q = emit(OpKind::position_scale, blk + "q_scale", {q}, width_of(q), {}, *spec.position_scale);
@@ -147,6 +152,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
                           core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window,
                                                 spec.chunked && window > 0, static_cast<float>(*spec.soft_cap)});
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
+  if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
   const std::string output = blk + "attn_output";
   if (spec.output_bias) return linear(attended, output, hparams_.width());
   skip(output + ".bias");

@@ -41,7 +41,9 @@ ValueId Builder::activate(ValueId x, const std::string& name, const ActivationSp
 ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t width = activation.width ? *activation.width : hparams_.ffn_width(il);
-  return linear(gated_up(x, blk, "", width, activation), blk + "ffn_down", hparams_.width());
+  ValueId hidden = gated_up(x, blk, "", width, activation);
+  if (activation.norm) hidden = norm(hidden, blk + "ffn_sub_norm");
+  return linear(hidden, blk + "ffn_down", hparams_.width());
 }
 
 ValueId Builder::feed_forward(ValueId x, int64_t il, const RoutingSpec& routing, const ActivationSpec& activation) {
@@ -113,8 +115,8 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
   std::vector<WeightId> bias;
-  if (spec.selection_bias && has(blk + "exp_probs_b.bias"))
-    bias.push_back(vector(blk + "exp_probs_b.bias", *spec.experts));
+  for (const char* name : {"exp_probs_b.bias", "exp_probs_b"})
+    if (spec.selection_bias && bias.empty() && has(blk + name)) bias.push_back(vector(blk + name, *spec.experts));
   program_.ops.push_back({OpKind::route,
                           layer_,
                           blk + "route",

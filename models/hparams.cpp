@@ -19,7 +19,6 @@ struct Computing {
 // A key belongs here if a builder that does not know it would make a model with wrong logits, and no missing or extra
 // tensor would show it. The keys of AttentionSpec and RoutingSpec are missing here, because Builder reads them always.
 constexpr auto kComputing = std::to_array<Computing>({
-    {"attention.clamp_kqv", 0, 0, "clamped queries, keys and values are"},
     {"attention.max_alibi_bias", 0, 0, "ALiBi is"},
     {"attention.output_scale", 0, 1, "a scale of attention's output is"},
     {"attention.temperature_scale", 0, 0, "a temperature of attention is"},

@@ -49,6 +49,7 @@ struct AttentionSpec {
   bool v_norm = false;                 // RMS norm of each v head, without weights
   bool k_is_v = false;                 // where the file has no attn_v, values are what k is before its norm and rope
   std::optional<int64_t> kv_of = {};   // a layer before, whose keys and values are attended to instead of own ones
+  bool output_norm = false;            // attn_sub_norm: of all heads' outputs, before the output matrix
   bool qkv_has_more = false;           // attn_qkv may have rows behind those of v, which are not used
   bool output_bias = true;             // that the output matrix has counts
   bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
@@ -85,6 +86,7 @@ struct RoutingSpec {
 struct ActivationSpec {
   core::ActivationParams activation = {core::Activation::silu};
   bool gated = true;
+  bool norm = false;                 // ffn_sub_norm: of a dense part's hidden layer
   std::optional<int64_t> width = {}; // of a dense part's hidden layer: feed_forward_length of the layer
 };
 

@@ -1,7 +1,10 @@
 // Experts chosen by scores, behind some dense layers and with a shared one where the file has them: bailingmoe and
-// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe, minimax-m2, exaone-moe and afmoe (Trinity).
+// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe, minimax-m2, exaone-moe, hy_v3 (Hunyuan 3)
+// and afmoe (Trinity).
 #include "models/architecture.h"
 #include "models/blocks.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -33,6 +36,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"deepseek", kPlain, false, core::Gate::softmax},
     {"dots1", kNormed, {}, {}},
     {"exaone-moe", kSliding, {}, {}},
+    {"hy_v3", kSliding, {}, {}},
     {"minimax-m2", kNormedWhole, true, {}},
     {"olmoe", kNormedWhole, false, core::Gate::softmax},
 });
@@ -49,6 +53,15 @@ AttentionSpec sliding(const Hparams& h, const Kind& kind, int64_t il) {
   return spec;
 }
 
+// Its files say by their tensors which layers have experts. Such layers may have a dense part as well, which is not
+// used.
+bool hunyuan_has_experts(Builder& b, int64_t il) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  if (!b.has(blk + "ffn_gate_inp.weight")) return false;
+  for (const char* dense : {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) b.skip(blk + dense);
+  return true;
+}
+
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
@@ -60,13 +73,16 @@ void build(Builder& b) {
                          .gate = kind.gate,
                          .selection_bias = true,
                          .shared = true};
-  if (afmoe && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
+  const bool hunyuan = kind.name == "hy_v3";
+  if ((afmoe || hunyuan) && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   b.build(
       {.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, slides ? sliding(h, kind, il) : attention); },
        .ffn =
            [&](ValueId x, int64_t il) {
              if (kind.name == "minimax-m2" || kind.name == "olmoe") routing.width = h.ffn_width(il);
-             return kind.name == "bailingmoe" ? b.experts(x, il, routing) : b.feed_forward(x, il, routing);
+             if (hunyuan ? hunyuan_has_experts(b, il) : kind.name == "bailingmoe" || h.has_experts(il))
+               return b.experts(x, il, routing);
+             return b.ffn(x, il);
            },
        .mixer_post_norm = afmoe ? "post_attention_norm" : "",
        .ffn_post_norm = afmoe ? "post_ffw_norm" : "",

@@ -1,4 +1,5 @@
-// lfm2: LFM 2 and 2.5. Most layers are short gated convolutions. The final norm has the name of an embedding's.
+// lfm2 and lfm2moe: LFM 2 and 2.5, and with experts (8B-A1B) behind some dense layers. Most layers are short gated
+// convolutions. The final norm has the name of an embedding's.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -7,14 +8,14 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  const AttentionSpec attention = {
-      .rope = Rope::split, .qk_norm = true, .window = b.hparams().get_int("attention.sliding_window", 0)};
-  b.build({.mixer =
-               [&](ValueId x, int64_t il) {
-                 return b.hparams().has_attention(il) ? b.attention(x, il, attention) : b.short_conv(x, il);
-               },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
-           .output_norm = "token_embd_norm"});
+  const Hparams& h = b.hparams();
+  AttentionSpec attention = {.rope = Rope::split, .qk_norm = true};
+  if (h.architecture() == "lfm2") attention.window = h.get_int("attention.sliding_window", 0);
+  b.build(
+      {.mixer = [&](ValueId x,
+                    int64_t il) { return h.has_attention(il) ? b.attention(x, il, attention) : b.short_conv(x, il); },
+       .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, {.normalize = true, .selection_bias = true}); },
+       .output_norm = "token_embd_norm"});
 }
 
 constinit const ArchitectureFile arch::lfm2 = {.build = build};

@@ -3,6 +3,8 @@
 //   mistral3       may scale queries by their position
 //   smollm3        has no rope in every fourth layer
 //   ernie4_5-moe   has experts and a shared one behind some dense layers
+//   olmo           has layer norms without weights
+//   bitnet         norms what goes into the last matrix of each part
 //   arcee, apertus have no gate in their feed-forward parts, and activations of their own
 #include "models/architecture.h"
 #include "models/blocks.h"
@@ -20,11 +22,12 @@ using core::Activation;
 using core::ValueId;
 
 constexpr auto kSplitPairs =
-    std::to_array<std::string_view>({"apertus", "exaone", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
+    std::to_array<std::string_view>({"apertus", "bitnet", "exaone", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
 
 // Of a layer's feed-forward part.
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
   if (h.architecture() == "qwen") return {.width = h.ffn_width(il) / 2}; // it counts gate and up
+  if (h.architecture() == "bitnet") return {.norm = true};
   if (h.architecture() == "arcee") return {{Activation::relu_squared}, false};
   if (h.architecture() != "apertus") return {};
   const auto number = [&](std::string_view name) { return static_cast<float>(h.layer_float_of_all(name, il)); };
@@ -60,6 +63,7 @@ void build(Builder& b) {
                              .qk_norm = is("apertus"),
                              .rope_factors = !is("pangu-embedded"),
                              .rope_axes = is("paddleocr") ? RopeAxes::in_order : RopeAxes::one,
+                             .output_norm = is("bitnet"),
                              .qkv_has_more = is("qwen"),
                              .output_bias = !h.architecture().starts_with("ernie") && !is("chatglm")};
   if (is("mistral3"))
@@ -80,7 +84,9 @@ void build(Builder& b) {
                  if (is("ernie4_5-moe")) return ernie_feed_forward(b, x, il);
                  return experts ? b.experts(x, il) : b.ffn(x, il, activation_of(h, il));
                },
-           .ffn_norm = is("seed_oss") ? "post_attention_norm" : "ffn_norm"});
+           .ffn_norm = is("seed_oss") ? "post_attention_norm" : "ffn_norm",
+           .layer_norms = is("olmo"),
+           .bare_norms = is("olmo")});
 }
 
 } // namespace

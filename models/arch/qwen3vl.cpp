@@ -1,4 +1,5 @@
-// qwen3vl: the language model of Qwen3-VL. For text it is qwen3, but for pairs of rope that belong to no axis.
+// qwen3vl and qwen3vlmoe: the language models of Qwen3-VL, dense and with experts. For text they are qwen3 and
+// qwen3moe, but for pairs of rope that belong to no axis.
 #include "models/architecture.h"
 #include "models/blocks.h"
 
@@ -9,8 +10,10 @@ using core::ValueId;
 static void build(Builder& b) {
   b.skip("cls.output.weight");                  // scores of the rerankers
   b.hparams().get_int("n_deepstack_layers", 0); // layers that images enter at
-  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved},
-                [&](ValueId x, int64_t il) { return b.ffn(x, il); });
+  const bool experts = b.hparams().architecture() == "qwen3vlmoe";
+  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved}, [&](ValueId x, int64_t il) {
+    return experts ? b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax}) : b.ffn(x, il);
+  });
 }
 
 constinit const ArchitectureFile arch::qwen3vl = {.build = build};

@@ -184,6 +184,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
   });
   using core::Activation;
   for (const core::ActivationParams& params : {core::ActivationParams{Activation::identity, 0.7f},
+                                               {Activation::identity, 1, 0.1f},
                                                {Activation::silu},
                                                {Activation::silu, 1.702f, 0.1f, false, 1},
                                                {Activation::silu, 1, 0.1f, true},

@@ -185,6 +185,11 @@ struct AtMost {
   HWY_INLINE VF operator()(VF x) const { return hn::Min(x, hn::Set(kF, limit)); }
   HWY_INLINE float operator()(float x) const { return std::min(x, limit); }
 };
+struct Within {
+  float limit;
+  HWY_INLINE VF operator()(VF x) const { return hn::Max(hn::Min(x, hn::Set(kF, limit)), hn::Set(kF, -limit)); }
+  HWY_INLINE float operator()(float x) const { return std::clamp(x, -limit, limit); }
+};
 struct Store {
   float* out;
   HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(v, kF, out + i); }
@@ -202,7 +207,7 @@ struct StoreLimited {
   float* out;
   float gate_limit, limit, shift;
   HWY_INLINE void operator()(int64_t i, VF v) const {
-    const VF other = hn::Max(hn::Min(hn::LoadU(kF, x + i), hn::Set(kF, limit)), hn::Set(kF, -limit));
+    const VF other = Within{limit}(hn::LoadU(kF, x + i));
     hn::StoreU(hn::Mul(hn::Min(v, hn::Set(kF, gate_limit)), hn::Add(other, hn::Set(kF, shift))), kF, out + i);
   }
   HWY_INLINE void operator()(int64_t i, float v) const {
@@ -211,6 +216,7 @@ struct StoreLimited {
 };
 
 void activate(const core::ActivationParams& params, const float* x, int64_t width, float* out) {
+  if (params.limit > 0) return for_activated(params, x, width, Within{params.limit}, Store{out});
   for_activated(params, x, width, AsIs(), Store{out});
 }
 

@@ -8,7 +8,10 @@ namespace {
 
 __global__ void activate_kernel(core::ActivationParams params, const float* x, float* out, int64_t n, Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = activated(params, x[i]);
+  for (int64_t i = first_index(); i < n; i += index_step()) {
+    const float limited = params.limit > 0 ? fminf(fmaxf(x[i], -params.limit), params.limit) : x[i];
+    out[i] = activated(params, limited);
+  }
 }
 
 } // namespace

@@ -35,3 +35,26 @@ TEST_CASE("rope rotates by the exact angle at positions of 100,000 and 1,000,000
     }
   }
 }
+
+TEST_CASE("a context above the original one turns all pairs by the frequencies for long contexts") {
+  tests::RandomProgram m(tests::printed_seed());
+  m.program.rope_tables.push_back({{1, 0.5f}, 1, core::RopeStyle::split, {0.25f, 0.125f}, 32});
+  const core::ValueId x = m.embed(quant::Type::F32, 4, 8);
+  m.finish(m.op(core::OpKind::rope, {x}, {}, 4, core::RopeParams{0, 1, 4}));
+  const std::vector<int32_t> tokens = {3, 1}, outputs = {0, 1}, positions = {0, 7};
+  for (const int64_t context : {32, 33}) {
+    CAPTURE(context);
+    core::ExecutorConfig config;
+    config.context = context;
+    config.max_batch = config.max_outputs = 2;
+    config.exact = true;
+    const auto executor = kernels::cpu::make_cpu_executor(m.program, config);
+    executor->forward({tokens, positions, {}, outputs});
+    core::Program plain = m.program; // with one table, the one that should count
+    plain.rope_tables[0].inverse_frequency = m.program.rope_tables[0].frequencies(context);
+    CHECK(plain.rope_tables[0].inverse_frequency[0] == (context == 32 ? 1.0f : 0.25f));
+    const std::vector<float> wanted =
+        tests::Naive(plain, config.k_type, config.v_type).forward({tokens, positions, {}, outputs});
+    CHECK(tests::nmse(executor->logits(1), std::span(wanted).subspan(m.program.vocab)) < 1e-12);
+  }
+}

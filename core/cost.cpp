@@ -36,6 +36,11 @@ void set_embed_cost(Cost& cost, const Program& program, const Op& op, const Step
   cost.weight_bytes = static_cast<double>(step.tokens * program.weights[op.weights[0]].row_bytes);
 }
 
+// The columns that are not picked are not read.
+void set_permute_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  cost.activation_bytes = 2 * kValueBytes * elements_of(program, op.outputs[0], step);
+}
+
 // The rows that are not kept are not read.
 void set_gather_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.activation_bytes = 2 * kValueBytes * elements_of(program, op.outputs[0], step);
@@ -128,6 +133,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   Cost cost = whole_operands(program, op, step);
   switch (op.kind) { // what differs
   case OpKind::embed: set_embed_cost(cost, program, op, step); break;
+  case OpKind::permute: set_permute_cost(cost, program, op, step); break;
   case OpKind::gather: set_gather_cost(cost, program, op, step); break;
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;

@@ -130,7 +130,8 @@ void shape_route(const Operands& o) {
   o.expect(params.groups_used > 0 && params.groups_used <= params.groups &&
                params.used <= params.experts / params.groups * params.groups_used,
            "too few experts in the groups used");
-  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.experts, "the bias has another width");
+  for (size_t i = 0; i < o.op.weights.size(); ++i)
+    o.expect(o.weight(i).cols == params.experts, "the bias or the scale has another width");
 }
 
 void shape_expert_linear(const Operands& o) {

@@ -36,6 +36,21 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   return part;
 }
 
+// The ops before the first layer whose results these ops need.
+std::vector<Op> needed_before_layers(const Program& program, std::span<const Op> ops) {
+  std::set<ValueId> wanted;
+  for (const Op& op : ops) wanted.insert(op.inputs.begin(), op.inputs.end());
+  std::vector<Op> needed;
+  const auto layered = std::ranges::find_if(program.ops, [](const Op& op) { return op.layer >= 0; });
+  for (auto op = layered; op != program.ops.begin();) {
+    --op;
+    if (std::ranges::none_of(op->outputs, [&](ValueId id) { return wanted.contains(id); })) continue;
+    wanted.insert(op->inputs.begin(), op->inputs.end());
+    needed.insert(needed.begin(), *op);
+  }
+  return needed;
+}
+
 class SplitExecutor final : public Executor {
  public:
   SplitExecutor(SplitProgram parts, const ExecutorConfig& config, const MakeExecutor& make_front,
@@ -95,9 +110,27 @@ int32_t layer_count(const Program& program) {
   return count;
 }
 
+int32_t next_cut(const Program& program, int32_t layer) {
+  std::vector<int32_t> first(program.kv_layers.size(), layer_count(program)), last(program.kv_layers.size(), 0);
+  for (const Op& op : program.ops) {
+    OpParams params = op.params;
+    const int32_t* cache = cache_layer(params);
+    if (!cache) continue;
+    first[*cache] = std::min(first[*cache], op.layer);
+    last[*cache] = std::max(last[*cache], op.layer);
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t i = 0; i < first.size(); ++i)
+      if (first[i] < layer && layer <= last[i]) layer = last[i] + 1, moved = true;
+  }
+  return layer;
+}
+
 SplitProgram split_program(const Program& program, int32_t layer) {
   const int32_t layers = layer_count(program);
-  if (layer < 1 || layer > layers) throw std::logic_error("Program: no such place to split");
+  if (layer < 1 || layer > layers || next_cut(program, layer) != layer)
+    throw std::logic_error("Program: no such place to split");
   // The last layers' ops, and what follows them: all from the first op of `layer` (the output: behind the last op of
   // the last layer) on.
   const auto is_back = [&](const Op& op) { return op.layer == layer; };
@@ -106,13 +139,16 @@ SplitProgram split_program(const Program& program, int32_t layer) {
     cut = std::ranges::find_if(program.ops.rbegin(), program.ops.rend(), [&](const Op& op) {
             return op.layer == layers - 1;
           }).base();
-  SplitProgram parts = {part_of(program, {program.ops.begin(), cut}), part_of(program, {cut, program.ops.end()})};
+  std::vector<Op> back = needed_before_layers(program, {cut, program.ops.end()});
+  back.insert(back.end(), cut, program.ops.end());
+  SplitProgram parts = {part_of(program, {program.ops.begin(), cut}), part_of(program, std::move(back))};
 
-  std::set<ValueId> written, crossing;
-  for (const Op& op : parts.front.ops) written.insert(op.outputs.begin(), op.outputs.end());
-  for (const Op& op : parts.back.ops)
-    for (const ValueId id : op.inputs)
-      if (written.contains(id)) crossing.insert(id);
+  std::set<ValueId> crossing, computed;
+  for (const Op& op : parts.back.ops) {
+    crossing.insert(op.inputs.begin(), op.inputs.end());
+    computed.insert(op.outputs.begin(), op.outputs.end());
+  }
+  for (const ValueId id : computed) crossing.erase(id);
   if (crossing.size() != 1 || program.values[*crossing.begin()].kind != ValueKind::f32)
     throw std::logic_error(
         fmt::format("Program: {} values cross into layer {}, expected the residual stream", crossing.size(), layer));

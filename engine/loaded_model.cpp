@@ -85,7 +85,13 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// The last `layers` layers of a Program; the output counts as one.
+// The most last layers, of at most `layers`, that can be split off. The output counts as one.
+int32_t layers_together(const core::Program& program, int32_t layers) {
+  const int32_t all = core::layer_count(program) + 1;
+  return layers == 0 ? 0 : all - core::next_cut(program, all - layers);
+}
+
+// The last `layers` layers of a Program.
 core::SplitProgram split_off(const core::Program& program, int32_t layers) {
   return core::split_program(program, core::layer_count(program) + 1 - layers);
 }
@@ -96,9 +102,10 @@ int32_t layers_that_fit(const core::Program& program, const core::ExecutorConfig
   if (kernels::cuda::fits(program, config)) return too_many;
   while (too_many - fitting > 1) {
     const int32_t layers = (fitting + too_many) / 2;
-    (kernels::cuda::fits(split_off(program, layers).back, config) ? fitting : too_many) = layers;
+    const core::Program back = split_off(program, layers_together(program, layers)).back;
+    (kernels::cuda::fits(back, config) ? fitting : too_many) = layers;
   }
-  return fitting;
+  return layers_together(program, fitting);
 }
 
 // Returns false where not even the output fits.
@@ -106,8 +113,9 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_
   const core::Program& program = model.program;
   const int32_t all = core::layer_count(program) + 1;
   const double free_bytes = kernels::cuda::device_info().free_bytes;
-  const int32_t layers =
-      wanted < 0 ? layers_that_fit(program, config) : static_cast<int32_t>(std::min<int64_t>(wanted, all));
+  const int32_t layers = wanted < 0      ? layers_that_fit(program, config)
+                         : wanted >= all ? all
+                                         : layers_together(program, static_cast<int32_t>(wanted));
   model.gpu_share = layers == all ? 1 : 0;
   if (layers == all) {
     model.executor = on_cuda(program, config, steps);

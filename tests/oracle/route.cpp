@@ -56,6 +56,10 @@ void naive_route(Naive& naive, const core::Op& op) {
     else if (p.normalize)
       for (double& s : shares) s /= std::max(sum, 0x1p-14); // f16's smallest normal number, as its authors have it
     for (double& s : shares) s *= p.scale;
+    if (op.weights.size() > 1) {
+      const Naive::Row of_expert = naive.weight_row(op.weights[1], 0);
+      for (int64_t s = 0; s < p.used; ++s) shares[s] *= of_expert[order[s]];
+    }
     naive.value(op.outputs[1]).push_back(shares);
     return ids;
   });

@@ -267,6 +267,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       shape.used = m.integer(1, groups_used * size);
       shape.route = {0, 0, m.integer(0, 1) == 1, gate, 2.5f, groups, groups_used};
       shape.selection_bias = m.integer(0, 1) == 1;
+      shape.share_scales = gate == core::Gate::softmax;
       m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
     });
   with("rows in runs", [](RandomProgram& m) { // as the heads of q and their gates share a tensor

@@ -131,7 +131,8 @@ struct RandomProgram {
   struct Shape {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
-    bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, expert_bias = false;
+    bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, share_scales = false,
+         expert_bias = false;
     std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
@@ -187,7 +188,8 @@ struct RandomProgram {
     params.experts = s.experts;
     params.used = s.used;
     std::vector<core::WeightId> bias;
-    if (s.selection_bias) bias.push_back(factors(s.experts, -0.2, 0.2));
+    if (s.selection_bias || s.share_scales) bias.push_back(factors(s.experts, -0.2, 0.2));
+    if (s.share_scales) bias.push_back(factors(s.experts, 0.5, 1.5));
     program.ops.push_back({core::OpKind::route, layer, "route", {scores}, {ids, shares}, bias, params});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
       std::vector<core::WeightId> weights = {weight(type, cols, rows, s.experts)};

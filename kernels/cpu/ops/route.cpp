@@ -26,7 +26,8 @@ int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64
 // A token's routing. Vectors are scratch.
 class Router {
  public:
-  Router(const core::RouteParams& params, const float* bias) : params_(params), bias_(bias) {}
+  Router(const core::RouteParams& params, const float* bias, const float* scale)
+      : params_(params), bias_(bias), scale_(scale) {}
 
   void route(const float* scores, int32_t* ids, float* shares) {
     weigh(scores);
@@ -78,13 +79,14 @@ class Router {
       factor /= sum;
     else if (params_.normalize)
       factor /= std::max(sum, kLeastSum);
-    for (int64_t s = 0; s < params_.used; ++s) shares[s] = static_cast<float>(shares[s] * factor);
+    for (int64_t s = 0; s < params_.used; ++s)
+      shares[s] = static_cast<float>(shares[s] * factor * (scale_ ? scale_[ids[s]] : 1));
   }
 
   static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal number, as the models' authors have it
 
   const core::RouteParams params_;
-  const float* bias_; // [experts] or null
+  const float *bias_, *scale_; // [experts] or null
   std::vector<float> weights_, choice_;
 };
 
@@ -93,12 +95,15 @@ class Router {
 void lower_route(Lowering& lowering, const core::Op& op) {
   const auto params = std::get<core::RouteParams>(op.params);
   const float* x = lowering.value(op.inputs[0]);
-  const float* bias = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
+  const auto weight = [&](size_t i) {
+    return i < op.weights.size() ? lowering.vector_weight(op.weights[i]).data() : nullptr;
+  };
+  const float *bias = weight(0), *scale = weight(1);
   auto* ids = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
   float* shares = lowering.value(op.outputs[1]);
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered,
                     params.experts * params.used, [=](int64_t first, int64_t last) {
-                      Router router(params, bias);
+                      Router router(params, bias, scale);
                       for (int64_t t = first; t < last; ++t)
                         router.route(x + t * params.experts, ids + t * params.used, shares + t * params.used);
                     });

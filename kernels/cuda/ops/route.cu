@@ -8,8 +8,8 @@ namespace ridge::kernels::cuda {
 namespace {
 
 struct RouteArgs {
-  const float *x, *bias; // [tokens][experts], [experts] or null
-  int32_t* ids;          // [tokens][used]
+  const float *x, *bias, *of_expert; // [tokens][experts], [experts] or null, the latter scales of shares
+  int32_t* ids;                      // [tokens][used]
   float* shares;
   int experts, used, groups, groups_used;
   core::Gate gate;
@@ -125,7 +125,7 @@ struct Candidates {
   }
 };
 
-// Scores of the chosen as shares, which add up to `scale` where they are normalized.
+// Scores of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of its expert.
 __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_t* ids, const float* weights,
                                              float* shares) {
   const bool softmax = args.gate == core::Gate::softmax_of_chosen;
@@ -136,7 +136,8 @@ __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_
   const float factor = softmax          ? args.scale / total
                        : args.normalize ? args.scale / fmaxf(total, 0x1p-14f) // f16's smallest normal number, as the
                                         : args.scale;                         // models' authors have it
-  for (int s = threadIdx.x; s < args.used; s += kWarp) shares[s] = factor * share(s);
+  for (int s = threadIdx.x; s < args.used; s += kWarp)
+    shares[s] = factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1);
 }
 
 // One warp per token. kOwn: the most experts of a lane.
@@ -180,6 +181,7 @@ void launch_route(const Launch& launch, const OpCall& call) {
   const auto& params = std::get<core::RouteParams>(call.op.params);
   const RouteArgs args = {call.in[0],
                           call.op.weights.empty() ? nullptr : call.vector(0),
+                          call.op.weights.size() > 1 ? call.vector(1) : nullptr,
                           reinterpret_cast<int32_t*>(call.out[0]),
                           call.out[1],
                           static_cast<int>(params.experts),

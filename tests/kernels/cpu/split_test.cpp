@@ -111,3 +111,43 @@ TEST_CASE("there is no splitting before the first layer or behind the output") {
   CHECK_THROWS_AS(core::split_program(model.program, 0), std::logic_error);
   CHECK_THROWS_AS(core::split_program(model.program, 3), std::logic_error);
 }
+
+TEST_CASE("layers that share a cache stay together, and what all layers need of the tokens is computed twice") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  using core::OpKind;
+  core::ValueId x = model.embed(Type::F32, 32, 20);
+  const core::ValueId extra = model.norm(model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 20)}, 32), 32);
+  for (model.layer = 0; model.layer < 5; ++model.layer) {
+    const bool shares = model.layer == 2; // the cache of layer 1
+    if (!shares) {
+      const core::ValueId k = model.linear(x, Type::F32, 16), v = model.linear(x, Type::F32, 16);
+      const auto cache = static_cast<int32_t>(model.program.kv_layers.size());
+      model.program.kv_layers.push_back({1, 16, 16});
+      model.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{cache});
+    }
+    const core::ValueId h = model.op(OpKind::attention, {model.linear(x, Type::F32, 32)}, {}, 32,
+                                     core::AttentionParams{shares ? 1 : model.layer - (model.layer > 2), 2, 0.25f});
+    x = model.op(OpKind::add, {x, h}, {}, 32);
+    x = model.op(OpKind::add, {x, extra}, {}, 32);
+  }
+  model.layer = -1;
+  model.finish(x);
+
+  const core::Program& program = model.program;
+  CHECK(core::next_cut(program, 1) == 1);
+  CHECK(core::next_cut(program, 2) == 3);
+  CHECK(core::next_cut(program, 5) == 5);
+  CHECK_THROWS_AS(core::split_program(program, 2), std::logic_error);
+  const auto whole = kernels::cpu::make_cpu_executor(program, config(true));
+  const std::vector<float> expected = logits_of(*whole, program.vocab);
+  for (const int32_t layer : {1, 3, 4, 5}) {
+    CAPTURE(layer);
+    core::SplitProgram parts = core::split_program(program, layer);
+    CHECK(parts.back.ops.front().kind == (layer < 5 ? OpKind::embed : OpKind::gather));
+    const auto split = core::make_split_executor(std::move(parts), config(true), kernels::cpu::make_cpu_executor,
+                                                 kernels::cpu::make_cpu_executor);
+    CHECK(logits_of(*split, program.vocab) == expected);
+  }
+}

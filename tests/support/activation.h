@@ -1,6 +1,8 @@
 // The activations of glu, activate and conv1d.
 #pragma once
 
+#include "core/gelu.h"
+#include "core/half.h"
 #include "core/ops.h"
 
 #include <algorithm>
@@ -10,14 +12,18 @@
 namespace ridge::tests {
 
 inline double activation_of(const core::ActivationParams& p, double x) {
-  const double gelu = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  const auto as_half = [](double e) { return core::f32_from_f16(core::f16_from_f32(static_cast<float>(e))); };
+  const auto gelu = [](double e) {
+    return e / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (e + 0.044715 * e * e * e)));
+  };
   switch (p.kind) {
   case core::Activation::identity: return p.alpha * x;
   case core::Activation::silu: return x / (1 + std::exp(-p.alpha * x));
   case core::Activation::sigmoid: return 1 / (1 + std::exp(-x));
   case core::Activation::relu: return std::max(x, 0.0);
   case core::Activation::relu_squared: return std::max(x, 0.0) * std::max(x, 0.0);
-  case core::Activation::gelu: return x / 2 * (1 + std::tanh(gelu));
+  case core::Activation::gelu:
+    return std::abs(x) >= core::kGeluIsIdentity ? std::max(x, 0.0) : as_half(gelu(as_half(x)));
   case core::Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
   case core::Activation::soft_cap: return p.alpha * std::tanh(x / p.alpha);
   case core::Activation::xielu:

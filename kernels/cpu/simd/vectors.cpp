@@ -5,6 +5,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/vectors.cpp"
 #include <hwy/foreach_target.h>
 
+#include "core/gelu.h"
+#include "core/half.h"
 #include "kernels/cpu/formats/simd-inl.h"
 
 #include <hwy/contrib/math/math-inl.h>
@@ -105,6 +107,11 @@ HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is finite, and what it divides is 0 
   return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), hn::Set(kF, 88.0f)))));
 }
 
+HWY_INLINE VF as_half(VF x) { // rounded to f16
+  const hn::Rebind<hwy::float16_t, FloatTag> half;
+  return hn::PromoteTo(kF, hn::DemoteTo(half, x));
+}
+
 template <core::Activation kKind>
 HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   using enum core::Activation;
@@ -117,8 +124,11 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     return kKind == relu ? positive : hn::Mul(positive, positive);
   }
   if constexpr (kKind == gelu) { // (1 + tanh(u)) / 2 is the sigmoid of 2 u
-    const VF cube = hn::MulAdd(hn::Mul(x, x), hn::Set(kF, kGeluCube), hn::Set(kF, 1.0f));
-    return hn::Mul(x, sigmoid_of(hn::Mul(hn::Mul(x, hn::Set(kF, 2 * kGelu)), cube)));
+    const auto large = hn::Ge(hn::Abs(x), hn::Set(kF, core::kGeluIsIdentity));
+    const VF of = as_half(hn::IfThenZeroElse(large, x));
+    const VF cube = hn::MulAdd(hn::Mul(of, of), hn::Set(kF, kGeluCube), hn::Set(kF, 1.0f));
+    const VF y = as_half(hn::Mul(of, sigmoid_of(hn::Mul(hn::Mul(of, hn::Set(kF, 2 * kGelu)), cube))));
+    return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
   if constexpr (kKind == soft_cap) return hn::Mul(alpha, hn::Tanh(kF, hn::Div(x, alpha)));
   if constexpr (kKind == xielu) {
@@ -138,7 +148,11 @@ HWY_INLINE float activated(const core::ActivationParams& params, float x) {
   if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-x));
   if constexpr (kKind == relu) return x < 0 ? 0 : x;
   if constexpr (kKind == relu_squared) return x < 0 ? 0 : x * x;
-  if constexpr (kKind == gelu) return x / (1 + std::exp(-2 * kGelu * x * (1 + kGeluCube * x * x)));
+  if constexpr (kKind == gelu) {
+    if (std::abs(x) >= core::kGeluIsIdentity) return std::max(x, 0.0f);
+    const float of = core::f32_from_f16(core::f16_from_f32(x));
+    return core::f32_from_f16(core::f16_from_f32(of / (1 + std::exp(-2 * kGelu * of * (1 + kGeluCube * of * of)))));
+  }
   if constexpr (kKind == gelu_erf) return 0.5f * x * (1 + std::erf(x * 0.7071067812f));
   if constexpr (kKind == soft_cap) return params.alpha * std::tanh(x / params.alpha);
   if constexpr (kKind == xielu)

@@ -1,11 +1,21 @@
 // The activations of glu, activate and conv1d.
 #pragma once
 
+#include "core/gelu.h"
 #include "core/ops.h"
+
+#include <cuda_fp16.h>
 
 namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + __expf(-x)); }
+
+__device__ __forceinline__ float as_half(float x) { return __half2float(__float2half_rn(x)); }
+__device__ __forceinline__ float gelu(float x) {
+  if (fabsf(x) >= core::kGeluIsIdentity) return fmaxf(x, 0);
+  x = as_half(x);
+  return as_half(x * sigmoid(1.5957691216f * x * (1 + 0.044715f * x * x))); // 2 sqrt(2 / pi)
+}
 
 __device__ __forceinline__ float activated(const core::ActivationParams& params, float x) {
   switch (params.kind) {
@@ -14,7 +24,7 @@ __device__ __forceinline__ float activated(const core::ActivationParams& params,
   case core::Activation::sigmoid: return sigmoid(x);
   case core::Activation::relu: return x < 0 ? 0 : x;
   case core::Activation::relu_squared: return x < 0 ? 0 : x * x;
-  case core::Activation::gelu: return x * sigmoid(1.5957691216f * x * (1 + 0.044715f * x * x)); // 2 sqrt(2 / pi)
+  case core::Activation::gelu: return gelu(x);
   case core::Activation::gelu_erf: return 0.5f * x * (1 + erff(x * 0.7071067812f));
   case core::Activation::soft_cap: return params.alpha * tanhf(x / params.alpha);
   case core::Activation::xielu:

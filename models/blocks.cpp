@@ -124,8 +124,8 @@ WeightId Builder::vector(const std::string& name, int64_t width) {
   return id;
 }
 
-WeightId Builder::ones(const std::string& name, int64_t width) {
-  const std::vector<float> values(width, 1.0f);
+WeightId Builder::constant(const std::string& name, int64_t width, float value) {
+  const std::vector<float> values(width, value);
   const auto bytes = std::as_bytes(std::span(values));
   auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
   return add_weight({name, core::kFloatType, width, 1, 1, std::ssize(*owned), owned->data(), owned});
@@ -177,7 +177,11 @@ ValueId Builder::embed_positions() {
               core::EmbedParams{1, true});
 }
 
-ValueId Builder::rms_norm(ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x)); }
+ValueId Builder::rms_norm(ValueId x, const std::string& tensor, double scale) {
+  const ValueId normed = group_norm(x, tensor, width_of(x));
+  if (scale != 1) scale_weight(program_.ops.back().weights[0], scale);
+  return normed;
+}
 ValueId Builder::layer_norm(ValueId x, const std::string& tensor) {
   return group_norm(x, tensor, width_of(x), NormKind::layer);
 }
@@ -187,7 +191,7 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group,
   const gguf::Tensor* weights = file_.find_tensor(name);
   const bool own = weights && weights->weights() == width_of(x); // of each group
   const int64_t width = own ? width_of(x) : group;
-  std::vector<WeightId> vectors = {bare_norms_ ? ones(name, width) : flat_vector(name, width)};
+  std::vector<WeightId> vectors = {bare_norms_ ? constant(name, width, 1) : flat_vector(name, width)};
   if (kind == NormKind::rms)
     return emit(OpKind::rms_norm, tensor, {x}, width_of(x), vectors, core::NormParams{hparams_.norm_epsilon(), group});
   if (has(tensor + ".bias")) vectors.push_back(flat_vector(tensor + ".bias", width));
@@ -196,7 +200,7 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group,
 }
 
 ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
-  return emit(OpKind::rms_norm, name, {x}, width_of(x), {ones(name, group)},
+  return emit(OpKind::rms_norm, name, {x}, width_of(x), {constant(name, group, 1)},
               core::NormParams{hparams_.norm_epsilon(), group});
 }
 
@@ -286,6 +290,9 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
                            {weight(tied ? "token_embd.weight" : "output.weight", hparams_.width(), program_.vocab)});
   else
     program_.logits = linear(x, "output", program_.vocab);
+  if (!(soft_cap >= 0 && std::isfinite(soft_cap)))
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), hparams_.key("final_logit_softcapping"),
+                soft_cap);
   if (soft_cap != 0)
     program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
                            core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
@@ -300,27 +307,36 @@ void Builder::build(const Model& model) {
   const auto normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
     return tensor.empty() ? x : norm(x, blk + std::string(tensor));
   };
+  const auto post_normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
+    x = normed(x, blk, tensor);
+    if (model.post_norm_epsilon && !tensor.empty())
+      std::get<core::NormParams>(program_.ops.back().params).epsilon = *model.post_norm_epsilon;
+    return x;
+  };
   norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
   bare_norms_ = model.bare_norms;
   ValueId x = embed(scale("embedding_scale", model.embedding_scale));
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
+  if (model.begin) x = model.begin(x);
   const int64_t layers = hparams_.layers();
   for (int64_t il = 0; il < layers; ++il) {
     const std::string blk = begin_layer(il);
     const ValueId mixer_input = normed(x, blk, model.mixer_norm);
-    const ValueId mixed = normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
+    const ValueId mixed = post_normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
     ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, blk, model.ffn_norm);
     x = join(x, mixed, blk + "attn_add");
     if (il + 1 == layers) { // the last feed-forward only for tokens whose logits are wanted
       x = gather(x);
       if (model.parallel) ffn_input = gather(ffn_input);
     }
-    if (!model.ffn) continue;
-    if (!model.parallel) ffn_input = normed(x, blk, model.ffn_norm);
-    x = join(x, normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
+    if (model.ffn) {
+      if (!model.parallel) ffn_input = normed(x, blk, model.ffn_norm);
+      x = join(x, post_normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
+    }
+    if (model.end_layer) x = model.end_layer(x, il);
   }
-  logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale),
-         model.soft_cap ? hparams_.get_float("final_logit_softcapping", 0) : 0, model.output_bias);
+  logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale), model.soft_cap,
+         model.output_bias);
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {

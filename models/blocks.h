@@ -36,7 +36,8 @@ class Builder {
 
   core::ValueId embed(double scale = 1);
   core::ValueId embed_positions(); // learned ones, position_embd.weight
-  core::ValueId rms_norm(core::ValueId x, const std::string& tensor);
+  core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // of the weights
+  core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // of each group, without weights
   core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one
   core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
   core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
@@ -61,6 +62,12 @@ class Builder {
   core::ValueId feed_forward(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
                              const ActivationSpec& activation = {});
 
+  // Embeddings of the token for each layer [layers * width], from the embedding x; and their way into the residual
+  // stream at the end of a layer.
+  core::ValueId layer_inputs(core::ValueId x, int64_t width);
+  core::ValueId add_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
+  core::ValueId scaled_by(core::ValueId x, const std::string& tensor); // of one number
+
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
   // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are.
   void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0,
@@ -81,8 +88,11 @@ class Builder {
     bool learns_positions = false; // position_embd.weight
     double embedding_scale = 1, residual_scale = 1, logit_scale = 1; // factors
     bool scaled = false; // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
-    bool output_bias = true; // output.bias counts, where the file has it
-    bool soft_cap = false;   // of logits: final_logit_softcapping
+    bool output_bias = true;                                             // output.bias counts, where the file has it
+    double soft_cap = 0;                                                 // of logits, 0: none
+    std::optional<float> post_norm_epsilon = {};                         // of the two post norms
+    std::function<core::ValueId(core::ValueId x)> begin;                 // from the embedding to the residual stream
+    std::function<core::ValueId(core::ValueId x, int64_t il)> end_layer; // from the residual stream to itself
   };
   // Embedding, layers, final norm and output.
   void build(const Model& model);
@@ -108,14 +118,12 @@ class Builder {
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group, NormKind kind = NormKind::rms);
   // Of the kind that the model has, whole rows.
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
-  // The RMS norm of each `group` without weights.
-  core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group);
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   void scale_weight(core::WeightId id, double scale);
+  core::ValueId columns(core::ValueId x, const std::string& name, int64_t first, int64_t count);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
   core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name,
                          const ActivationSpec& activation);
-  core::ValueId scaled_by(core::ValueId x, const std::string& tensor);
   core::ValueId q_or_k(core::ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec);
   core::ValueId glu(core::Activation kind, core::ValueId gate, core::ValueId x, const std::string& name);
   core::ValueId conv1d(core::ValueId x, const std::string& tensor, int64_t kernel, core::Activation activation);
@@ -157,7 +165,7 @@ class Builder {
   // x, or its elements in the order in which the columns of `weight` want them (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
-  core::WeightId ones(const std::string& name, int64_t width); // made up
+  core::WeightId constant(const std::string& name, int64_t width, float value); // made up
   // A tensor of `width` F32 elements of any shape, as a vector.
   core::WeightId flat_vector(const std::string& name, int64_t width);
   void require_f32(const core::Weight& weight) const;

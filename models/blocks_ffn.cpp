@@ -111,12 +111,16 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
                 file_.path(), blk);
   const RoutingSpec spec = resolved(wanted, il);
   const int64_t used = *spec.used, hidden_width = *spec.width;
-  const ValueId router = linear(x, blk + "ffn_gate_inp", *spec.experts);
+  const ValueId router = spec.router ? *spec.router : linear(x, blk + "ffn_gate_inp", *spec.experts);
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
   std::vector<WeightId> bias;
   for (const char* name : {"exp_probs_b.bias", "exp_probs_b"})
     if (spec.selection_bias && bias.empty() && has(blk + name)) bias.push_back(vector(blk + name, *spec.experts));
+  if (const std::string scale = blk + "ffn_down_exps.scale"; spec.scales_outputs && has(scale)) { // scales shares
+    if (bias.empty()) bias.push_back(constant(blk + "no_bias", *spec.experts, 0));
+    bias.push_back(vector(scale, *spec.experts));
+  }
   program_.ops.push_back({OpKind::route,
                           layer_,
                           blk + "route",

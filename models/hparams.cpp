@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 namespace ridge::models {
@@ -151,8 +152,12 @@ int64_t Hparams::head_dim(std::string_view name, int64_t layer) const {
   while (first < layer && layer_int("attention.head_count", first) == 0) ++first;
   return in_range(name, width() / heads(first), 1, kMaxHeadDim);
 }
-int64_t Hparams::k_dim(int64_t layer) const { return head_dim("attention.key_length", layer); }
-int64_t Hparams::v_dim(int64_t layer) const { return head_dim("attention.value_length", layer); }
+int64_t Hparams::k_dim(int64_t layer, bool slides) const {
+  return head_dim(of_sliding("attention.key_length", slides), layer);
+}
+int64_t Hparams::v_dim(int64_t layer, bool slides) const {
+  return head_dim(of_sliding("attention.value_length", slides), layer);
+}
 
 int64_t Hparams::latent_k_dim(int64_t layer) const {
   constexpr std::string_view kName = "attention.key_length_mla";
@@ -163,10 +168,28 @@ int64_t Hparams::latent_v_dim(int64_t layer) const {
   return get_int(kName, 0) == 0 ? v_dim(layer) : in_range(kName, get_int(kName), 1, kMaxHeadDim);
 }
 
-int64_t Hparams::rope_dims(int64_t k_dim) const {
-  constexpr std::string_view kName = "rope.dimension_count";
-  const int64_t dims = in_range(kName, get_int(kName, k_dim), 2, k_dim);
-  if (dims % 2 != 0) throw_error("{}: {} is odd ({})", file_.path(), key(kName), dims);
+int64_t Hparams::window(std::optional<int64_t> fallback) const {
+  constexpr std::string_view kName = "attention.sliding_window";
+  return in_range(kName, fallback ? get_int(kName, *fallback) : get_int(kName), 1, kMaxContext);
+}
+
+double Hparams::sliding_rope_base(std::optional<double> fallback) const {
+  const double base = get_float("rope.freq_base_swa", fallback ? *fallback : get_float("rope.freq_base", 10000));
+  if (!(base > 0 && std::isfinite(base)))
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), key("rope.freq_base_swa"), base);
+  return base;
+}
+
+// The name of a hyperparameter that layers with windows may have one of their own of.
+std::string Hparams::of_sliding(std::string_view name, bool slides) const {
+  const std::string own = std::string(name) + "_swa";
+  return slides && file_.find(asked(own)) ? own : std::string(name);
+}
+
+int64_t Hparams::rope_dims(int64_t k_dim, bool slides) const {
+  const std::string name = of_sliding("rope.dimension_count", slides);
+  const int64_t dims = in_range(name, get_int(name, k_dim), 2, k_dim);
+  if (dims % 2 != 0) throw_error("{}: {} is odd ({})", file_.path(), key(name), dims);
   return dims;
 }
 

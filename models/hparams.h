@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -46,15 +47,20 @@ class Hparams {
   int64_t context() const;               // context_length: trained, in tokens
   int64_t heads(int64_t layer) const;    // attention.head_count
   int64_t kv_heads(int64_t layer) const; // attention.head_count_kv, else heads
-  int64_t k_dim(int64_t layer) const;    // attention.key_length, else width / heads of the first layer with any
-  int64_t v_dim(int64_t layer) const;    // attention.value_length, else the same
+  // attention.key_length, else width / heads of the first layer with any; attention.value_length, else the same;
+  // rope.dimension_count, else k_dim; even. Of a layer with a window those with _swa behind, where the file has them.
+  int64_t k_dim(int64_t layer, bool slides = false) const;
+  int64_t v_dim(int64_t layer, bool slides = false) const;
+  int64_t rope_dims(int64_t k_dim, bool slides = false) const;
   // Of latent attention, before keys and values are made narrower: attention.key_length_mla and value_length_mla, else
   // as above.
   int64_t latent_k_dim(int64_t layer) const;
   int64_t latent_v_dim(int64_t layer) const;
-  int64_t rope_dims(int64_t k_dim) const;    // rope.dimension_count, else k_dim; even
-  float norm_epsilon() const;                // attention.layer_norm_rms_epsilon
-  float layer_norm_epsilon() const;          // attention.layer_norm_epsilon
+  // attention.sliding_window, in tokens; required where there is no fallback.
+  int64_t window(std::optional<int64_t> fallback = {}) const;
+  double sliding_rope_base(std::optional<double> fallback = {}) const; // rope.freq_base_swa, else rope.freq_base
+  float norm_epsilon() const;                                          // attention.layer_norm_rms_epsilon
+  float layer_norm_epsilon() const;                                    // attention.layer_norm_epsilon
   bool has_rope_sections() const;            // the first two of rope.dimension_sections are above 0
   int64_t original_context() const;          // rope.scaling.original_context_length, else context_length
   int64_t ffn_width(int64_t layer) const;    // feed_forward_length
@@ -86,6 +92,7 @@ class Hparams {
   int64_t in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const;
   const gguf::Value* array(std::string_view name) const; // nullptr: not there, or one value for all layers
   int64_t head_dim(std::string_view name, int64_t layer) const;
+  std::string of_sliding(std::string_view name, bool slides) const;
   int64_t layer_of_array(std::string_view name, const gguf::Value& array, int64_t layer) const;
   std::string asked(std::string_view name) const; // the key, noted
 

@@ -60,7 +60,7 @@ class Reader {
   std::vector<float> divisors(const std::string& name, int64_t pairs) const {
     const gguf::Tensor* tensor = file_.find_tensor(name);
     if (!tensor) return {};
-    if (static_cast<uint32_t>(tensor->type) != static_cast<uint32_t>(quant::Type::F32) || tensor->weights() != pairs)
+    if (static_cast<uint32_t>(tensor->type) != static_cast<uint32_t>(quant::Type::F32) || tensor->weights() < pairs)
       throw_error("{}: tensor {}: expected {} F32 values", file_.path(), name, pairs);
     std::vector<float> factors(pairs);
     std::memcpy(factors.data(), tensor->data.data(), factors.size() * sizeof(float));

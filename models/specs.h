@@ -5,7 +5,7 @@
 // architecture or the model file sets one of them to something else than its default.
 #pragma once
 
-#include "core/ops.h"
+#include "core/program.h"
 
 #include <cstdint>
 #include <optional>
@@ -67,19 +67,21 @@ struct LatentSpec {
 };
 
 struct RoutingSpec {
-  std::optional<int64_t> experts = {};     // expert_count
-  std::optional<int64_t> used = {};        // by each token: expert_used_count of the layer
-  std::optional<int64_t> width = {};       // of an expert's hidden layer: Hparams::expert_width
-  std::optional<bool> normalize = {};      // shares of the chosen sum to 1: expert_weights_norm, or true
-  std::optional<core::Gate> gate = {};     // from scores to shares: expert_gating_func, or softmax
-  std::optional<double> scale = {};        // of all shares: expert_weights_scale, or 1
-  std::optional<int64_t> groups = {};      // experts are chosen from the best groups: expert_group_count, or 1
-  std::optional<int64_t> groups_used = {}; // expert_group_used_count
-  bool selection_bias = false;             // exp_probs_b, which counts for the choice only, where the file has it
-  bool shared = false;                     // an expert that all tokens go through, where the file has one
-  bool shares_scale_input = false;         // an expert's input is multiplied with its share, not its output
-  double scale_of_both = 1;                // of the sum of the experts and the shared one
-  bool latent = false;                     // experts work on a narrower copy of the input, where the file has one
+  std::optional<int64_t> experts = {};      // expert_count
+  std::optional<int64_t> used = {};         // by each token: expert_used_count of the layer
+  std::optional<int64_t> width = {};        // of an expert's hidden layer: Hparams::expert_width
+  std::optional<bool> normalize = {};       // shares of the chosen sum to 1: expert_weights_norm, or true
+  std::optional<core::Gate> gate = {};      // from scores to shares: expert_gating_func, or softmax
+  std::optional<double> scale = {};         // of all shares: expert_weights_scale, or 1
+  std::optional<int64_t> groups = {};       // experts are chosen from the best groups: expert_group_count, or 1
+  std::optional<int64_t> groups_used = {};  // expert_group_used_count
+  bool selection_bias = false;              // exp_probs_b, which counts for the choice only, where the file has it
+  bool shared = false;                      // an expert that all tokens go through, where the file has one
+  bool shares_scale_input = false;          // an expert's input is multiplied with its share, not its output
+  double scale_of_both = 1;                 // of the sum of the experts and the shared one
+  std::optional<core::ValueId> router = {}; // the experts' scores, else those that ffn_gate_inp makes of the input
+  bool scales_outputs = false; // ffn_down_exps.scale, a factor of each expert's output, where the file has it
+  bool latent = false;         // experts work on a narrower copy of the input, where the file has one
 };
 
 // hidden = activation(gate) * up if it is gated, else activation(up).

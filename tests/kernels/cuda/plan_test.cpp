@@ -125,3 +125,40 @@ TEST_CASE("plan: a norm goes with the gate before or behind it, unless others re
       CHECK(found->gated_norm.gates_input == gates_input);
     }
 }
+
+TEST_CASE("plan: a layer that attends to another one's cache turns its queries alone, and waits for its predecessor") {
+  using core::OpKind;
+  using quant::Type;
+  tests::RandomProgram model(1);
+  model.program.rope_tables.push_back({std::vector<float>(32, 0.1f), 1, core::RopeStyle::split});
+  model.program.kv_layers.push_back({2, 64, 64});
+  core::ValueId x = model.embed(Type::Q8_0, 256, 64);
+  const core::RopeParams of_q = {0, 4, 64}, of_k = {0, 2, 64};
+  for (model.layer = 0; model.layer < 2; ++model.layer) {
+    const core::ValueId h = model.norm(x, 256);
+    core::ValueId q = model.norm(model.linear(h, Type::Q8_0, 256), 64);
+    q = model.op(OpKind::rope, {q}, {}, 256, of_q);
+    if (model.layer == 0) { // keys are values, too
+      const core::ValueId both = model.linear(h, Type::Q8_0, 128);
+      const core::ValueId k = model.op(OpKind::rope, {model.norm(both, 64)}, {}, 128, of_k);
+      model.op(OpKind::kv_store, {k, model.norm(both, 64)}, {}, 0, core::KvParams{0});
+    }
+    const core::ValueId attended = model.op(OpKind::attention, {q}, {}, 256, core::AttentionParams{0, 4, 1, 16});
+    x = model.op(OpKind::add, {x, model.linear(attended, Type::Q8_0, 256)}, {}, 256);
+  }
+  model.layer = -1;
+  model.finish(x, Type::Q8_0);
+
+  const Plan plan = kernels::cuda::make_plan(model.program, true);
+  check_rules(model.program, plan);
+  std::vector<const Step*> heads, attention;
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::heads) heads.push_back(&step);
+    if (step.kind == Step::Kind::op && step.op->kind == OpKind::attention) attention.push_back(&step);
+  }
+  REQUIRE(heads.size() == 1);
+  CHECK(heads[0]->heads.attention);
+  CHECK(heads[0]->heads.k_norm != kernels::cuda::kNone);
+  REQUIRE(attention.size() == 1);
+  CHECK_FALSE(attention[0]->dataflow_input);
+}

@@ -1,0 +1,52 @@
+// What only Gemma's layers have: an embedding of the token for each layer, and a scale of the residual stream.
+#include "core/error.h"
+#include "models/blocks.h"
+
+#include <cmath>
+#include <cstring>
+#include <span>
+
+namespace ridge::models {
+
+using core::OpKind;
+using core::ValueId;
+using core::WeightId;
+
+// Half from a table by token and half from the embedding x, both normed alike. The scales are in the weights of the
+// norm and in the table's.
+ValueId Builder::layer_inputs(ValueId x, int64_t width) {
+  const int64_t layers = hparams_.layers(), all = width * layers;
+  if (width < 1 || width > kMaxWidth / layers)
+    throw_error("{}: per-layer embeddings of {} elements for each of {} layers", file_.path(), width, layers);
+  const double half = 1 / std::sqrt(2.0);
+  const std::string table = "per_layer_token_embd";
+  const ValueId by_token = emit(OpKind::embed, table, {}, all, {weight(table + ".weight", all, program_.vocab)},
+                                core::EmbedParams{static_cast<float>(half * std::sqrt(static_cast<double>(width)))});
+  const ValueId projected = group_norm(linear(x, "per_layer_model_proj", all), "per_layer_proj_norm", width);
+  core::Op& norm = program_.ops.back();
+  scale_weight(norm.weights[0], half);
+  // The projection is scaled by 1 / sqrt(width of x) before the norm, which shows in the epsilon only.
+  std::get<core::NormParams>(norm.params).epsilon *= static_cast<float>(width_of(x));
+  return add(projected, by_token, "per_layer_inputs");
+}
+
+ValueId Builder::add_layer_input(ValueId x, ValueId inputs, int64_t il) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  const int64_t width = width_of(inputs) / hparams_.layers();
+  ValueId own = columns(inputs, blk + "layer_input", il * width, width);
+  if (gathered(x)) own = gather(own);
+  const ValueId gated = glu(core::Activation::gelu, linear(x, blk + "inp_gate", width), own, blk + "inp_glu");
+  return add(x, rms_norm(linear(gated, blk + "proj", width_of(x)), blk + "post_norm"), blk + "layer_input_add");
+}
+
+ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int64_t count) {
+  auto owned = std::make_shared<std::vector<std::byte>>(count * sizeof(int32_t));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto from = static_cast<int32_t>(first + i);
+    std::memcpy(owned->data() + i * sizeof from, &from, sizeof from);
+  }
+  const WeightId order = add_weight({name, core::kOrderType, count, 1, 1, std::ssize(*owned), owned->data(), owned});
+  return emit(OpKind::permute, name, {x}, count, {order}, core::PermuteParams{width_of(x)});
+}
+
+} // namespace ridge::models

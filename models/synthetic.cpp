@@ -83,7 +83,11 @@ gguf::Metadata metadata_of(const Shape& s) {
   else
     set("feed_forward_length", u32(s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width));
   set("attention.head_count", u32(s.heads));
-  if (s.layer_kinds.find_first_of("MC") == std::string_view::npos)
+  if (s.full_kv_heads > 0) {
+    std::vector<uint32_t> heads;
+    for (int64_t il = 0; il < s.layers; ++il) heads.push_back(u32(s.kind_of(il) == 'W' ? s.kv_heads : s.full_kv_heads));
+    set("attention.head_count_kv", heads);
+  } else if (s.layer_kinds.find_first_of("MC") == std::string_view::npos)
     set("attention.head_count_kv", u32(s.kv_heads));
   else
     per_layer("attention.head_count_kv", "A", s.kv_heads);
@@ -98,6 +102,25 @@ gguf::Metadata metadata_of(const Shape& s) {
   set("attention.value_length", u32(s.latent > 0 ? s.latent : s.head_dim));
   set("attention.layer_norm_rms_epsilon", 1e-5f);
   set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
+  if (s.window > 0) {
+    std::vector<uint32_t> slides;
+    for (int64_t il = 0; il < s.layers; ++il) slides.push_back(s.kind_of(il) == 'W' ? 1 : 0);
+    set("attention.sliding_window", u32(s.window));
+    set("attention.sliding_window_pattern", slides);
+  }
+  if (s.full_head_dim > 0) {
+    for (const char* key : {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
+      set(key, u32(s.full_head_dim));
+      set(fmt::format("{}_swa", key).c_str(), u32(s.head_dim));
+    }
+    set("rope.freq_base_swa", 1e4f);
+    set("final_logit_softcapping", 30.0f);
+  }
+  if (s.architecture == "gpt-oss") {
+    set("rope.scaling.type", "yarn");
+    set("rope.scaling.factor", 32.0f);
+    set("rope.scaling.original_context_length", uint32_t{4096});
+  }
   if (s.architecture.starts_with("qwen35")) set("rope.dimension_sections", std::vector<uint32_t>{11, 11, 10, 0});
   set("rope.freq_base", static_cast<float>(s.rope_base));
   set("vocab_size", u32(s.vocab));
@@ -135,19 +158,24 @@ class TensorList {
       blk_ = fmt::format("blk.{}.", il);
       vector("attn_norm.weight", s.width);
       const char kind = s.kind_of(il);
-      if (kind == 'A') s.latent > 0 ? latent_attention() : attention();
+      if (kind == 'A' || kind == 'W') s.latent > 0 ? latent_attention() : attention(kind);
       if (kind == 'D') delta_net();
       if (kind == 'M') mamba2();
       if (kind == 'C') short_conv();
       if (kind == 'F') feed_forward(false);
       if (s.layer_kinds.find('F') != std::string_view::npos) continue;
-      const bool other_name = s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe";
+      if (gemma()) gemma_norms();
+      const bool other_name =
+          s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe" || gpt_oss();
       vector(other_name ? "post_attention_norm.weight" : "ffn_norm.weight", s.width);
       feed_forward(true, il);
     }
     blk_.clear();
     vector(s.architecture == "lfm2moe" ? "token_embd_norm.weight" : "output_norm.weight", s.width);
-    matrix("output", {s.width, s.vocab});
+    if (gemma())
+      vector("rope_freqs.weight", s.full_head_dim / 2);
+    else
+      matrix("output", {s.width, s.vocab});
     return std::move(tensors_);
   }
 
@@ -161,27 +189,47 @@ class TensorList {
 
   bool fused() const { return s_.architecture == "phi3"; } // q with k and v, gate with up
 
-  void attention() {
+  bool gemma() const { return s_.architecture == "gemma4"; }
+  bool gpt_oss() const { return s_.architecture == "gpt-oss"; }
+
+  void attention(char kind) {
     const Shape& s = s_;
+    const bool other_heads = kind == 'A' && s.full_head_dim > 0;
+    const int64_t head_dim = other_heads ? s.full_head_dim : s.head_dim,
+                  kv_heads = other_heads ? s.full_kv_heads : s.kv_heads;
     const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
-    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    const int64_t q_width = s.heads * head_dim, kv_width = kv_heads * head_dim;
     if (fused()) {
       matrix("attn_qkv", {s.width, q_width + 2 * kv_width});
     } else {
       matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
       matrix("attn_k", {s.width, kv_width});
-      matrix("attn_v", {s.width, kv_width});
+      if (!other_heads) matrix("attn_v", {s.width, kv_width}); // else keys are values
     }
     matrix("attn_output", {q_width, s.width});
-    if (checkpoint.qkv_bias || s.architecture == "glm4moe") {
+    if (gpt_oss()) {
+      vector("attn_output.bias", s.width);
+      vector("attn_sinks.weight", s.heads);
+    }
+    if (checkpoint.qkv_bias || s.architecture == "glm4moe" || gpt_oss()) {
       vector("attn_q.bias", q_width);
       vector("attn_k.bias", kv_width);
       vector("attn_v.bias", kv_width);
     }
-    if (checkpoint.qk_norm || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos) {
-      vector("attn_q_norm.weight", s.head_dim);
-      vector("attn_k_norm.weight", s.head_dim);
+    if (checkpoint.qk_norm || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos || gemma()) {
+      vector("attn_q_norm.weight", head_dim);
+      vector("attn_k_norm.weight", head_dim);
     }
+  }
+  void gemma_norms() {
+    for (const char* name : {"post_attention_norm.weight", "post_ffw_norm.weight"}) vector(name, s_.width);
+    vector("layer_output_scale.weight", 1);
+    if (s_.experts == 0) return;
+    for (const char* name :
+         {"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"})
+      vector(name, s_.width);
+    vector("ffn_down_exps.scale", s_.experts);
+    dense("", s_.dense_ffn_width, true);
   }
   void latent_attention() {
     const Shape& s = s_;
@@ -238,9 +286,19 @@ class TensorList {
     if (s.experts == 0 || il < s.dense_layers)
       return dense("", s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width, gated);
     matrix("ffn_gate_inp", {s.width, s.experts}, quant::Type::F32);
-    matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
-    matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
+    if (gemma()) {
+      matrix("ffn_gate_up_exps", {s.width, 2 * s.ffn_width, s.experts});
+    } else {
+      matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
+      matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
+    }
     matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
+    if (gpt_oss()) {
+      vector("ffn_gate_inp.bias", s.experts);
+      for (const char* name : {"ffn_gate_exps.bias", "ffn_up_exps.bias"})
+        tensors_.push_back({blk_ + name, quant::Type::F32, {s.ffn_width, s.experts}});
+      tensors_.push_back({blk_ + "ffn_down_exps.bias", quant::Type::F32, {s.width, s.experts}});
+    }
     if (has_sigmoid_gate(s)) vector("exp_probs_b.bias", s.experts);
     if (s.shared_ffn_width == 0) return;
     if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
@@ -317,6 +375,11 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
   for (const gguf::TensorInfo& info : tensors) {
+    if (info.name == "rope_freqs.weight") { // divisors
+      const std::vector<float> ones(static_cast<size_t>(info.dims[0]), 1);
+      writer.write(std::as_bytes(std::span(ones)));
+      continue;
+    }
     if (info.name.ends_with("ssm_a")) {
       writer.write(decay_rates(static_cast<int64_t>(info.bytes() / sizeof(float))));
       continue;

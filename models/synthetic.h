@@ -21,16 +21,19 @@ struct Shape {
   int64_t experts = 0, experts_used = 0; // 0: dense; ffn_width is then each expert's
 
   // Of hybrids.
-  std::string_view layer_kinds = "A"; // per layer, from the start again behind the last: Attention, Delta net, Mamba 2,
-                                      // short Convolution, Feed-forward part alone
-  int64_t rope_dims = 0;              // 0: head_dim
-  bool output_gate = false;           // of attention
+  std::string_view layer_kinds = "A"; // per layer, from the start again behind the last: Attention, attention with a
+                                      // Window, Delta net, Mamba 2, short Convolution, Feed-forward part alone
+  int64_t rope_dims = 0;                                                            // 0: head_dim
+  bool output_gate = false;                                                         // of attention
   int64_t inner = 0, state = 0, inner_heads = 0, inner_groups = 0, conv_kernel = 0; // of recurrent layers
   int64_t shared_ffn_width = 0;                                                     // of the shared expert
   int64_t dense_layers = 0, dense_ffn_width = 0;                                    // before those with experts
 
   // Of latent attention; head_dim is then that of keys before they are made narrower.
   int64_t latent = 0, query_latent = 0, value_dim = 0;
+
+  // Of layers with a window, kind W. Those that see all may have other heads then.
+  int64_t window = 0, full_head_dim = 0, full_kv_heads = 0;
 
   char kind_of(int64_t layer) const { return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()]; }
 };

@@ -69,6 +69,21 @@ const std::vector<Shape>& shapes() {
        .rope_dims = 64, .shared_ffn_width = 1408, .dense_layers = 1, .dense_ffn_width = 10944},
       {.name = "phi-4", .architecture = "phi3", .layers = 40, .width = 5120, .ffn_width = 17920, .heads = 40,
        .kv_heads = 10, .head_dim = 128, .vocab = 100352, .rope_base = 25e4},
+      {.name = "gpt-oss-20b", .architecture = "gpt-oss", .layers = 24, .width = 2880, .ffn_width = 2880, .heads = 64,
+       .kv_heads = 8, .head_dim = 64, .vocab = 201088, .rope_base = 1.5e5, .experts = 32, .experts_used = 4,
+       .layer_kinds = "WA", .window = 128},
+      {.name = "gpt-oss-120b", .architecture = "gpt-oss", .layers = 36, .width = 2880, .ffn_width = 2880, .heads = 64,
+       .kv_heads = 8, .head_dim = 64, .vocab = 201088, .rope_base = 1.5e5, .experts = 128, .experts_used = 4,
+       .layer_kinds = "WA", .window = 128},
+      {.name = "gemma-4-12b", .architecture = "gemma4", .layers = 48, .width = 3840, .ffn_width = 15360, .heads = 16,
+       .kv_heads = 8, .head_dim = 256, .vocab = 262144, .rope_base = 1e6, .layer_kinds = "WWWWWA", .window = 1024,
+       .full_head_dim = 512, .full_kv_heads = 1},
+      {.name = "gemma-4-26b-a4b", .architecture = "gemma4", .layers = 30, .width = 2816, .ffn_width = 704, .heads = 16,
+       .kv_heads = 8, .head_dim = 256, .vocab = 262144, .rope_base = 1e6, .experts = 128, .experts_used = 8,
+       .layer_kinds = "WWWWWA", .dense_ffn_width = 2112, .window = 1024, .full_head_dim = 512, .full_kv_heads = 2},
+      {.name = "gemma-4-31b", .architecture = "gemma4", .layers = 60, .width = 5376, .ffn_width = 21504, .heads = 32,
+       .kv_heads = 16, .head_dim = 256, .vocab = 262144, .rope_base = 1e6, .layer_kinds = "WWWWWA", .window = 1024,
+       .full_head_dim = 512, .full_kv_heads = 4},
       // clang-format on
   };
   return kShapes;

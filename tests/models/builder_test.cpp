@@ -294,7 +294,7 @@ TEST_CASE("norms come before and behind blocks, and blocks side by side share an
            .mixer_post_norm = "attn_post",
            .parallel = true,
            .layer_norms = true,
-           .soft_cap = true});
+           .soft_cap = b.hparams().get_float("final_logit_softcapping", 0)});
   const core::Program program = std::move(b).finish();
 
   std::vector<core::Op> norms, gates, adds;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <map>
+#include <ranges>
 
 namespace ridge::models {
 namespace {
@@ -167,7 +168,7 @@ bool holds(Layers layers, int64_t i, int64_t n) {
 bool holds(When when, const ModelTraits& traits, bool importance) {
   switch (when) {
   case When::always: return true;
-  case When::shared_kv: return traits.heads / std::max<int64_t>(1, traits.kv_heads) >= 4;
+  case When::shared_kv: return traits.kv_heads > 0 && traits.heads / traits.kv_heads >= 4;
   case When::many_experts: return traits.experts >= 4;
   case When::eight_experts: return traits.experts == 8;
   case When::with_importance: return importance;
@@ -299,7 +300,8 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "a.rvq.codebook",
       "mm.a.code_embd",
   });
-  if (tensor.dims.size() < 2 || !tensor.type.format() || !tensor.name.ends_with("weight")) return false;
+  const bool vector = std::ranges::all_of(tensor.dims | std::views::drop(1), [](int64_t dim) { return dim == 1; });
+  if (vector || !tensor.type.format() || !tensor.name.ends_with("weight")) return false;
   if (tensor.name == "position_embd.weight" || tensor.name == "token_types.weight") return false;
   return std::ranges::none_of(kKept,
                               [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
@@ -323,10 +325,15 @@ Type fitting_type(Type type, int64_t cols) {
 std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTraits& traits,
                                            std::span<const gguf::TensorInfo> tensors, const RecipeOptions& options) {
   const bool tied = std::ranges::find(tensors, "output.weight", &gguf::TensorInfo::name) == tensors.end();
-  std::vector<int64_t> attn_v_layers; // rules count only layers that have an attn_v
+  // Where layers differ, rules count the matrices of a role, not the layers.
+  std::map<Role, std::vector<int64_t>> layers_of_role;
   for (const gguf::TensorInfo& tensor : tensors)
-    if (role_of(tensor.name) == Role::attn_v) attn_v_layers.push_back(layer_of(tensor.name));
-  std::ranges::sort(attn_v_layers);
+    if (is_quantizable(tensor)) layers_of_role[role_of(tensor.name)].push_back(layer_of(tensor.name));
+  for (auto& [role, layers] : layers_of_role) std::ranges::sort(layers);
+  const auto number_in_role = [&](Role role, int64_t layer) {
+    const std::vector<int64_t>& layers = layers_of_role[role];
+    return std::ranges::lower_bound(layers, layer) - layers.begin();
+  };
 
   std::vector<gguf::TensorType> types;
   for (const gguf::TensorInfo& tensor : tensors) {
@@ -345,10 +352,10 @@ std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTrai
     } else if (!options.pure && quant::format(recipe.base).packed) {
       if (tied && role == Role::token_embd) role = Role::output; // the table is the output matrix, too
       int64_t layer = layer_of(tensor.name), layers = traits.layers;
-      if (role == Role::attn_v) {
-        layers = std::ssize(attn_v_layers);
-        layer = std::ranges::lower_bound(attn_v_layers, layer) - attn_v_layers.begin();
-      }
+      if (role == Role::attn_v) layers = std::ssize(layers_of_role[role]);
+      const bool ffn = role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down;
+      if (role == Role::attn_v || (ffn && (traits.experts < 2 || is_low_bit(recipe))))
+        layer = number_in_role(role, layer);
       type = mixed_type(recipe, traits, options, tensor, role, layer, layers);
     }
     types.back() = fitting_type(type, tensor.dims[0]);

@@ -207,3 +207,55 @@ TEST_CASE("every recipe is found by its name and its number") {
   CHECK(models::find_recipe("Q9_K") == nullptr);
   CHECK(models::file_type_name(4).empty());
 }
+
+TEST_CASE("Q4_K_M of hybrids: recurrent layers' small tensors stay wide, rules count matrices of a role") {
+  const Mix qwen = mix_of("qwen3.5-27b", "Q4_K_M");
+  for (const char* part : {"ssm_conv1d", "ssm_a", "ssm_dt", "norm"}) CHECK(qwen.types(part) == Types{"F32"});
+  for (const char* part : {"ssm_out", "ssm_alpha", "ssm_beta", "attn_gate", "attn_output", "attn_q.", "ffn_up"})
+    CHECK(qwen.types(part) == Types{"Q4_K"});
+  // Of a recurrent layer attn_qkv counts as attn_v: each of 64 layers has one of the two.
+  std::vector<int> finer = qwen.layers("attn_qkv", "Q6_K");
+  std::ranges::copy(qwen.layers("attn_v", "Q6_K"), std::back_inserter(finer));
+  std::ranges::sort(finer);
+  CHECK(finer == qwen.layers("ffn_down", "Q6_K"));
+  CHECK(finer.size() == 32);
+  CHECK(qwen.type_of.at("output.weight") == "Q6_K");
+
+  // 25 of 56 layers are feed-forward parts; the first 7, and of those behind every third, are finer. Rows of 15,680
+  // weights are no whole blocks of 256.
+  const Mix nemotron = mix_of("nemotron-nano-9b", "Q4_K_M");
+  CHECK(nemotron.layers("ffn_down", "Q8_0") == std::vector<int>{1, 3, 5, 8, 10, 12, 15, 22, 28, 35, 42, 49, 55});
+  CHECK(nemotron.types("ssm_norm") == Types{"F32"});
+  CHECK(nemotron.types("ssm_in") == Types{"Q5_0"});
+}
+
+TEST_CASE("MXFP4_MOE and IQ2_XS of experts: routers and gates stay wide, the shared expert is no expert") {
+  const Mix mxfp4 = mix_of("qwen3.6-35b-a3b", "MXFP4_MOE");
+  for (const char* part : {"ffn_up_exps", "ffn_gate_exps", "ffn_down_exps"}) CHECK(mxfp4.types(part) == Types{"MXFP4"});
+  for (const char* part : {"_shexp.weight", "attn_qkv", "attn_v.", "ssm_out", "token_embd", "output.weight"}) {
+    Types types = mxfp4.types(part);
+    types.erase("F32"); // the shared expert's gate
+    CHECK(types == Types{"Q8_0"});
+  }
+  CHECK(mxfp4.types("ffn_gate_inp") == Types{"F32"});
+  CHECK(mxfp4.types("ssm_conv1d") == Types{"F32"});
+
+  const Mix iq2 = mix_of("qwen3.6-35b-a3b", "IQ2_XS");
+  CHECK(iq2.types("attn_qkv") == Types{"Q4_K"}); // four experts or more
+  CHECK(iq2.types("ffn_gate_inp") == Types{"F32"});
+  CHECK(iq2.types("ffn_up_exps") == Types{"IQ2_XS"});
+}
+
+TEST_CASE("rules for shared heads of keys and values ask the first layer, which may have none") {
+  const std::vector<gguf::TensorInfo> tensors = {{"blk.0.attn_v.weight", Type::F16, {256, 256}},
+                                                 {"blk.0.shortconv.conv.weight", Type::F32, {3, 256}},
+                                                 {"blk.0.ffn_gate_inp_shexp.weight", Type::F32, {256, 1}},
+                                                 {"output.weight", Type::F16, {256, 256}}};
+  const auto types = [&](int64_t kv_heads) {
+    return models::assign_types(*models::find_recipe("Q2_K"), {"lfm2", 1, 32, kv_heads, 0}, tensors);
+  };
+  CHECK(types(8)[0] == Type::Q4_K);
+  CHECK(types(0)[0] == Type::Q3_K);
+  CHECK(types(8)[1] == Type::F32);
+  CHECK(types(8)[2] == Type::F32); // one row: a vector
+}

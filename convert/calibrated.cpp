@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 namespace ridge::convert {
@@ -51,8 +52,15 @@ struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
   core::Program program; // the layer's ops
   ValueId output;
-  std::map<WeightId, Scaling> scaling;
-  std::map<WeightId, std::vector<float>> vectors; // norms and biases that scales went into
+  std::map<std::string, Scaling> scaling;            // by tensor
+  std::map<std::string, std::vector<float>> vectors; // norms and biases that scales went into
+
+  // Where a weight that has some rows of a tensor has them.
+  struct Slice {
+    int64_t first = 0, stride = 0; // of its runs, in rows
+    bool copied = false;           // in another order, which its copy only knows
+  };
+  std::map<WeightId, Slice> slices;
 
   // Matrices that share an input: indices of their ops.
   struct Group {
@@ -73,7 +81,10 @@ struct CalibratedQuantizer::Layer {
   // The inputs of a group's matrices.
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
+  int64_t tensor_row(WeightId id, int64_t row) const;
   void scale_vector(WeightId id, std::span<const float> factors);
+  void scale_rows(const core::Op& op, std::span<const float> factors);
+  void repoint(const std::string& tensor, quant::Type type, const std::byte* bytes);
   void quantize();
 };
 
@@ -92,6 +103,18 @@ CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : o
     for (const ValueId id : op.outputs) written[id] = true;
   }
   output = program.ops.back().outputs.at(0);
+  for (const core::Op& op : program.ops)
+    for (const WeightId id : op.weights) {
+      const core::Weight& weight = program.weights[id];
+      const WeightSource* source = source_of(id);
+      if (!source || !source->has_weights()) continue;
+      if (weight.owned) {
+        slices[id] = {.copied = true};
+      } else {
+        slices[id] = {(weight.data - source->packed(0, 1).data()) / weight.row_bytes,
+                      weight.run_stride / weight.row_bytes};
+      }
+    }
   std::map<ValueId, size_t> group_of;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     if (!is_matrix(program.ops[i])) continue;
@@ -155,15 +178,60 @@ void CalibratedQuantizer::Layer::run_inputs(const Group& group,
   run(part, group.ops[0], input, nullptr, [&](int64_t, std::span<const float> rows) { each(rows); });
 }
 
+// The row of the tensor that row `row` of a weight is.
+int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {
+  const core::Weight& weight = program.weights[id];
+  const Slice& slice = slices.at(id);
+  return slice.first + row / weight.rows_per_run() * slice.stride + row % weight.rows_per_run();
+}
+
+// A norm's weights.
 void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float> factors) {
   core::Weight& weight = program.weights[id];
-  std::vector<float>& values = vectors[id];
+  std::vector<float>& values = vectors[weight.name];
   values.resize(static_cast<size_t>(weight.cols));
   source_of(id)->decode(0, 1, values.data());
   for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i];
   weight.data = reinterpret_cast<const std::byte*>(values.data());
   const auto bytes = std::as_bytes(std::span(values));
   owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
+}
+
+// The rows of a matrix, which may be some of a tensor's, and their biases.
+void CalibratedQuantizer::Layer::scale_rows(const core::Op& op, std::span<const float> factors) {
+  const WeightId matrix = op.weights[0];
+  std::vector<float>& rows = scaling[program.weights[matrix].name].rows;
+  if (rows.empty()) rows.resize(static_cast<size_t>(source_of(matrix)->rows()), 1.0f);
+  for (size_t r = 0; r < factors.size(); ++r)
+    rows[static_cast<size_t>(tensor_row(matrix, static_cast<int64_t>(r)))] = factors[r];
+  if (op.weights.size() < 2) return;
+
+  core::Weight& bias = program.weights[op.weights[1]];
+  const WeightSource& source = *source_of(op.weights[1]);
+  std::vector<float> whole(static_cast<size_t>(source.weights())), part(factors.size());
+  source.decode(0, 1, whole.data());
+  for (size_t r = 0; r < factors.size(); ++r) {
+    const auto at = static_cast<size_t>(tensor_row(matrix, static_cast<int64_t>(r)));
+    part[r] = whole[at] *= factors[r];
+  }
+  std::vector<float>& kept = vectors[bias.name + bias.part];
+  kept = std::move(part);
+  bias.data = reinterpret_cast<const std::byte*>(kept.data());
+  const auto bytes = std::as_bytes(std::span(whole));
+  owner.ready_[bias.name] = {{bytes.begin(), bytes.end()}, {}};
+}
+
+// All weights of a tensor, to its rows in another type. A copy keeps its numbers: what comes behind it is then fitted
+// to the unquantized rows.
+void CalibratedQuantizer::Layer::repoint(const std::string& tensor, quant::Type type, const std::byte* bytes) {
+  for (const auto& [id, slice] : slices) {
+    core::Weight& weight = program.weights[id];
+    if (weight.name != tensor || slice.copied) continue;
+    weight.type = static_cast<uint32_t>(type);
+    weight.row_bytes = quant::format(type).row_bytes(weight.cols);
+    weight.data = bytes + slice.first * weight.row_bytes;
+    weight.run_stride = slice.stride * weight.row_bytes;
+  }
 }
 
 // Finds scales for the inputs of each group. Their inverse goes into the op before: a norm, or the rows of a matrix.
@@ -180,6 +248,8 @@ void CalibratedQuantizer::Layer::find_scales() {
     const auto is_plain = [&](const core::Op& op) { // whose matrix can be scaled
       return op.kind == OpKind::linear && target_of(op.weights[0]);
     };
+    // Of a tensor in another order it is not known which rows they are.
+    const auto can_scale_rows = [&](const core::Op& op) { return !slices.at(op.weights[0]).copied; };
     bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
       return std::ranges::find(op.inputs, value) == op.inputs.end() || is_plain(op);
     });
@@ -200,15 +270,19 @@ void CalibratedQuantizer::Layer::find_scales() {
     } else {
       continue;
     }
-    if (!fits || (candidate.rows && !is_plain(*candidate.rows))) continue;
+    if (candidate.vector < 0 && (!candidate.rows || !is_plain(*candidate.rows) || !can_scale_rows(*candidate.rows)))
+      continue;
+    if (!fits) continue;
     candidates.push_back(std::move(candidate));
   }
 
   std::vector<std::vector<float>> scales;
   for (const Candidate& candidate : candidates) {
     std::vector<quant::AwqMatrix> matrices;
+    std::set<std::string_view> sampled; // parts of a tensor are sampled once
     for (const size_t i : candidate.group->ops) {
       const WeightId id = program.ops[i].weights[0];
+      if (!sampled.insert(program.weights[id].name).second) continue;
       const WeightSource& source = *source_of(id);
       const int64_t rows = std::min(kScaleSampleRows, source.rows()), cols = source.cols();
       quant::AwqMatrix& matrix = matrices.emplace_back(quant::AwqMatrix{*target_of(id), {}});
@@ -224,7 +298,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     const Candidate& candidate = candidates[c];
     const std::vector<float>& scale = scales[c];
     if (scale.empty()) continue;
-    for (const size_t i : candidate.group->ops) scaling[program.ops[i].weights[0]].cols = scale;
+    for (const size_t i : candidate.group->ops) scaling[program.weights[program.ops[i].weights[0]].name].cols = scale;
     std::vector<float> inverse(scale.size());
     if (!candidate.row_of.empty())
       inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
@@ -233,8 +307,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     if (candidate.vector >= 0) {
       scale_vector(candidate.vector, inverse);
     } else {
-      scaling[candidate.rows->weights[0]].rows = inverse;
-      if (candidate.rows->weights.size() > 1) scale_vector(candidate.rows->weights[1], inverse);
+      scale_rows(*candidate.rows, inverse);
     }
   }
 }
@@ -271,22 +344,21 @@ void CalibratedQuantizer::Layer::quantize() {
       const WeightId id = program.ops[i].weights[0];
       const auto type = target_of(id);
       if (!type) continue;
-      core::Weight& weight = program.weights[id];
+      const std::string& name = program.weights[id].name;
       const WeightSource& source = *source_of(id);
       const bool linear = program.ops[i].kind == OpKind::linear;
       const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
         hessian->encode(t, rows.weights, rows.rows, out);
       };
-      Prepared& made = owner.ready_[weight.name];
+      Prepared& made = owner.ready_[name];
+      if (!made.bytes.empty()) continue; // with another part of the tensor
       made.error = encode_tensor(
           source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
           fed ? encode_fed : owner.encode_,
           [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
-          scaling[id], nullptr, fed ? INT64_MAX : kChunkWeights);
-      weight.type = static_cast<uint32_t>(*type);
-      weight.row_bytes = quant::format(*type).row_bytes(weight.cols);
-      weight.data = made.bytes.data();
+          scaling[name], nullptr, fed ? INT64_MAX : kChunkWeights);
+      repoint(name, *type, made.bytes.data());
     }
   }
 }

@@ -75,6 +75,10 @@ uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors) {
   return writer.size_bytes();
 }
 
+std::vector<std::byte> file_head(const Metadata& metadata, std::vector<TensorInfo> tensors) {
+  return Writer(std::move(tensors)).lay_out("GGUF file", metadata);
+}
+
 std::vector<std::byte> Writer::lay_out(const std::string& label, const Metadata& metadata) {
   if (const OwnedValue* alignment = metadata.find("general.alignment")) {
     if (const std::string problem = alignment_problem(*alignment); !problem.empty())

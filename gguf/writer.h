@@ -32,6 +32,8 @@ std::vector<TensorInfo> tensor_infos(const File& file);
 
 // The size of the file that a Writer would make. Errors as Writer's.
 uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
+// All that precedes the tensors' data in it.
+std::vector<std::byte> file_head(const Metadata& metadata, std::vector<TensorInfo> tensors);
 
 class Writer {
  public:
@@ -54,6 +56,7 @@ class Writer {
 
  private:
   friend uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
+  friend std::vector<std::byte> file_head(const Metadata& metadata, std::vector<TensorInfo> tensors);
   explicit Writer(std::vector<TensorInfo> tensors); // lays out only
 
   class Sink;

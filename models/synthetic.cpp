@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/ops.h"
 #include "gguf/writer.h"
-#include "models/architecture.h"
 #include "models/recipes.h"
 #include "quant/registry.h"
 
@@ -197,7 +196,6 @@ class TensorList {
     const bool other_heads = kind == 'A' && s.full_head_dim > 0;
     const int64_t head_dim = other_heads ? s.full_head_dim : s.head_dim,
                   kv_heads = other_heads ? s.full_kv_heads : s.kv_heads;
-    const Checkpoint& checkpoint = find_architecture(s.architecture)->file.checkpoint;
     const int64_t q_width = s.heads * head_dim, kv_width = kv_heads * head_dim;
     if (fused()) {
       matrix("attn_qkv", {s.width, q_width + 2 * kv_width});
@@ -211,12 +209,13 @@ class TensorList {
       vector("attn_output.bias", s.width);
       vector("attn_sinks.weight", s.heads);
     }
-    if (checkpoint.qkv_bias || s.architecture == "glm4moe" || gpt_oss()) {
+    if (s.architecture == "qwen2" || s.architecture == "glm4moe" || gpt_oss()) {
       vector("attn_q.bias", q_width);
       vector("attn_k.bias", kv_width);
       vector("attn_v.bias", kv_width);
     }
-    if (checkpoint.qk_norm || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos || gemma()) {
+    if (s.architecture.starts_with("qwen3") || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos ||
+        gemma()) {
       vector("attn_q_norm.weight", head_dim);
       vector("attn_k_norm.weight", head_dim);
     }

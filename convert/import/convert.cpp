@@ -1,154 +1,57 @@
-// The checkpoint's modules are looked up one after the other, in the order in which a model uses them; what each
-// becomes is planned first, checked, and only then written, row by row.
+// What each of a checkpoint's tensors becomes is planned first, checked by building the model's Program of the planned
+// shapes, and only then written, row by row.
 #include "convert/import/config.h"
 #include "convert/import/import.h"
-#include "convert/import/matrix.h"
-#include "convert/import/output.h"
+#include "convert/import/plan.h"
 #include "convert/import/tokenizer.h"
 #include "core/error.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
-
-#include <fmt/ranges.h>
+#include "models/model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <optional>
-#include <set>
+#include <sys/mman.h>
 
 namespace ridge::convert::import {
 namespace {
 
-using gguf::SafeTensor;
-
-class Plan {
+// A GGUF image whose tensors hold zeros, of which no page takes memory.
+class ZeroImage {
  public:
-  Plan(const gguf::Safetensors& tensors, const Config& config, std::optional<quant::Type> type)
-      : tensors_(tensors), config_(config), type_(type), reader_(tensors, config) {}
-
-  void run();
-  std::vector<Output> outputs;
-  std::string planar_scheme; // of models/planar.h; empty: no matrix needs it
-  const std::string& method() const { return reader_.method(); }
+  ZeroImage(const std::vector<std::byte>& head, uint64_t size)
+      : size_(size),
+        bytes_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (bytes_ == MAP_FAILED) throw_error("no address space for a file of {} bytes", size);
+    std::memcpy(bytes_, head.data(), head.size());
+  }
+  ~ZeroImage() { ::munmap(bytes_, size_); }
+  ZeroImage(const ZeroImage&) = delete;
+  ZeroImage& operator=(const ZeroImage&) = delete;
+  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(bytes_), size_}; }
 
  private:
-  void vector(const std::string& from, const std::string& to, int64_t width, RowOrder order = {});
-  void linear(const std::string& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order = {});
-  void matrices(const std::vector<std::string>& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order,
-                std::optional<quant::Type> type);
-  void experts(std::string_view pattern, int64_t il, const std::string& to, int64_t rows, int64_t cols);
-  void layer(int64_t il);
-  void check_all_used() const;
-  void use(const SafeTensor* tensor) { used_.insert(tensor->name); }
-
-  const gguf::Safetensors& tensors_;
-  const Config& config_;
-  const std::optional<quant::Type> type_; // of matrices that are not quantized; nothing: what they are
-  MatrixReader reader_;
-  std::set<std::string_view> used_;
+  uint64_t size_;
+  void* bytes_;
 };
 
-void Plan::vector(const std::string& from, const std::string& to, int64_t width, RowOrder order) {
-  const SafeTensor* tensor = tensors_.find(from);
-  if (!tensor) throw_error("tensor {} is missing: the checkpoint is incomplete or config.json is another's", from);
-  if (tensor->shape != std::vector<int64_t>{width})
-    throw_error("{}: tensor {} has shape [{}], but config.json makes it [{}]", tensors_.path_of(*tensor), from,
-                fmt::join(tensor->shape, ", "), width);
-  read_floats(*tensor, 0, 0, nullptr); // throws for other types
-  use(tensor);
-  const auto write = [tensor, width, order](const Sink& sink) {
-    std::vector<float> values(width), ordered(width);
-    read_floats(*tensor, 0, width, values.data());
-    for (int64_t i = 0; i < width; ++i) ordered[i] = values[order.source(i)];
-    sink(std::as_bytes(std::span(ordered)));
-  };
-  outputs.push_back({{to, quant::Type::F32, {width}}, write, {tensor}});
-}
-
-bool is_zero(const SafeTensor& tensor) {
-  return std::ranges::all_of(tensor.data, [](std::byte b) { return b == std::byte{}; });
-}
-
-void Plan::matrices(const std::vector<std::string>& from, const std::string& to, int64_t rows, int64_t cols,
-                    RowOrder order, std::optional<quant::Type> type) {
-  std::vector<Matrix> all;
-  for (const std::string& name : from) {
-    all.push_back(reader_.read(name, rows, cols));
-    for (const SafeTensor* part : all.back().parts) use(part);
-    // GPTQ writers give every module a bias, of zeros where the model has none.
-    const SafeTensor* bias = tensors_.find(name + ".bias");
-    if (bias && all.back().scheme != Scheme::plain && is_zero(*bias)) use(bias);
+// Throws Error unless the tensors of these shapes are all that a model of these hyperparameters has.
+void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::string& folder) {
+  const std::vector<std::byte> head = gguf::file_head(metadata, plan.shapes);
+  const ZeroImage image(head, gguf::file_bytes(metadata, plan.shapes));
+  const auto file = gguf::File::from_span(image.bytes(), folder);
+  for (const Output& output : plan.outputs) { // factors of rope are read when a Program is built
+    if (!output.parts.empty() || !output.info.name.starts_with("rope_f")) continue;
+    std::byte* to = image.bytes().data() + (file.find_tensor(output.info.name)->data.data() - image.bytes().data());
+    output.write([&](std::span<const std::byte> bytes) { std::ranges::copy(bytes, to); });
   }
-  for (Output& output : outputs_of(std::move(all), to, order, type, planar_scheme))
-    outputs.push_back(std::move(output));
-}
-
-void Plan::linear(const std::string& from, const std::string& to, int64_t rows, int64_t cols, RowOrder order) {
-  matrices({from}, to, rows, cols, order, type_);
-  const SafeTensor* bias = tensors_.find(from + ".bias");
-  if (bias && !used_.contains(bias->name)) vector(bias->name, to + ".bias", rows, order);
-}
-
-void Plan::experts(std::string_view pattern, int64_t il, const std::string& to, int64_t rows, int64_t cols) {
-  std::vector<std::string> names;
-  for (int64_t e = 0; e < config_.experts; ++e)
-    names.push_back(fmt::format("model.layers.{}.{}", il, fmt::format(fmt::runtime(pattern), e)));
-  matrices(names, to, rows, cols, {}, type_);
-}
-
-void Plan::layer(int64_t il) {
-  const models::Checkpoint& checkpoint = config_.checkpoint();
-  const std::string from = fmt::format("model.layers.{}.", il), to = fmt::format("blk.{}.", il);
-  const int64_t width = config_.width, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
-  const RowOrder rotated{checkpoint.interleave_qk ? config_.head_dim : 0};
-  vector(from + "input_layernorm.weight", to + "attn_norm.weight", width);
-  linear(from + "self_attn.q_proj", to + "attn_q", q, width, rotated);
-  linear(from + "self_attn.k_proj", to + "attn_k", kv, width, rotated);
-  linear(from + "self_attn.v_proj", to + "attn_v", kv, width);
-  linear(from + "self_attn.o_proj", to + "attn_output", width, q);
-  if (checkpoint.qk_norm) {
-    vector(from + "self_attn.q_norm.weight", to + "attn_q_norm.weight", config_.head_dim);
-    vector(from + "self_attn.k_norm.weight", to + "attn_k_norm.weight", config_.head_dim);
+  try {
+    models::build_program(file);
+  } catch (const Error& error) {
+    throw_error("the checkpoint's tensors are not those of the model that its config.json describes: {}", error.what());
   }
-  vector(from + "post_attention_layernorm.weight", to + "ffn_norm.weight", width);
-  if (config_.experts == 0) {
-    linear(from + "mlp.gate_proj", to + "ffn_gate", config_.ffn_width, width);
-    linear(from + "mlp.up_proj", to + "ffn_up", config_.ffn_width, width);
-    linear(from + "mlp.down_proj", to + "ffn_down", width, config_.ffn_width);
-    return;
-  }
-  matrices({from + std::string(checkpoint.router)}, to + "ffn_gate_inp", config_.experts, width, {}, quant::Type::F32);
-  experts(checkpoint.expert_gate, il, to + "ffn_gate_exps", config_.ffn_width, width);
-  experts(checkpoint.expert_up, il, to + "ffn_up_exps", config_.ffn_width, width);
-  experts(checkpoint.expert_down, il, to + "ffn_down_exps", width, config_.ffn_width);
-}
-
-// A tensor without a place would be a part of the model that is silently lost.
-void Plan::check_all_used() const {
-  for (const SafeTensor& tensor : tensors_.tensors()) {
-    if (used_.contains(tensor.name)) continue;
-    const auto ends = [&](std::string_view suffix) { return tensor.name.ends_with(suffix); };
-    if (ends("rotary_emb.inv_freq")) continue; // constants
-    // How activations and cached keys were quantized, which ridge decides for itself; and a mark of bitsandbytes'.
-    if (ends(".input_scale") || ends(".input_global_scale") || ends(".input_zero_point") || ends(".activation_scale") ||
-        ends(".k_scale") || ends(".v_scale") || ends(".output_scale") || ends(".weight_format"))
-      continue;
-    if (config_.tied && tensor.name == "lm_head.weight") continue; // the same numbers
-    throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
-                tensors_.path_of(tensor), tensor.name, config_.architecture->name);
-  }
-}
-
-void Plan::run() {
-  if (!config_.rope_factors.empty())
-    outputs.push_back({{"rope_freqs.weight", quant::Type::F32, {std::ssize(config_.rope_factors)}},
-                       [factors = config_.rope_factors](const Sink& sink) { sink(std::as_bytes(std::span(factors))); },
-                       {}});
-  matrices({"model.embed_tokens"}, "token_embd", config_.vocab, config_.width, {}, type_);
-  for (int64_t il = 0; il < config_.layers; ++il) layer(il);
-  vector("model.norm.weight", "output_norm.weight", config_.width);
-  if (!config_.tied) linear("lm_head", "output", config_.vocab, config_.width);
-  check_all_used();
 }
 
 // general.file_type for files that are plainly of one type.
@@ -193,6 +96,8 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
   const gguf::Safetensors tensors = gguf::Safetensors::open(folder);
   Plan plan(tensors, config, type);
   plan.run();
+  check_model(metadata, plan, folder);
+  if (plan.has_drafts) config.notes.push_back("layers that draft tokens are left out");
   for (const Output& output : plan.outputs)
     if (output.info.name == "blk.0.ffn_down.weight" || output.info.name == "blk.0.ffn_down_exps.weight")
       if (const auto* format = output.info.type.format())
@@ -212,7 +117,7 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
       done += std::ssize(bytes);
       if (progress) progress(done, static_cast<int64_t>(writer.size_bytes()));
     });
-    for (const SafeTensor* part : output.parts) tensors.release(*part);
+    for (const gguf::SafeTensor* part : output.parts) tensors.release(*part);
     tensors.check();
   }
   writer.finish();

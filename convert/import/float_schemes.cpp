@@ -37,6 +37,12 @@ Matrix::Reader<uint8_t> bytes(const SafeTensor& tensor, int64_t width) {
   };
 }
 
+// Of powers of two.
+void refuse_no_numbers(const SafeTensor& scales) {
+  for (int64_t i = 0; i < scales.elements(); ++i)
+    if (byte(scales, i) == 255) throw_error("tensor {}: scale {} is not a number", scales.name, i);
+}
+
 float scalar(const SafeTensor& tensor) {
   float value = 0;
   if (tensor.elements() != 1) throw_error("tensor {}: expected one number", tensor.name);
@@ -46,32 +52,55 @@ float scalar(const SafeTensor& tensor) {
 
 } // namespace
 
+const SafeTensor& MatrixReader::bitsandbytes_state(const Request& request, const SafeTensor& weight) const {
+  for (const char* kind : {"nf4", "fp4"})
+    if (const SafeTensor* state = find(request, fmt::format(".weight.quant_state.bitsandbytes__{}", kind)))
+      return *state;
+  refuse(weight, "a weight, or codes with a .quant_state of bitsandbytes");
+}
+
+namespace {
+
+Json state_of(const gguf::Safetensors& tensors, const SafeTensor& state) {
+  const std::string text(reinterpret_cast<const char*>(state.data.data()), state.data.size());
+  Json document = Json::parse(text, nullptr, false);
+  if (!document.is_object()) throw_error("{}: tensor {}: is no JSON object", tensors.path_of(state), state.name);
+  return document;
+}
+
+} // namespace
+
+MatrixReader::Request MatrixReader::bitsandbytes_extent(const std::string& name, const SafeTensor& weight) const {
+  const SafeTensor& state = bitsandbytes_state({name, 0, 0}, weight);
+  const Json document = state_of(tensors_, state);
+  const Fields fields(document, "tensor " + state.name);
+  const Json* shape = fields.find("shape");
+  const auto extent = [&](size_t i) {
+    const bool known = shape && shape->is_array() && shape->size() == 2 && (*shape)[i].is_number_unsigned();
+    const uint64_t value = known ? (*shape)[i].get<uint64_t>() : 0;
+    if (value == 0 || value > 1 << 30) throw_error("{}: expected [rows, columns]", fields.where("shape"));
+    return static_cast<int64_t>(value);
+  };
+  return {name, extent(0), extent(1)};
+}
+
 // The codes of all rows are one sequence, two per byte, the first in the high nibble. Each `blocksize` codes have a
 // scale. With double quantization a scale is a byte, the index of a level in a table; blocks of these have scales of
 // their own.
 Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weight) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nf4, .rows = rows, .cols = cols};
-  const SafeTensor* state = find(request, ".weight.quant_state.bitsandbytes__nf4");
-  if (!state) {
-    matrix.scheme = Scheme::fp4;
-    state = find(request, ".weight.quant_state.bitsandbytes__fp4");
-  }
-  if (!state) refuse(weight, "a weight, or codes with a .quant_state of bitsandbytes");
-  const std::string text(reinterpret_cast<const char*>(state->data.data()), state->data.size());
-  const Json document = Json::parse(text, nullptr, false);
-  if (!document.is_object()) throw_error("{}: tensor {}: is no JSON object", tensors_.path_of(*state), state->name);
-  const Fields fields(document, "tensor " + state->name);
+  const SafeTensor& state = bitsandbytes_state(request, weight);
+  if (state.name.ends_with("fp4")) matrix.scheme = Scheme::fp4;
+  const Json document = state_of(tensors_, state);
+  const Fields fields(document, "tensor " + state.name);
   const int64_t block = fields.get_int("blocksize", 32, 1 << 20);
-  const Json* shape = fields.find("shape");
-  if (!shape || *shape != Json::array({rows, cols}))
-    throw_error("{}: expected [{}, {}]", fields.where("shape"), rows, cols);
   if (cols % block != 0 || block % 64 != 0)
     throw_error("{}: is {}; expected a multiple of 64 that divides the {} columns", fields.where("blocksize"), block,
                 cols);
   const int64_t blocks = rows * cols / block;
   matrix.group = block;
-  matrix.parts = {&weight, state};
+  matrix.parts = {&weight, &state};
   if (weight.elements() != rows * cols / 2) refuse(weight, fmt::format("{} bytes", rows * cols / 2));
 
   std::array<float, 16> levels;
@@ -174,12 +203,32 @@ Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) con
   if (cols % 32 != 0 || packed.dtype != Dtype::U8) refuse(packed, "U8, columns in multiples of 32");
   get(matrix, request, ".weight_packed", Dtype::U8, {rows, cols / 2});
   const SafeTensor& scales = get(matrix, request, ".weight_scale", Dtype::U8, {rows, cols / 32});
-  for (int64_t i = 0; i < scales.elements(); ++i)
-    if (byte(scales, i) == 255)
-      throw_error("{}: tensor {}: scale {} is not a number", tensors_.path_of(scales), scales.name, i);
+  refuse_no_numbers(scales);
   matrix.codes = nibbles(packed, cols);
   matrix.scale_bytes = bytes(scales, cols / 32);
   return matrix;
+}
+
+std::vector<Matrix> MatrixReader::mxfp4_experts(const SafeTensor& blocks, const SafeTensor& scales) const {
+  const auto& shape = blocks.shape;
+  if (blocks.dtype != Dtype::U8 || shape.size() != 4 || shape[3] != 16)
+    refuse(blocks, "U8 [experts, rows, groups, 16]");
+  if (scales.dtype != Dtype::U8 || scales.shape != std::vector<int64_t>{shape[0], shape[1], shape[2]})
+    refuse(scales, fmt::format("U8 [{}, {}, {}]", shape[0], shape[1], shape[2]));
+  refuse_no_numbers(scales);
+  const int64_t rows = shape[1], cols = 32 * shape[2];
+  std::vector<Matrix> experts;
+  for (int64_t e = 0; e < shape[0]; ++e) {
+    Matrix matrix{.scheme = Scheme::mxfp4, .rows = rows, .cols = cols, .group = 32, .parts = {&blocks, &scales}};
+    matrix.codes = [read = nibbles(blocks, cols), e, rows](int64_t first, int64_t count, uint8_t* out) {
+      read(e * rows + first, count, out);
+    };
+    matrix.scale_bytes = [read = bytes(scales, cols / 32), e, rows](int64_t first, int64_t count, uint8_t* out) {
+      read(e * rows + first, count, out);
+    };
+    experts.push_back(std::move(matrix));
+  }
+  return experts;
 }
 
 // ModelOpt has weight and weight_scale_2, a factor; compressed-tensors weight_packed and weight_global_scale, a

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -10,6 +11,21 @@ namespace ridge::convert::import {
 namespace {
 
 constexpr size_t kMaxFileBytes = 128 << 20; // the largest tokenizer.json in use has 33 MB
+
+// Python writes NaN and infinities, which JSON does not have. Outside strings they become null, with spaces behind.
+void drop_infinities(std::string& text) {
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (in_string && text[at] == '\\')
+      ++at;
+    else if (text[at] == '"')
+      in_string = !in_string;
+    else if (!in_string && (text[at] == 'I' || text[at] == 'N' || text[at] == '-'))
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+        if (text.compare(at, word.size(), word) == 0)
+          text.replace(at, word.size(), "null" + std::string(std::max<size_t>(word.size(), 4) - 4, ' '));
+  }
+}
 
 } // namespace
 
@@ -24,8 +40,9 @@ std::optional<std::string> read_text_file(const std::string& folder, std::string
 }
 
 Json read_json_file(const std::string& folder, std::string_view name) {
-  const auto text = read_text_file(folder, name);
+  auto text = read_text_file(folder, name);
   if (!text) return nullptr;
+  drop_infinities(*text);
   const std::string path = (std::filesystem::path(folder) / name).string();
   try {
     Json document = Json::parse(*text);

@@ -13,7 +13,8 @@ namespace ridge::convert::import {
 
 using Json = nlohmann::json;
 
-// The file's document; null if there is no such file. Throws Error if it cannot be read or is not a JSON object.
+// The file's document, with null for the NaN and Infinity that Python writes; null if there is no such file. Throws
+// Error if it cannot be read or is not a JSON object.
 Json read_json_file(const std::string& folder, std::string_view name);
 // The whole text of a file; nullopt if there is no such file.
 std::optional<std::string> read_text_file(const std::string& folder, std::string_view name);

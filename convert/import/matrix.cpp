@@ -1,11 +1,13 @@
 #include "convert/import/matrix.h"
 
+#include "convert/import/views.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/strings/printable.h"
 
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cstring>
 
 namespace ridge::convert::import {
@@ -36,6 +38,7 @@ MatrixReader::MatrixReader(const gguf::Safetensors& tensors, const Config& confi
   const Fields quantization(config.quantization, "config.json: quantization_config");
   method_ = quantization.find_string("quant_method").value_or(quantization.find("quant_algo") ? "modelopt" : "");
   format_ = quantization.find_string("format").value_or("");
+  bits_ = quantization.get_int("bits", 1, 16, 0);
   if (method_ == "awq") {
     const std::string version = quantization.find_string("version").value_or("gemm");
     if (version != "gemm" && version != "GEMM")
@@ -52,9 +55,9 @@ MatrixReader::MatrixReader(const gguf::Safetensors& tensors, const Config& confi
       block_cols_ = (*block)[1].get<int32_t>();
     }
   } else if (method_ != "bitsandbytes" && method_ != "compressed-tensors" && method_ != "modelopt" &&
-             method_ != "fbgemm_fp8") {
-    throw_error("{}: {} is not known; known are awq, gptq, bitsandbytes, fp8, fbgemm_fp8, compressed-tensors and "
-                "modelopt",
+             method_ != "fbgemm_fp8" && method_ != "mxfp4") {
+    throw_error("{}: {} is not known; known are awq, gptq, bitsandbytes, fp8, fbgemm_fp8, mxfp4, compressed-tensors "
+                "and modelopt",
                 quantization.where("quant_method"), core::printable(method_));
   }
 }
@@ -78,43 +81,79 @@ const SafeTensor& MatrixReader::get(Matrix& matrix, const Request& request, std:
   return *tensor;
 }
 
-Matrix MatrixReader::read(const std::string& name, int64_t rows, int64_t cols) const {
-  const Request request{name, rows, cols};
+bool MatrixReader::has(const std::string& name) const {
+  for (const char* suffix : {".weight", ".qweight", ".weight_packed"})
+    if (tensors_.find(name + suffix)) return true;
+  return false;
+}
+
+MatrixReader::Request MatrixReader::extent(const std::string& name) const {
+  const auto shape_of = [&](const char* suffix) -> const SafeTensor* {
+    const SafeTensor* tensor = tensors_.find(name + suffix);
+    if (tensor && tensor->shape.size() != 2 && tensor->dtype != Dtype::U8)
+      throw_error("{}: tensor {} has shape [{}], expected a matrix", tensors_.path_of(*tensor), tensor->name,
+                  fmt::join(tensor->shape, ", "));
+    return tensor;
+  };
+  if (const SafeTensor* codes = shape_of(".qweight")) { // rows and columns are exchanged
+    if (method_ != "awq" && method_ != "gptq")
+      throw_error("tensor {}.qweight: config.json does not say whether it is AWQ's or GPTQ's (quantization_config)",
+                  name);
+    const SafeTensor* groups = tensors_.find(name + ".g_idx");
+    if (method_ == "awq") return {name, codes->shape[1] * 8, codes->shape[0]};
+    const int64_t cols = groups && groups->shape.size() == 1 ? groups->shape[0]
+                         : bits_ > 0                         ? codes->shape[0] * 32 / bits_
+                                                             : 0;
+    if (cols == 0) throw_error("tensor {}.g_idx is missing: the checkpoint is incomplete", name);
+    return {name, codes->shape[1], cols};
+  }
+  if (const SafeTensor* packed = shape_of(".weight_packed")) {
+    if (packed->shape.size() != 2) refuse(*packed, "a matrix");
+    if (packed->dtype != Dtype::I32) return {name, packed->shape[0], packed->shape[1] * 2};
+    const SafeTensor* whole = tensors_.find(name + ".weight_shape"); // [rows, columns]
+    std::array<int64_t, 2> shape = {};
+    if (whole && whole->dtype == Dtype::I64 && whole->elements() == 2) {
+      std::memcpy(shape.data(), whole->data.data(), sizeof shape);
+    } else if (whole && whole->dtype == Dtype::I32 && whole->elements() == 2) {
+      std::array<int32_t, 2> narrow;
+      std::memcpy(narrow.data(), whole->data.data(), sizeof narrow);
+      shape = {narrow[0], narrow[1]};
+    } else {
+      throw_error("tensor {}.weight_shape is missing or does not hold two integers: the checkpoint is incomplete",
+                  name);
+    }
+    if (shape[0] != packed->shape[0] || shape[1] < 1 || shape[1] > packed->shape[1] * 32)
+      throw_error("{}: tensor {} says [{}, {}], which its codes do not have", tensors_.path_of(*whole), whole->name,
+                  shape[0], shape[1]);
+    return {name, shape[0], shape[1]};
+  }
+  const SafeTensor* weight = shape_of(".weight");
+  if (!weight)
+    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", name);
+  if (weight->dtype != Dtype::U8) return {name, weight->shape[0], weight->shape[1]};
+  if (find({name, 0, 0}, ".weight_scale_2") && weight->shape.size() == 2)
+    return {name, weight->shape[0], weight->shape[1] * 2};
+  return bitsandbytes_extent(name, *weight);
+}
+
+Matrix MatrixReader::read(const std::string& name) const {
+  const Request request = extent(name);
+  if (request.rows < 1 || request.cols < 1) throw_error("tensor {}: has no numbers", name);
   if (find(request, ".qweight")) {
     if (method_ == "awq") return awq(request);
-    if (method_ == "gptq") return gptq(request);
-    throw_error("tensor {}.qweight: config.json does not say whether it is AWQ's or GPTQ's (quantization_config)",
-                name);
+    return gptq(request);
   }
   if (const SafeTensor* packed = find(request, ".weight_packed")) {
     if (packed->dtype == Dtype::I32) return compressed_int(request);
     return find(request, ".weight_global_scale") ? nvfp4(request, *packed) : mxfp4(request, *packed);
   }
-  const SafeTensor* weight = find(request, ".weight");
-  if (!weight)
-    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", name);
-  switch (weight->dtype) {
-  case Dtype::F8_E4M3: return fp8(request, *weight);
-  case Dtype::I8: return eight_bit_int(request, *weight);
-  case Dtype::U8: return find(request, ".weight_scale_2") ? nvfp4(request, *weight) : bitsandbytes(request, *weight);
-  default: return plain(request, *weight);
+  const SafeTensor& weight = *find(request, ".weight");
+  switch (weight.dtype) {
+  case Dtype::F8_E4M3: return fp8(request, weight);
+  case Dtype::I8: return eight_bit_int(request, weight);
+  case Dtype::U8: return find(request, ".weight_scale_2") ? nvfp4(request, weight) : bitsandbytes(request, weight);
+  default: return plain_matrix(weight, 0, request.rows, request.cols);
   }
-}
-
-Matrix MatrixReader::plain(const Request& request, const SafeTensor& weight) const {
-  if (weight.shape != std::vector<int64_t>{request.rows, request.cols})
-    throw_error("{}: tensor {} has shape [{}], but config.json makes it [{}, {}]", tensors_.path_of(weight),
-                weight.name, fmt::join(weight.shape, ", "), request.rows, request.cols);
-  Matrix matrix;
-  matrix.rows = request.rows;
-  matrix.cols = request.cols;
-  matrix.dtype = weight.dtype;
-  matrix.parts = {&weight};
-  matrix.floats = [&weight, cols = request.cols](int64_t first, int64_t count, float* out) {
-    read_floats(weight, first * cols, count * cols, out);
-  };
-  read_floats(weight, 0, 0, nullptr); // throws for other types
-  return matrix;
 }
 
 void MatrixReader::set_scales(Matrix& matrix, const Request& request, std::string_view suffix, bool transposed) const {

@@ -48,18 +48,23 @@ struct Matrix {
   int64_t groups() const { return cols / group; }
 };
 
-// Reads the matrix of the module `name` ("model.layers.0.mlp.up_proj"), in any layout that is known. Throws Error if it
-// is missing, has another shape than [rows, cols], or an unknown layout.
+// Reads the matrix of the module `name` ("model.layers.0.mlp.up_proj"), in any layout that is known.
 class MatrixReader {
  public:
   MatrixReader(const gguf::Safetensors& tensors, const Config& config);
 
-  Matrix read(const std::string& name, int64_t rows, int64_t cols) const;
+  bool has(const std::string& name) const;
+  // Throws Error if it is missing, no matrix, or of an unknown layout.
+  Matrix read(const std::string& name) const;
+  // Matrices of MXFP4 in one tensor of blocks [experts, rows, columns / 32, 16] and one of scales, as gpt-oss has them.
+  std::vector<Matrix> mxfp4_experts(const gguf::SafeTensor& blocks, const gguf::SafeTensor& scales) const;
   const std::string& method() const { return method_; } // quant_method; empty: not quantized
 
  private:
   struct Request;
-  Matrix plain(const Request& request, const gguf::SafeTensor& weight) const;
+  Request extent(const std::string& name) const; // from the shapes of the module's tensors
+  Request bitsandbytes_extent(const std::string& name, const gguf::SafeTensor& weight) const;
+  const gguf::SafeTensor& bitsandbytes_state(const Request& request, const gguf::SafeTensor& weight) const;
   Matrix awq(const Request& request) const;
   Matrix gptq(const Request& request) const;
   Matrix compressed_int(const Request& request) const;
@@ -81,6 +86,7 @@ class MatrixReader {
   const Config& config_;
   std::string method_, format_;
   bool zeros_less_one_ = false;             // GPTQ, first format
+  int64_t bits_ = 0;                        // of codes, where quantization_config says so
   int64_t block_rows_ = 0, block_cols_ = 0; // FP8 in blocks
 };
 

@@ -22,23 +22,15 @@ using Matrices = std::shared_ptr<const std::vector<Matrix>>;
 
 constexpr int64_t kPieceBytes = 4 << 20; // read at a time
 
-// Reads [count][width] pieces of all rows of a matrix, rows in `order`, and gives each to `use(numbers, first, count)`.
+// Reads [count][width] pieces of all rows of a matrix and gives each to `use(numbers, first, count)`.
 template <typename T, typename Use>
-void for_pieces(const Matrix& matrix, RowOrder order, int64_t width, const Matrix::Reader<T>& read, Use&& use) {
-  // Pieces are whole heads, because rows change places within one.
-  const int64_t unit = std::max<int64_t>(order.head_dim, 1);
-  const int64_t piece = std::max<int64_t>(1, kPieceBytes / (static_cast<int64_t>(sizeof(T)) * width * unit)) * unit;
-  std::vector<T> numbers, ordered;
+void for_pieces(const Matrix& matrix, int64_t width, const Matrix::Reader<T>& read, Use&& use) {
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / (static_cast<int64_t>(sizeof(T)) * width));
+  std::vector<T> numbers;
   for (int64_t first = 0; first < matrix.rows; first += piece) {
     const int64_t count = std::min(piece, matrix.rows - first);
     numbers.resize(count * width);
     read(first, count, numbers.data());
-    if (order.head_dim > 0) {
-      ordered.resize(count * width);
-      for (int64_t r = 0; r < count; ++r)
-        std::copy_n(numbers.data() + (order.source(first + r) - first) * width, width, ordered.data() + r * width);
-      numbers.swap(ordered);
-    }
     use(numbers, first, count);
   }
 }
@@ -71,11 +63,11 @@ struct AffineTraits {
 };
 AffineTraits traits_of(const Matrix& matrix) {
   AffineTraits traits;
-  for_pieces(matrix, {}, matrix.groups(), matrix.scales, [&](const std::vector<float>& scales, int64_t, int64_t) {
+  for_pieces(matrix, matrix.groups(), matrix.scales, [&](const std::vector<float>& scales, int64_t, int64_t) {
     for (const float scale : scales) traits.half_scales &= core::f32_from_f16(core::f16_from_f32(scale)) == scale;
   });
   if (matrix.zeros)
-    for_pieces(matrix, {}, matrix.groups(), matrix.zeros, [&](const std::vector<int16_t>& zeros, int64_t, int64_t) {
+    for_pieces(matrix, matrix.groups(), matrix.zeros, [&](const std::vector<int16_t>& zeros, int64_t, int64_t) {
       for (const int16_t zero : zeros) traits.symmetric &= zero == 1 << (matrix.bits - 1);
     });
   return traits;
@@ -83,52 +75,49 @@ AffineTraits traits_of(const Matrix& matrix) {
 
 // Packs rows of codes and their scales into blocks of a GGUF type that holds the same numbers.
 template <typename Block, typename Scale>
-void pack_blocks(const Matrix& matrix, RowOrder order, const Matrix::Reader<Scale>& read_scales, const Sink& sink,
+void pack_blocks(const Matrix& matrix, const Matrix::Reader<Scale>& read_scales, const Sink& sink,
                  void (*pack)(const uint8_t* codes, const Scale* scales, Block& out)) {
   const int64_t blocks = matrix.cols / Block::kWeights, groups = matrix.groups();
   const int64_t scales_of_block = std::max<int64_t>(1, Block::kWeights / matrix.group);
   // All scales of the matrix at once: they take a few hundredths of the memory of its codes.
   std::vector<Scale> scales;
-  for_pieces(matrix, order, groups, read_scales, [&](const std::vector<Scale>& piece, int64_t, int64_t) {
+  for_pieces(matrix, groups, read_scales, [&](const std::vector<Scale>& piece, int64_t, int64_t) {
     scales.insert(scales.end(), piece.begin(), piece.end());
   });
   std::vector<Block> out;
-  for_pieces(matrix, order, matrix.cols, matrix.codes,
-             [&](const std::vector<uint8_t>& codes, int64_t first, int64_t count) {
-               out.resize(count * blocks);
-               for (int64_t r = 0; r < count; ++r)
-                 for (int64_t b = 0; b < blocks; ++b) {
-                   const int64_t group = scales_of_block > 1 ? b * scales_of_block : b * Block::kWeights / matrix.group;
-                   pack(codes.data() + r * matrix.cols + b * Block::kWeights,
-                        scales.data() + (first + r) * groups + group, out[r * blocks + b]);
-                 }
-               sink(std::as_bytes(std::span(out)));
-             });
+  for_pieces(matrix, matrix.cols, matrix.codes, [&](const std::vector<uint8_t>& codes, int64_t first, int64_t count) {
+    out.resize(count * blocks);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int64_t group = scales_of_block > 1 ? b * scales_of_block : b * Block::kWeights / matrix.group;
+        pack(codes.data() + r * matrix.cols + b * Block::kWeights, scales.data() + (first + r) * groups + group,
+             out[r * blocks + b]);
+      }
+    sink(std::as_bytes(std::span(out)));
+  });
 }
 
-void write_blocks(const Matrix& matrix, RowOrder order, quant::Type type, const Sink& sink) {
+void write_blocks(const Matrix& matrix, quant::Type type, const Sink& sink) {
   using namespace quant;
   switch (type) {
   case Type::Q4_0:
-    return pack_blocks<Q4_0, float>(matrix, order, matrix.scales, sink,
-                                    [](const uint8_t* q, const float* s, Q4_0& out) {
-                                      out.d = {core::f16_from_f32(*s)};
-                                      store_nibbles(q, 16, out.qs);
-                                    });
+    return pack_blocks<Q4_0, float>(matrix, matrix.scales, sink, [](const uint8_t* q, const float* s, Q4_0& out) {
+      out.d = {core::f16_from_f32(*s)};
+      store_nibbles(q, 16, out.qs);
+    });
   case Type::Q8_0:
-    return pack_blocks<Q8_0, float>(matrix, order, matrix.scales, sink,
-                                    [](const uint8_t* q, const float* s, Q8_0& out) {
-                                      out.d = {core::f16_from_f32(*s)};
-                                      for (int i = 0; i < 32; ++i) out.qs[i] = static_cast<int8_t>(q[i] - 128);
-                                    });
+    return pack_blocks<Q8_0, float>(matrix, matrix.scales, sink, [](const uint8_t* q, const float* s, Q8_0& out) {
+      out.d = {core::f16_from_f32(*s)};
+      for (int i = 0; i < 32; ++i) out.qs[i] = static_cast<int8_t>(q[i] - 128);
+    });
   case Type::MXFP4:
-    return pack_blocks<MXFP4, uint8_t>(matrix, order, matrix.scale_bytes, sink,
+    return pack_blocks<MXFP4, uint8_t>(matrix, matrix.scale_bytes, sink,
                                        [](const uint8_t* q, const uint8_t* s, MXFP4& out) {
                                          out.e = *s;
                                          store_nibbles(q, 16, out.qs);
                                        });
   case Type::NVFP4:
-    return pack_blocks<NVFP4, uint8_t>(matrix, order, matrix.scale_bytes, sink,
+    return pack_blocks<NVFP4, uint8_t>(matrix, matrix.scale_bytes, sink,
                                        [](const uint8_t* q, const uint8_t* s, NVFP4& out) {
                                          std::copy_n(s, 4, out.d);
                                          for (int i = 0; i < 4; ++i) store_nibbles(q + 16 * i, 8, out.qs + 8 * i);
@@ -158,9 +147,9 @@ std::string scheme_name(const Matrix& matrix) {
 
 class OutputsOf {
  public:
-  OutputsOf(std::vector<Matrix> matrices, std::string name, RowOrder order)
+  OutputsOf(std::vector<Matrix> matrices, std::string name)
       : all_(std::make_shared<const std::vector<Matrix>>(std::move(matrices))), first_(all_->front()),
-        name_(std::move(name)), order_(order) {
+        name_(std::move(name)) {
     for (const Matrix& matrix : *all_) {
       if (matrix.scheme != first_.scheme || matrix.bits != first_.bits || matrix.group != first_.group ||
           !matrix.zeros != !first_.zeros || matrix.order != first_.order)
@@ -218,10 +207,10 @@ class OutputsOf {
 
   void plain(quant::Type type) {
     if (first_.cols % quant::format(type).block_weights != 0) type = quant::Type::F16;
-    add(".weight", type, dims(first_.cols), [all = all_, order = order_, type, name = name_](const Sink& sink) {
+    add(".weight", type, dims(first_.cols), [all = all_, type, name = name_](const Sink& sink) {
       std::vector<std::byte> packed;
       for (const Matrix& matrix : *all)
-        for_pieces(matrix, order, matrix.cols, matrix.floats, [&](const std::vector<float>& numbers, int64_t, int64_t) {
+        for_pieces(matrix, matrix.cols, matrix.floats, [&](const std::vector<float>& numbers, int64_t, int64_t) {
           encode(type, numbers, matrix.cols, packed, name);
           sink(packed);
         });
@@ -229,8 +218,8 @@ class OutputsOf {
   }
 
   void blocks(quant::Type type) {
-    add(".weight", type, dims(first_.cols), [all = all_, order = order_, type](const Sink& sink) {
-      for (const Matrix& matrix : *all) write_blocks(matrix, order, type, sink);
+    add(".weight", type, dims(first_.cols), [all = all_, type](const Sink& sink) {
+      for (const Matrix& matrix : *all) write_blocks(matrix, type, sink);
     });
   }
 
@@ -242,36 +231,33 @@ class OutputsOf {
                   planar_scheme);
     const bool leveled = first_.scheme == Scheme::nf4 || first_.scheme == Scheme::fp4;
     const int bits = first_.scheme == Scheme::affine ? first_.bits : leveled ? 4 : 8;
-    add(".weight.qdata", gguf::PlainType::I8, dims(first_.cols * bits / 8),
-        [all = all_, order = order_, bits](const Sink& sink) {
-          std::vector<uint8_t> packed;
-          for (const Matrix& matrix : *all)
-            for_pieces(matrix, order, matrix.cols, matrix.codes,
-                       [&](const std::vector<uint8_t>& codes, int64_t, int64_t count) {
-                         const int64_t row_bytes = matrix.cols * bits / 8;
-                         packed.resize(count * row_bytes);
-                         for (int64_t r = 0; r < count; ++r)
-                           pack_bits(codes.data() + r * matrix.cols, matrix.cols, bits, packed.data() + r * row_bytes);
-                         sink(std::as_bytes(std::span(packed)));
-                       });
+    add(".weight.qdata", gguf::PlainType::I8, dims(first_.cols * bits / 8), [all = all_, bits](const Sink& sink) {
+      std::vector<uint8_t> packed;
+      for (const Matrix& matrix : *all)
+        for_pieces(matrix, matrix.cols, matrix.codes, [&](const std::vector<uint8_t>& codes, int64_t, int64_t count) {
+          const int64_t row_bytes = matrix.cols * bits / 8;
+          packed.resize(count * row_bytes);
+          for (int64_t r = 0; r < count; ++r)
+            pack_bits(codes.data() + r * matrix.cols, matrix.cols, bits, packed.data() + r * row_bytes);
+          sink(std::as_bytes(std::span(packed)));
         });
+    });
     const quant::Type scale_type = half_scales ? quant::Type::F16 : quant::Type::F32;
     add(leveled ? ".weight.absmax" : ".weight.scales", scale_type, dims(first_.groups()),
-        [all = all_, order = order_, scale_type, name = name_](const Sink& sink) {
+        [all = all_, scale_type, name = name_](const Sink& sink) {
           std::vector<std::byte> packed;
           for (const Matrix& matrix : *all)
-            for_pieces(matrix, order, matrix.groups(), matrix.scales,
-                       [&](const std::vector<float>& scales, int64_t, int64_t) {
-                         encode(scale_type, scales, matrix.groups(), packed, name);
-                         sink(packed);
-                       });
+            for_pieces(matrix, matrix.groups(), matrix.scales, [&](const std::vector<float>& scales, int64_t, int64_t) {
+              encode(scale_type, scales, matrix.groups(), packed, name);
+              sink(packed);
+            });
         });
     if (!symmetric)
       add(".weight.zeros", gguf::PlainType::I8, dims(first_.groups()),
-          [all = all_, order = order_, less = bits == 8 ? 128 : 0](const Sink& sink) {
+          [all = all_, less = bits == 8 ? 128 : 0](const Sink& sink) {
             std::vector<int8_t> stored;
             for (const Matrix& matrix : *all)
-              for_pieces(matrix, order, matrix.groups(), matrix.zeros,
+              for_pieces(matrix, matrix.groups(), matrix.zeros,
                          [&](const std::vector<int16_t>& zeros, int64_t, int64_t) {
                            stored.clear();
                            for (const int16_t zero : zeros) stored.push_back(static_cast<int8_t>(zero - less));
@@ -286,16 +272,28 @@ class OutputsOf {
   Matrices all_;
   const Matrix& first_;
   std::string name_;
-  RowOrder order_;
   std::vector<const gguf::SafeTensor*> parts_;
   std::vector<Output> outputs_;
 };
 
 } // namespace
 
-std::vector<Output> outputs_of(std::vector<Matrix> matrices, const std::string& name, RowOrder order,
-                               std::optional<quant::Type> type, std::string& planar_scheme) {
-  return OutputsOf(std::move(matrices), name, order).make(type, planar_scheme);
+std::vector<Output> outputs_of(std::vector<Matrix> matrices, const std::string& name, std::optional<quant::Type> type,
+                               std::string& planar_scheme) {
+  return OutputsOf(std::move(matrices), name).make(type, planar_scheme);
+}
+
+Output vector_output(std::vector<Matrix> vectors, std::string name, std::vector<int64_t> dims) {
+  std::vector<const gguf::SafeTensor*> parts = vectors.front().parts;
+  const auto all = std::make_shared<const std::vector<Matrix>>(std::move(vectors));
+  const auto write = [all](const Sink& sink) {
+    for (const Matrix& matrix : *all) {
+      std::vector<float> values(matrix.rows);
+      matrix.floats(0, matrix.rows, values.data());
+      sink(std::as_bytes(std::span(values)));
+    }
+  };
+  return {{std::move(name), quant::Type::F32, std::move(dims)}, write, std::move(parts)};
 }
 
 } // namespace ridge::convert::import

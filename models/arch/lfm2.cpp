@@ -18,6 +18,9 @@ static void build(Builder& b) {
        .output_norm = "token_embd_norm"});
 }
 
-constinit const ArchitectureFile arch::lfm2 = {.build = build};
+static constexpr FieldRule kFields[] = {{"shortconv.l_cache", Kind::count, "conv_L_cache", 3}};
+
+constinit const ArchitectureFile arch::lfm2 = {.build = build,
+                                               .checkpoint = {.fields = kFields, .layers = {.kv_heads = true}}};
 
 } // namespace ridge::models

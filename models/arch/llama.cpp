@@ -89,14 +89,12 @@ void build(Builder& b) {
            .bare_norms = is("olmo")});
 }
 
+constexpr TensorRule kTensors[] = {{"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},
+                                   {"self_attn.k_proj", "attn_k", {.rows = Rows::rope_pairs}}};
+
 } // namespace
 
 constinit const ArchitectureFile arch::llama = {.build = build,
-                                                .checkpoint = {.interleave_qk = true,
-                                                               .slides_by_default = true,
-                                                               .router = "block_sparse_moe.gate",
-                                                               .expert_gate = "block_sparse_moe.experts.{}.w1",
-                                                               .expert_up = "block_sparse_moe.experts.{}.w3",
-                                                               .expert_down = "block_sparse_moe.experts.{}.w2"}};
+                                                .checkpoint = {.tensors = kTensors, .slides_by_default = true}};
 
 } // namespace ridge::models

@@ -12,6 +12,6 @@ static void build(Builder& b) {
            .output_bias = !vision});
 }
 
-constinit const ArchitectureFile arch::qwen2 = {.build = build, .checkpoint = {.qkv_bias = true}};
+constinit const ArchitectureFile arch::qwen2 = {.build = build};
 
 } // namespace ridge::models

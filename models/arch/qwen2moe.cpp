@@ -12,6 +12,8 @@ static void build(Builder& b) {
   });
 }
 
-constinit const ArchitectureFile arch::qwen2moe = {.build = build};
+static constexpr FixedField kFixed[] = {{"norm_topk_prob", 0, 0}, {"decoder_sparse_step", 1, 1}};
+
+constinit const ArchitectureFile arch::qwen2moe = {.build = build, .checkpoint = {.fixed = kFixed}};
 
 } // namespace ridge::models

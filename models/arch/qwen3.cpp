@@ -9,6 +9,6 @@ static void build(Builder& b) {
   b.transformer({.rope = Rope::split, .qk_norm = true}, [&](core::ValueId x, int64_t il) { return b.ffn(x, il); });
 }
 
-constinit const ArchitectureFile arch::qwen3 = {.build = build, .checkpoint = {.qk_norm = true}};
+constinit const ArchitectureFile arch::qwen3 = {.build = build};
 
 } // namespace ridge::models

@@ -24,6 +24,36 @@ static void build(Builder& b) {
            .ffn_norm = "post_attention_norm"});
 }
 
-constinit const ArchitectureFile arch::qwen35 = {.build = build};
+static constexpr TensorRule kTensors[] = {
+    {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
+    {"post_attention_layernorm", "post_attention_norm", {.change = Change::plus_one}},
+    {"self_attn.q_norm", "attn_q_norm", {.change = Change::plus_one}},
+    {"self_attn.k_norm", "attn_k_norm", {.change = Change::plus_one}},
+    {"norm", "output_norm", {.change = Change::plus_one}},
+    {"linear_attn.in_proj_qkv", "attn_qkv", {.rows = Rows::mixed_heads}},
+    {"linear_attn.in_proj_z", "attn_gate", {.rows = Rows::value_heads}},
+    {"linear_attn.in_proj_a", "ssm_alpha", {.rows = Rows::value_heads}},
+    {"linear_attn.in_proj_b", "ssm_beta", {.rows = Rows::value_heads}},
+    {"linear_attn.conv1d", "ssm_conv1d", {.rows = Rows::mixed_heads}},
+    {"linear_attn.A_log", "ssm_a", {.rows = Rows::value_heads, .change = Change::negative_exp}},
+    {"linear_attn.dt_bias", "ssm_dt.bias", {.rows = Rows::value_heads}},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out", {.change = Change::value_head_columns}},
+};
+static constexpr FieldRule kFields[] = {
+    {"ssm.conv_kernel", Kind::count, "linear_conv_kernel_dim", 4},
+    {"ssm.state_size", Kind::count, "linear_key_head_dim", 128},
+    {"ssm.group_count", Kind::count, "linear_num_key_heads", 16},
+    {"ssm.time_step_rank", Kind::count, "linear_num_value_heads", 32},
+    {"ssm.inner_size", Kind::count, "linear_num_value_heads | 32 * linear_value_head_dim | 128"},
+    {"full_attention_interval", Kind::count, "full_attention_interval", 4},
+};
+
+constinit const ArchitectureFile arch::qwen35 = {.build = build,
+                                                 .checkpoint = {.tensors = kTensors,
+                                                                .fields = kFields,
+                                                                .layers = {.recurrent_layers = true},
+                                                                .rotated = 0.25,
+                                                                .sections = {11, 11, 10}}};
 
 } // namespace ridge::models

@@ -8,12 +8,8 @@ static void build(Builder& b) {
   b.transformer({.rope = Rope::split, .qk_norm = true}, [&](core::ValueId x, int64_t il) { return b.experts(x, il); });
 }
 
-constinit const ArchitectureFile arch::qwen3moe = {.build = build,
-                                                   .checkpoint = {.qk_norm = true,
-                                                                  .router = "mlp.gate",
-                                                                  .expert_gate = "mlp.experts.{}.gate_proj",
-                                                                  .expert_up = "mlp.experts.{}.up_proj",
-                                                                  .expert_down = "mlp.experts.{}.down_proj",
-                                                                  .shares_sum_to_1 = "norm_topk_prob"}};
+static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 0}, {"decoder_sparse_step", 1, 1}};
+
+constinit const ArchitectureFile arch::qwen3moe = {.build = build, .checkpoint = {.fixed = kFixed}};
 
 } // namespace ridge::models

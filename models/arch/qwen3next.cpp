@@ -20,6 +20,36 @@ static void build(Builder& b) {
            .ffn_norm = "post_attention_norm"});
 }
 
-constinit const ArchitectureFile arch::qwen3next = {.build = build};
+static constexpr TensorRule kTensors[] = {
+    {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
+    {"post_attention_layernorm", "post_attention_norm", {.change = Change::plus_one}},
+    {"self_attn.q_norm", "attn_q_norm", {.change = Change::plus_one}},
+    {"self_attn.k_norm", "attn_k_norm", {.change = Change::plus_one}},
+    {"norm", "output_norm", {.change = Change::plus_one}},
+    {"linear_attn.in_proj_qkvz", "attn_qkv", {.rows = Rows::grouped_mixed}},
+    {"linear_attn.in_proj_qkvz", "attn_gate", {.rows = Rows::grouped_z}},
+    {"linear_attn.in_proj_ba", "ssm_ba"},
+    {"linear_attn.conv1d", "ssm_conv1d"},
+    {"linear_attn.A_log", "ssm_a", {.change = Change::negative_exp}},
+    {"linear_attn.dt_bias", "ssm_dt.bias"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
+};
+static constexpr FieldRule kFields[] = {
+    {"ssm.conv_kernel", Kind::count, "linear_conv_kernel_dim", 4},
+    {"ssm.state_size", Kind::count, "linear_key_head_dim", 128},
+    {"ssm.group_count", Kind::count, "linear_num_key_heads", 16},
+    {"ssm.time_step_rank", Kind::count, "linear_num_value_heads", 32},
+    {"ssm.inner_size", Kind::count, "linear_num_value_heads | 32 * linear_value_head_dim | 128"},
+    {"full_attention_interval", Kind::count, "full_attention_interval", 4},
+};
+static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 1}, {"decoder_sparse_step", 1, 1}};
+
+constinit const ArchitectureFile arch::qwen3next = {.build = build,
+                                                    .checkpoint = {.tensors = kTensors,
+                                                                   .fields = kFields,
+                                                                   .fixed = kFixed,
+                                                                   .layers = {.recurrent_layers = true},
+                                                                   .rotated = 0.25}};
 
 } // namespace ridge::models

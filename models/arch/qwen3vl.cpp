@@ -16,6 +16,9 @@ static void build(Builder& b) {
   });
 }
 
-constinit const ArchitectureFile arch::qwen3vl = {.build = build};
+static constexpr FieldRule kFields[] = {
+    {"n_deepstack_layers", Kind::count, "vision_config.deepstack_visual_indexes", 0}};
+
+constinit const ArchitectureFile arch::qwen3vl = {.build = build, .checkpoint = {.fields = kFields}};
 
 } // namespace ridge::models

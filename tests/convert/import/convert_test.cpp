@@ -153,14 +153,15 @@ TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors
   CHECK(names(with("architectures", {"BertModel"}), "BertModel is not known; known are LlamaForCausalLM"));
   CHECK(names(with("architectures", 7), "expected a list"));
   CHECK(names(with("hidden_act", "gelu"), "hidden_act"));
-  CHECK(names(with("partial_rotary_factor", 0.5), "partial_rotary_factor"));
-  CHECK(names(with("rope_scaling", {{"rope_type", "longrope"}}), "longrope"));
+  CHECK(names(with("partial_rotary_factor", 1.5), "partial_rotary_factor"));
+  CHECK(names(with("rope_scaling", {{"rope_type", "spiral"}}), "spiral"));
+  CHECK(names(with("rope_scaling", {{"rope_type", "longrope"}}), "long_factor: expected 16 numbers"));
   CHECK(names(with("rope_scaling", "linear"), "rope_scaling: expected a JSON object"));
-  CHECK(names(with("num_hidden_layers", 2), "model.layers.1.input_layernorm.weight is missing"));
+  CHECK(names(with("num_hidden_layers", 2), "blk.1.attn_norm.weight is missing"));
   CHECK(names(with("num_hidden_layers", 1e18), "num_hidden_layers"));
-  CHECK(names(with("num_hidden_layers", "two"), "expected an integer"));
+  CHECK(names(with("num_hidden_layers", "two"), "num_hidden_layers: is missing"));
   CHECK(names(with("num_attention_heads", 3), "head_dim: is odd"));
-  CHECK(names(with("vocab_size", 97), "model.embed_tokens.weight has shape [96, 64]"));
+  CHECK(names(with("vocab_size", 97), "vocab_size: is 97, but the embedding table has 96 rows"));
   CHECK(names(with("rms_norm_eps", 5), "rms_norm_eps"));
   CHECK(names(with("rope_theta", -1), "rope_theta"));
 
@@ -177,23 +178,35 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
     for (const std::string_view hf_class : row.hf_classes) {
       CAPTURE(hf_class);
       Checkpoint c;
-      c.config["architectures"] = {hf_class};
-      const models::Checkpoint& layout = row.file.checkpoint;
-      if (!layout.router.empty()) {
-        c.config["num_experts"] = 4;
-        c.config["num_experts_per_tok"] = 2;
+      c.config["architectures"] = {hf_class.substr(0, hf_class.find(' '))};
+      if (hf_class.ends_with(" with experts")) {
+        c.config["num_experts"] = 2;
+        c.config["num_experts_per_tok"] = 1;
       }
-      if (!layout.shares_sum_to_1.empty()) c.config[layout.shares_sum_to_1] = true;
+      const models::Checkpoint& layout = row.file.checkpoint;
+      const auto activation = layout.activation.substr(0, layout.activation.find('|'));
+      c.config["hidden_act"] = activation;
+      for (const models::FixedField& fixed : layout.fixed)
+        if (fixed.field.find('.') == std::string_view::npos) c.config[fixed.field] = fixed.value;
+      // What an architecture needs and has no usual value for.
+      for (const char* key : {"mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_ssm",
+                              "mamba_expand", "num_heads"})
+        c.config[key] = 2;
       c.save();
       gguf::Metadata metadata;
       const convert::import::Config config = convert::import::read_config(c.folder.path(), metadata);
       CHECK(config.architecture == &row);
-      CHECK(config.experts == (layout.router.empty() ? 0 : 4));
       CHECK(metadata.find(std::string(row.name) + ".block_count") != nullptr);
-      if (layout.shares_sum_to_1.empty()) continue;
-      c.config[layout.shares_sum_to_1] = false;
+      for (const models::FixedField& fixed : layout.fixed) {
+        if (fixed.only != models::Only::always || fixed.field.find('.') != std::string_view::npos) continue;
+        c.config[fixed.field] = fixed.value + 1;
+        c.save();
+        CHECK(names(problem(c), fixed.field));
+        c.config[fixed.field] = fixed.value;
+      }
+      c.config["hidden_act"] = "unheard-of";
       c.save();
-      CHECK(names(problem(c), layout.shares_sum_to_1));
+      CHECK(names(problem(c), "hidden_act"));
     }
 }
 

@@ -1,0 +1,159 @@
+// Rotary positions in config.json: base, rotated part of a head, sections, and scaling of every kind.
+#include "convert/import/config.h"
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "models/hparams.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace ridge::convert::import {
+namespace {
+
+using models::kMaxContext;
+
+// Llama 3 keeps the frequencies of fast pairs, divides those of slow ones by `factor`, and blends in between
+// (Grattafiori et al. 2024).
+std::vector<float> llama3_factors(const Fields& scaling, double base, int64_t dims) {
+  const double factor = scaling.get_number("factor", 8), low = scaling.get_number("low_freq_factor", 1),
+               high = scaling.get_number("high_freq_factor", 4);
+  const auto context = static_cast<double>(scaling.get_int("original_max_position_embeddings", 1, kMaxContext, 8192));
+  if (!(factor > 0 && low > 0 && high > low))
+    throw_error("{}: expected factor > 0 and high_freq_factor > low_freq_factor > 0", scaling.where());
+  std::vector<float> factors;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    const double wavelength =
+        2 * std::numbers::pi * std::pow(base, 2 * static_cast<double>(pair) / static_cast<double>(dims));
+    const double ramp = (context / wavelength - low) / (high - low); // 1: fast, 0: slow
+    factors.push_back(static_cast<float>(ramp >= 1 ? 1 : ramp <= 0 ? factor : 1 / ((1 - ramp) / factor + ramp)));
+  }
+  return factors;
+}
+
+void read_yarn(const Fields& scaling, const std::string& prefix, double factor, gguf::Metadata& metadata) {
+  metadata.set(prefix + "rope.scaling.type", "yarn");
+  metadata.set(prefix + "rope.scaling.factor", static_cast<float>(factor));
+  if (const auto context = scaling.find_int("original_max_position_embeddings"))
+    metadata.set(prefix + "rope.scaling.original_context_length",
+                 static_cast<uint32_t>(scaling.get_int("original_max_position_embeddings", 1, kMaxContext)));
+  if (!scaling.get_bool("truncate", true))
+    throw_error("{}: is false: models of this kind cannot be run yet", scaling.where("truncate"));
+  if (scaling.find("beta_fast"))
+    metadata.set(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(scaling.get_number("beta_fast", 32)));
+  if (scaling.find("beta_slow"))
+    metadata.set(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(scaling.get_number("beta_slow", 1)));
+  // GGUF files hold a factor of the usual magnitude, which is 1 + 0.1 ln(factor).
+  const double usual = 1 + 0.1 * std::log(factor);
+  const auto magnitude = [&](const char* key) { return 1 + 0.1 * scaling.get_number(key, 0) * std::log(factor); };
+  double wanted = usual;
+  if (scaling.find("attention_factor"))
+    wanted = scaling.get_number("attention_factor", 1);
+  else if (scaling.find("mscale") && scaling.find("mscale_all_dim"))
+    wanted = magnitude("mscale") / magnitude("mscale_all_dim");
+  if (!(wanted > 0)) throw_error("{}: expected a magnitude above 0", scaling.where());
+  if (wanted != usual) metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(wanted / usual));
+}
+
+// rope.dimension_sections: pairs of each of four axes.
+void read_sections(const Fields& scaling, const Config& config, const std::string& prefix, gguf::Metadata& metadata) {
+  const Json* list = scaling.find("mrope_section");
+  const auto& usual = config.checkpoint().sections;
+  std::vector<uint32_t> sections(usual.begin(), usual.end());
+  if (!list && usual[0] > 0) metadata.set(prefix + "rope.dimension_sections", sections);
+  if (!list) return;
+  sections.clear();
+  if (list->is_array() && list->size() <= 4)
+    for (const Json& pairs : *list)
+      if (pairs.is_number_unsigned() && pairs.get<uint64_t>() < 1 << 16) sections.push_back(pairs.get<uint32_t>());
+  if (sections.empty() || sections.size() != list->size())
+    throw_error("{}: expected up to four numbers of pairs", scaling.where("mrope_section"));
+  sections.resize(4);
+  metadata.set(prefix + "rope.dimension_sections", sections);
+}
+
+std::vector<float> read_factors(const Fields& scaling, const char* key, int64_t pairs) {
+  const Json* list = scaling.find(key);
+  std::vector<float> factors;
+  if (list && list->is_array())
+    for (const Json& factor : *list)
+      if (factor.is_number() && factor.get<double>() > 0) factors.push_back(factor.get<float>());
+  if (std::ssize(factors) != pairs) throw_error("{}: expected {} numbers above 0", scaling.where(key), pairs);
+  return factors;
+}
+
+// Phi 3: divisors per pair for texts within the original context, and others for longer ones.
+void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t dims, Config& out,
+                    gguf::Metadata& metadata) {
+  const Fields config = out.fields();
+  const Fields& holder = scaling.find("original_max_position_embeddings") ? scaling : config;
+  const int64_t original = holder.get_int("original_max_position_embeddings", 1, kMaxContext, out.context);
+  out.long_factors = read_factors(scaling, "long_factor", dims / 2);
+  out.short_factors = read_factors(scaling, "short_factor", dims / 2);
+  const double ratio = static_cast<double>(out.context) / static_cast<double>(original);
+  const double usual = ratio > 1 ? std::sqrt(1 + std::log(ratio) / std::log(static_cast<double>(original))) : 1;
+  metadata.set(prefix + "rope.scaling.type", "longrope");
+  metadata.set(prefix + "rope.scaling.original_context_length", static_cast<uint32_t>(original));
+  metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(scaling.get_number("attention_factor", usual)));
+}
+
+} // namespace
+
+// Reads rope_theta and rope_scaling, or rope_parameters, which has both in newer files, perhaps for each kind of layer.
+void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix) {
+  static const Json kNone = Json::object();
+  const Fields config = out.fields();
+  const Json* newer = config.find("rope_parameters");
+  const Json* older = config.find("rope_scaling");
+  const Fields around(newer   ? *newer
+                      : older ? *older
+                              : kNone,
+                      config.where(newer ? "rope_parameters" : "rope_scaling"));
+  const Json* full = around.find("full_attention");
+  const Fields scaling(full ? *full : newer ? *newer : older ? *older : kNone, around.where());
+  const auto checked = [&](double base) {
+    if (!(base > 1)) throw_error("{}: is {}, expected a number above 1", config.where("rope_theta"), base);
+    return static_cast<float>(base);
+  };
+  const double base =
+      scaling.find("rope_theta") ? scaling.get_number("rope_theta", 10000) : config.get_number("rope_theta", 10000);
+  metadata.set(prefix + "rope.freq_base", checked(base));
+  if (const Json* sliding = around.find("sliding_attention"))
+    metadata.set(prefix + "rope.freq_base_swa",
+                 checked(Fields(*sliding, around.where("sliding_attention")).get_number("rope_theta", base)));
+  else if (config.find("rope_local_base_freq"))
+    metadata.set(prefix + "rope.freq_base_swa", checked(config.get_number("rope_local_base_freq", base)));
+
+  const double outer = config.get_number("partial_rotary_factor", out.checkpoint().rotated);
+  const double part = scaling.get_number("partial_rotary_factor", outer);
+  if (!(part > 0 && part <= 1))
+    throw_error("{}: is {}, expected a part of 1", config.where("partial_rotary_factor"), part);
+  if (!out.values.contains("rope.dimension_count")) {
+    const auto dims = static_cast<int64_t>(part * static_cast<double>(out.head_dim));
+    if (dims < 2 || dims % 2 != 0)
+      throw_error("{}: {} of {} dimensions are no pairs", config.where("partial_rotary_factor"), dims, out.head_dim);
+    out.values["rope.dimension_count"] = static_cast<double>(dims);
+    metadata.set(prefix + "rope.dimension_count", static_cast<uint32_t>(dims));
+  }
+  const int64_t dims = out.count("rope.dimension_count");
+  read_sections(scaling, out, prefix, metadata);
+
+  const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
+  // "dynamic" changes nothing within the trained context, and ridge goes no further.
+  if (type == "default" || type == "dynamic" || type == "none" || type == "mrope") return;
+  if (type == "longrope" || type == "su") return read_long_rope(scaling, prefix, dims, out, metadata);
+  const double factor = scaling.get_number("factor", 1);
+  if (!(factor > 0)) throw_error("{}: is {}, expected a number above 0", scaling.where("factor"), factor);
+  if (type == "linear") {
+    metadata.set(prefix + "rope.scaling.type", "linear");
+    metadata.set(prefix + "rope.scaling.factor", static_cast<float>(factor));
+  } else if (type == "llama3") {
+    out.rope_factors = llama3_factors(scaling, base, dims);
+  } else if (type == "yarn") {
+    read_yarn(scaling, prefix, factor, metadata);
+  } else {
+    throw_error("{}: '{}' cannot be run yet; known are linear, llama3, yarn, longrope and dynamic",
+                scaling.where("rope_type"), core::printable(type));
+  }
+}
+
+} // namespace ridge::convert::import

@@ -1,0 +1,131 @@
+#include "convert/import/names.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ridge::convert::import {
+namespace {
+
+using models::Change, models::Only, models::Rows, models::TensorRule;
+
+constexpr auto kModel = std::to_array<TensorRule>({
+    {"embed_tokens", "token_embd"},
+    {"embeddings", "token_embd"},
+    {"embedding", "token_embd"},
+    {"norm", "output_norm"},
+    {"norm_f", "output_norm"},
+    {"final_layernorm", "output_norm"},
+    {"embedding_norm", "token_embd_norm"},
+});
+
+constexpr auto kLayer = std::to_array<TensorRule>({
+    {"input_layernorm", "attn_norm"},
+    {"operator_norm", "attn_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.out_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.q_layernorm", "attn_q_norm"},
+    {"self_attn.k_layernorm", "attn_k_norm"},
+    {"self_attn.sinks", "attn_sinks.weight"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"pre_ff_layernorm", "ffn_norm"},
+    {"ffn_norm", "ffn_norm"},
+
+    // Feed-forward parts.
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"feed_forward.gate_proj", "ffn_gate"},
+    {"feed_forward.up_proj", "ffn_up"},
+    {"feed_forward.down_proj", "ffn_down"},
+    {"feed_forward.w1", "ffn_gate"},
+    {"feed_forward.w3", "ffn_up"},
+    {"feed_forward.w2", "ffn_down"},
+
+    // Experts: their router, one module each, or all in one tensor.
+    {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
+    {"block_sparse_moe.gate", "ffn_gate_inp"},
+    {"feed_forward.gate", "ffn_gate_inp"},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+    {"mlp.e_score_correction_bias", "exp_probs_b.bias"},
+    {"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias"},
+    {"feed_forward.expert_bias", "exp_probs_b.bias"},
+    {"mlp.experts.{}.gate_proj", "ffn_gate_exps"},
+    {"mlp.experts.{}.up_proj", "ffn_up_exps"},
+    {"mlp.experts.{}.down_proj", "ffn_down_exps"},
+    {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = Rows::first_half}},
+    {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = Rows::second_half}},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight"},
+    {"block_sparse_moe.experts.{}.w1", "ffn_gate_exps"},
+    {"block_sparse_moe.experts.{}.w3", "ffn_up_exps"},
+    {"block_sparse_moe.experts.{}.w2", "ffn_down_exps"},
+    {"block_sparse_moe.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = Rows::first_half}},
+    {"block_sparse_moe.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = Rows::second_half}},
+    {"block_sparse_moe.experts.down_proj", "ffn_down_exps.weight"},
+    {"feed_forward.experts.{}.w1", "ffn_gate_exps"},
+    {"feed_forward.experts.{}.w3", "ffn_up_exps"},
+    {"feed_forward.experts.{}.w2", "ffn_down_exps"},
+    {"feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = Rows::first_half}},
+    {"feed_forward.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = Rows::second_half}},
+    {"feed_forward.experts.down_proj", "ffn_down_exps.weight"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+
+    // Short convolutions.
+    {"conv.in_proj", "shortconv.in_proj"},
+    {"conv.conv", "shortconv.conv"},
+    {"conv.out_proj", "shortconv.out_proj"},
+});
+
+constexpr std::string_view kTables[] = {"embed_tokens", "embeddings", "embedding"};
+
+} // namespace
+
+std::span<const TensorRule> model_rules() { return kModel; }
+std::span<const TensorRule> layer_rules() { return kLayer; }
+
+std::string find_prefix(const gguf::Safetensors& tensors) {
+  for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", "backbone.", ""})
+    for (const std::string_view table : kTables)
+      if (tensors.find(fmt::format("{}{}.weight", prefix, table))) return prefix;
+  throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or of an unknown layout");
+}
+
+std::string find_head(const gguf::Safetensors& tensors, const std::string& prefix) {
+  for (const std::string& head : {std::string("lm_head"), std::string("language_model.lm_head"), prefix + "lm_head"})
+    for (const char* suffix : {".weight", ".qweight", ".weight_packed"})
+      if (tensors.find(head + suffix)) return head;
+  return "lm_head";
+}
+
+bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
+
+bool is_beside(std::string_view name) {
+  // Parts for images and sound; and what says how activations and cached keys were quantized, which ridge decides for
+  // itself.
+  constexpr std::string_view kParts[] = {"visual.",     "vision_",         "vision_tower.",         "audio_",
+                                         "projector.",  "patch_embedding", "multi_modal_projector", "embed_vision.",
+                                         "embed_audio."};
+  constexpr std::string_view kEnds[] = {
+      "rotary_emb.inv_freq", ".input_scale", ".input_global_scale", ".input_zero_point", ".k_scale",
+      ".activation_scale",   ".v_scale",     ".output_scale",       ".weight_format"};
+  return is_draft(name) ||
+         std::ranges::any_of(kParts, [&](auto part) { return name.find(part) != std::string_view::npos; }) ||
+         std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
+}
+
+} // namespace ridge::convert::import

@@ -1,0 +1,246 @@
+#include "convert/import/plan.h"
+
+#include "convert/import/names.h"
+#include "convert/import/rows.h"
+#include "convert/import/views.h"
+#include "core/error.h"
+#include "models/recipes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace ridge::convert::import {
+
+using gguf::SafeTensor;
+using models::As, models::Change, models::Rows, models::TensorRule;
+
+namespace {
+
+bool is_zero(const SafeTensor& tensor) {
+  return std::ranges::all_of(tensor.data, [](std::byte b) { return b == std::byte{}; });
+}
+
+std::string without(std::string name, std::string_view suffix) {
+  if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+  return name;
+}
+
+std::string of_expert(std::string name, int64_t expert) {
+  const size_t at = name.find("{}");
+  return at == std::string::npos ? name : name.replace(at, 2, std::to_string(expert));
+}
+
+} // namespace
+
+Plan::Plan(const gguf::Safetensors& tensors, const Config& config, std::optional<quant::Type> type)
+    : tensors_(tensors), config_(config), type_(type), prefix_(find_prefix(tensors)), reader_(tensors, config) {}
+
+void Plan::run() {
+  add_constants();
+  add_rules(prefix_, "", model_rules());
+  for (int64_t il = 0; il < config_.layers; ++il)
+    add_rules(fmt::format("{}layers.{}.", prefix_, il), fmt::format("blk.{}.", il), layer_rules());
+  add_output_matrix();
+  check_all_used();
+}
+
+// Of the rules for one tensor the first whose source is there counts. A shared rule gives way to the architecture's for
+// the same source.
+void Plan::add_rules(const std::string& from, const std::string& to, std::span<const TensorRule> shared) {
+  std::set<std::string_view> made;
+  const std::span<const TensorRule> own = config_.checkpoint().tensors;
+  const auto add_all = [&](std::span<const TensorRule> rules, bool give_way) {
+    for (const TensorRule& rule : rules) {
+      if (!config_.applies(rule.how.only) || made.contains(rule.to)) continue;
+      if (give_way && std::ranges::any_of(own, [&](const TensorRule& other) {
+            return other.from == rule.from && config_.applies(other.how.only);
+          }))
+        continue;
+      if (add_rule(from + std::string(rule.from), to + std::string(rule.to), rule)) made.insert(rule.to);
+    }
+  };
+  add_all(own, false);
+  add_all(shared, true);
+}
+
+bool Plan::add_rule(const std::string& from, const std::string& to, const TensorRule& rule) {
+  if (reader_.has(of_expert(from, 0))) {
+    add_module(from, to, rule);
+    return true;
+  }
+  if (const SafeTensor* tensor = tensors_.find(from)) {
+    use(tensor);
+    add(of_tensor(*tensor, rule), to, rule);
+    return true;
+  }
+  const SafeTensor* blocks = tensors_.find(from + "_blocks");
+  const SafeTensor* scales = tensors_.find(from + "_scales");
+  if (!blocks || !scales) return false;
+  use(blocks);
+  use(scales);
+  add({reader_.mxfp4_experts(*blocks, *scales), false}, to, rule);
+  return true;
+}
+
+void Plan::add_module(const std::string& from, const std::string& to, const TensorRule& rule) {
+  const int64_t count = from.find("{}") == std::string::npos ? 1 : config_.experts;
+  Made weights = {{}, false}, biases = {{}, true};
+  for (int64_t e = 0; e < count; ++e) {
+    const std::string name = of_expert(from, e);
+    const SafeTensor* bias = tensors_.find(name + ".bias");
+    const SafeTensor* weight = tensors_.find(name + ".weight");
+    if (weight && weight->shape.size() != 2 && weight->dtype != gguf::Dtype::U8) {
+      use(weight);
+      weights = of_tensor(*weight, rule);
+    } else {
+      weights.matrices.push_back(reader_.read(name));
+      for (const SafeTensor* part : weights.matrices.back().parts) use(part);
+    }
+    if (!bias) continue;
+    use(bias);
+    // GPTQ writers give every module a bias, of zeros where the model has none.
+    if (weights.matrices.back().scheme != Scheme::plain && is_zero(*bias)) continue;
+    biases.matrices.push_back(of_tensor(*bias, rule).matrices.front());
+  }
+  if (std::ranges::any_of(weights.matrices, [&](const Matrix& matrix) {
+        return matrix.rows != weights.matrices.front().rows || matrix.cols != weights.matrices.front().cols;
+      }))
+    throw_error("{}: the experts differ in shape, which cannot be converted", from);
+  if (!biases.matrices.empty() && std::ssize(biases.matrices) != count)
+    throw_error("{}.bias: some of {} experts have none", from, count);
+  add(std::move(weights), to + ".weight", rule);
+  TensorRule of_bias = rule;
+  of_bias.how.as = As::vector;
+  if (rule.how.change == Change::value_head_columns) of_bias.how.change = Change::none;
+  if (!biases.matrices.empty()) add(std::move(biases), to + ".bias", of_bias);
+}
+
+// A vector, a convolution [channels, 1, taps], or one of these or a matrix for each expert.
+Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) const {
+  const std::vector<int64_t>& shape = tensor.shape;
+  const size_t rank = shape.size();
+  if (tensor.elements() == 0 || rank > 3 || rank == 0)
+    throw_error("{}: tensor {} has shape [{}], expected one to three dimensions", tensors_.path_of(tensor), tensor.name,
+                fmt::join(shape, ", "));
+  if (rank == 1) return {{plain_matrix(tensor, 0, shape[0], 1)}, true};
+  if (rank == 3 && shape[1] == 1 && config_.experts != shape[0])
+    return {{plain_matrix(tensor, 0, shape[0], shape[2])}, false};
+  Made made = {{}, rank == 2};
+  if (rank == 2 && !rule.to.ends_with(".bias")) return {{plain_matrix(tensor, 0, shape[0], shape[1])}, false};
+  for (int64_t e = 0; e < shape[0]; ++e) {
+    const int64_t a = shape[1], b = rank == 2 ? 1 : shape[2];
+    // Newer writers may have exchanged them already, which shows where only one of the sides is the model's width.
+    const bool from_hidden = rule.to.starts_with("ffn_down");
+    const bool fits_as_is = (from_hidden ? a : b) == config_.width, fits = (from_hidden ? b : a) == config_.width;
+    const bool exchanged = rule.how.transposed && rank == 3 && (fits || !fits_as_is);
+    made.matrices.push_back(plain_matrix(tensor, e * a * b, exchanged ? b : a, exchanged ? a : b, exchanged));
+  }
+  return made;
+}
+
+// The matrix as the rule wants it; of MLA's, one for each head.
+std::vector<Matrix> Plan::changed(Matrix matrix, const TensorRule& rule, const std::string& name) const {
+  switch (rule.how.change) {
+  case Change::none: break;
+  case Change::plus_one:
+    matrix = map_numbers(
+        std::move(matrix), [](float x) { return x + 1; }, name);
+    break;
+  case Change::negative_exp:
+    matrix = map_numbers(
+        std::move(matrix), [](float x) { return -std::exp(x); }, name);
+    break;
+  case Change::value_head_columns: {
+    std::vector<int64_t> order = row_order(Rows::value_heads, matrix.cols, config_, name);
+    if (!order.empty()) matrix = pick_cols(std::move(matrix), std::move(order), name);
+    break;
+  }
+  case Change::ssm_multipliers: matrix = scale_rows(std::move(matrix), ssm_multipliers(config_), name); break;
+  }
+  if (!rule.how.scale.empty()) {
+    const auto scale = static_cast<float>(config_.evaluate(rule.how.scale).value_or(1));
+    matrix = scale_rows(
+        std::move(matrix), [scale](int64_t) { return scale; }, name);
+  }
+  if (rule.how.rows == Rows::mla_keys || rule.how.rows == Rows::mla_values)
+    return mla_heads(matrix, rule.how.rows, config_, name);
+  std::vector<int64_t> order = row_order(rule.how.rows, matrix.rows, config_, name);
+  if (!order.empty()) matrix = pick_rows(std::move(matrix), std::move(order));
+  std::vector<Matrix> one;
+  one.push_back(std::move(matrix));
+  return one;
+}
+
+void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
+  std::vector<Matrix> all;
+  for (Matrix& matrix : made.matrices)
+    for (Matrix& each : changed(std::move(matrix), rule, name)) all.push_back(std::move(each));
+  const int64_t rows = all.front().rows, cols = all.front().cols, count = std::ssize(all);
+  if (made.vectors) {
+    std::vector<int64_t> dims = {rows};
+    const int64_t groups = config_.count("ssm.group_count");
+    if (rule.how.as == As::column) dims = {1, rows};
+    if (rule.how.as == As::by_group && groups > 0 && rows % groups == 0) dims = {rows / groups, groups};
+    if (count > 1) dims.push_back(count);
+    shapes.push_back({name, quant::Type::F32, dims});
+    outputs.push_back(vector_output(std::move(all), name, std::move(dims)));
+    return;
+  }
+  if (name == "token_embd.weight" && rows != config_.vocab)
+    throw_error("{}: is {}, but the embedding table has {} rows", config_.fields().where("vocab_size"), config_.vocab,
+                rows);
+  std::vector<int64_t> dims = {cols, rows};
+  if (count > 1) dims.push_back(count);
+  const bool wide = !models::is_quantizable({name, quant::Type::F32, dims});
+  shapes.push_back({name, wide ? quant::Type::F32 : quant::Type::F16, dims});
+  for (Output& output :
+       outputs_of(std::move(all), without(name, ".weight"), wide ? quant::Type::F32 : type_, planar_scheme))
+    outputs.push_back(std::move(output));
+}
+
+void Plan::add_constants() {
+  const auto add_factors = [&](const char* name, const std::vector<float>& factors) {
+    if (factors.empty()) return;
+    outputs.push_back({{name, quant::Type::F32, {std::ssize(factors)}},
+                       [factors](const Sink& sink) { sink(std::as_bytes(std::span(factors))); },
+                       {}});
+    shapes.push_back(outputs.back().info);
+  };
+  add_factors("rope_freqs.weight", config_.rope_factors);
+  add_factors("rope_factors_long.weight", config_.long_factors);
+  add_factors("rope_factors_short.weight", config_.short_factors);
+}
+
+// A tied matrix is not written twice, unless its scale is not the embedding table's.
+void Plan::add_output_matrix() {
+  std::string head = find_head(tensors_, prefix_);
+  const auto own = std::ranges::find(config_.checkpoint().tensors, "lm_head", &TensorRule::from);
+  const TensorRule rule = own != config_.checkpoint().tensors.end() ? *own : TensorRule{"lm_head", "output"};
+  const bool tied = config_.tied.value_or(!reader_.has(head));
+  if (tied && rule.how.scale.empty()) return;
+  if (tied) head = prefix_ + "embed_tokens";
+  if (!reader_.has(head))
+    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", head);
+  add_module(head, "output", rule);
+}
+
+// A tensor without a place would be a part of the model that is silently lost.
+void Plan::check_all_used() {
+  const std::string layers = prefix_ + "layers.";
+  for (const SafeTensor& tensor : tensors_.tensors()) {
+    if (used_.contains(tensor.name)) continue;
+    int64_t layer = -1;
+    if (tensor.name.starts_with(layers))
+      std::from_chars(tensor.name.data() + layers.size(), tensor.name.data() + tensor.name.size(), layer);
+    has_drafts |= layer >= config_.layers || is_draft(tensor.name);
+    if (layer >= config_.layers || is_beside(tensor.name)) continue;
+    if (config_.tied.value_or(false) && tensor.name.ends_with("lm_head.weight")) continue; // the same numbers
+    throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
+                tensors_.path_of(tensor), tensor.name, config_.architecture->name);
+  }
+}
+
+} // namespace ridge::convert::import

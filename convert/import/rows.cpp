@@ -1,0 +1,127 @@
+#include "convert/import/rows.h"
+
+#include "convert/import/views.h"
+#include "core/error.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace ridge::convert::import {
+namespace {
+
+using models::Rows;
+
+std::vector<int64_t> range(int64_t first, int64_t count, int64_t step = 1) {
+  std::vector<int64_t> numbers(count);
+  for (int64_t i = 0; i < count; ++i) numbers[i] = first + i * step;
+  return numbers;
+}
+
+void append(std::vector<int64_t>& to, const std::vector<int64_t>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+struct DeltaHeads {
+  int64_t k = 0, v = 0, k_dim = 0, v_dim = 0;
+};
+DeltaHeads delta_heads(const Config& config) {
+  DeltaHeads heads = {config.count("ssm.group_count"), config.count("ssm.time_step_rank"),
+                      config.count("ssm.state_size"), 0};
+  if (heads.k < 1 || heads.v < 1 || heads.v % heads.k != 0)
+    throw_error("{}: {} heads of values cannot share {} heads of keys evenly", config.path, heads.v, heads.k);
+  heads.v_dim = config.count("ssm.inner_size") / heads.v;
+  return heads;
+}
+
+// Behind the first `kept` rows: value head j of each key head, for j = 0, 1, ….
+std::vector<int64_t> take_turns(int64_t kept, int64_t rows, const DeltaHeads& heads) {
+  std::vector<int64_t> order = range(0, kept);
+  const int64_t dim = (rows - kept) / heads.v, shared = heads.v / heads.k;
+  for (int64_t j = 0; j < shared; ++j)
+    for (int64_t k = 0; k < heads.k; ++k) append(order, range(kept + (k * shared + j) * dim, dim));
+  return order;
+}
+
+// Rows of a matrix that holds q, k, v and z for each key head.
+std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
+  const int64_t values = heads.v / heads.k * heads.v_dim, group = 2 * (heads.k_dim + values);
+  std::vector<int64_t> order;
+  const auto take = [&](int64_t first, int64_t count) {
+    for (int64_t k = 0; k < heads.k; ++k) append(order, range(k * group + first, count));
+  };
+  if (z) {
+    take(2 * heads.k_dim + values, values);
+    return order;
+  }
+  take(0, heads.k_dim);
+  take(heads.k_dim, heads.k_dim);
+  take(2 * heads.k_dim, values);
+  return order;
+}
+
+} // namespace
+
+std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, const std::string& name) {
+  const auto require = [&](bool fits) {
+    if (!fits) throw_error("{}: config.json's heads do not divide its {} rows", name, rows);
+  };
+  switch (wanted) {
+  case Rows::rope_pairs: {
+    const int64_t dim = config.head_dim;
+    require(dim > 0 && rows % dim == 0);
+    std::vector<int64_t> order(rows);
+    for (int64_t r = 0; r < rows; ++r) order[r] = r / dim * dim + r % 2 * (dim / 2) + r % dim / 2;
+    return order;
+  }
+  case Rows::first_half: require(rows % 2 == 0); return range(0, rows / 2);
+  case Rows::second_half: require(rows % 2 == 0); return range(rows / 2, rows / 2);
+  case Rows::even: require(rows % 2 == 0); return range(0, rows / 2, 2);
+  case Rows::odd: require(rows % 2 == 0); return range(1, rows / 2, 2);
+  case Rows::value_heads: {
+    const DeltaHeads heads = delta_heads(config);
+    require(rows % heads.v == 0);
+    return heads.v == heads.k ? std::vector<int64_t>() : take_turns(0, rows, heads);
+  }
+  case Rows::mixed_heads: {
+    const DeltaHeads heads = delta_heads(config);
+    const int64_t kept = 2 * heads.k * heads.k_dim;
+    require(rows > kept && (rows - kept) % heads.v == 0);
+    return heads.v == heads.k ? std::vector<int64_t>() : take_turns(kept, rows, heads);
+  }
+  case Rows::grouped_mixed:
+  case Rows::grouped_z: {
+    const DeltaHeads heads = delta_heads(config);
+    require(rows == 2 * (heads.k * heads.k_dim + heads.v * heads.v_dim));
+    return of_groups(heads, wanted == Rows::grouped_z);
+  }
+  default: return {};
+  }
+}
+
+std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& config, const std::string& name) {
+  const auto keys = static_cast<int64_t>(config.evaluate("qk_nope_head_dim").value_or(0));
+  const auto values = static_cast<int64_t>(config.evaluate("v_head_dim").value_or(0));
+  const int64_t heads = config.heads;
+  if (heads < 1 || keys < 1 || values < 1 || matrix.rows != heads * (keys + values))
+    throw_error("{}: has {} rows, not {} heads of qk_nope_head_dim + v_head_dim", name, matrix.rows, heads);
+  std::vector<Matrix> parts;
+  for (int64_t h = 0; h < heads; ++h) {
+    const int64_t first = h * (keys + values);
+    parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(matrix, range(first, keys)), name)
+                                           : pick_rows(matrix, range(first + keys, values)));
+  }
+  return parts;
+}
+
+std::function<float(int64_t)> ssm_multipliers(const Config& config) {
+  const int64_t inner = config.count("ssm.inner_size"),
+                shared = config.count("ssm.group_count") * config.count("ssm.state_size");
+  const std::array<int64_t, 4> ends = {inner, 2 * inner, 2 * inner + shared, 2 * inner + 2 * shared};
+  std::array<float, 5> factors;
+  for (size_t i = 0; i < factors.size(); ++i)
+    factors[i] = static_cast<float>(config.evaluate(fmt::format("ssm_multipliers.{}", i)).value_or(1));
+  return [ends, factors](int64_t row) { return factors[std::ranges::upper_bound(ends, row) - ends.begin()]; };
+}
+
+} // namespace ridge::convert::import

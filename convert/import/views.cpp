@@ -1,0 +1,143 @@
+#include "convert/import/views.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace ridge::convert::import {
+namespace {
+
+// Reads rows source[first], source[first + 1], … Where they lie together, in whatever order, they are read at once.
+template <typename T>
+Matrix::Reader<T> rows_of(Matrix::Reader<T> read, std::shared_ptr<const std::vector<int64_t>> source, int64_t width) {
+  if (!read) return nullptr;
+  return [read = std::move(read), source = std::move(source), width](int64_t first, int64_t count, T* out) {
+    if (count == 0) return;
+    const auto wanted = std::span(*source).subspan(first, count);
+    const auto [low, high] = std::ranges::minmax(wanted);
+    if (high - low < 2 * count) {
+      std::vector<T> all((high - low + 1) * width);
+      read(low, high - low + 1, all.data());
+      for (int64_t r = 0; r < count; ++r) std::copy_n(all.data() + (wanted[r] - low) * width, width, out + r * width);
+      return;
+    }
+    for (int64_t r = 0, run = 1; r < count; r += run) {
+      for (run = 1; r + run < count && wanted[r + run] == wanted[r] + run;) ++run;
+      read(wanted[r], run, out + r * width);
+    }
+  };
+}
+
+template <typename T>
+Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source) {
+  if (!read) return nullptr;
+  return [read = std::move(read), source = std::move(source)](int64_t first, int64_t count, T* out) {
+    const auto width = std::ssize(source);
+    std::vector<T> row(width);
+    read(first, count, out);
+    for (T* at = out; at < out + count * width; at += width) {
+      std::copy_n(at, width, row.data());
+      for (int64_t c = 0; c < width; ++c) at[c] = row[source[c]];
+    }
+  };
+}
+
+void require_plain(const Matrix& matrix, std::string_view name, std::string_view what) {
+  if (matrix.scheme != Scheme::plain)
+    throw_error("{}: is packed, and {}: such a matrix cannot be converted", name, what);
+}
+
+} // namespace
+
+Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows, int64_t cols, bool transposed) {
+  Matrix matrix{.rows = rows, .cols = cols, .dtype = tensor.dtype, .parts = {&tensor}};
+  read_floats(tensor, 0, 0, nullptr); // throws for other types
+  if (!transposed) {
+    matrix.floats = [&tensor, first, cols](int64_t row, int64_t count, float* out) {
+      read_floats(tensor, first + row * cols, count * cols, out);
+    };
+    return matrix;
+  }
+  matrix.floats = [&tensor, first, rows, cols](int64_t row, int64_t count, float* out) {
+    std::vector<float> column(count);
+    for (int64_t c = 0; c < cols; ++c) {
+      read_floats(tensor, first + c * rows + row, count, column.data());
+      for (int64_t r = 0; r < count; ++r) out[r * cols + c] = column[r];
+    }
+  };
+  return matrix;
+}
+
+Matrix pick_rows(Matrix matrix, std::vector<int64_t> source) {
+  const auto shared = std::make_shared<const std::vector<int64_t>>(std::move(source));
+  const int64_t groups = matrix.scheme == Scheme::plain ? 0 : matrix.groups();
+  matrix.rows = std::ssize(*shared);
+  matrix.floats = rows_of(std::move(matrix.floats), shared, matrix.cols);
+  matrix.codes = rows_of(std::move(matrix.codes), shared, matrix.cols);
+  matrix.scales = rows_of(std::move(matrix.scales), shared, groups);
+  matrix.scale_bytes = rows_of(std::move(matrix.scale_bytes), shared, groups);
+  matrix.zeros = rows_of(std::move(matrix.zeros), shared, groups);
+  return matrix;
+}
+
+Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view name) {
+  if (matrix.scheme != Scheme::plain) {
+    // Whole groups must move, and their scales with them.
+    std::vector<int64_t> groups;
+    bool whole = matrix.order.empty();
+    for (int64_t c = 0; c < matrix.cols; ++c) {
+      if (c % matrix.group == 0) groups.push_back(source[c] / matrix.group);
+      whole &= source[c] == groups.back() * matrix.group + c % matrix.group;
+    }
+    if (!whole)
+      throw_error("{}: is packed in groups of {} columns, wider than the heads whose order changes: such a matrix "
+                  "cannot be converted",
+                  name, matrix.group);
+    matrix.scales = cols_of(std::move(matrix.scales), groups);
+    matrix.scale_bytes = cols_of(std::move(matrix.scale_bytes), groups);
+    matrix.zeros = cols_of(std::move(matrix.zeros), groups);
+  }
+  matrix.floats = cols_of(std::move(matrix.floats), source);
+  matrix.codes = cols_of(std::move(matrix.codes), std::move(source));
+  return matrix;
+}
+
+Matrix transposed(Matrix matrix, std::string_view name) {
+  require_plain(matrix, name, "is stored with rows and columns exchanged");
+  std::swap(matrix.rows, matrix.cols);
+  matrix.floats = [read = std::move(matrix.floats), rows = matrix.rows, cols = matrix.cols](int64_t first,
+                                                                                            int64_t count, float* out) {
+    std::vector<float> row(rows);
+    for (int64_t c = 0; c < cols; ++c) {
+      read(c, 1, row.data());
+      for (int64_t r = 0; r < count; ++r) out[r * cols + c] = row[first + r];
+    }
+  };
+  return matrix;
+}
+
+Matrix scale_rows(Matrix matrix, std::function<float(int64_t)> factor, std::string_view name) {
+  const bool plain = matrix.scheme == Scheme::plain;
+  if (!plain && !matrix.scales) require_plain(matrix, name, "its rows are scaled");
+  Matrix::Reader<float>& scaled = plain ? matrix.floats : matrix.scales;
+  scaled = [read = std::move(scaled), factor = std::move(factor),
+            width = plain ? matrix.cols : matrix.groups()](int64_t first, int64_t count, float* out) {
+    read(first, count, out);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t c = 0; c < width; ++c) out[r * width + c] *= factor(first + r);
+  };
+  return matrix;
+}
+
+Matrix map_numbers(Matrix matrix, std::function<float(float)> change, std::string_view name) {
+  require_plain(matrix, name, "its numbers change");
+  matrix.floats = [read = std::move(matrix.floats), change = std::move(change),
+                   cols = matrix.cols](int64_t first, int64_t count, float* out) {
+    read(first, count, out);
+    std::transform(out, out + count * cols, out, change);
+  };
+  return matrix;
+}
+
+} // namespace ridge::convert::import

@@ -1,7 +1,7 @@
 // The tensors of the GGUF file that a checkpoint's matrices become, and functions that make their bytes piece by piece.
 #pragma once
 
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 #include "gguf/writer.h"
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 #include "convert/import/plan.h"
 
+#include "convert/import/matrices/views.h"
 #include "convert/import/names.h"
 #include "convert/import/rows.h"
-#include "convert/import/views.h"
 #include "core/error.h"
 #include "models/recipes.h"
 

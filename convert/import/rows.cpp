@@ -1,6 +1,6 @@
 #include "convert/import/rows.h"
 
-#include "convert/import/views.h"
+#include "convert/import/matrices/views.h"
 #include "core/error.h"
 
 #include <algorithm>

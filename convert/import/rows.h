@@ -2,7 +2,7 @@
 #pragma once
 
 #include "convert/import/config.h"
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 
 #include <functional>
 #include <string>

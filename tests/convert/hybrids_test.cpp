@@ -66,7 +66,7 @@ TEST_CASE("every matrix of a hybrid has an importance, each expert its own, part
     const gguf::File file = recipe.open();
     const core::Program program = models::build_program(file);
     convert::ImatrixCollector collector(program, true);
-    const std::vector<int32_t> ids(recipe.ids().begin(), recipe.ids().end());
+    const std::vector<int32_t> ids = recipe.ids();
     convert::run_chunk(*executor_of(program, &collector), ids);
     const gguf::Imatrix imatrix = collector.result();
     const Requantization plan = plan_for(file, "Q8_0");
@@ -97,7 +97,7 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
     const gguf::File file = recipe.open();
     const core::Program program = models::build_program(file);
     const Requantization plan = plan_for(file, "Q8_0");
-    const std::vector<int32_t> ids(recipe.ids().begin(), recipe.ids().end());
+    const std::vector<int32_t> ids = recipe.ids();
     const std::vector<float> truth = logits_of(file, ids);
     write_plan(plan, folder / "plain.gguf", nullptr);
     const double plain = tests::nmse(logits_of(gguf::File::open(folder / "plain.gguf"), ids), truth);

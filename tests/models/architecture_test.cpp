@@ -39,14 +39,20 @@ TEST_CASE("docs/models.md shows every architecture as arches.def has it") {
   CHECK(table == models::architectures_as_markdown());
 }
 
-TEST_CASE("a checkpoint with experts says where all three matrices and the router are") {
+TEST_CASE("a class of two architectures is one's with experts and the other's without; no tensor is made twice alike") {
+  std::set<std::string> classes;
   for (const models::Architecture& row : models::architecture_table()) {
     CAPTURE(row.name);
-    const models::Checkpoint& c = row.file.checkpoint;
-    for (const std::string_view part : {c.expert_gate, c.expert_up, c.expert_down}) {
-      CHECK(part.empty() == c.router.empty());
-      if (!part.empty()) CHECK(part.find("{}") != std::string_view::npos);
+    for (const std::string_view hf_class : row.hf_classes) {
+      const size_t space = hf_class.find(' ');
+      CHECK(classes.insert(std::string(hf_class)).second);
+      if (space == std::string_view::npos) continue;
+      const std::string_view condition = hf_class.substr(space);
+      CHECK((condition == " with experts" || condition == " without experts"));
+      CHECK(!classes.contains(std::string(hf_class.substr(0, space))));
     }
+    std::set<std::pair<std::string_view, std::string_view>> rules;
+    for (const models::TensorRule& rule : row.file.checkpoint.tensors) CHECK(rules.emplace(rule.from, rule.to).second);
   }
 }
 

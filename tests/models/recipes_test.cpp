@@ -210,7 +210,8 @@ TEST_CASE("every recipe is found by its name and its number") {
 
 TEST_CASE("Q4_K_M of hybrids: recurrent layers' small tensors stay wide, rules count matrices of a role") {
   const Mix qwen = mix_of("qwen3.5-27b", "Q4_K_M");
-  for (const char* part : {"ssm_conv1d", "ssm_a", "ssm_dt", "norm"}) CHECK(qwen.types(part) == Types{"F32"});
+  for (const char* part : {"ssm_conv1d", "ssm_dt", "norm"}) CHECK(qwen.types(part) == Types{"F32"});
+  CHECK(qwen.type_of.at("blk.0.ssm_a") == "F32");
   for (const char* part : {"ssm_out", "ssm_alpha", "ssm_beta", "attn_gate", "attn_output", "attn_q.", "ffn_up"})
     CHECK(qwen.types(part) == Types{"Q4_K"});
   // Of a recurrent layer attn_qkv counts as attn_v: each of 64 layers has one of the two.

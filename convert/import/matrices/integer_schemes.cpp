@@ -8,7 +8,7 @@
 //
 // AWQ's gemm layout stores the matrix [columns, rows], eight rows to a word, their nibbles in the order that its
 // kernels unpack them in: 0 2 4 6 1 3 5 7.
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 #include "core/error.h"
 
 #include <algorithm>

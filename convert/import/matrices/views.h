@@ -2,7 +2,7 @@
 // read, so they take no memory but their tables, and they work for packed matrices as for plain ones.
 #pragma once
 
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 
 #include <functional>
 #include <string_view>

@@ -1,6 +1,6 @@
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 
-#include "convert/import/views.h"
+#include "convert/import/matrices/views.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/strings/printable.h"

@@ -1,4 +1,4 @@
-#include "convert/import/views.h"
+#include "convert/import/matrices/views.h"
 
 #include "core/error.h"
 

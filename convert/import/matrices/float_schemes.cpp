@@ -1,5 +1,5 @@
 // Checkpoints of small floats: bitsandbytes' NF4 and FP4, FP8, and the four-bit floats of OCP and NVIDIA.
-#include "convert/import/matrix.h"
+#include "convert/import/matrices/matrix.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "models/planar.h"

@@ -1,5 +1,7 @@
 #include "models/architecture.h"
 
+#include "models/checkpoints/rows.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +15,16 @@ std::span<const Architecture> architecture_table() {
 #undef RIDGE_ARCH
   });
   return kArchitectures;
+}
+
+const Checkpoint& Architecture::checkpoint() const {
+  static constexpr auto kOwn = std::to_array<std::pair<std::string_view, const Checkpoint*>>({
+#define RIDGE_CHECKPOINT(name, object) {name, &checkpoints::object},
+#include "models/checkpoints/rows.def"
+#undef RIDGE_CHECKPOINT
+  });
+  const auto own = std::ranges::find(kOwn, name, &std::pair<std::string_view, const Checkpoint*>::first);
+  return own == kOwn.end() ? file.checkpoint : *own->second;
 }
 
 const Architecture* find_architecture(std::string_view name) {

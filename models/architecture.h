@@ -14,8 +14,8 @@ class Builder;
 
 // What an architecture's file defines.
 struct ArchitectureFile {
-  void (*build)(Builder&); // appends the ops of a model
-  Checkpoint checkpoint = {};
+  void (*build)(Builder&);    // appends the ops of a model
+  Checkpoint checkpoint = {}; // of rows that have none of their own
 };
 
 struct Architecture {
@@ -25,6 +25,8 @@ struct Architecture {
   // Classes that "architectures" of config.json names. "CLASS with experts" and "CLASS without experts" are two models
   // of one class.
   std::vector<std::string_view> hf_classes;
+
+  const Checkpoint& checkpoint() const; // the file's, or its own of models/checkpoints/rows.def
 };
 
 std::span<const Architecture> architecture_table();           // rows of arches.def in their order

@@ -91,9 +91,11 @@ Json flattened(Json document) {
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
     outer.erase(key);
-    const Json classes = outer.value("architectures", Json());
+    // What the model around says of itself counts.
+    const Json around = outer;
     outer.update(*inner);
-    if (!classes.is_null()) outer["architectures"] = classes;
+    for (const char* own : {"architectures", "tie_word_embeddings"})
+      if (around.contains(own)) outer[own] = around[own];
     return outer;
   }
   return document;

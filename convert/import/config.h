@@ -34,7 +34,7 @@ struct Config {
   std::vector<std::string> notes;                    // what the user should know
   std::map<std::string, double, std::less<>> values; // hyperparameters that were written, by key
 
-  const models::Checkpoint& checkpoint() const { return architecture->file.checkpoint; }
+  const models::Checkpoint& checkpoint() const { return architecture->checkpoint(); }
   Fields fields() const { return {*document, path}; }
   bool applies(models::Only only) const {
     return only == models::Only::always || (only == models::Only::experts) == (experts > 0);

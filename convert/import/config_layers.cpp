@@ -86,7 +86,8 @@ std::vector<LayerKind> read_numbers(const Config& config) {
   if (fields.find("attn_layer_period"))
     return every("attn_layer_period", LayerKind::recurrent,
                  fields.get_int("attn_layer_offset", 0, models::kMaxLayers, 0));
-  if (config.checkpoint().layers.windows && fields.find("sliding_window_pattern"))
+  const Json* period = fields.find("sliding_window_pattern");
+  if (config.checkpoint().layers.windows && period && period->is_number())
     return every("sliding_window_pattern", LayerKind::sliding, -1);
   return {};
 }

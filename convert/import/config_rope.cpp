@@ -30,7 +30,8 @@ std::vector<float> llama3_factors(const Fields& scaling, double base, int64_t di
   return factors;
 }
 
-void read_yarn(const Fields& scaling, const std::string& prefix, double factor, gguf::Metadata& metadata) {
+void read_yarn(const Fields& scaling, const std::string& prefix, double factor, bool own_magnitude,
+               gguf::Metadata& metadata) {
   metadata.set(prefix + "rope.scaling.type", "yarn");
   metadata.set(prefix + "rope.scaling.factor", static_cast<float>(factor));
   if (const auto context = scaling.find_int("original_max_position_embeddings"))
@@ -42,6 +43,7 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
     metadata.set(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(scaling.get_number("beta_fast", 32)));
   if (scaling.find("beta_slow"))
     metadata.set(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(scaling.get_number("beta_slow", 1)));
+  if (own_magnitude) return; // it follows from rope.scaling.yarn_log_multiplier
   // GGUF files hold a factor of the usual magnitude, which is 1 + 0.1 ln(factor).
   const double usual = 1 + 0.1 * std::log(factor);
   const auto magnitude = [&](const char* key) { return 1 + 0.1 * scaling.get_number(key, 0) * std::log(factor); };
@@ -149,7 +151,7 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   } else if (type == "llama3") {
     out.rope_factors = llama3_factors(scaling, base, dims);
   } else if (type == "yarn") {
-    read_yarn(scaling, prefix, factor, metadata);
+    read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier"), metadata);
   } else {
     throw_error("{}: '{}' cannot be run yet; known are linear, llama3, yarn, longrope and dynamic",
                 scaling.where("rope_type"), core::printable(type));

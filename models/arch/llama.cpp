@@ -57,6 +57,7 @@ ValueId ernie_feed_forward(Builder& b, ValueId x, int64_t il) {
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const auto is = [&](std::string_view name) { return h.architecture() == name; };
+  if (is("ernie4_5-moe")) h.get_int("expert_shared_count", 0); // they are one, as wide as their tensors
   if (is("baichuan") && h.layers() == 40) h.refuse("block_count", "40", "the positions of the 13B model are");
   const bool no_rope = is("baichuan") && h.layers() != 32; // only the 7B model is known to have it
   AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,

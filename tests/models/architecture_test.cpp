@@ -52,7 +52,7 @@ TEST_CASE("a class of two architectures is one's with experts and the other's wi
       CHECK(!classes.contains(std::string(hf_class.substr(0, space))));
     }
     std::set<std::pair<std::string_view, std::string_view>> rules;
-    for (const models::TensorRule& rule : row.file.checkpoint.tensors) CHECK(rules.emplace(rule.from, rule.to).second);
+    for (const models::TensorRule& rule : row.checkpoint().tensors) CHECK(rules.emplace(rule.from, rule.to).second);
   }
 }
 

@@ -183,7 +183,7 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
         c.config["num_experts"] = 2;
         c.config["num_experts_per_tok"] = 1;
       }
-      const models::Checkpoint& layout = row.file.checkpoint;
+      const models::Checkpoint& layout = row.checkpoint();
       const auto activation = layout.activation.substr(0, layout.activation.find('|'));
       c.config["hidden_act"] = activation;
       for (const models::FixedField& fixed : layout.fixed)

@@ -44,6 +44,9 @@ MULTIPLIERS = dict(attention_in_multiplier=0.5, attention_out_multiplier=0.7, ke
                    ssm_multipliers=[1.1, 0.9, 1.2, 0.8, 0.7], embedding_multiplier=2.0, lm_head_multiplier=0.5)
 GLM = dict(moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
            first_k_dense_replace=1, routed_scaling_factor=1.5, norm_topk_prob=True, n_group=1, topk_group=1)
+LATENT = dict(NO_DIM, num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+              v_head_dim=12, moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2,
+              first_k_dense_replace=1)
 # Model class, configuration class where it is not the model's, fields.
 CASES = [
     ("Llama", "", {}), ("Llama", "", dict(rope_scaling=LLAMA3)), ("Llama", "", dict(rope_scaling=YARN)),
@@ -87,6 +90,9 @@ CASES = [
     ("Ernie4_5_Moe", "", dict(moe_num_experts=4, moe_k=2, moe_num_shared_experts=1, moe_intermediate_size=32,
                               moe_layer_start_index=1)),
     ("Glm4", "", {}), ("Glm4Moe", "", dict(GLM, use_qk_norm=True)),
+    ("DeepseekV2", "", dict(LATENT, q_lora_rank=None, routed_scaling_factor=1.0, norm_topk_prob=False,
+                            topk_method="greedy")),
+    ("DeepseekV3", "", dict(LATENT, n_group=2, topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True)),
 ]
 
 

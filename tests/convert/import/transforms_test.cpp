@@ -221,6 +221,30 @@ TEST_CASE("convert: multipliers of Falcon-H1 go into its matrices, a tied output
   CHECK(made["output.weight"].numbers[1] == 4);
 }
 
+TEST_CASE("convert: of latent attention's expanded keys and values each head gets matrices of its own") {
+  Pieces p("DeepseekV3ForCausalLM");
+  p.config.update({{"num_key_value_heads", 2},
+                   {"qk_nope_head_dim", 1},
+                   {"qk_rope_head_dim", 2},
+                   {"v_head_dim", 2},
+                   {"kv_lora_rank", 4},
+                   {"model_type", "deepseek_v3"}});
+  p.in_layer("self_attn.kv_b_proj.weight", {6, 4}); // of each head a row for keys, two for values
+  auto made = p.made();
+  CHECK(made["blk.0.attn_k_b.weight"].dims == Dims{1, 4, 2});
+  CHECK(made["blk.0.attn_k_b.weight"].numbers == Floats{0, 1, 2, 3, 12, 13, 14, 15});
+  CHECK(made["blk.0.attn_v_b.weight"].dims == Dims{4, 2, 2});
+  CHECK(rows_of(made["blk.0.attn_v_b.weight"]) == Floats{1, 2, 4, 5});
+  gguf::Metadata metadata;
+  convert::import::read_config(p.folder.path(), metadata);
+  CHECK(metadata.find("deepseek2.attention.key_length")->view().as_int() == 6);
+  CHECK(metadata.find("deepseek2.attention.key_length_mla")->view().as_int() == 3);
+  CHECK(metadata.find("deepseek2.attention.head_count_kv")->view().as_int() == 1);
+  CHECK(metadata.find("deepseek2.expert_gating_func")->view().as_int() == 2);
+  p.config["v_head_dim"] = 3;
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("qk_nope_head_dim"), Error);
+}
+
 TEST_CASE("convert: the language model is found within a model that also sees; its drafts are left out") {
   Pieces p("Qwen3VLForConditionalGeneration");
   p.prefix = "model.language_model.";

@@ -18,9 +18,14 @@ static void build(Builder& b) {
        .output_norm = "token_embd_norm"});
 }
 
-static constexpr FieldRule kFields[] = {{"shortconv.l_cache", Kind::count, "conv_L_cache", 3}};
+static constexpr FieldRule kFields[] = {
+    {"shortconv.l_cache", Kind::count, "conv_L_cache", 3},
+    {"leading_dense_block_count", Kind::count, "num_dense_layers", 0, Only::experts},
+    {"expert_gating_func", Kind::count, "2", {}, Only::experts}, // sigmoid
+    {"expert_weights_scale", Kind::real, "routed_scaling_factor", {}, Only::experts}};
+static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 1, Only::experts}};
 
-constinit const ArchitectureFile arch::lfm2 = {.build = build,
-                                               .checkpoint = {.fields = kFields, .layers = {.kv_heads = true}}};
+constinit const ArchitectureFile arch::lfm2 = {
+    .build = build, .checkpoint = {.fields = kFields, .fixed = kFixed, .layers = {.kv_heads = true}}};
 
 } // namespace ridge::models

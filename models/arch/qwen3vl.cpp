@@ -16,9 +16,16 @@ static void build(Builder& b) {
   });
 }
 
+static constexpr TensorRule kTensors[] = {
+    {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", {.rows = Rows::first_half, .transposed = true}},
+    {"mlp.experts.gate_up_proj", "ffn_up_exps.weight", {.rows = Rows::second_half, .transposed = true}},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", {.transposed = true}}};
 static constexpr FieldRule kFields[] = {
     {"n_deepstack_layers", Kind::count, "vision_config.deepstack_visual_indexes", 0}};
+static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 1, Only::experts},
+                                        {"decoder_sparse_step", 1, 1, Only::experts}};
 
-constinit const ArchitectureFile arch::qwen3vl = {.build = build, .checkpoint = {.fields = kFields}};
+constinit const ArchitectureFile arch::qwen3vl = {
+    .build = build, .checkpoint = {.tensors = kTensors, .fields = kFields, .fixed = kFixed}};
 
 } // namespace ridge::models

@@ -90,6 +90,29 @@ void set_attention_cost(Cost& cost, const Program& program, const Op& op, const 
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
+// Each token against all keys before it.
+void set_index_choice_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<IndexParams>(op.params);
+  const KvLayer& kv = program.kv_layers[params.layer];
+  const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
+  const double end = past + static_cast<double>(step.tokens) / streams;
+  cost.kv_bytes = streams * end * bytes_per_token(kv, step.k_bytes, step.v_bytes);
+  const double pairs = streams * (visible_pairs({}, end) - visible_pairs({}, past));
+  cost.flops = 2 * pairs * static_cast<double>(params.heads * kv.k_dim);
+}
+
+// Each token reads the keys that were chosen for it; those of all tokens together are at most all.
+void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<AttentionParams>(op.params);
+  const KvLayer& kv = program.kv_layers[params.layer];
+  const AttentionParams chosen = {.window = program.values[op.inputs[2]].width}; // as many positions as this window
+  const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
+  const double end = past + static_cast<double>(step.tokens) / streams;
+  const double pairs = streams * (visible_pairs(chosen, end) - visible_pairs(chosen, past));
+  cost.kv_bytes = std::min(pairs, streams * end) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
+  cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
+}
+
 // The state of each stream is read and written once for all its tokens.
 double state_bytes(const Program& program, int32_t state, const Step& step) {
   return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
@@ -138,7 +161,10 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
   case OpKind::kv_store:
-  case OpKind::latent_store: set_kv_store_cost(cost, program, op, step); break;
+  case OpKind::latent_store:
+  case OpKind::index_store: set_kv_store_cost(cost, program, op, step); break;
+  case OpKind::index_choice: set_index_choice_cost(cost, program, op, step); break;
+  case OpKind::chosen_attention: set_chosen_attention_cost(cost, program, op, step); break;
   case OpKind::attention:
   case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;
   case OpKind::conv1d: set_conv1d_cost(cost, program, op, step); break;

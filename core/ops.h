@@ -108,6 +108,11 @@ struct AttentionParams {
   }
 };
 
+struct IndexParams {
+  int32_t layer; // index into Program::kv_layers
+  int64_t heads;
+};
+
 // How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
 enum class Gate : uint8_t {
   softmax = 1,           // over all experts
@@ -125,6 +130,7 @@ struct RouteParams {
   Gate gate = Gate::softmax;
   float scale = 1; // of the shares, at last
   int64_t groups = 1, groups_used = 1;
+  bool by_score = false; // experts and groups are chosen by score, before the gate
 };
 
 struct ExpertParams {
@@ -154,14 +160,15 @@ struct ScanParams {
 };
 
 using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
-                              AddParams, PermuteParams, KvParams, AttentionParams, RouteParams, ExpertParams,
-                              ConvParams, DeltaParams, ScanParams>;
+                              AddParams, PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams,
+                              ExpertParams, ConvParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.
 inline int32_t* cache_layer(OpParams& params) {
   if (auto* store = std::get_if<KvParams>(&params)) return &store->layer;
   if (auto* attention = std::get_if<AttentionParams>(&params)) return &attention->layer;
+  if (auto* index = std::get_if<IndexParams>(&params)) return &index->layer;
   return nullptr;
 }
 

@@ -91,13 +91,37 @@ void shape_latent_store(const Operands& o) {
   o.expect(o.in(0).width == kv.v_dim && o.in(1).width == kv.k_dim - kv.v_dim, "shape");
 }
 
-void shape_latent_attention(const Operands& o) {
+void check_latent_attention(const Operands& o) {
   const auto& params = std::get<AttentionParams>(o.op.params);
   const KvLayer& kv = latent_layer_of(o, params.layer);
   o.expect(o.in(0).width == params.heads * kv.v_dim && o.in(1).width == params.heads * (kv.k_dim - kv.v_dim) &&
                o.out(0).width == params.heads * kv.v_dim,
            "shape");
   o.expect(params.window == 0 && params.soft_cap == 0, "windows and soft caps of latent attention");
+}
+
+void shape_latent_attention(const Operands& o) { check_latent_attention(o); }
+
+void shape_chosen_attention(const Operands& o) {
+  check_latent_attention(o);
+  o.expect(o.in(2).kind == ValueKind::i32, "positions");
+}
+
+const KvLayer& index_layer_of(const Operands& o, int32_t layer) {
+  const KvLayer& kv = o.program.kv_layers.at(layer);
+  o.expect(kv.latent && kv.heads == 1 && kv.v_dim == 0 && kv.k_dim > 0, "the cache is none of an index");
+  return kv;
+}
+
+void shape_index_store(const Operands& o) {
+  o.expect(o.in(0).width == index_layer_of(o, std::get<KvParams>(o.op.params).layer).k_dim, "shape");
+}
+
+void shape_index_choice(const Operands& o) {
+  const auto& params = std::get<IndexParams>(o.op.params);
+  const KvLayer& kv = index_layer_of(o, params.layer);
+  o.expect(o.in(0).width == params.heads * kv.k_dim && o.in(1).width == params.heads, "shape");
+  o.expect(o.out(0).kind == ValueKind::i32, "positions");
 }
 
 void shape_glu(const Operands& o) {

@@ -91,7 +91,8 @@ struct Weight {
 // Keys and values of a layer. Entry p of a stream belongs to position p, so going back means overwriting what follows.
 struct KvLayer {
   int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
-  bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements
+  bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. Of an
+                               // index there are no values: v_dim is 0
 };
 
 // Recurrent state of a layer: `width` elements of f32 per stream, zero before the first token. It has no positions: it

@@ -139,7 +139,11 @@ class Builder {
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
-  core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t dims, const LatentSpec& spec);
+  // Rotates the first `rotated` elements of each head.
+  core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope style,
+                            const LatentSpec& spec);
+  core::ValueId chosen_positions(core::ValueId x, core::ValueId q, const std::string& blk, int64_t rotated,
+                                 const LatentSpec& spec);
   core::Weight head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads, int64_t first,
                          int64_t rows);
   core::WeightId transposed(const core::Weight& heads, std::string_view part);
@@ -184,8 +188,9 @@ class Builder {
   std::map<RopeSpec, int32_t> rope_tables_;
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
   NormKind norms_ = NormKind::rms;
-  bool bare_norms_ = false;   // Model::bare_norms
-  int32_t latent_table_ = -1; // of the rotated parts of latent attention
+  bool bare_norms_ = false;               // Model::bare_norms
+  std::map<Rope, int32_t> latent_tables_; // of the rotated parts of latent attention
+  core::ValueId chosen_ = -1;             // by the last indexer
   std::set<std::string, std::less<>> used_tensors_;
   struct InputOrder {
     core::WeightId order;

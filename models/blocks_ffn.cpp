@@ -121,14 +121,15 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     if (bias.empty()) bias.push_back(constant(blk + "no_bias", *spec.experts, 0));
     bias.push_back(vector(scale, *spec.experts));
   }
-  program_.ops.push_back({OpKind::route,
-                          layer_,
-                          blk + "route",
-                          {router},
-                          {ids, shares},
-                          bias,
-                          core::RouteParams{*spec.experts, used, *spec.normalize, *spec.gate,
-                                            static_cast<float>(*spec.scale), *spec.groups, *spec.groups_used}});
+  program_.ops.push_back(
+      {OpKind::route,
+       layer_,
+       blk + "route",
+       {router},
+       {ids, shares},
+       bias,
+       core::RouteParams{*spec.experts, used, *spec.normalize, *spec.gate, static_cast<float>(*spec.scale),
+                         *spec.groups, *spec.groups_used, spec.by_score}});
 
   ValueId inner = x; // what the experts work on
   const std::string to_latent = blk + "ffn_latent_down";

@@ -93,14 +93,55 @@ LatentSpec Builder::latent_spec(double multiplier, double rope_multiplier) const
   return spec;
 }
 
-ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t dims, const LatentSpec& spec) {
-  if (latent_table_ < 0) {
-    latent_table_ = static_cast<int32_t>(program_.rope_tables.size());
+ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope rope,
+                             const LatentSpec& spec) {
+  const auto [at, is_new] = latent_tables_.try_emplace(rope, static_cast<int32_t>(program_.rope_tables.size()));
+  if (is_new) {
+    const auto style = rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
     program_.rope_tables.push_back(
-        make_rope_table(file_, hparams_, {.style = core::RopeStyle::adjacent, .dims = dims, .factors = false}));
+        make_rope_table(file_, hparams_, {.style = style, .dims = rotated, .factors = false}));
     program_.rope_tables.back().magnitude = static_cast<float>(spec.rope_magnitude);
   }
-  return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{latent_table_, width_of(x) / dims, dims});
+  return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{at->second, width_of(x) / head_dim, head_dim});
+}
+
+// The indexer of DeepSeek-V3.2: small heads score all positions before a token, and it attends to the best ones. `q`:
+// what the layer's queries are made of.
+ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, int64_t rotated,
+                                  const LatentSpec& spec) {
+  const Hparams& h = hparams_;
+  const int64_t heads = h.positive_int("attention.indexer.head_count", kMaxHeads),
+                dim = h.positive_int("attention.indexer.key_length", kMaxHeadDim),
+                most = std::min(h.positive_int("attention.indexer.top_k", kMaxContext), h.context());
+  if (rotated > dim)
+    throw_error("{}: {} rotated dimensions are more than the {} of {}", file_.path(), rotated, dim,
+                h.key("attention.indexer.key_length"));
+  const ValueId queries = latent_rope(linear(q, blk + "indexer.attn_q_b", heads * dim), blk + "index_q_rope", dim,
+                                      rotated, spec.index_rope, spec);
+  const std::string norm = blk + "indexer.k_norm";
+  std::vector<WeightId> weights = {vector(norm + ".weight", dim)};
+  if (has(norm + ".bias")) weights.push_back(vector(norm + ".bias", dim));
+  const ValueId key = emit(OpKind::layer_norm, norm, {linear(x, blk + "indexer.attn_k", dim)}, dim, std::move(weights),
+                           core::NormParams{static_cast<float>(spec.index_epsilon), dim});
+  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
+  program_.kv_layers.push_back({1, dim, 0, true});
+  program_.ops.push_back({OpKind::index_store,
+                          layer_,
+                          blk + "index_store",
+                          {latent_rope(key, blk + "index_k_rope", dim, rotated, spec.index_rope, spec)},
+                          {},
+                          {},
+                          core::KvParams{layer}});
+  const ValueId shares = linear(x, blk + "indexer.proj", heads);
+  const ValueId chosen = value(blk + "index_choice", most, false, core::ValueKind::i32);
+  program_.ops.push_back({OpKind::index_choice,
+                          layer_,
+                          blk + "index_choice",
+                          {queries, shares},
+                          {chosen},
+                          {},
+                          core::IndexParams{layer, heads}});
+  return chosen;
 }
 
 ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec) {
@@ -118,13 +159,16 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
                     blk + "attn_q_a_norm");
     q_tensor = blk + "attn_q_b";
   }
+  if (spec.sees == LatentSpec::Sees::own_choice) chosen_ = chosen_positions(x, q_in, blk, rotated, spec);
+  if (spec.sees != LatentSpec::Sees::all && chosen_ < 0)
+    throw_error("{}: layer {} attends to the choice of a layer before, but none has an indexer", file_.path(), il);
   // Each head has `nope` rows, and its rotated ones behind them.
   ValueId q = linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim});
   ValueId q_r = linear_of(q_in, q_tensor, {"rope", heads * k_dim, nope, heads * rotated, rotated, k_dim});
   const ValueId c =
       rms_norm(linear_of(x, blk + "attn_kv_a_mqa", {"c", rank + rotated, 0, rank}), blk + "attn_kv_a_norm");
   const ValueId r = linear_of(x, blk + "attn_kv_a_mqa", {"rope", rank + rotated, rank, rotated});
-  q_r = latent_rope(q_r, blk + "q_rope", rotated, spec);
+  q_r = latent_rope(q_r, blk + "q_rope", rotated, rotated, Rope::adjacent, spec);
   if (spec.position_scale)
     for (ValueId* part : {&q, &q_r})
       *part = emit(OpKind::position_scale, blk + "q_scale", {*part}, width_of(*part), {}, *spec.position_scale);
@@ -134,7 +178,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   program_.ops.push_back({OpKind::latent_store,
                           layer_,
                           blk + "kv_store",
-                          {c, latent_rope(r, blk + "k_rope", rotated, spec)},
+                          {c, latent_rope(r, blk + "k_rope", rotated, rotated, Rope::adjacent, spec)},
                           {},
                           {},
                           core::KvParams{layer}});
@@ -144,8 +188,12 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   const ValueId q_c =
       emit(OpKind::expert_linear, blk + "attn_k_b", {q, ids}, heads * rank, {k_b}, core::ExpertParams{heads});
   const double scale = spec.score_scale / std::sqrt(static_cast<double>(k_dim));
-  const ValueId attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, {},
-                                core::AttentionParams{layer, heads, static_cast<float>(scale)});
+  const core::AttentionParams params = {layer, heads, static_cast<float>(scale)};
+  ValueId attended = -1;
+  if (spec.sees == LatentSpec::Sees::all)
+    attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, {}, params);
+  else
+    attended = emit(OpKind::chosen_attention, blk + "attention", {q_c, q_r, chosen_}, heads * rank, {}, params);
   const ValueId values =
       emit(OpKind::expert_linear, blk + "attn_v_b", {attended, ids}, heads * v_dim, {v_b}, core::ExpertParams{heads});
   return linear(values, blk + "attn_output", h.width());

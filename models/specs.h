@@ -64,6 +64,13 @@ struct LatentSpec {
   double rope_magnitude = 1;                                    // of the rotated parts
   double score_scale = 1;                                       // beside 1 / sqrt(elements of a key)
   std::optional<core::PositionScaleParams> position_scale = {}; // of queries
+
+  // Which positions a token attends to: all, those that the layer's own indexer chooses, or the choice of the last
+  // layer that had one.
+  enum class Sees : uint8_t { all, own_choice, last_choice };
+  Sees sees = Sees::all;
+  Rope index_rope = Rope::adjacent; // of the first elements of the indexer's heads
+  double index_epsilon = 0;         // of the norm of its keys
 };
 
 struct RoutingSpec {
@@ -77,6 +84,7 @@ struct RoutingSpec {
   std::optional<int64_t> groups_used = {};  // expert_group_used_count
   bool selection_bias = false;              // exp_probs_b, which counts for the choice only, where the file has it
   bool shared = false;                      // an expert that all tokens go through, where the file has one
+  bool by_score = false;                    // experts and groups are chosen by score, before the gate
   bool shares_scale_input = false;          // an expert's input is multiplied with its share, not its output
   double scale_of_both = 1;                 // of the sum of the experts and the shared one
   std::optional<core::ValueId> router = {}; // the experts' scores, else those that ffn_gate_inp makes of the input

@@ -36,7 +36,7 @@ void naive_route(Naive& naive, const core::Op& op) {
       if (p.gate == core::Gate::softmax) e = std::exp(e - largest) / all;
       if (p.gate == core::Gate::sigmoid) e = activation_of(core::Activation::sigmoid, e);
     }
-    choice = shares_of_all;
+    choice = p.by_score ? x : shares_of_all;
     if (!op.weights.empty()) {
       const Naive::Row bias = naive.weight_row(op.weights[0], 0);
       for (size_t e = 0; e < choice.size(); ++e) choice[e] += bias[e];

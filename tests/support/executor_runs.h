@@ -169,6 +169,24 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
     const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
     m.finish(m.op(OpKind::latent_attention, {q, q_rest}, {}, heads * c_dim, core::AttentionParams{0, heads, 0.3f}));
   });
+  for (const int64_t most : {4, 100})
+    with("attention to chosen positions", [&](RandomProgram& m) {
+      const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 20);
+      const int64_t index_heads = m.integer(1, 9), index_dim = m.integer(1, 40);
+      m.program.kv_layers = {{1, index_dim, 0, true}, {1, c_dim + r_dim, c_dim, true}};
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      m.op(OpKind::index_store, {m.linear(x, Type::F32, index_dim)}, {}, 0, core::KvParams{0});
+      m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
+           core::KvParams{1});
+      const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
+                          weights = m.linear(x, Type::F32, index_heads);
+      const core::ValueId chosen = m.value(most, false, core::ValueKind::i32);
+      m.program.ops.push_back(
+          {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{0, index_heads}});
+      const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
+      m.finish(
+          m.op(OpKind::chosen_attention, {q, q_rest, chosen}, {}, heads * c_dim, core::AttentionParams{1, heads, 300}));
+    });
   with("a matrix per head", [](RandomProgram& m) {
     const int64_t heads = m.integer(1, 9), cols = m.integer(1, 70), rows = m.integer(1, 70);
     const core::ValueId x = m.linear(m.embed(Type::F32, 16, 30), Type::F32, heads * cols);
@@ -265,7 +283,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const char*, Ran
       const int64_t groups = m.integer(1, 4), size = m.integer(2, 9), groups_used = m.integer(1, groups);
       shape.experts = groups * size;
       shape.used = m.integer(1, groups_used * size);
-      shape.route = {0, 0, m.integer(0, 1) == 1, gate, 2.5f, groups, groups_used};
+      shape.route = {0, 0, m.integer(0, 1) == 1, gate, 2.5f, groups, groups_used, m.integer(0, 1) == 1};
       shape.selection_bias = m.integer(0, 1) == 1;
       shape.share_scales = gate == core::Gate::softmax;
       m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));

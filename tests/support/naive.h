@@ -63,6 +63,9 @@ class Naive {
 // What a cache of the type gives back.
 Naive::Row stored(Naive::Row row, core::KvType type);
 
+// What a row of a latent_attention or chosen_attention gives, whose token attends to these positions.
+Naive::Row attend_to_latent_keys(Naive& naive, const core::Op& op, size_t t, const std::vector<int64_t>& positions);
+
 #define RIDGE_OP(name, ...) void naive_##name(Naive& naive, const core::Op& op);
 #include "core/ops.def"
 #undef RIDGE_OP

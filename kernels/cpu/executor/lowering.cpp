@@ -61,7 +61,7 @@ void Lowering::allocate_scratch() {
   int64_t scratch_bytes = sizeof(LinearScratch), largest_group = 1;
   for (const core::Op& op : program_.ops)
     if (const auto* params = std::get_if<core::AttentionParams>(&op.params))
-      largest_group = std::max(largest_group, op.kind == core::OpKind::latent_attention
+      largest_group = std::max(largest_group, op.kind != core::OpKind::attention
                                                   ? latent_heads_of_item(params->heads, threads_)
                                                   : params->heads / program_.kv_layers[params->layer].heads);
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
@@ -69,6 +69,8 @@ void Lowering::allocate_scratch() {
     scratch_bytes =
         std::max(scratch_bytes, 4 * cpu::attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim));
   for (const core::Op& op : program_.ops) {
+    if (const auto* index = std::get_if<core::IndexParams>(&op.params))
+      scratch_bytes = std::max(scratch_bytes, 4 * cpu::attention_scratch(index->heads, 0, 0));
     if (const auto* delta = std::get_if<core::DeltaParams>(&op.params))
       scratch_bytes = std::max<int64_t>(scratch_bytes, 8 * delta->dim);
     if (const auto* scan = std::get_if<core::ScanParams>(&op.params))

@@ -134,6 +134,12 @@ struct AttentionKernels {
   void (*store_key)(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks);
   void (*store_value)(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows);
   void (*attend)(const AttentionTask& task);
+  // A key to another place, of the same type: from `position` of its blocks to `at` of others.
+  void (*copy_key)(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t k_dim,
+                   core::KvType type);
+  // out[p] = Σ weights[head] * max(0, q[head] · key p), for the `group` heads of one token and its positions up to
+  // task.first_position. `out` has room for whole attention blocks.
+  void (*index_scores)(const AttentionTask& task, const float* weights, float* out);
 };
 const AttentionKernels& attention_kernels();
 

@@ -32,6 +32,7 @@ class Router {
   void route(const float* scores, int32_t* ids, float* shares) {
     weigh(scores);
     choice_ = weights_;
+    if (params_.by_score) choice_.assign(scores, scores + params_.experts);
     for (int64_t e = 0; bias_ && e < params_.experts; ++e) choice_[e] += bias_[e];
     if (params_.groups > 1) drop_groups();
     for (int64_t s = 0; s < params_.used; ++s) ids[s] = best_other(choice_.data(), params_.experts, ids, s);

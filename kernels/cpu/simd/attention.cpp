@@ -361,8 +361,45 @@ void store_value(const float* value, int64_t v_dim, int64_t position, core::KvTy
   }
 }
 
+template <typename Element>
+void copy_elements(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t count) {
+  for (int64_t d = 0; d < count; ++d)
+    std::memcpy(to + (d * kKeyBlock + at % kKeyBlock) * sizeof(Element),
+                from + (d * kKeyBlock + position % kKeyBlock) * sizeof(Element), sizeof(Element));
+}
+
+void copy_key(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t k_dim, core::KvType type) {
+  const int64_t block_bytes = kKeyBlock * core::head_bytes(type, k_dim);
+  from += position / kKeyBlock * block_bytes;
+  to += at / kKeyBlock * block_bytes;
+  if (type == kQ8) {
+    copy_elements<int8_t>(from, position, to, at, k_dim);
+    copy_elements<uint16_t>(from + kKeyBlock * k_dim, position, to + kKeyBlock * k_dim, at, k_dim / core::kQ8Block);
+  } else if (type == kF16) {
+    copy_elements<uint16_t>(from, position, to, at, k_dim);
+  } else {
+    copy_elements<float>(from, position, to, at, k_dim);
+  }
+}
+
+void index_scores(const AttentionTask& task, const float* weights, float* out) {
+  const int64_t rows = task.group, end = task.first_position + 1;
+  for (int64_t first = 0; first < end; first += kAttentionBlock) {
+    const int64_t padded = round_up(std::min(kAttentionBlock, end - first), kPositionTile);
+    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, task.q, task.k_dim, rows,
+                                                                                   first, padded, task.scratch);
+    for (int64_t p = 0; p < padded; p += kLanes) {
+      VF sum = hn::Zero(kF);
+      for (int64_t r = 0; r < rows; ++r)
+        sum = hn::MulAdd(hn::Set(kF, weights[r]),
+                         hn::Max(hn::LoadU(kF, task.scratch + r * kAttentionBlock + p), hn::Zero(kF)), sum);
+      hn::StoreU(sum, kF, out + first + p);
+    }
+  }
+}
+
 const AttentionKernels* table() {
-  static constexpr AttentionKernels kTable = {store_key, store_value, attend};
+  static constexpr AttentionKernels kTable = {store_key, store_value, attend, copy_key, index_scores};
   return &kTable;
 }
 

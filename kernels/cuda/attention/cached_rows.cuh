@@ -4,9 +4,17 @@
 // run time, and takes zeros for the columns that they lack.
 #pragma once
 
+#include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
+
+// One element of a cache's keys, of any type.
+__device__ __forceinline__ float cached_key(const Cache& cache, int64_t at) {
+  if (cache.k_scales)
+    return static_cast<const int8_t*>(cache.k)[at] * __half2float(__ushort_as_half(cache.k_scales[at / 32]));
+  return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at]) : static_cast<const float*>(cache.k)[at];
+}
 
 template <int kDim, bool kRagged>
 struct HeadWidth {

@@ -1,6 +1,6 @@
-// Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take.
-#include "kernels/cuda/ops/ops.h"
-#include "kernels/cuda/runtime/ptx.cuh"
+// Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take, and to
+// positions that were chosen.
+#include "kernels/cuda/attention/cached_rows.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -24,15 +24,13 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
   const int64_t first_key = args.streams[token] * cache.context;
-  const auto read = [&](int64_t key, int i) {
-    const int64_t at = (first_key + key) * cache.k_dim + i;
-    if (cache.k_scales)
-      return static_cast<const int8_t*>(cache.k)[at] * __half2float(__ushort_as_half(cache.k_scales[at / 32]));
-    return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at])
-                        : static_cast<const float*>(cache.k)[at];
-  };
+  const auto read = [&](int64_t key, int i) { return cached_key(cache, (first_key + key) * cache.k_dim + i); };
+  const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
+  const int last = chosen ? args.most - 1 : args.positions[token];
   float largest = -INFINITY, sum = 0;
-  for (int key = warp; key <= args.positions[token]; key += kWarps) {
+  for (int number = warp; number <= last; number += kWarps) {
+    const int key = chosen ? chosen[number] : number;
+    if (key < 0) break;
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * read(key, i);
     score = warp_sum(score);

@@ -27,6 +27,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::prompt_attention: return launch_attention(plan, call, launch);
   case Kernel::latent_attention:
   case Kernel::plain_latent_attention: return launch_latent_attention(plan, call, launch);
+  case Kernel::index_choice: return launch_index(plan, call, launch);
   case Kernel::sort_experts: return sort_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
@@ -119,11 +120,31 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
   args.scale = params.scale;
   args.cache = cache_.layer(params.layer);
   args.stamps = launch.stamps();
+  if (call.inputs.size() > 2) {
+    args.chosen = ids(plan, call.inputs[2]);
+    args.most = static_cast<int>(width(call.inputs[2]));
+  }
   args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 127) / 128));
   args.partial = workspace_.latent_partial();
   call.kernel == Kernel::latent_attention ? cuda::launch_latent_attention(launch, args)
                                           : launch_plain_latent_attention(launch, args);
+}
+
+void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const auto& params = std::get<core::IndexParams>(call.op->params);
+  IndexArgs args = {};
+  args.q = value(plan, call.inputs[0]);
+  args.weights = value(plan, call.inputs[1]);
+  args.chosen = ids(plan, call.outputs[0]);
+  args.positions = batch_.device().positions;
+  args.streams = batch_.device().streams;
+  args.tokens = static_cast<int>(plan.shape.tokens);
+  args.heads = static_cast<int>(params.heads);
+  args.most = static_cast<int>(width(call.outputs[0]));
+  args.cache = cache_.layer(params.layer);
+  args.scores = workspace_.index_scores();
+  launch_index_choice(launch, args);
 }
 
 void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

@@ -59,6 +59,7 @@ class KernelLauncher final : public KernelChoices {
   void launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gated_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_latent_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 

@@ -95,8 +95,10 @@ void Workspace::allocate_products(const core::Program& program, const core::Exec
 
 void Workspace::allocate_attention(const core::Program& program, const core::ExecutorConfig& config,
                                    const DeviceContext& context) {
-  int64_t most_kv_heads = 1, largest_v_dim = 1, latent_floats = 0;
+  int64_t most_kv_heads = 1, largest_v_dim = 1, latent_floats = 0, index_floats = 0;
   for (const core::KvLayer& kv : program.kv_layers) {
+    if (kv.latent && kv.v_dim == 0) // of an index
+      index_floats = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context;
     if (kv.latent) {
       latent_floats =
           std::max(latent_floats, latent_scratch_floats(static_cast<int>(kv.v_dim), context.limits().sm_count));
@@ -110,6 +112,7 @@ void Workspace::allocate_attention(const core::Program& program, const core::Exe
                                                   static_cast<int>(largest_v_dim));
   attention_partial_ = memory(floats * 4, "attention");
   latent_partial_ = memory(latent_floats * 4, "attention");
+  index_scores_ = memory(index_floats * 4, "attention");
   attention_tickets_ = memory(config.max_batch * most_kv_heads * kAttentionTickets * sizeof(unsigned), "attention");
   RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), context.stream()));
 }

@@ -46,6 +46,7 @@ class Workspace {
 
   float* attention_partial() const { return attention_partial_.as<float>(); }
   float* latent_partial() const { return latent_partial_.as<float>(); }
+  float* index_scores() const { return index_scores_.as<float>(); }
   unsigned* attention_tickets() const { return attention_tickets_.as<unsigned>(); }
 
  private:
@@ -69,7 +70,7 @@ class Workspace {
   DeviceMemory half_x_, exponents_, gate_, up_, parts_, slots_;
   int64_t most_slots_ = 0;
   std::unique_ptr<PromptScratch> prompt_scratch_;
-  DeviceMemory attention_partial_, latent_partial_, attention_tickets_;
+  DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;
 };
 
 } // namespace ridge::kernels::cuda

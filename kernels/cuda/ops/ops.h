@@ -157,6 +157,9 @@ struct LatentArgs {
   Cache cache;
   Stamp* stamps = nullptr;
 
+  const int32_t* chosen = nullptr; // of launch_plain_latent_attention: [tokens, most], -1 behind the last; null: all
+  int most = 0;
+
   // Of launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence
   int most_splits;         // blocks that may share a tile's context
@@ -167,5 +170,20 @@ bool fast_latent_attention(const Cache& cache, const ChipLimits& chip); // else 
 int64_t latent_scratch_floats(int v_dim, int sm_count);
 void launch_latent_attention(const Launch&, const LatentArgs&);
 void launch_plain_latent_attention(const Launch&, const LatentArgs&); // for any widths and cache
+
+// The positions that an indexer finds best for each token.
+struct IndexArgs {
+  const float* q;       // [tokens, heads * k_dim]
+  const float* weights; // [tokens, heads]
+  int32_t* chosen;      // [tokens, most]
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens, heads, most;
+  Cache cache;
+  float* scores; // scratch, [kIndexedTokens, context]
+  Stamp* stamps = nullptr;
+};
+inline constexpr int kIndexedTokens = 64; // at a time
+void launch_index_choice(const Launch&, IndexArgs);
 
 } // namespace ridge::kernels::cuda

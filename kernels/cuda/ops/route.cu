@@ -15,6 +15,7 @@ struct RouteArgs {
   core::Gate gate;
   bool normalize;
   float scale;
+  bool by_score;
 };
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
@@ -40,15 +41,16 @@ __device__ __forceinline__ void take(float* x, int at) {
 template <int kOwn>
 struct OwnExperts {
   float weight[kOwn]; // the share before any choice; of softmax_of_chosen the score
-  float bias[kOwn];
+  float bias[kOwn];   // by_score: with the score
+  bool by_score;
 
-  __device__ __forceinline__ OwnExperts(const RouteArgs& args, const float* scores) {
+  __device__ __forceinline__ OwnExperts(const RouteArgs& args, const float* scores) : by_score(args.by_score) {
     float x[kOwn], largest = -FLT_MAX, sum = 0;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int e = expert(i);
       x[i] = e < args.experts ? scores[e] : -INFINITY;
-      bias[i] = args.bias && e < args.experts ? args.bias[e] : 0;
+      bias[i] = (args.bias && e < args.experts ? args.bias[e] : 0) + (by_score ? x[i] : 0);
     }
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) largest = fmaxf(largest, x[i]);
@@ -67,7 +69,7 @@ struct OwnExperts {
   }
 
   static __device__ __forceinline__ int expert(int i) { return i * kWarp + static_cast<int>(threadIdx.x); }
-  __device__ __forceinline__ float choice(int i) const { return weight[i] + bias[i]; }
+  __device__ __forceinline__ float choice(int i) const { return by_score ? bias[i] : weight[i] + bias[i]; }
 };
 
 // Leaves the best groups of `choice`. A group is as good as its two best experts together; `quality` is scratch.
@@ -190,7 +192,8 @@ void launch_route(const Launch& launch, const OpCall& call) {
                           static_cast<int>(params.groups_used),
                           params.gate,
                           params.normalize,
-                          params.scale};
+                          params.scale,
+                          params.by_score};
   const auto run = [&](auto kernel) {
     const int64_t words = 2 * params.experts + params.groups + params.used;
     launch(kernel, static_cast<unsigned>(call.rows), kWarp, words * sizeof(float), args, launch.stamps());

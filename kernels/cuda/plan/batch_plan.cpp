@@ -181,7 +181,7 @@ void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
 
 void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
-  if (op.kind == OpKind::attention || op.kind == OpKind::latent_attention) return add_attention(op);
+  if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
   KernelCall plain = call(Kernel::op);
   plain.op = &op;
   plain.inputs = op.inputs;
@@ -310,11 +310,13 @@ void BatchPlanner::add_attention(const core::Op& op) {
   const bool prompt = op.kind == OpKind::attention && has_prompt_products(in_.config, in_.limits) &&
                       shape().tile_tokens > 1 && shape().tokens >= kPromptTokensAtLeast &&
                       in_.kernels.can_attend_prompts(op);
-  const bool latent = op.kind == OpKind::latent_attention, fast = in_.kernels.has_fast_attention(op);
-  KernelCall attention = call(latent   ? fast ? Kernel::latent_attention : Kernel::plain_latent_attention
-                              : prompt ? Kernel::prompt_attention
-                              : fast   ? Kernel::attention
-                                       : Kernel::plain_attention);
+  const auto kernel = [&] {
+    if (op.kind == OpKind::index_choice) return Kernel::index_choice;
+    const bool fast = op.kind != OpKind::chosen_attention && in_.kernels.has_fast_attention(op);
+    if (op.kind != OpKind::attention) return fast ? Kernel::latent_attention : Kernel::plain_latent_attention;
+    return prompt ? Kernel::prompt_attention : fast ? Kernel::attention : Kernel::plain_attention;
+  };
+  KernelCall attention = call(kernel());
   attention.op = &op;
   attention.inputs = op.inputs;
   attention.outputs = {placed(op.outputs[0])};

@@ -53,9 +53,10 @@ enum class Kernel : uint8_t {
   plain_attention, // for any head size and cache type
   prompt_attention,
   latent_attention,
-  plain_latent_attention, // for any widths and cache type
-  sort_experts,           // slots in the order of their experts, behind route
-  sum,                    // additions behind experts
+  plain_latent_attention, // for any widths and cache type, and for chosen positions
+  index_choice,
+  sort_experts, // slots in the order of their experts, behind route
+  sum,          // additions behind experts
   gated_norm,
   op, // an op as it is
   sample,

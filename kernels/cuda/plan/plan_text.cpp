@@ -91,6 +91,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::prompt_attention: return "prompt_attention";
   case Kernel::latent_attention: return "latent_attention";
   case Kernel::plain_latent_attention: return "plain_latent_attention";
+  case Kernel::index_choice: return "index_choice";
   case Kernel::sort_experts: return "sort_experts";
   case Kernel::sum: return "sum";
   case Kernel::gated_norm: return "gated_norm";

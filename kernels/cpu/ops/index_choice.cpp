@@ -1,0 +1,57 @@
+// The positions that an indexer finds best for each token.
+#include "kernels/cpu/executor/lowering.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace ridge::kernels::cpu {
+namespace {
+
+// The `most` best of scores [0, count), the first of equal ones, in ascending order; -1 behind them.
+void choose(std::vector<float>& scores, int64_t count, int64_t most, int32_t* out) {
+  std::vector<int32_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  if (count > most) {
+    for (int64_t i = 0; i < count; ++i)
+      if (scores[i] != scores[i]) scores[i] = -std::numeric_limits<float>::infinity(); // of a broken model
+    std::ranges::nth_element(order, order.begin() + most, [&](int32_t a, int32_t b) {
+      return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+    });
+    order.resize(most);
+    std::ranges::sort(order);
+  }
+  std::ranges::copy(order, out);
+  std::fill_n(out + order.size(), most - std::ssize(order), -1);
+}
+
+} // namespace
+
+void lower_index_choice(Lowering& lowering, const core::Op& op) {
+  const auto& params = std::get<core::IndexParams>(op.params);
+  const int64_t k_dim = lowering.program().kv_layers[params.layer].k_dim, heads = params.heads;
+  const int64_t most = lowering.info(op.outputs[0]).width;
+  const float *q = lowering.value(op.inputs[0]), *weights = lowering.value(op.inputs[1]);
+  auto* out = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
+  lowering.schedule().add(
+      {lowering.slot(op.inputs[0]), lowering.slot(op.inputs[1]), lowering.cache_resource(params.layer)},
+      lowering.slots(op.outputs), [&batch = lowering.batch()] { return batch.rows(false); },
+      [=, &lowering, &params, &kernels = attention_kernels()](int64_t item, int thread) {
+        const BatchState& batch = lowering.batch();
+        const int64_t token = batch.rows(false) - 1 - item; // the last ones have the most to look at
+        const int64_t count = batch.positions[token] + 1;
+        std::vector<float> scores(round_up(count, kAttentionBlock));
+        AttentionTask task = {};
+        task.q = q + token * heads * k_dim;
+        task.group = heads;
+        task.first_position = count - 1;
+        task.k = lowering.cache().keys(params.layer, batch.streams[token], 0);
+        task.k_type = lowering.config().k_type;
+        task.k_dim = k_dim;
+        task.scratch = lowering.attention_scratch(thread);
+        kernels.index_scores(task, weights + token * heads, scores.data());
+        choose(scores, count, most, out + token * most);
+      });
+}
+
+} // namespace ridge::kernels::cpu

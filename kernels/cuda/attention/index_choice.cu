@@ -1,0 +1,118 @@
+// The positions that an indexer finds best for each token: scores of all positions in one kernel, a radix selection in
+// another. Both in the plainest terms, some tokens at a time, as many as the scratch has rows for.
+#include "kernels/cuda/attention/cached_rows.cuh"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kKeys = 64; // of a block that scores
+constexpr int kDigits = 256;
+
+// A block per kKeys positions and token; a warp scores one position after the other.
+__global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int first_token) {
+  extern __shared__ float query[]; // [heads * k_dim], then the heads' weights
+  const DependentWork work(args.stamps);
+  const Cache& cache = args.cache;
+  const int token = first_token + static_cast<int>(blockIdx.y), count = args.positions[token] + 1;
+  const int first = static_cast<int>(blockIdx.x) * kKeys, lane = threadIdx.x % kWarp;
+  if (first >= count) return;
+  const int elements = args.heads * cache.k_dim;
+  float* weights = query + elements;
+  for (int i = threadIdx.x; i < elements; i += kThreads) query[i] = args.q[int64_t{token} * elements + i];
+  for (int i = threadIdx.x; i < args.heads; i += kThreads) weights[i] = args.weights[int64_t{token} * args.heads + i];
+  __syncthreads();
+  const int64_t first_key = args.streams[token] * cache.context;
+  for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
+    const int64_t at = (first_key + key) * cache.k_dim;
+    float score = 0;
+    for (int head = 0; head < args.heads; ++head) {
+      float dot = 0;
+      for (int i = lane; i < cache.k_dim; i += kWarp) dot += query[head * cache.k_dim + i] * cached_key(cache, at + i);
+      score += weights[head] * fmaxf(warp_sum(dot), 0);
+    }
+    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.context + key] = score;
+  }
+}
+
+// The larger the number, the larger the code; NaN has the least.
+__device__ __forceinline__ uint32_t ordered(float x) {
+  if (x != x) return 0;
+  const uint32_t bits = __float_as_uint(x);
+  return bits & 0x80000000 ? ~bits : bits | 0x80000000;
+}
+
+// A block per token. The code of the last one that is chosen is found eight bits at a time; then all threads go through
+// the positions in order, and each counts those before its own.
+__global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
+  __shared__ int counts[kDigits], before[kWarps + 1], digit, left;
+  const DependentWork work(args.stamps);
+  const int token = first_token + static_cast<int>(blockIdx.x), count = args.positions[token] + 1;
+  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
+  int32_t* chosen = args.chosen + int64_t{token} * args.most;
+  uint32_t last = 0;       // the code
+  int of_last = args.most; // how many with this code are chosen
+  for (int shift = 24; shift >= 0 && count > args.most; shift -= 8) {
+    for (int i = threadIdx.x; i < kDigits; i += kThreads) counts[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < count; i += kThreads) {
+      const uint32_t code = ordered(scores[i]);
+      if (shift == 24 || code >> (shift + 8) == last >> (shift + 8)) atomicAdd(&counts[code >> shift & 255], 1);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      left = of_last;
+      for (digit = kDigits - 1; digit > 0 && counts[digit] < left; --digit) left -= counts[digit];
+    }
+    __syncthreads();
+    last |= static_cast<uint32_t>(digit) << shift;
+    of_last = left;
+    __syncthreads();
+  }
+  int written = 0, equal = 0; // the same in all threads
+  for (int base = 0; base < count; base += kThreads) {
+    const int i = base + static_cast<int>(threadIdx.x), lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const uint32_t code = i < count ? ordered(scores[i]) : 0;
+    const auto rank = [&](bool flag, int& total) { // how many flags are set in threads before this one, and in all
+      const unsigned flags = __ballot_sync(~0u, flag);
+      if (lane == 0) before[warp] = __popc(flags);
+      __syncthreads();
+      int mine = __popc(flags & ((1u << lane) - 1));
+      total = 0;
+      for (int w = 0; w < kWarps; ++w) {
+        if (w < warp) mine += before[w];
+        total += before[w];
+      }
+      __syncthreads();
+      return mine;
+    };
+    int equals, takes;
+    const bool is_equal = i < count && code == last;
+    const int equal_rank = equal + rank(is_equal, equals);
+    const bool taken = i < count && (count <= args.most || code > last || (is_equal && equal_rank < of_last));
+    const int place = written + rank(taken, takes);
+    if (taken) chosen[place] = i;
+    written += takes;
+    equal += equals;
+  }
+  for (int i = written + static_cast<int>(threadIdx.x); i < args.most; i += kThreads) chosen[i] = -1;
+}
+
+} // namespace
+
+void launch_index_choice(const Launch& launch, IndexArgs args) {
+  const size_t shared = (int64_t{args.heads} * args.cache.k_dim + args.heads) * sizeof(float);
+  allow_shared(index_score_kernel, shared);
+  const auto blocks = static_cast<unsigned>((args.cache.context + kKeys - 1) / kKeys);
+  for (int first = 0; first < args.tokens; first += kIndexedTokens) {
+    const auto tokens = static_cast<unsigned>(std::min(kIndexedTokens, args.tokens - first));
+    args.stamps = launch.stamps();
+    launch(index_score_kernel, dim3(blocks, tokens), kThreads, shared, args, first);
+    args.stamps = launch.stamps();
+    launch(index_choice_kernel, tokens, kThreads, 0, args, first);
+  }
+}
+
+} // namespace ridge::kernels::cuda

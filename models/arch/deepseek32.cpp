@@ -1,0 +1,42 @@
+// deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1, 5.2): DeepSeek V3 whose tokens attend to the positions that an
+// indexer chooses. In GLM-5.2 most layers use the choice of a layer before.
+#include "models/architecture.h"
+#include "models/blocks.h"
+
+#include <fmt/format.h>
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const bool glm = h.architecture() == "glm-dsa";
+  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  // The converter stores a tenth of the multiplier.
+  LatentSpec attention = b.latent_spec(glm ? 0 : h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1, 1);
+  attention.index_rope = glm ? Rope::adjacent : Rope::split;
+  attention.index_epsilon = glm ? 0 : 1e-6;
+  RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
+  if (glm && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
+  constexpr int64_t kContextOfGlm52 = 1 << 20;
+  const auto has_indexer = [&](int64_t il) {
+    if (!glm) return true;
+    const bool by_default = h.context() < kContextOfGlm52 || il < 2 || (il - 2) % 4 == 0;
+    return h.layer_int("attention.indexer.types", il, by_default) != 0;
+  };
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 attention.sees = has_indexer(il) ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
+                 if (attention.sees == LatentSpec::Sees::last_choice)
+                   for (const char* unused :
+                        {"k_norm.weight", "k_norm.bias", "proj.weight", "attn_k.weight", "attn_q_b.weight"})
+                     b.skip(fmt::format("blk.{}.indexer.{}", il, unused));
+                 return b.latent_attention(x, il, attention);
+               },
+           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+}
+
+constinit const ArchitectureFile arch::deepseek32 = {.build = build};
+
+} // namespace ridge::models

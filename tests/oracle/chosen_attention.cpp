@@ -1,0 +1,15 @@
+// chosen_attention: latent attention to the positions that are given, up to the first -1.
+#include "support/naive.h"
+
+#include <algorithm>
+
+namespace ridge::tests {
+
+void naive_chosen_attention(Naive& naive, const core::Op& op) {
+  naive.for_rows(op, [&](size_t t) {
+    const Naive::Row& chosen = naive.in(op, 2, t);
+    return attend_to_latent_keys(naive, op, t, {chosen.begin(), std::ranges::find(chosen, -1.0)});
+  });
+}
+
+} // namespace ridge::tests

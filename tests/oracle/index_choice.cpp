@@ -1,0 +1,33 @@
+// index_choice: the positions with the highest scores, the first of equal ones, in ascending order.
+#include "support/naive.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::tests {
+
+void naive_index_choice(Naive& naive, const core::Op& op) {
+  const auto& p = std::get<core::IndexParams>(op.params);
+  const int64_t dim = naive.program().kv_layers[p.layer].k_dim, most = naive.program().values[op.outputs[0]].width;
+  naive.for_rows(op, [&](size_t t) {
+    const std::vector<Naive::Cached>& history = naive.history(p.layer, naive.stream(t));
+    const int64_t count = naive.batch().positions[t] + 1;
+    Naive::Row scores(count);
+    for (int64_t pos = 0; pos < count; ++pos)
+      for (int64_t h = 0; h < p.heads; ++h) {
+        double dot = 0;
+        for (int64_t d = 0; d < dim; ++d) dot += naive.in(op, 0, t)[h * dim + d] * history[pos].k[d];
+        scores[pos] += naive.in(op, 1, t)[h] * std::max(0.0, dot);
+      }
+    std::vector<int> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](int a, int b) { return scores[a] > scores[b]; });
+    order.resize(std::min(count, most));
+    std::ranges::sort(order);
+    Naive::Row chosen(order.begin(), order.end());
+    chosen.resize(most, -1);
+    return chosen;
+  });
+}
+
+} // namespace ridge::tests

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <stdexcept>
 
@@ -111,18 +112,22 @@ int32_t layer_count(const Program& program) {
 }
 
 int32_t next_cut(const Program& program, int32_t layer) {
-  std::vector<int32_t> first(program.kv_layers.size(), layer_count(program)), last(program.kv_layers.size(), 0);
+  struct Span {
+    int32_t first = std::numeric_limits<int32_t>::max(), last = 0; // layers
+    void add(int32_t at) { first = std::min(first, at), last = std::max(last, at); }
+  };
+  std::vector<Span> together(program.kv_layers.size() + program.values.size()); // caches, then choices
   for (const Op& op : program.ops) {
     OpParams params = op.params;
-    const int32_t* cache = cache_layer(params);
-    if (!cache) continue;
-    first[*cache] = std::min(first[*cache], op.layer);
-    last[*cache] = std::max(last[*cache], op.layer);
+    if (const int32_t* cache = cache_layer(params)) together[*cache].add(op.layer);
+    for (const auto* ids : {&op.inputs, &op.outputs})
+      for (const ValueId id : *ids)
+        if (program.values[id].kind == ValueKind::i32) together[program.kv_layers.size() + id].add(op.layer);
   }
   for (bool moved = true; moved;) {
     moved = false;
-    for (size_t i = 0; i < first.size(); ++i)
-      if (first[i] < layer && layer <= last[i]) layer = last[i] + 1, moved = true;
+    for (const Span& span : together)
+      if (span.first < layer && layer <= span.last) layer = span.last + 1, moved = true;
   }
   return layer;
 }

@@ -104,6 +104,41 @@ TEST_CASE("a model whose last layer gathers its tokens splits anywhere, also wit
   check_all_cuts(program);
 }
 
+TEST_CASE("layers that attend to positions that one of them chose stay together") {
+  RandomProgram m(1);
+  m.program.kv_layers = {{1, 8, 0, true}, {1, 24, 16, true}, {1, 24, 16, true}};
+  core::ValueId x = m.embed(Type::F32, 16, 16);
+  const core::ValueId chosen = m.value(3, false, core::ValueKind::i32);
+  for (m.layer = 0; m.layer < 3; ++m.layer) {
+    if (m.layer == 0) {
+      m.op(core::OpKind::index_store, {m.linear(x, Type::F32, 8)}, {}, 0, core::KvParams{0});
+      m.program.ops.push_back({core::OpKind::index_choice,
+                               0,
+                               "choice",
+                               {m.linear(x, Type::F32, 16), m.linear(x, Type::F32, 2)},
+                               {chosen},
+                               {},
+                               core::IndexParams{0, 2}});
+    }
+    if (m.layer < 2) {
+      const int32_t cache = m.layer + 1;
+      m.op(core::OpKind::latent_store, {m.linear(x, Type::F32, 16), m.linear(x, Type::F32, 8)}, {}, 0,
+           core::KvParams{cache});
+      x = m.op(core::OpKind::chosen_attention, {m.linear(x, Type::F32, 16), m.linear(x, Type::F32, 8), chosen}, {}, 16,
+               core::AttentionParams{cache, 1, 300});
+    } else {
+      x = m.linear(x, Type::F32, 16);
+    }
+  }
+  m.layer = -1;
+  m.finish(x);
+  CHECK(core::next_cut(m.program, 1) == 2); // the second layer needs the first one's choice
+  CHECK_THROWS_AS(core::split_program(m.program, 1), std::logic_error);
+  const core::SplitProgram parts = core::split_program(m.program, 2);
+  CHECK(parts.front.kv_layers.size() == 3);
+  CHECK(parts.back.kv_layers.empty());
+}
+
 TEST_CASE("there is no splitting before the first layer or behind the output") {
   RandomProgram model(1);
   model.transformer({}, Type::F32, Type::F32);

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 #include "models/planar.h"
 #include "models/recipes.h"
 

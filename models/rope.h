@@ -3,8 +3,8 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
+#include "models/blocks/specs.h"
 #include "models/hparams.h"
-#include "models/specs.h"
 
 #include <compare>
 #include <optional>

@@ -2,7 +2,7 @@
 // bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe, minimax-m2, exaone-moe, hy_v3 (Hunyuan 3)
 // and afmoe (Trinity).
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

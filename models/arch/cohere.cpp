@@ -1,7 +1,7 @@
 // command-r, cohere2 and cohere2moe: Command R, R+, R7B and A. Attention and feed-forward side by side, layer norms
 // without biases. In cohere2 layers without a window have no rope; experts and a shared one count half each.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

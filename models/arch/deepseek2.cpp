@@ -1,7 +1,7 @@
 // deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4. Latent
 // attention, experts and a shared one behind some dense layers. Small ones (V2-Lite) have no low-rank queries.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

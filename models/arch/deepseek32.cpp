@@ -1,7 +1,7 @@
 // deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1, 5.2): DeepSeek V3 whose tokens attend to the positions that an
 // indexer chooses. In GLM-5.2 most layers use the choice of a layer before.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // falcon-h1: Falcon-H1. Every layer has attention and Mamba 2 side by side.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // glm4 and glm4moe: GLM 4, 4.5, 4.6 and 4.7. The dense model norms what its blocks give, too. Files of vision models
 // have sections of rope, whose pairs lie apart.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -2,7 +2,7 @@
 // jais2, dbrx, nemotron, stablelm and orion. They differ in how they know positions, in the feed-forward part, and in
 // whether that part has the same input as attention.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

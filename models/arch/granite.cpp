@@ -2,7 +2,7 @@
 // without key-value heads are Mamba 2; granite_swa has windows, sinks and layers without rope. Embeddings, blocks and
 // logits are scaled. minicpm is the same with scales that older files do not state.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 

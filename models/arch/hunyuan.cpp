@@ -1,7 +1,7 @@
 // hunyuan-dense, hunyuan_vl (its text) and hunyuan-moe: Hunyuan; and maincoder. Heads are normed behind rope; dense
 // models may have another base of rope.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // lfm2 and lfm2moe: LFM 2 and 2.5, and with experts (8B-A1B) behind some dense layers. Most layers are short gated
 // convolutions. The final norm has the name of an embedding's.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -7,7 +7,7 @@
 //   bitnet         norms what goes into the last matrix of each part
 //   arcee, apertus have no gate in their feed-forward parts, and activations of their own
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // llama4: Llama 4 Scout and Maverick, text only. Most layers attend in chunks, with rope; the others see everything,
 // without rope and with queries that grow with the position. Experts get their input times their share.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -1,6 +1,6 @@
 // mamba2: Mamba 2 and Codestral Mamba. A layer is one block.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

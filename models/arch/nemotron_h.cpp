@@ -1,7 +1,7 @@
 // nemotron_h and nemotron_h_moe: Nemotron-H and Nemotron Nano 2 (4B, 9B, 12B). Each layer is one block; attention knows
 // no positions; the feed-forward part is a squared ReLU without a gate.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -1,6 +1,6 @@
 // olmo2 and exaone4: OLMo 2 and 3, EXAONE 4. Norms come behind the blocks instead of before them.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

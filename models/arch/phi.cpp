@@ -1,7 +1,7 @@
 // phi3: Phi 3, 3.5 and 4 (mini). Gate and up share a tensor, long contexts have rope factors of their own. Their
 // windows are not used, because files give them where the models do not slide.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

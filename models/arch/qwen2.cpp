@@ -1,6 +1,6 @@
 // qwen2: Qwen 1.5, 2 and 2.5. Matrices q, k and v have biases. qwen2vl: the text of Qwen2-VL and 2.5-VL.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -1,6 +1,6 @@
 // qwen2moe: Qwen 1.5 and 2 with experts (A2.7B, 57B-A14B) and a shared one with a gate. Shares do not sum to 1.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -1,6 +1,6 @@
 // qwen3: the dense Qwen 3 models. Each q and k head is normed before rope.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -2,7 +2,7 @@
 // nets, whose value heads take turns among the key heads; attention has a gate on its output and rotates a part of each
 // head.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -1,6 +1,6 @@
 // qwen3moe: Qwen 3 with experts in every layer (30B-A3B, 235B-A22B).
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

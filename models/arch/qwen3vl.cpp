@@ -1,7 +1,7 @@
 // qwen3vl and qwen3vlmoe: the language models of Qwen3-VL, dense and with experts. For text they are qwen3 and
 // qwen3moe, but for pairs of rope that belong to no axis.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -30,7 +30,8 @@ TEST_CASE("a session of a model with windows goes back as any other, also furthe
       CHECK(session.prompt_usage().tokens == evaluated);
       engine::Session fresh(*other, program);
       REQUIRE(fresh.evaluate(tokens));
-      CHECK(tests::nmse(session.logits(), {fresh.logits().begin(), fresh.logits().end()}) <= 1e-9);
+      CHECK(tests::nmse(session.logits(), {fresh.logits().begin(), fresh.logits().end()}) <=
+            1e-6); // GELU rounds to f16
     };
     std::vector<int32_t> first;
     for (int i = 0; i < 50; ++i) first.push_back((i * 37 + 1) % 128);

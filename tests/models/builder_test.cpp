@@ -1,5 +1,5 @@
 // What Builder makes of hyperparameters and specs, without any weights that matter.
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include "model_image.h"
 

@@ -2,7 +2,7 @@
 // Gemma 2 caps scores and logits; Gemma 3 has another rope in layers with a window; Muse Glimmer has a gate behind
 // attention, rope in layers with a window only, and normed embeddings.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 

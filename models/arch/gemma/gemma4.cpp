@@ -2,7 +2,7 @@
 // window have other heads and another rope than those that see all; in the latter keys may be values, too. The small
 // models' last layers attend to the caches of earlier ones.
 #include "models/architecture.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 

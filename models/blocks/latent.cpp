@@ -6,7 +6,7 @@
 // likewise: v_b comes after attention. Files have k_b transposed for that. Older ones have attn_kv_b, the rows of k_b
 // and v_b of each head one behind the other; of these k_b is decoded and transposed here.
 #include "core/error.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 #include "models/rope.h"
 
 #include <cmath>

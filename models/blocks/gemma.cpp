@@ -1,6 +1,6 @@
 // What only Gemma's layers have: an embedding of the token for each layer, and a scale of the residual stream.
 #include "core/error.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 #include <cstring>

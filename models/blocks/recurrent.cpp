@@ -1,6 +1,6 @@
 // Layers that mix tokens by a state: gated delta nets, Mamba 2, and short convolutions.
 #include "core/error.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 namespace ridge::models {
 

@@ -10,10 +10,10 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
+#include "models/blocks/specs.h"
 #include "models/hparams.h"
 #include "models/planar.h"
 #include "models/rope.h"
-#include "models/specs.h"
 
 #include <functional>
 #include <map>

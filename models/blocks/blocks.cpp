@@ -1,4 +1,4 @@
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include "core/error.h"
 #include "core/strings/printable.h"

@@ -1,6 +1,6 @@
 // Attention: q, k and v from one tensor or three, norms, rope, cache, gate, output.
 #include "core/error.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 #include "models/rope.h"
 
 #include <algorithm>

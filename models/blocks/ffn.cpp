@@ -1,6 +1,6 @@
 // Feed-forward parts: dense, and experts with their routing and the expert that all tokens share.
 #include "core/error.h"
-#include "models/blocks.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 

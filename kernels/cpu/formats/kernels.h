@@ -112,9 +112,9 @@ inline constexpr int64_t kAttentionBlock = 128; // positions per pass of the onl
 
 // The queries of `tokens` consecutive positions that share one KV head: `group` heads each.
 struct AttentionTask {
-  const float* q;               // [group][q_dim] for the first token
-  const float* q_rest;          // [group][k_dim - q_dim], the end of each query, where it lies apart
-  float* out;                   // [group][v_dim]
+  const float* q;      // [group][q_dim] for the first token
+  const float* q_rest; // [group][k_dim - q_dim], the end of each query, where it lies apart
+  float* out;          // [group][v_dim]
   int64_t q_dim, q_stride, q_rest_stride, out_stride; // strides: floats between tokens
   int64_t tokens, group, first_position;
   const std::byte* k; // this head's key blocks

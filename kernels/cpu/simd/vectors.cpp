@@ -108,8 +108,12 @@ HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is finite, and what it divides is 0 
 }
 
 HWY_INLINE VF as_half(VF x) { // rounded to f16
+#if HWY_TARGET == HWY_SCALAR  // where Highway's conversion truncates
+  return hn::Set(kF, core::f32_from_f16(core::f16_from_f32(hn::GetLane(x))));
+#else
   const hn::Rebind<hwy::float16_t, FloatTag> half;
   return hn::PromoteTo(kF, hn::DemoteTo(half, x));
+#endif
 }
 
 template <core::Activation kKind>

@@ -96,7 +96,7 @@ TEST_CASE("an observer of the CUDA executor sees what one of the CPU's sees, of 
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   size_t entries = 0;
-  tests::for_each_op(seed, [&](const char* name, tests::RandomProgram& model) {
+  tests::for_each_op(seed, [&](const std::string& name, tests::RandomProgram& model) {
     CAPTURE(name);
     convert::ImatrixCollector on_cpu(model.program, true), on_gpu(model.program, true);
     const tests::Steps steps = tests::consecutive(model, 0, 40);

@@ -12,21 +12,22 @@ namespace {
 
 using core::seconds_now;
 
-constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
-
 bool raised(const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_relaxed); }
 
 } // namespace
 
-void Session::forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage) {
-  std::vector<int32_t> positions(tokens.size());
+void Session::forward(int64_t count, bool want_logits, Usage& usage) {
+  const int64_t position = cache_.size();
+  const auto tokens = std::span(tokens_).subspan(position, count);
+  std::vector<int32_t> positions(count);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
-  const auto last = static_cast<int32_t>(tokens.size()) - 1;
+  const auto last = static_cast<int32_t>(count) - 1;
   core::Batch batch{tokens, positions, {}, {}};
   if (want_logits) batch.outputs = {&last, 1};
   const double start = seconds_now();
   executor_.forward(batch);
-  usage += {std::ssize(tokens), seconds_now() - start, bytes_of(std::ssize(tokens), position, want_logits)};
+  cache_.evaluated(tokens);
+  usage += {count, seconds_now() - start, bytes_of(count, position, want_logits)};
 }
 
 double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
@@ -34,17 +35,6 @@ double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
   return core::program_cost(program_, {tokens, position, 1, logits ? 1 : 0, core::bytes_per_element(config.k_type),
                                        core::bytes_per_element(config.v_type)})
       .bytes();
-}
-
-// Where evaluation continues, `same` tokens being in the cache already. A recurrent state is either there, or goes back
-// to its last copy. Copies are taken where conversations come back to: between turns, and before a prompt's last token.
-int64_t Session::continue_at(int64_t same) {
-  if (!snapshots_.needed()) return same;
-  if (same == state_position_)
-    snapshots_.save(executor_, same);
-  else
-    same = snapshots_.restore(executor_, same);
-  return state_position_ = same;
 }
 
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,
@@ -57,35 +47,23 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
     if (token < 0 || token >= program_.vocab)
       throw_error("token {} is outside the vocabulary (0 to {})", token, program_.vocab - 1);
 
-  const auto cached = std::span(tokens_).first(evaluated_);
-  int64_t same = std::ranges::mismatch(cached, tokens).in1 - cached.begin();
-  if (same == std::ssize(tokens)) --same; // the last token again, for its logits
   tokens_.assign(tokens.begin(), tokens.end());
-  evaluated_ = same = continue_at(same);
-
-  const int64_t total = std::ssize(tokens) - same;
-  while (evaluated_ < std::ssize(tokens_)) {
+  const int64_t same = cache_.resume(tokens), total = std::ssize(tokens) - same;
+  while (cache_.size() < std::ssize(tokens_)) {
     if (raised(cancel)) {
-      tokens_.resize(evaluated_);
+      tokens_.resize(cache_.size());
       return false;
     }
-    int64_t count = std::min(executor_.config().max_batch, std::ssize(tokens_) - evaluated_);
-    if (snapshots_.needed()) {
-      if (evaluated_ + 1 == std::ssize(tokens_) || evaluated_ - snapshots_.last() >= kSnapshotTokens)
-        snapshots_.save(executor_, evaluated_);
-      if (count > 1 && evaluated_ + count == std::ssize(tokens_)) --count; // the last token again, for its logits
-    }
-    const bool last = evaluated_ + count == std::ssize(tokens_);
-    forward(std::span(tokens_).subspan(evaluated_, count), evaluated_, last, prompt_);
-    state_position_ = evaluated_ += count;
-    if (progress) progress(evaluated_ - same, total);
+    const int64_t count = cache_.next_piece(tokens_, executor_.config().max_batch);
+    forward(count, cache_.size() + count == std::ssize(tokens_), prompt_);
+    if (progress) progress(cache_.size() - same, total);
   }
   return true;
 }
 
 void Session::keep(int64_t count) {
-  evaluated_ = std::min(evaluated_, count);
-  tokens_.resize(evaluated_);
+  cache_.keep(count);
+  tokens_.resize(cache_.size());
 }
 
 StopReason Session::generate(core::Sampler& sampler, const Options& options) {
@@ -96,23 +74,22 @@ StopReason Session::generate(core::Sampler& sampler, const Options& options) {
     if (raised(options.cancel)) return StopReason::interrupted;
     if (options.limit >= 0 && count >= options.limit) return StopReason::limit;
     // The sampled token is evaluated only when a further one is wanted: the last one of an answer costs nothing.
-    if (evaluated_ < std::ssize(tokens_)) {
-      if (evaluated_ >= context()) return StopReason::context_full;
-      forward(std::span(tokens_).subspan(evaluated_, 1), evaluated_, true, generation_);
-      state_position_ = ++evaluated_;
+    if (cache_.size() < std::ssize(tokens_)) {
+      if (cache_.size() >= context()) return StopReason::context_full;
+      forward(1, true, generation_);
     }
     if (!decoding)
-      decoding =
-          !options.mask && !options.on_choice && executor_.start_decoding(sampler, static_cast<int32_t>(evaluated_), 0);
+      decoding = !options.mask && !options.on_choice &&
+                 executor_.start_decoding(sampler, static_cast<int32_t>(cache_.size()), 0);
     int32_t token = -1;
     if (*decoding) {
-      const bool ahead = count + 1 != options.limit && evaluated_ < context();
+      const bool ahead = count + 1 != options.limit && cache_.size() < context();
       const double start = seconds_now();
       token = executor_.next_token(ahead);
       if (awaited >= 0) generation_ += {1, seconds_now() - start, bytes_of(1, awaited, true)};
       if (token < 0) core::throw_unusable_logits();
-      awaited = ahead ? evaluated_++ : -1;
-      state_position_ = evaluated_;
+      awaited = ahead ? cache_.size() : -1;
+      if (ahead) cache_.evaluated({&token, 1});
       sampler.accept_drawn(token);
     } else {
       token = sampler.sample(logits(), options.mask);

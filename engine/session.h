@@ -4,7 +4,7 @@
 
 #include "core/executor.h"
 #include "core/sampler.h"
-#include "engine/state_snapshots.h"
+#include "engine/stream_cache.h"
 
 #include <atomic>
 #include <cstdint>
@@ -42,7 +42,7 @@ class Session {
  public:
   // Both must outlive the session. An executor serves one session, on stream 0.
   Session(core::Executor& executor, const core::Program& program)
-      : executor_(executor), program_(program), snapshots_(program) {}
+      : executor_(executor), program_(program), cache_(executor, program, 0) {}
 
   // Makes the cache hold exactly `tokens` (at least one), evaluating what it does not hold yet; afterwards logits() are
   // those of the last token. progress(done, total) is called between batches. Returns false when `cancel` was raised
@@ -69,7 +69,7 @@ class Session {
   std::span<const float> logits() { return executor_.logits(0); }
   std::span<const int32_t> tokens() const { return tokens_; } // in the cache, or sampled and about to be
   int64_t context() const { return executor_.config().context; }
-  int64_t cached_tokens() const { return evaluated_; }
+  int64_t cached_tokens() const { return cache_.size(); }
   void keep(int64_t count); // drops all but the first `count` of them
 
   const Usage& prompt_usage() const { return prompt_; }         // of the last evaluate()
@@ -77,15 +77,12 @@ class Session {
 
  private:
   double bytes_of(int64_t tokens, int64_t position, bool logits) const; // that one forward() moves
-  int64_t continue_at(int64_t same);
-  void forward(std::span<const int32_t> tokens, int64_t position, bool want_logits, Usage& usage);
+  void forward(int64_t count, bool want_logits, Usage& usage);          // evaluates the next `count` of tokens_
 
   core::Executor& executor_;
   const core::Program& program_;
   std::vector<int32_t> tokens_;
-  int64_t evaluated_ = 0;      // how many of tokens_ the cache holds
-  int64_t state_position_ = 0; // how many the recurrent state has seen: more than evaluated_ after keep()
-  StateSnapshots snapshots_;
+  StreamCache cache_; // holds the first of tokens_
   Usage prompt_, generation_;
 };
 

@@ -18,7 +18,7 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
   const auto most =
       std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
   Snapshot made{position, std::vector<float>(elements_)};
-  executor.save_state(0, made.state);
+  executor.save_state(stream_, made.state);
   snapshots_.insert(at, std::move(made));
   if (snapshots_.size() <= most) return;
   // The one whose neighbours are closest together; the last one stays.
@@ -34,7 +34,7 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
 int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
   std::erase_if(snapshots_, [position](const Snapshot& snapshot) { return snapshot.position > position; });
   if (snapshots_.empty()) return 0;
-  executor.load_state(0, snapshots_.back().state, snapshots_.back().position);
+  executor.load_state(stream_, snapshots_.back().state, snapshots_.back().position);
   return snapshots_.back().position;
 }
 

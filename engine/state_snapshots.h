@@ -10,11 +10,12 @@ namespace ridge::engine {
 
 class StateSnapshots {
  public:
-  explicit StateSnapshots(const core::Program& program) : elements_(core::state_elements(program)) {}
+  StateSnapshots(const core::Program& program, int32_t stream)
+      : elements_(core::state_elements(program)), stream_(stream) {}
 
   bool needed() const { return elements_ > 0; } // the Program has recurrent state; else nothing is ever saved
   int64_t last() const { return snapshots_.empty() ? 0 : snapshots_.back().position; } // that a copy is of
-  // Keeps the state of stream 0, which is that of `position`. Of too many copies the ones closest together go.
+  // Keeps the state of the stream, which is that of `position`. Of too many copies the ones closest together go.
   void save(core::Executor& executor, int64_t position);
   // Gives the stream the state of the last copy at or before `position`, and returns where that is: 0, where a stream
   // starts anew, if there is none. Later copies are dropped: they are of other tokens.
@@ -26,6 +27,7 @@ class StateSnapshots {
     std::vector<float> state;
   };
   const int64_t elements_;
+  const int32_t stream_;
   std::vector<Snapshot> snapshots_; // by position
 };
 

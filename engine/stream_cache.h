@@ -1,0 +1,43 @@
+// What one stream of an executor holds: the tokens in its KV cache, and copies of its recurrent state to go back to. A
+// prompt that begins with these tokens continues behind them.
+#pragma once
+
+#include "core/executor.h"
+#include "engine/state_snapshots.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ridge::engine {
+
+class StreamCache {
+ public:
+  // Both must outlive it, and nobody else may use the stream.
+  StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
+      : executor_(executor), snapshots_(program, stream) {}
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int64_t size() const { return std::ssize(tokens_); }
+  // How many tokens at the start of `prompt` are in the cache.
+  int64_t common(std::span<const int32_t> prompt) const;
+
+  // Goes back to where evaluating `prompt` (at least one token) continues and returns how many of its tokens are there:
+  // what is common, but for its last token, whose logits are wanted. A recurrent state goes back to its last copy.
+  int64_t resume(std::span<const int32_t> prompt);
+  // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies of a
+  // recurrent state are taken on the way: every 4,096 tokens and before a prompt's last token.
+  int64_t next_piece(std::span<const int32_t> prompt, int64_t most);
+  // A forward() of this stream has evaluated these tokens behind the others.
+  void evaluated(std::span<const int32_t> tokens);
+  // Drops all but the first `count` tokens. A recurrent state then goes back with the next resume().
+  void keep(int64_t count);
+
+ private:
+  core::Executor& executor_;
+  std::vector<int32_t> tokens_;
+  int64_t state_position_ = 0; // how many the recurrent state has seen: more than are here after keep()
+  StateSnapshots snapshots_;
+};
+
+} // namespace ridge::engine

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -39,6 +40,12 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
 }
 
 } // namespace
+
+bool amplifies_errors(const Program& program) {
+  return !program.states.empty() || std::ranges::any_of(program.ops, [](const Op& op) {
+    return op.kind == OpKind::route || op.kind == OpKind::index_choice;
+  });
+}
 
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
   for (const KvLayer& kv : program.kv_layers) {

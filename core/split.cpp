@@ -56,12 +56,12 @@ class SplitExecutor final : public Executor {
  public:
   SplitExecutor(SplitProgram parts, const ExecutorConfig& config, const MakeExecutor& make_front,
                 const MakeExecutor& make_back)
-      : parts_(std::move(parts)), config_(config) {
+      : parts_(std::move(parts)), config_(wide_where_needed(config)) {
     // The first part's result has a row per token, unless the cut lies behind the gathering of the last layer.
-    ExecutorConfig front_config = config;
+    ExecutorConfig front_config = config_;
     if (!handed_on().gathered) front_config.max_outputs = std::max(config.max_outputs, config.max_batch);
     front_ = make_front(parts_.front, front_config);
-    back_ = make_back(parts_.back, config);
+    back_ = make_back(parts_.back, config_);
     description_ = fmt::format("{} + {}", front_->description(), back_->description());
   }
 
@@ -94,6 +94,11 @@ class SplitExecutor final : public Executor {
  private:
   const ValueInfo& handed_on() const { return parts_.front.values[parts_.front.output]; }
 
+  // What one part must not lose, the other must not either.
+  ExecutorConfig wide_where_needed(ExecutorConfig config) const {
+    config.wide |= amplifies_errors(parts_.front) || amplifies_errors(parts_.back);
+    return config;
+  }
   size_t front_state() const { return state_elements(parts_.front); }
 
   const SplitProgram parts_; // the executors refer to it

@@ -12,9 +12,10 @@ namespace ridge::kernels::cpu {
 // weight's type is unknown or the KV cache does not fit the address space, std::logic_error if the Program is
 // malformed.
 //
-// Fast mode (config.exact off) quantizes the input of every packed matrix to 8 bits per 32 values; exact mode computes
-// with the decoded weights and f32 activations. Memory beyond the model: the KV cache as far as it is filled, plus
-// activations for max_batch tokens.
+// Fast mode (config.exact off) quantizes the input of every packed matrix to 8 bits in groups of 32 values, to 16 bits
+// in Programs whose routing, choice of positions or recurrent state makes large errors of small ones; exact mode
+// computes with the decoded weights and f32 activations. Memory beyond the model: the KV cache as far as it is filled,
+// plus activations for max_batch tokens.
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config);
 
 // The instruction set that run-time dispatch picks, the best of those compiled that this CPU has: "AVX3_DL".

@@ -17,6 +17,7 @@ struct Linear {
   int64_t row_bytes, rows, cols;
   const float* x;       // [in rows][cols]
   std::byte* quantized; // the same as QuantizedRows; null: compute with f32
+  bool wide;            // they are wide
   float* out;           // [out rows][rows]
   const float* bias;    // [rows] or null
   // Rows come in runs of as many, which start so many bytes apart (core::Weight); whole runs make the matrix.
@@ -35,7 +36,7 @@ struct Linear {
 
   QuantizedRow quantized_row(int64_t row) const {
     const int64_t padded = round_up(cols, kChunk);
-    return {quantized + row * QuantizedRow::bytes(padded), padded};
+    return {quantized + row * QuantizedRow::bytes(padded, wide), padded, wide};
   }
 
  private:

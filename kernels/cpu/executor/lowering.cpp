@@ -31,8 +31,9 @@ const quant::FormatInfo& format_of(const core::Weight& weight) {
 }
 
 Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads)
-    : program_(program), config_(config), threads_(threads), plan_(core::plan_buffers(program)),
-      cache_(program.kv_layers, config), next_resource_(static_cast<Resource>(plan_.slots.size())) {
+    : program_(program), config_(config), threads_(threads), wide_(config.wide || core::amplifies_errors(program)),
+      plan_(core::plan_buffers(program)), cache_(program.kv_layers, config),
+      next_resource_(static_cast<Resource>(plan_.slots.size())) {
   for (size_t i = 0; i < program.kv_layers.size(); ++i) cache_resources_.push_back(new_resource());
   allocate_values();
   allocate_states();
@@ -209,6 +210,7 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   linear.row_bytes = weight.row_bytes;
   linear.rows = weight.rows;
   linear.cols = weight.cols;
+  linear.wide = wide_;
   linear.run_rows = std::min(weight.rows, weight.rows_per_run()); // of experts, each is a run
   linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
   return linear;
@@ -231,7 +233,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
     if (buffer->holds == id && buffer->cols == cols) return {buffer->memory.data(), buffer->resource};
   const bool gathered = info(id).gathered;
   const int64_t per_row = info(id).width / cols; // several where each expert slot has its own input
-  const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk));
+  const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk), wide_);
   CodeBuffer& buffer = code_buffer((gathered ? config_.max_outputs : config_.max_batch) * per_row * bytes);
   buffer.holds = id;
   buffer.cols = cols;
@@ -242,7 +244,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
   schedule_.add(
       {slot(id)}, {buffer.resource}, [=, this] { return batch_.rows(gathered) * per_row; },
       [=, &vectors](int64_t row, int) {
-        vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk)});
+        vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk), wide_});
       });
   return {out, buffer.resource};
 }

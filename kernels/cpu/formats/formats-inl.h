@@ -57,7 +57,9 @@ void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t 
         scale[j] = hn::Mul(chunk.scale[j], hn::LoadU(kF, x.scale16() + at));
       }
       for (int64_t j = 0; j < kCodeVectors; ++j) {
-        const VI dot = dot4(hn::Zero(kI), chunk.code[j], load_int(x.code() + column + 4 * kLanes * j));
+        const int64_t at = column + 4 * kLanes * j;
+        VI dot = dot4(hn::Zero(kI), chunk.code[j], load_int(x.code() + at));
+        if (x.wide) dot = dot4(hn::ShiftLeft<8>(dot), chunk.code[j], load_int(x.low() + at));
         sum[j % 4] = hn::MulAdd(hn::ConvertTo(kF, dot), lanes.spread(scale[j / 4], j), sum[j % 4]);
       }
     };

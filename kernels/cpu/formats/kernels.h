@@ -17,20 +17,23 @@ inline constexpr int64_t kFloatPanelCols = 256;
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// One row of activations in 8 bits: x[i] ≈ scale of its 32 × code[i]. What the dots need beside the codes is kept per
-// 16 and per 32 values, because weight scales and offsets change at either step. Padded with zeros to whole chunks.
+// One row of activations in 8 bits, x[i] ≈ scale of its 32 × code[i], or wide, in 16: x[i] ≈ scale × (256 × code[i] +
+// low[i]). What the dots need beside the codes is kept per 16 and per 32 values, because weight scales and offsets
+// change at either step; Σ is over codes, or over 256 × code + low. Padded with zeros to whole chunks.
 struct QuantizedRow {
-  std::byte* data; // 2 bytes per padded column
+  std::byte* data; // 2 or, wide, 3 bytes per padded column
   int64_t cols;    // padded
+  bool wide;
 
   int8_t* code() const { return reinterpret_cast<int8_t*>(data); }
   float* scale16() const { return reinterpret_cast<float*>(data + cols); }             // each scale twice
-  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }       // scale × Σ code
-  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }  // −128 × Σ code
+  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }       // scale × Σ
+  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }  // −128 × Σ
   float* sum32() const { return reinterpret_cast<float*>(data + cols / 4 * 7); }       // as sum16, of 32
   int32_t* bias32() const { return reinterpret_cast<int32_t*>(data + cols / 8 * 15); } // as bias16, of 32
+  int8_t* low() const { return reinterpret_cast<int8_t*>(data + 2 * cols); }           // of a wide row
 
-  static int64_t bytes(int64_t padded_cols) { return 2 * padded_cols; }
+  static int64_t bytes(int64_t padded_cols, bool wide) { return (wide ? 3 : 2) * padded_cols; }
 };
 
 // A piece of 32 rows × 512 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
@@ -67,7 +70,7 @@ bool format_kernels_part1(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part2(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part3(uint32_t type, FormatKernels& kernels);
 
-// sums[t][r] += panel row r · x[t], over `cols` columns from first_col on.
+// sums[t][r] += panel row r · x[t], over `cols` columns from first_col on. All of x are wide, or none.
 struct MatmulKernels {
   void (*codes)(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
                 const QuantizedRow* x, int64_t tokens, float* sums);

@@ -15,20 +15,22 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace { // compiled for several instruction sets: nothing may be merged with a twin
 
-// Tokens per tile: with two vectors of rows, sums of both kinds fill the registers (32 with AVX-512, else 16).
-inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2;
+// Tokens per tile: with two vectors of rows, sums of both kinds fill the registers (32 with AVX-512, else 16). Wide
+// rows have two sums of integers.
+inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2, kWideTileTokens = RIDGE_WIDE ? 4 : 1;
 
 // One tile: rows [first_row, first_row + 2 vectors) of the panel, kTokens tokens.
-template <int kTokens, bool kScale16, bool kHasOffset>
+template <int kTokens, bool kScale16, bool kHasOffset, bool kWide>
 void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
                 float* sums) {
-  const int8_t* code[kTokens];
+  const int8_t *code[kTokens], *low[kTokens];
   const float *scale[kTokens], *sum[kTokens];
   const int32_t* bias[kTokens];
   VF total[2][kTokens];
   HWY_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
     code[t] = x[t].code() + first_col;
+    low[t] = kWide ? x[t].low() + first_col : nullptr;
     scale[t] = x[t].scale16() + first_col / 16;
     sum[t] = kScale16 ? x[t].sum16() + first_col / 16 : x[t].sum32() + first_col / 32;
     bias[t] = kScale16 ? x[t].bias16() + first_col / 16 : x[t].bias32() + first_col / 32;
@@ -37,24 +39,34 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
   }
   constexpr int kGroup = kScale16 ? 16 : 32;
   for (int64_t g = 0; g < cols / kGroup; ++g) {
-    VI dot[2][kTokens];
+    VI dot[2][kTokens], high[2][kTokens]; // of wide rows, 256 * high + dot is the sum
     HWY_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][g]);
+    for (int t = 0; t < kTokens; ++t) {
+      dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][g]);
+      if constexpr (kWide) high[0][t] = high[1][t] = hn::Zero(kI);
+    }
     HWY_UNROLL(8)
     for (int k = 0; k < kGroup / 4; ++k) {
       const uint8_t* weights = panel.code[g * (kGroup / 4) + k][first_row];
       const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
       HWY_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) {
-        const VI a = broadcast4(code[t] + g * kGroup + 4 * k);
+        const VI a = broadcast4((kWide ? low : code)[t] + g * kGroup + 4 * k);
         dot[0][t] = dot4(dot[0][t], w0, a);
         dot[1][t] = dot4(dot[1][t], w1, a);
+        if constexpr (kWide) {
+          const VI h = broadcast4(code[t] + g * kGroup + 4 * k);
+          high[0][t] = dot4(high[0][t], w0, h);
+          high[1][t] = dot4(high[1][t], w1, h);
+        }
       }
     }
     const VF s0 = hn::LoadU(kF, panel.scale[g] + first_row), s1 = hn::LoadU(kF, panel.scale[g] + first_row + kLanes);
     HWY_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
       const VF factor = hn::Set(kF, scale[t][g * (kGroup / 16)]);
+      if constexpr (kWide)
+        for (int v = 0; v < 2; ++v) dot[v][t] = hn::Add(hn::ShiftLeft<8>(high[v][t]), dot[v][t]);
       total[0][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[0][t]), s0), factor, total[0][t]);
       total[1][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[1][t]), s1), factor, total[1][t]);
     }
@@ -112,7 +124,7 @@ HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
     with_tokens<kTokens - 1>(tokens, tile);
 }
 
-template <bool kScale16, bool kHasOffset>
+template <bool kScale16, bool kHasOffset, bool kWide>
 struct CodesTile {
   const CodePanel& panel;
   int64_t first_col, cols;
@@ -121,7 +133,7 @@ struct CodesTile {
   template <int kTokens>
   void run() const {
     for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
-      codes_tile<kTokens, kScale16, kHasOffset>(panel, row, first_col, cols, x, sums);
+      codes_tile<kTokens, kScale16, kHasOffset, kWide>(panel, row, first_col, cols, x, sums);
   }
 };
 
@@ -138,32 +150,41 @@ struct FloatsTile {
 };
 
 // The size of the next tile, such that the last ones are not much smaller than the others.
-HWY_INLINE int64_t tile_tokens(int64_t left) {
-  const int64_t tiles = (left + kTileTokens - 1) / kTileTokens;
+HWY_INLINE int64_t tile_tokens(int64_t left, int64_t most) {
+  const int64_t tiles = (left + most - 1) / most;
   return (left + tiles - 1) / tiles;
 }
 
-template <bool kScale16, bool kHasOffset>
+template <bool kScale16, bool kHasOffset, bool kWide>
 void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, const QuantizedRow* x, int64_t tokens,
                     float* sums) {
+  constexpr int kMost = kWide ? kWideTileTokens : kTileTokens;
   for (int64_t t = 0; t < tokens;) {
-    const int64_t n = tile_tokens(tokens - t);
-    with_tokens<kTileTokens>(n, CodesTile<kScale16, kHasOffset>{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    const int64_t n = tile_tokens(tokens - t, kMost);
+    const CodesTile<kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t, sums + t * kPanelRows};
+    with_tokens<kMost>(n, tile);
     t += n;
   }
 }
 
+template <bool kWide>
+void codes_of(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
+              const QuantizedRow* x, int64_t tokens, float* sums) {
+  const auto multiply = scale16
+                            ? (has_offset ? multiply_codes<true, true, kWide> : multiply_codes<true, false, kWide>)
+                            : (has_offset ? multiply_codes<false, true, kWide> : multiply_codes<false, false, kWide>);
+  multiply(panel, first_col, cols, x, tokens, sums);
+}
+
 void codes(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
            const QuantizedRow* x, int64_t tokens, float* sums) {
-  const auto multiply = scale16 ? (has_offset ? multiply_codes<true, true> : multiply_codes<true, false>)
-                                : (has_offset ? multiply_codes<false, true> : multiply_codes<false, false>);
-  multiply(panel, first_col, cols, x, tokens, sums);
+  (x[0].wide ? codes_of<true> : codes_of<false>)(panel, scale16, has_offset, first_col, cols, x, tokens, sums);
 }
 
 void floats(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
             float* sums) {
   for (int64_t t = 0; t < tokens;) {
-    const int64_t n = tile_tokens(tokens - t);
+    const int64_t n = tile_tokens(tokens - t, kTileTokens);
     with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPanelRows});
     t += n;
   }

@@ -44,9 +44,20 @@ void quantize(const float* x, int64_t cols, QuantizedRow out) {
       std::copy_n(values, valid, padded);
       values = padded;
     }
-    const float scale = quantize32(values, code);
+    float scale = quantize32(values, code);
     int32_t sum[2] = {};
-    for (int i = 0; i < 32; ++i) sum[i / 16] += code[i];
+    if (out.wide) { // what the codes leave, in 256ths of their step
+      for (int i = 0; i < 32; ++i) sum[i / 16] += 256 * code[i];
+      const float step = scale / 256, inverse = step > 0 ? 1 / step : 0.0f;
+      for (int i = 0; i < 32; ++i) {
+        const float rest = (values[i] - scale * static_cast<float>(code[i])) * inverse;
+        out.low()[32 * g + i] = static_cast<int8_t>(std::lrint(std::clamp(rest, -128.0f, 127.0f)));
+        sum[i / 16] += out.low()[32 * g + i];
+      }
+      scale = step;
+    } else {
+      for (int i = 0; i < 32; ++i) sum[i / 16] += code[i];
+    }
     for (int h = 0; h < 2; ++h) {
       out.scale16()[2 * g + h] = scale;
       out.sum16()[2 * g + h] = scale * static_cast<float>(sum[h]);

@@ -83,7 +83,7 @@ TEST_CASE("equal router scores go to the lowest expert") {
   CHECK(worst_error(model, exact_config(), {1, 3}) < kExact);
 }
 
-TEST_CASE("every format gives the decoded weights' result, with f32 activations and with 8-bit ones") {
+TEST_CASE("every format gives the decoded weights' result, with f32 activations and with quantized ones") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   for (const quant::FormatInfo& format : quant::formats()) {
@@ -104,8 +104,29 @@ TEST_CASE("every format gives the decoded weights' result, with f32 activations 
       model.finish(x);
       CHECK(worst_error(model, exact_config(), {1, 2, 9}) < kExact);
       CHECK(worst_error(model, fast_config(), {1, 2, 9}) < kDots);
+      core::ExecutorConfig wide = fast_config();
+      wide.wide = true;
+      CHECK(worst_error(model, wide, {1, 2, 9}) < kDots);
+      for (size_t i = 0; i < table.size() / 4; ++i) { // inputs that 8 bits do not hold
+        const float value = static_cast<float>(model.integer(-1000000, 1000000)) / 1e6f;
+        std::memcpy(table.data() + 4 * i, &value, 4);
+      }
+      CHECK(worst_error(model, wide, {1, 2, 9}) < kDots);
     });
   }
+}
+
+TEST_CASE("activations have 16 bits where a small error may become a large one, in all parts of a Program") {
+  RandomProgram dense(1), chosen(1);
+  RandomProgram::Shape shape;
+  dense.transformer(shape, Type::Q8_0, Type::Q8_0);
+  shape.experts = 4;
+  shape.used = 2;
+  chosen.transformer(shape, Type::Q8_0, Type::Q8_0);
+  CHECK(!core::amplifies_errors(dense.program));
+  CHECK(core::amplifies_errors(chosen.program));
+  CHECK(worst_error(dense, fast_config(), {9, 1}) > 1e-6);
+  CHECK(worst_error(chosen, fast_config(), {9, 1}) < 1e-6);
 }
 
 TEST_CASE("whole transformers match, dense and with experts") {

@@ -61,6 +61,7 @@ struct Making {
 struct TensorRule {
   // Below the model or below a layer: a module, whose .weight and .bias are taken, or a tensor's full name. "{}" is the
   // number of an expert; a tensor of three dimensions has the experts in its first one.
+  // Empty: nothing. Then the tensor is a vector of ones times Making::scale, as long as a head.
   std::string_view from;
   std::string_view to; // below "blk.N.": without .weight and .bias for a module, the full name for a tensor
   Making how = {};
@@ -93,6 +94,9 @@ struct LayerKeys {
   bool kv_heads = false;         // attention.head_count_kv: 0 in layers without attention
   bool ffn_widths = false;       // feed_forward_length: 0 in layers that are no feed-forward part
   bool windows = false;          // attention.sliding_window and its pattern: a flag per layer
+  // Layers that see all have heads of their own; the last layers attend to the caches of earlier ones, and may have
+  // twice as wide a feed-forward part: Gemma 4.
+  bool two_heads = false;
 };
 
 struct Checkpoint {

@@ -112,10 +112,15 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
   table.magnitude = spec.scaling ? static_cast<float>(read.positive("rope.scaling.attn_factor", 1)) : 1;
   double low = 0, high = 0, extrapolation = 0;
   if (yarn) {
-    low = std::max(
-        0.0, std::floor(pair_of_turns(read.positive("rope.scaling.yarn_beta_fast", 32), base, spec.dims, context)));
-    high = std::min(
-        dims - 1, std::ceil(pair_of_turns(read.positive("rope.scaling.yarn_beta_slow", 1), base, spec.dims, context)));
+    low = pair_of_turns(read.positive("rope.scaling.yarn_beta_fast", 32), base, spec.dims, context);
+    high = pair_of_turns(read.positive("rope.scaling.yarn_beta_slow", 1), base, spec.dims, context);
+    // A key of ridge's own: gpt-oss blends between fractions of pairs.
+    if (hparams.get_bool("rope.scaling.yarn_truncate", true)) {
+      low = std::floor(low);
+      high = std::ceil(high);
+    }
+    low = std::max(0.0, low);
+    high = std::min(dims - 1, high);
     extrapolation = hparams.get_float("rope.scaling.yarn_ext_factor", 1);
     // The magnitude follows from the file's factor, also where a layer has another one.
     table.magnitude *= static_cast<float>(yarn_magnitude(file_factor, 1) / yarn_magnitude(file_factor, multiplier));

@@ -92,12 +92,74 @@ std::vector<LayerKind> read_numbers(const Config& config) {
   return {};
 }
 
+// What config.json says of the layers that see all: at its top level, or newer for each of them.
+std::optional<int64_t> of_full_layers(const Config& config, std::string_view top, std::string_view of_layer,
+                                      int64_t limit) {
+  const Fields fields = config.fields();
+  if (const Json* by_layer = fields.find("per_layer_config"); by_layer && by_layer->is_object())
+    for (int64_t il = 0; il < config.layers; ++il)
+      if (const auto own = by_layer->find(std::to_string(il));
+          own != by_layer->end() && config.kinds[il] == LayerKind::attention)
+        if (const Fields layer(*own, fields.where("per_layer_config")); layer.find(of_layer))
+          return layer.get_int(of_layer, 1, limit);
+  return fields.find(top) ? std::optional(fields.get_int(top, 1, limit)) : std::nullopt;
+}
+
+void read_two_heads(Config& config, gguf::Metadata& metadata, const std::string& prefix) {
+  const Fields fields = config.fields();
+  const auto set = [&](const char* key, int64_t value) {
+    metadata.set(prefix + key, static_cast<uint32_t>(value));
+    config.values[key] = static_cast<double>(value);
+  };
+  const int64_t full = of_full_layers(config, "global_head_dim", "head_dim", models::kMaxHeadDim).value_or(512);
+  for (const char* what : {"attention.key_length", "attention.value_length"}) {
+    set(what, full);
+    set((std::string(what) + "_swa").c_str(), config.head_dim);
+  }
+  const auto set_each = [&](const char* key, auto of_layer) {
+    std::vector<uint32_t> values(config.layers);
+    for (int64_t il = 0; il < config.layers; ++il) values[il] = static_cast<uint32_t>(of_layer(il));
+    metadata.set(prefix + key, values);
+    config.values[key] = 0;
+  };
+  if (fields.get_bool("attention_k_eq_v", true) || fields.find("per_layer_config")) {
+    const int64_t heads = of_full_layers(config, "num_global_key_value_heads", "num_key_value_heads", models::kMaxHeads)
+                              .value_or(config.kv_heads);
+    set_each("attention.head_count_kv",
+             [&](int64_t il) { return config.kinds[il] == LayerKind::attention ? heads : config.kv_heads; });
+  }
+  const int64_t shared = fields.get_int("num_kv_shared_layers", 0, config.layers, 0), own = config.layers - shared;
+  if (shared > 0 &&
+      (own < 2 || config.kinds[own - 1] != LayerKind::attention || config.kinds[own - 2] != LayerKind::sliding))
+    throw_error("{}: is {}: expected a layer with a window and one without before the last {}",
+                fields.where("num_kv_shared_layers"), shared, shared);
+  if (fields.get_bool("use_double_wide_mlp", false)) {
+    const int64_t width = fields.get_int("intermediate_size", 1, models::kMaxWidth);
+    set_each("feed_forward_length", [&](int64_t il) { return il < own ? width : 2 * width; });
+  }
+}
+
+// Bases of rope per layer, 0 where there is none, must be what the kinds of layers imply.
+void check_rope_bases(const Config& config) {
+  const Json* bases = config.fields().find("layer_rope_theta");
+  if (!bases || !bases->is_array() || bases->size() != config.kinds.size()) return;
+  for (size_t il = 0; il < bases->size(); ++il)
+    if (((*bases)[il] == 0) != (config.kinds[il] == LayerKind::attention))
+      throw_error("{}: layer {}: expected rope where there is a window, and nowhere else",
+                  config.fields().where("layer_rope_theta"), il);
+}
+
 } // namespace
 
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix) {
   const models::LayerKeys& keys = config.checkpoint().layers;
   config.kinds = read_list(config);
   if (config.kinds.empty()) config.kinds = read_numbers(config);
+  if (config.kinds.empty() && keys.two_heads) { // as Gemma 4 has them
+    constexpr int64_t kPeriod = 6;
+    for (int64_t il = 1; il <= config.layers; ++il)
+      config.kinds.push_back(il % kPeriod == 0 || il == config.layers ? LayerKind::attention : LayerKind::sliding);
+  }
   const std::vector<LayerKind>& kinds = config.kinds;
   const auto some = [&](LayerKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
   if (some(LayerKind::recurrent) && !keys.recurrent_layers && !keys.kv_heads)
@@ -128,6 +190,8 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
     metadata.set(prefix + "attention.sliding_window", static_cast<uint32_t>(window));
     set("attention.sliding_window_pattern", [](LayerKind kind) { return kind == LayerKind::sliding; });
   }
+  if (keys.two_heads) read_two_heads(config, metadata, prefix);
+  check_rope_bases(config);
 }
 
 } // namespace ridge::convert::import

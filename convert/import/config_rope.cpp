@@ -4,6 +4,7 @@
 #include "core/strings/printable.h"
 #include "models/hparams.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -37,8 +38,7 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
   if (const auto context = scaling.find_int("original_max_position_embeddings"))
     metadata.set(prefix + "rope.scaling.original_context_length",
                  static_cast<uint32_t>(scaling.get_int("original_max_position_embeddings", 1, kMaxContext)));
-  if (!scaling.get_bool("truncate", true))
-    throw_error("{}: is false: models of this kind cannot be run yet", scaling.where("truncate"));
+  if (!scaling.get_bool("truncate", true)) metadata.set(prefix + "rope.scaling.yarn_truncate", false);
   if (scaling.find("beta_fast"))
     metadata.set(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(scaling.get_number("beta_fast", 32)));
   if (scaling.find("beta_slow"))
@@ -100,6 +100,20 @@ void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t di
 
 } // namespace
 
+// Gemma 4: the first pairs of a head turn, the others stand still, as divisors say. Layers with a window turn all.
+void read_proportional_rope(const Fields& scaling, double part, Config& out, const std::string& prefix,
+                            gguf::Metadata& metadata) {
+  if (scaling.get_number("factor", 1) != 1)
+    throw_error("{}: is not 1: models of this kind cannot be run yet", scaling.where("factor"));
+  constexpr float kStandsStill = 1e30f;
+  const int64_t head = out.count("attention.key_length") > 0 ? out.count("attention.key_length") : out.head_dim;
+  const auto turning = static_cast<int64_t>(part * static_cast<double>(head) / 2);
+  out.rope_factors.assign(head / 2, kStandsStill);
+  std::fill_n(out.rope_factors.begin(), turning, 1.0f);
+  metadata.set(prefix + "rope.dimension_count", static_cast<uint32_t>(head));
+  metadata.set(prefix + "rope.dimension_count_swa", static_cast<uint32_t>(out.head_dim));
+}
+
 // Reads rope_theta and rope_scaling, or rope_parameters, which has both in newer files, perhaps for each kind of layer.
 void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix) {
   static const Json kNone = Json::object();
@@ -129,6 +143,8 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   const double part = scaling.get_number("partial_rotary_factor", outer);
   if (!(part > 0 && part <= 1))
     throw_error("{}: is {}, expected a part of 1", config.where("partial_rotary_factor"), part);
+  const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
+  if (type == "proportional") return read_proportional_rope(scaling, part, out, prefix, metadata);
   if (!out.values.contains("rope.dimension_count")) {
     const auto dims = static_cast<int64_t>(part * static_cast<double>(out.head_dim));
     if (dims < 2 || dims % 2 != 0)
@@ -139,7 +155,6 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   const int64_t dims = out.count("rope.dimension_count");
   read_sections(scaling, out, prefix, metadata);
 
-  const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
   // "dynamic" changes nothing within the trained context, and ridge goes no further.
   if (type == "default" || type == "dynamic" || type == "none" || type == "mrope") return;
   if (type == "longrope" || type == "su") return read_long_rope(scaling, prefix, dims, out, metadata);

@@ -67,6 +67,7 @@ void Plan::add_rules(const std::string& from, const std::string& to, std::span<c
 }
 
 bool Plan::add_rule(const std::string& from, const std::string& to, const TensorRule& rule) {
+  if (rule.from.empty()) return add_ones(to, rule);
   if (reader_.has(of_expert(from, 0))) {
     add_module(from, to, rule);
     return true;
@@ -83,6 +84,21 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
   use(scales);
   add({reader_.mxfp4_experts(*blocks, *scales), false}, to, rule);
   return true;
+}
+
+// Only below a layer.
+bool Plan::add_ones(const std::string& to, const TensorRule& rule) {
+  if (!to.starts_with("blk.")) return false;
+  const auto value = static_cast<float>(rule.how.scale.empty() ? 1 : config_.evaluate(rule.how.scale).value_or(1));
+  add_constant(to, std::vector<float>(config_.head_dim, value));
+  return true;
+}
+
+void Plan::add_constant(const std::string& name, const std::vector<float>& values) {
+  outputs.push_back({{name, quant::Type::F32, {std::ssize(values)}},
+                     [values](const Sink& sink) { sink(std::as_bytes(std::span(values))); },
+                     {}});
+  shapes.push_back(outputs.back().info);
 }
 
 void Plan::add_module(const std::string& from, const std::string& to, const TensorRule& rule) {
@@ -203,11 +219,7 @@ void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
 
 void Plan::add_constants() {
   const auto add_factors = [&](const char* name, const std::vector<float>& factors) {
-    if (factors.empty()) return;
-    outputs.push_back({{name, quant::Type::F32, {std::ssize(factors)}},
-                       [factors](const Sink& sink) { sink(std::as_bytes(std::span(factors))); },
-                       {}});
-    shapes.push_back(outputs.back().info);
+    if (!factors.empty()) add_constant(name, factors);
   };
   add_factors("rope_freqs.weight", config_.rope_factors);
   add_factors("rope_factors_long.weight", config_.long_factors);

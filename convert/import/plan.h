@@ -33,6 +33,8 @@ class Plan {
   };
   void add_rules(const std::string& from, const std::string& to, std::span<const models::TensorRule> shared);
   bool add_rule(const std::string& from, const std::string& to, const models::TensorRule& rule);
+  bool add_ones(const std::string& to, const models::TensorRule& rule);
+  void add_constant(const std::string& name, const std::vector<float>& values);
   void add_module(const std::string& from, const std::string& to, const models::TensorRule& rule);
   void add_output_matrix();
   void add_constants();

@@ -17,7 +17,6 @@ constexpr FieldRule kFields[] = {{"expert_feed_forward_length", Kind::count, "in
 
 } // namespace
 
-constinit const Checkpoint checkpoints::gpt_oss = {
-    .tensors = kTensors, .fields = kFields, .layers = {.windows = true}};
+constinit const Checkpoint checkpoints::gpt_oss = {.tensors = kTensors, .fields = kFields, .layers = {.windows = true}};
 
 } // namespace ridge::models

@@ -6,6 +6,6 @@
 namespace ridge::models::checkpoints {
 
 extern const Checkpoint mistral3, smollm3, seed_oss, plain, ernie4_5_moe, phi3, glm4, glm4moe, post_norms, hunyuan,
-    minimax_m2, cohere2, deepseek2, gemma, gpt_oss;
+    minimax_m2, cohere2, deepseek2, gemma, gemma4, muse_glimmer, gpt_oss;
 
 } // namespace ridge::models::checkpoints

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace ridge;
 using core::OpKind;
@@ -113,6 +114,27 @@ TEST_CASE("two ways of rope in one model have a table each, and layers that agre
   CHECK(program.rope_tables[2].style == core::RopeStyle::split);
   CHECK(program.rope_tables[2].inverse_frequency.size() == 4);
   CHECK(program.kv_layers.size() == 5);
+}
+
+TEST_CASE("YaRN blends between whole pairs, and between fractions of them where the file says so") {
+  const auto frequencies = [](bool truncate) {
+    ModelImage image(ModelImage::dense("llama"));
+    image.metadata.set("llama.rope.scaling.type", "yarn");
+    image.metadata.set("llama.rope.scaling.factor", 8.0f);
+    image.metadata.set("llama.rope.scaling.original_context_length", uint32_t{64});
+    if (!truncate) image.metadata.set("llama.rope.scaling.yarn_truncate", false);
+    const gguf::File file = image.open();
+    const models::Hparams hparams(file);
+    return models::make_rope_table(file, hparams, {.style = core::RopeStyle::split, .dims = 16}).inverse_frequency;
+  };
+  // A pair turns once in 64 positions at 16 ln(64 / 2 pi) / (2 ln 10000) = 2.016, so slow ones begin there or at 3.
+  const auto whole = frequencies(true), fraction = frequencies(false);
+  const auto plain = [](int pair) { return std::pow(1e4, -pair / 8.0); };
+  CHECK(whole[0] == 1);
+  CHECK(whole[2] == doctest::Approx(plain(2) * (1.0 / 3 + 2.0 / 3 / 8)));
+  CHECK(fraction[1] == doctest::Approx(plain(1) * (1 - 7.0 / 8 / 2.016)).epsilon(1e-3));
+  CHECK(fraction[3] == doctest::Approx(plain(3) / 8));
+  CHECK(whole[3] == fraction[3]);
 }
 
 TEST_CASE("hyperparameters that change the computation and are not supported are refused by name and value") {

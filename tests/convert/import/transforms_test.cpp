@@ -7,6 +7,7 @@
 #include "gguf/safetensors.h"
 
 #include <cmath>
+#include <cstring>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -15,7 +16,8 @@ namespace {
 
 struct Made {
   std::vector<int64_t> dims;
-  std::vector<float> numbers;
+  std::vector<float> numbers; // of an F32 tensor
+  std::vector<std::byte> bytes;
 };
 
 // A checkpoint of a few tensors; a model needs more, but a plan does not ask for them.
@@ -61,10 +63,11 @@ struct Pieces {
     for (const auto& output : plan.outputs) {
       Made& one = result[output.info.name];
       one.dims = output.info.dims;
-      output.write([&](std::span<const std::byte> bytes) {
-        const auto* numbers = reinterpret_cast<const float*>(bytes.data());
-        one.numbers.insert(one.numbers.end(), numbers, numbers + bytes.size() / sizeof(float));
-      });
+      output.write(
+          [&](std::span<const std::byte> bytes) { one.bytes.insert(one.bytes.end(), bytes.begin(), bytes.end()); });
+      if (output.info.type != quant::Type::F32) continue;
+      one.numbers.resize(one.bytes.size() / sizeof(float));
+      std::memcpy(one.numbers.data(), one.bytes.data(), one.bytes.size());
     }
     return result;
   }
@@ -312,4 +315,94 @@ TEST_CASE("convert: expressions over config.json take the first field that is th
   CHECK(config.evaluate("a + half") == 3.5);
   CHECK(config.evaluate("a + missing") == std::nullopt);
   CHECK_THROWS_AS(config.evaluate("deep"), Error);
+}
+
+TEST_CASE("convert: rows of gpt-oss's gate and up take turns, plain and transposed or in MXFP4") {
+  Pieces p("GptOssForCausalLM");
+  p.config.update({{"num_local_experts", 2}, {"num_experts_per_tok", 1}, {"intermediate_size", 2}});
+  SUBCASE("plain") {
+    p.in_layer("mlp.experts.gate_up_proj", {2, 4, 4}); // of each expert [inputs, rows of gate and up in turns]
+    auto made = p.made();
+    CHECK(made["blk.0.ffn_gate_exps.weight"].dims == Dims{4, 2, 2});
+    CHECK(made["blk.0.ffn_gate_exps.weight"].numbers ==
+          Floats{0, 4, 8, 12, 2, 6, 10, 14, 16, 20, 24, 28, 18, 22, 26, 30});
+    CHECK(made["blk.0.ffn_up_exps.weight"].numbers ==
+          Floats{1, 5, 9, 13, 3, 7, 11, 15, 17, 21, 25, 29, 19, 23, 27, 31});
+  }
+  SUBCASE("MXFP4") {
+    const std::string name = "model.layers.0.mlp.experts.gate_up_proj";
+    std::vector<uint8_t> codes, scales; // of row r only the number 1, at a scale of 2^r
+    for (uint8_t row = 0; row < 8; ++row) {
+      codes.insert(codes.end(), 16, 0x22);
+      scales.push_back(127 + row);
+    }
+    p.file.add(name + "_blocks", "U8", {2, 4, 1, 16}, codes);
+    p.file.add(name + "_scales", "U8", {2, 4, 1}, scales);
+    auto made = p.made();
+    const auto scales_of = [&](const std::string& tensor) { // a block is a scale and 16 bytes
+      std::vector<int> exponents;
+      for (size_t at = 0; at < made[tensor].bytes.size(); at += 17)
+        exponents.push_back(static_cast<int>(made[tensor].bytes[at]) - 127);
+      return exponents;
+    };
+    CHECK(made["blk.0.ffn_up_exps.weight"].dims == Dims{32, 2, 2});
+    CHECK(scales_of("blk.0.ffn_gate_exps.weight") == std::vector<int>{0, 2, 4, 6});
+    CHECK(scales_of("blk.0.ffn_up_exps.weight") == std::vector<int>{1, 3, 5, 7});
+  }
+}
+
+TEST_CASE("convert: Gemma 4's layers that see all have heads of their own, and rope that turns a part of them") {
+  Pieces p("Gemma4ForCausalLM");
+  p.config.update({{"num_hidden_layers", 4},
+                   {"layer_types", {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+                   {"sliding_window", 8},
+                   {"global_head_dim", 8},
+                   {"num_attention_heads", 4},
+                   {"num_key_value_heads", 2},
+                   {"num_global_key_value_heads", 1},
+                   {"attention_k_eq_v", true},
+                   {"num_kv_shared_layers", 2},
+                   {"use_double_wide_mlp", true}});
+  p.config["rope_parameters"]["full_attention"] = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}};
+  p.config["rope_parameters"]["sliding_attention"] = {{"rope_type", "default"}, {"rope_theta", 500}};
+  p.in_layer("layer_scalar", {1}, 3);
+  p.in_layer("input_layernorm.weight", {4}, 5);
+  p.in_layer("post_attention_layernorm.weight", {4}, 6);
+  auto made = p.made();
+  CHECK(made["rope_freqs.weight"].numbers == Floats{1, 1, 1e30f, 1e30f});
+  CHECK(made["blk.0.layer_output_scale.weight"].numbers == Floats{3});
+  CHECK(made["blk.0.attn_norm.weight"].numbers == Floats{5, 6, 7, 8}); // not one more
+  CHECK(made.contains("blk.0.post_attention_norm.weight"));
+
+  gguf::Metadata metadata;
+  convert::import::read_config(p.folder.path(), metadata);
+  const auto integer = [&](const char* key) { return metadata.find(std::string("gemma4.") + key)->view().as_int(); };
+  const auto integers = [&](const char* key) { return *metadata.find(std::string("gemma4.") + key)->view().as_ints(); };
+  using Ints = std::vector<int64_t>;
+  CHECK(integer("attention.key_length") == 8);
+  CHECK(integer("attention.key_length_swa") == 4);
+  CHECK(integer("rope.dimension_count") == 8);
+  CHECK(integer("rope.dimension_count_swa") == 4);
+  CHECK(integers("attention.head_count_kv") == Ints{2, 1, 2, 1});
+  CHECK(integers("feed_forward_length") == Ints{4, 4, 8, 8});
+  CHECK(integers("attention.sliding_window_pattern") == Ints{1, 0, 1, 0});
+
+  p.config["num_kv_shared_layers"] = 3; // before them stands one layer, which has a window
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("num_kv_shared_layers"), Error);
+}
+
+TEST_CASE("convert: Muse Glimmer's queries get their factor by a norm's weights") {
+  Pieces p("MuseGlimmerForConditionalGeneration");
+  p.config.update({{"qk_scale_factor", 1.5}, {"layer_types", {"sliding_attention"}}, {"sliding_window", 8}});
+  p.in_layer("self_attn.q_proj.weight", {8, 4});
+  p.in_layer("input_layernorm.weight", {4}, 5);
+  p.add("model.norm.weight", {4}, 5);
+  auto made = p.made();
+  CHECK(made["blk.0.attn_q_norm.weight"].numbers == Floats{1.5, 1.5, 1.5, 1.5});
+  CHECK(made["blk.0.attn_k_norm.weight"].numbers == Floats{1, 1, 1, 1});
+  CHECK(rows_of(made["blk.0.attn_q.weight"]) == Floats{0, 2, 1, 3, 4, 6, 5, 7});
+  CHECK(made["blk.0.attn_norm.weight"].numbers == Floats{6, 7, 8, 9});
+  CHECK(made["output_norm.weight"].numbers == Floats{5, 6, 7, 8});
+  p.config["layer_rope_theta"] = {0};
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("layer_rope_theta"), Error);
 }

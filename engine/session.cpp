@@ -40,13 +40,7 @@ double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
 bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>* cancel,
                        const std::function<void(int64_t, int64_t)>& progress) {
   prompt_ = generation_ = {};
-  if (tokens.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
-  if (std::ssize(tokens) > context())
-    throw_error("the prompt has {} tokens, the context holds {}: shorten it or raise -c", tokens.size(), context());
-  for (int32_t token : tokens)
-    if (token < 0 || token >= program_.vocab)
-      throw_error("token {} is outside the vocabulary (0 to {})", token, program_.vocab - 1);
-
+  check_prompt(tokens, context(), program_.vocab);
   tokens_.assign(tokens.begin(), tokens.end());
   const int64_t same = cache_.resume(tokens), total = std::ssize(tokens) - same;
   while (cache_.size() < std::ssize(tokens_)) {

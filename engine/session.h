@@ -4,7 +4,9 @@
 
 #include "core/executor.h"
 #include "core/sampler.h"
+#include "engine/sequence.h"
 #include "engine/stream_cache.h"
+#include "engine/usage.h"
 
 #include <atomic>
 #include <cstdint>
@@ -13,30 +15,6 @@
 #include <vector>
 
 namespace ridge::engine {
-
-// The cost of some work: tokens, wall time, and the bytes moved according to op_cost.
-struct Usage {
-  int64_t tokens = 0;
-  double seconds = 0;
-  double bytes = 0;
-
-  Usage& operator+=(const Usage& other) {
-    tokens += other.tokens;
-    seconds += other.seconds;
-    bytes += other.bytes;
-    return *this;
-  }
-  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
-  double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
-};
-
-enum class StopReason {
-  end_of_turn,  // the model generated an end token
-  limit,        // as many tokens as were asked for
-  context_full, // no room in the KV cache
-  stopped,      // on_token returned false (a stop string)
-  interrupted,  // the cancel flag
-};
 
 class Session {
  public:

@@ -1,5 +1,7 @@
 #include "engine/stream_cache.h"
 
+#include "core/error.h"
+
 #include <algorithm>
 
 namespace ridge::engine {
@@ -8,6 +10,14 @@ namespace {
 constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
 
 } // namespace
+
+void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab) {
+  if (prompt.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
+  if (std::ssize(prompt) > context)
+    throw_error("the prompt has {} tokens, the context holds {}: shorten it or raise -c", prompt.size(), context);
+  for (const int32_t token : prompt)
+    if (token < 0 || token >= vocab) throw_error("token {} is outside the vocabulary (0 to {})", token, vocab - 1);
+}
 
 int64_t StreamCache::common(std::span<const int32_t> prompt) const {
   return std::ranges::mismatch(tokens_, prompt).in1 - tokens_.begin();

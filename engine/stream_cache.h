@@ -11,6 +11,9 @@
 
 namespace ridge::engine {
 
+// Throws Error for a prompt that is empty, has more tokens than a context, or has a token outside the vocabulary.
+void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab);
+
 class StreamCache {
  public:
   // Both must outlive it, and nobody else may use the stream.

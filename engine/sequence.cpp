@@ -1,0 +1,41 @@
+#include "engine/sequence.h"
+
+#include "core/clock.h"
+
+#include <utility>
+
+namespace ridge::engine {
+
+Sequence::Sequence(SequenceRequest request, int64_t vocab)
+    : request_(std::move(request)), sampler_(request_.sampling, vocab), tokens_(request_.prompt),
+      submitted_(core::seconds_now()) {
+  for (const int32_t token : tokens_) sampler_.accept(token);
+}
+
+std::optional<Sequence::Token> Sequence::next() {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return !arrivals_.empty() || ended_; });
+  if (!arrivals_.empty()) {
+    Token token = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    return token;
+  }
+  if (error_) std::rethrow_exception(error_);
+  return std::nullopt;
+}
+
+void Sequence::deliver(Token token) {
+  const std::scoped_lock lock(mutex_);
+  arrivals_.push_back(std::move(token));
+  arrived_.notify_all();
+}
+
+void Sequence::end(StopReason stop, std::exception_ptr error) {
+  const std::scoped_lock lock(mutex_);
+  stop_ = stop;
+  error_ = std::move(error);
+  ended_ = true;
+  arrived_.notify_all();
+}
+
+} // namespace ridge::engine

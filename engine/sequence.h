@@ -1,0 +1,95 @@
+// One request to a model and the tokens that come back. The scheduler works on it; whoever submitted it takes the
+// tokens as they come, from any thread.
+#pragma once
+
+#include "core/sampler.h"
+#include "core/token_choice.h"
+#include "engine/usage.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace ridge::engine {
+
+enum class StopReason {
+  end_of_turn,  // the model generated an end token
+  limit,        // as many tokens as were asked for
+  context_full, // no room in the KV cache
+  stopped,      // on_token returned false (a stop string)
+  interrupted,  // the cancel flag, or cancel()
+};
+
+// Keeps the tokens of one answer within a grammar.
+class Constraint : public core::TokenMask {
+ public:
+  virtual void accept(int32_t token) = 0; // throws Error if the token is not allowed
+};
+
+// What is called is called on the scheduler's thread.
+struct SequenceRequest {
+  std::vector<int32_t> prompt;
+  core::SamplerParams sampling;
+  int64_t limit = -1;                     // tokens to generate; below 0: until the context is full
+  std::function<bool(int32_t)> is_end;    // which tokens end the answer; they are not passed on
+  std::unique_ptr<Constraint> constraint; // null: every token may come
+  bool keep_choices = false;              // also say of each token what else was likely
+  int priority = 0;                       // of those that wait, the highest starts first
+};
+
+class Sequence {
+ public:
+  struct Token {
+    int32_t id;
+    std::optional<core::TokenChoice> choice;
+  };
+
+  // Waits for the next token; nothing once the answer has ended. Throws the Error that ended it.
+  std::optional<Token> next();
+  // Ends the sequence soon. What it has generated until then can still be taken.
+  void cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
+
+  // Once next() has returned nothing:
+  StopReason stop() const { return stop_; }
+  // Tokens that were evaluated, the time of the steps they were part of, and their share of those steps' bytes.
+  const Usage& prompt_usage() const { return prompt_; }
+  const Usage& generation_usage() const { return generation_; } // wall time from the first token on
+  int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
+  double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free
+
+ private:
+  friend class Scheduler;
+  Sequence(SequenceRequest request, int64_t vocab);
+
+  bool prompt_done(int64_t cached) const { return cached >= std::ssize(request_.prompt); }
+  void deliver(Token token);
+  void end(StopReason stop, std::exception_ptr error);
+
+  SequenceRequest request_;
+  uint64_t number_ = 0; // in the order of submission
+  std::atomic<bool> cancelled_ = false;
+
+  // The scheduler's thread alone, until the end.
+  core::Sampler sampler_;
+  std::vector<int32_t> tokens_; // the prompt and what was generated
+  int64_t generated_ = 0, cached_ = 0;
+  double submitted_, waiting_ = 0; // seconds
+  Usage prompt_, generation_;
+  StopReason stop_ = StopReason::interrupted;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Token> arrivals_;
+  bool ended_ = false;
+  std::exception_ptr error_;
+};
+
+} // namespace ridge::engine

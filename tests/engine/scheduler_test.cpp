@@ -1,0 +1,297 @@
+// The scheduler over an executor whose next token depends on every token before it, so that a wrong cache, a wrong
+// position or a mixed-up stream gives another answer. What sequences return is compared with the definition.
+#include "engine/scheduler.h"
+
+#include "core/error.h"
+#include "support/numerics.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+using namespace ridge;
+using engine::Scheduler;
+using engine::Sequence;
+using engine::SequenceRequest;
+using engine::StopReason;
+
+namespace {
+
+constexpr int32_t kVocab = 101, kEnd = 7;
+
+int32_t next_of(uint64_t state) { return static_cast<int32_t>((state >> 33) % kVocab); }
+uint64_t after(uint64_t state, int32_t token) {
+  return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
+}
+
+struct Settings {
+  int64_t streams = 4, context = 64, max_batch = 16;
+  bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
+  bool decodes = false;   // chooses tokens itself
+};
+
+class History final : public core::Executor {
+ public:
+  explicit History(const Settings& settings) : settings_(settings), streams_(settings.streams) {
+    config_.context = settings.context;
+    config_.streams = settings.streams;
+    config_.max_batch = settings.max_batch;
+    config_.max_outputs = settings.streams;
+    program.vocab = kVocab;
+    if (settings.recurrent) program.states.push_back({"state", 2});
+  }
+
+  void forward(const core::Batch& batch) override {
+    if (broken) throw Error("the device is gone");
+    core::check_batch(program, config_, batch);
+    decoding_ = -1;
+    results_.clear();
+    for (size_t i = 0; i < batch.tokens.size(); ++i) {
+      evaluate(batch.streams[i], batch.tokens[i], batch.positions[i]);
+      if (std::ranges::binary_search(batch.outputs, static_cast<int32_t>(i)))
+        results_.push_back(next_of(streams_[batch.streams[i]].back()));
+    }
+    evaluated += std::ssize(batch.tokens);
+    largest = std::max<int64_t>(largest, std::ssize(batch.tokens));
+  }
+  std::span<const float> logits(int64_t i) override {
+    logits_.assign(kVocab, 0.0f);
+    logits_[results_.at(i)] = 10;
+    return logits_;
+  }
+  bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
+    if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
+    if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back());
+    return settings_.decodes;
+  }
+  int32_t next_token(bool ahead) override {
+    if (decoding_ < 0) throw std::logic_error("next_token() without decoding");
+    const int32_t token = chosen_;
+    ++chosen;
+    if (ahead) {
+      evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
+      chosen_ = next_of(streams_[decoding_].back());
+    } else {
+      decoding_ = -1;
+    }
+    return token;
+  }
+  void save_state(int32_t stream, std::span<float> state) override {
+    std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    streams_[stream].resize(position);
+    std::memcpy(&streams_[stream].back(), state.data(), sizeof(uint64_t));
+  }
+  const core::ExecutorConfig& config() const override { return config_; }
+  std::string_view description() const override { return "history"; }
+  double memory_bytes() const override { return 0; }
+
+  core::Program program;
+  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0;
+  std::atomic<bool> broken = false;
+
+ private:
+  void evaluate(int32_t number, int32_t token, int32_t position) {
+    std::vector<uint64_t>& stream = streams_[number];
+    if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
+    if (settings_.recurrent && position != std::ssize(stream) && position != 0)
+      throw std::logic_error("a recurrent state went back by itself");
+    stream.resize(position);
+    stream.push_back(after(stream.empty() ? 0 : stream.back(), token));
+  }
+
+  const Settings settings_;
+  core::ExecutorConfig config_;
+  std::vector<std::vector<uint64_t>> streams_; // the state after each token
+  std::vector<int32_t> results_;
+  std::vector<float> logits_;
+  int32_t decoding_ = -1, chosen_ = 0;
+};
+
+struct Expected {
+  std::vector<int32_t> tokens;
+  StopReason stop;
+};
+
+Expected expected(const std::vector<int32_t>& prompt, int64_t limit, bool ends, int64_t context) {
+  Expected answer;
+  uint64_t state = 0;
+  for (const int32_t token : prompt) state = after(state, token);
+  for (int64_t length = std::ssize(prompt);; ++length) {
+    answer.stop = StopReason::limit;
+    if (std::ssize(answer.tokens) == limit) return answer;
+    answer.stop = StopReason::context_full;
+    if (length > context) return answer;
+    const int32_t token = next_of(state);
+    answer.stop = StopReason::end_of_turn;
+    if (ends && token == kEnd) return answer;
+    answer.tokens.push_back(token);
+    state = after(state, token);
+  }
+}
+
+SequenceRequest request_for(std::vector<int32_t> prompt, int64_t limit, bool ends = true) {
+  SequenceRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.temp = 0;
+  request.limit = limit;
+  if (ends) request.is_end = [](int32_t token) { return token == kEnd; };
+  return request;
+}
+
+std::vector<int32_t> all(Sequence& sequence) {
+  std::vector<int32_t> tokens;
+  while (const auto token = sequence.next()) tokens.push_back(token->id);
+  return tokens;
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  uint64_t below(uint64_t n) { return engine_() % n; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::vector<int32_t> random_prompt(Random& random, uint64_t longest) {
+  std::vector<int32_t> prompt(1 + random.below(longest));
+  for (int32_t& token : prompt) token = static_cast<int32_t>(random.below(kVocab));
+  return prompt;
+}
+
+} // namespace
+
+TEST_CASE("sequences that come and go return what each returns alone") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const bool recurrent : {false, true})
+    for (const bool decodes : {false, true}) {
+      CAPTURE(recurrent);
+      CAPTURE(decodes);
+      History executor({.recurrent = recurrent, .decodes = decodes});
+      Scheduler scheduler(executor, executor.program);
+      std::vector<std::thread> clients;
+      std::atomic<int> wrong = 0;
+      for (uint64_t client = 0; client < 6; ++client)
+        clients.emplace_back([&, client] {
+          Random random(seed + client);
+          std::vector<int32_t> conversation;
+          for (int turn = 0; turn < 60; ++turn) {
+            if (random.below(4) == 0 || conversation.size() > 40) conversation.clear();
+            const std::vector<int32_t> more = random_prompt(random, 20);
+            conversation.insert(conversation.end(), more.begin(), more.end());
+            const int64_t limit = static_cast<int64_t>(random.below(12)) - 1;
+            const bool ends = random.below(2) == 0;
+            const auto sequence = scheduler.submit(request_for(conversation, limit, ends));
+            const bool cancelled = random.below(5) == 0;
+            if (cancelled) sequence->cancel();
+            const std::vector<int32_t> tokens = all(*sequence);
+            const Expected want = expected(conversation, limit, ends, 64);
+            const bool whole = tokens == want.tokens && sequence->stop() == want.stop;
+            const bool part = cancelled && sequence->stop() == StopReason::interrupted &&
+                              tokens.size() <= want.tokens.size() &&
+                              std::equal(tokens.begin(), tokens.end(), want.tokens.begin());
+            if (!whole && !part) ++wrong;
+            conversation.insert(conversation.end(), tokens.begin(), tokens.end());
+            if (conversation.size() > 44) conversation.clear();
+          }
+        });
+      for (std::thread& client : clients) client.join();
+      CHECK(wrong == 0);
+      scheduler.drain();
+      const Scheduler::Counts counts = scheduler.counts();
+      CHECK(counts.ended == 6 * 60);
+      CHECK(counts.running == 0);
+      CHECK(counts.waiting == 0);
+      CHECK((executor.chosen > 0) == decodes);
+    }
+}
+
+TEST_CASE("a conversation's next turn evaluates only what is new, also beside others") {
+  for (const bool recurrent : {false, true}) {
+    CAPTURE(recurrent);
+    History executor({.recurrent = recurrent});
+    Scheduler scheduler(executor, executor.program);
+    std::vector<int32_t> first(30, 5), other(25, 9);
+    const std::vector<int32_t> answer = all(*scheduler.submit(request_for(first, 4, false)));
+    all(*scheduler.submit(request_for(other, 4, false)));
+    first.insert(first.end(), answer.begin(), answer.end());
+    first.insert(first.end(), {1, 2, 3});
+    const auto second = scheduler.submit(request_for(first, 1, false));
+    all(*second);
+    CHECK(second->cached_tokens() == 33); // the last token of an answer is not evaluated
+    CHECK(second->prompt_usage().tokens == 4);
+  }
+}
+
+TEST_CASE("a long prompt is read in pieces beside the sequences that generate") {
+  History executor({.streams = 2, .context = 8192, .max_batch = 2048});
+  Scheduler scheduler(executor, executor.program);
+  const auto talking = scheduler.submit(request_for({1, 2, 3}, 4000, false));
+  REQUIRE(talking->next());
+  const auto reading = scheduler.submit(request_for(std::vector<int32_t>(5000, 3), 1, false));
+  CHECK(all(*reading) == expected(std::vector<int32_t>(5000, 3), 1, false, 8192).tokens);
+  CHECK(executor.largest <= 513); // tokens of a step
+  talking->cancel();
+  all(*talking);
+  all(*scheduler.submit(request_for(std::vector<int32_t>(5000, 4), 1, false)));
+  CHECK(executor.largest == 2048); // alone, a prompt has all the room
+}
+
+TEST_CASE("of those that wait, the most important starts first") {
+  History executor({.streams = 1, .context = 8192});
+  Scheduler scheduler(executor, executor.program);
+  const auto running = scheduler.submit(request_for({1}, -1, false));
+  REQUIRE(running->next());
+  SequenceRequest low = request_for({2}, 1, false), high = request_for({3}, 1, false);
+  high.priority = 1;
+  const auto later = scheduler.submit(std::move(low)), sooner = scheduler.submit(std::move(high));
+  running->cancel();
+  all(*later);
+  all(*sooner);
+  CHECK(sooner->seconds_waiting() < later->seconds_waiting());
+}
+
+TEST_CASE("what cannot run is refused, and what breaks ends with its error") {
+  History executor({});
+  Scheduler scheduler(executor, executor.program);
+  CHECK_THROWS_WITH_AS(scheduler.submit(request_for({}, 1)), "the prompt is empty: there is nothing to evaluate",
+                       Error);
+  CHECK_THROWS_AS(scheduler.submit(request_for(std::vector<int32_t>(65, 1), 1)), Error);
+  CHECK_THROWS_AS(scheduler.submit(request_for({kVocab}, 1)), Error);
+  SequenceRequest cold = request_for({1}, 1);
+  cold.sampling.temp = -1;
+  CHECK_THROWS_AS(scheduler.submit(std::move(cold)), Error);
+
+  SequenceRequest failing = request_for({1, 2}, 5);
+  failing.is_end = [](int32_t) -> bool { throw Error("the file was truncated"); };
+  const auto failed = scheduler.submit(std::move(failing));
+  CHECK_THROWS_WITH_AS(failed->next(), "the file was truncated", Error);
+  executor.broken = true;
+  const auto broken = scheduler.submit(request_for({1, 2}, 5));
+  CHECK_THROWS_WITH_AS(broken->next(), "the device is gone", Error);
+  executor.broken = false;
+  CHECK(all(*scheduler.submit(request_for({1, 2}, 5, false))) == expected({1, 2}, 5, false, 64).tokens);
+  scheduler.drain();
+  CHECK_THROWS_AS(scheduler.submit(request_for({1}, 1)), Error);
+}
+
+TEST_CASE("a scheduler that is destroyed ends what runs and what waits") {
+  History executor({.streams = 1, .context = 1 << 20});
+  std::vector<std::shared_ptr<Sequence>> sequences;
+  {
+    Scheduler scheduler(executor, executor.program);
+    for (int i = 0; i < 3; ++i) sequences.push_back(scheduler.submit(request_for({1, i}, -1, false)));
+    REQUIRE(sequences[0]->next());
+  }
+  for (const auto& sequence : sequences) {
+    all(*sequence);
+    CHECK(sequence->stop() == StopReason::interrupted);
+  }
+}

@@ -1,12 +1,8 @@
 #include "engine/answer.h"
 
-#include "core/error.h"
-
-#include <algorithm>
+#include "engine/answer_text.h"
 
 namespace ridge::engine {
-
-namespace text = text;
 
 std::string_view name_of(StopReason stop) {
   switch (stop) {
@@ -21,25 +17,9 @@ std::string_view name_of(StopReason stop) {
 
 Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
     : model_(model), session_(session), request_(request), sampler_(request.sampling.params, model.program.vocab) {
-  const std::string gbnf = grammar_text(request.sampling);
-  if (gbnf.empty()) return;
-  grammar_ = std::make_unique<text::Grammar>(text::Grammar::parse(gbnf));
-  const text::Tokenizer& tokenizer = model.need_tokenizer();
-  std::vector<std::string> pieces(tokenizer.vocab_size());
-  std::vector<int32_t> ends;
-  std::vector<text::TokenTable::Special> special;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (tokenizer.is_eog(id)) ends.push_back(id);
-    if (tokenizer.is_special(id)) {
-      special.push_back({std::string(tokenizer.token_text(id)), id});
-    } else {
-      pieces[id] = tokenizer.piece(id);
-    }
-  }
-  token_table_ = std::make_unique<text::TokenTable>(pieces, ends, special);
+  if (const std::string gbnf = grammar_text(request.sampling); !gbnf.empty())
+    constraint_ = std::make_unique<GrammarConstraint>(gbnf, make_token_table(model.need_tokenizer()));
 }
-
-Answerer::~Answerer() = default;
 
 Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
                         const TextSink& sink, const std::atomic<bool>* cancel) {
@@ -52,32 +32,22 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   for (const int32_t token : prompt) sampler_.accept(token);
 
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  // Markers of reasoning may be control tokens, so a chat renders the text of control tokens; the splitter removes
-  // them.
-  text::StreamDecoder decoder(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true});
-  text::StopMatcher stops(request_.sampling.stop);
-  text::ReasoningSplitter splitter(chat_prompt.value_or(""));
-  const auto emit = [&](text::ReasoningSplitter::Piece piece) {
-    if (chat_prompt && answer.content.empty()) // white space before a chat's answer belongs to the template
-      piece.answer.erase(0, std::min(piece.answer.size(), piece.answer.find_first_not_of(" \n")));
+  AnswerText answer_text(tokenizer, request_.sampling.stop, chat_prompt);
+  const auto emit = [&](const AnswerText::Piece& piece) {
     answer.reasoning += piece.reasoning;
-    answer.content += piece.answer;
+    answer.content += piece.content;
     if (!piece.reasoning.empty()) sink(piece.reasoning, true);
-    if (!piece.answer.empty()) sink(piece.answer, false);
-  };
-  const auto take = [&](const std::string& part) {
-    answer.raw += part;
-    chat_prompt ? emit(splitter.push(part)) : emit({"", part});
+    if (!piece.content.empty()) sink(piece.content, false);
   };
 
-  std::unique_ptr<text::GrammarMatcher> matcher;
-  if (grammar_) matcher = std::make_unique<text::GrammarMatcher>(*grammar_, *token_table_);
+  if (constraint_) constraint_->reset();
   Session::Options options;
   options.limit = request_.sampling.max_tokens;
   options.cancel = cancel;
-  options.mask = matcher.get();
-  if (!request_.sampling.ignore_eos || matcher) options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
-  if (matcher) options.on_accept = [&](int32_t token) { matcher->accept(token); };
+  options.mask = constraint_.get();
+  if (!request_.sampling.ignore_eos || constraint_)
+    options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
+  if (constraint_) options.on_accept = [&](int32_t token) { constraint_->accept(token); };
   if (request_.keep_choices)
     options.on_choice = [&](int32_t token, std::span<const float> logits) {
       answer.choices.push_back(core::describe_choice(logits, token));
@@ -85,17 +55,14 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
     };
   options.on_token = [&](int32_t token) {
     model_.file.check(); // throws where the file was truncated: the token would be wrong
-    take(stops.push(decoder.push(token)));
+    emit(answer_text.push(token));
     if (request_.keep_choices) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
-    return !stops.stopped();
+    return !answer_text.stopped();
   };
   answer.stop = session_.generate(sampler_, options);
   answer.tokens = std::ssize(session_.tokens()) - std::ssize(prompt);
-  if (!stops.stopped()) {
-    take(stops.push(decoder.finish()));
-    take(stops.finish());
-  }
-  if (chat_prompt) emit(splitter.finish());
+  emit(answer_text.finish());
+  answer.raw = answer_text.raw();
   return answer;
 }
 

@@ -3,11 +3,10 @@
 #pragma once
 
 #include "core/token_choice.h"
+#include "engine/constraint.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
 #include "engine/session.h"
-#include "text/chat/reasoning.h"
-#include "text/grammar/grammar_matcher.h"
 
 #include <functional>
 #include <memory>
@@ -35,7 +34,6 @@ class Answerer {
  public:
   // All arguments must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
   Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
-  ~Answerer();
 
   // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
   // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
@@ -49,8 +47,7 @@ class Answerer {
   Session& session_;
   const core::GenerateRequest& request_;
   core::Sampler sampler_;
-  std::unique_ptr<text::Grammar> grammar_;
-  std::unique_ptr<text::TokenTable> token_table_;
+  std::unique_ptr<GrammarConstraint> constraint_; // null: none
 };
 
 } // namespace ridge::engine

@@ -9,28 +9,6 @@ namespace {
 
 bool is_role(const Json& message, const char* role) { return message["role"] == role; }
 
-// Templates of models that know no system role (Gemma 2, the first Mistral) refuse its message. Its text then opens the
-// user's first message.
-text::jinja::TaintedText render_any(const text::ChatTemplate& chat_template, const Json& messages,
-                                    const text::ChatOptions& options) {
-  const bool mergeable = messages.size() > 1 && is_role(messages[0], "system") && is_role(messages[1], "user") &&
-                         messages[0]["content"].is_string() && messages[1]["content"].is_string();
-  if (!mergeable) return chat_template.render_tainted(messages, options);
-  try {
-    return chat_template.render_tainted(messages, options);
-  } catch (const Error& refusal) {
-    Json merged = messages;
-    merged.erase(0);
-    merged[0]["content"] =
-        messages[0]["content"].get<std::string>() + "\n\n" + messages[1]["content"].get<std::string>();
-    try {
-      return chat_template.render_tainted(merged, options);
-    } catch (const Error&) {
-      throw refusal; // it was something else
-    }
-  }
-}
-
 } // namespace
 
 void Conversation::set_system(std::string text) {
@@ -72,39 +50,23 @@ void Conversation::clear() {
 
 void Conversation::set_messages(const Json& json, const std::string& label) {
   const Json& list = json.is_object() && json.contains("messages") ? json["messages"] : json;
-  if (!list.is_array()) throw_error("{}: expected a JSON list of messages", label);
-  for (size_t i = 0; i < list.size(); ++i)
-    if (!list[i].is_object() || !list[i].contains("role") || !list[i]["role"].is_string() ||
-        !list[i].contains("content"))
-      throw_error("{}: message {}: expected an object with \"role\" and \"content\"", label, i);
+  check_messages(list, label);
   messages_ = list;
 }
 
 Conversation::Prompt Conversation::render(const Json& messages) const {
-  const auto& tokenizer = model_.need_tokenizer();
-  const auto text_of = [&](int32_t id) { return id >= 0 ? std::string(tokenizer.token_text(id)) : std::string(); };
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
   text::ChatOptions options;
-  options.bos_token = text_of(tokenizer.bos());
-  options.eos_token = text_of(tokenizer.eos());
   options.extra = variables_;
-  Prompt prompt{render_any(template_, messages, options), {}};
-  const std::string_view text = prompt.text.bytes();
-
-  // Only what the template wrote becomes control tokens: "<|im_end|>" in a message is ordinary text.
-  if (continues_known(prompt.text)) {
-    prompt.tokens = known_tokens_;
-    const auto rest = prompt.text.part(text.substr(known_text_.size()));
-    const auto tokens = tokenizer.encode(rest.bytes(), {.parse_special = true, .data = rest.data()});
-    prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
-  } else {
-    // Templates that write the BOS token themselves must not get a second one.
-    const auto data = prompt.text.data();
-    const bool has_bos = !options.bos_token.empty() && text.starts_with(options.bos_token) &&
-                         (data.empty() || data[0].begin >= options.bos_token.size());
-    prompt.tokens = tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true, .data = data});
-    if (tokenizer.add_eos() && !has_bos && !prompt.tokens.empty() && prompt.tokens.back() == tokenizer.eos())
-      prompt.tokens.pop_back(); // the model ends the turn
+  Prompt prompt{render_chat(model_, template_, messages, options), {}};
+  if (!continues_known(prompt.text)) {
+    prompt.tokens = chat_tokens(tokenizer, prompt.text);
+    return prompt;
   }
+  prompt.tokens = known_tokens_;
+  const auto rest = prompt.text.part(std::string_view(prompt.text.bytes()).substr(known_text_.size()));
+  const auto tokens = tokenizer.encode(rest.bytes(), {.parse_special = true, .data = rest.data()});
+  prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
   return prompt;
 }
 

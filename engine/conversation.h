@@ -3,15 +3,11 @@
 #pragma once
 
 #include "engine/answer.h"
-#include "text/chat/chat_template.h"
-
-#include <nlohmann/json.hpp>
+#include "engine/chat_prompt.h"
 
 #include <string>
 
 namespace ridge::engine {
-
-using Json = nlohmann::ordered_json;
 
 class Conversation {
  public:

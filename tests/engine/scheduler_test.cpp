@@ -231,9 +231,9 @@ TEST_CASE("a conversation's next turn evaluates only what is new, also beside ot
 }
 
 TEST_CASE("a long prompt is read in pieces beside the sequences that generate") {
-  History executor({.streams = 2, .context = 8192, .max_batch = 2048});
+  History executor({.streams = 2, .context = 1 << 22, .max_batch = 2048});
   Scheduler scheduler(executor, executor.program);
-  const auto talking = scheduler.submit(request_for({1, 2, 3}, 4000, false));
+  const auto talking = scheduler.submit(request_for({1, 2, 3}, -1, false));
   REQUIRE(talking->next());
   const auto reading = scheduler.submit(request_for(std::vector<int32_t>(5000, 3), 1, false));
   CHECK(all(*reading) == expected(std::vector<int32_t>(5000, 3), 1, false, 8192).tokens);
@@ -245,7 +245,7 @@ TEST_CASE("a long prompt is read in pieces beside the sequences that generate") 
 }
 
 TEST_CASE("of those that wait, the most important starts first") {
-  History executor({.streams = 1, .context = 8192});
+  History executor({.streams = 1, .context = 1 << 22});
   Scheduler scheduler(executor, executor.program);
   const auto running = scheduler.submit(request_for({1}, -1, false));
   REQUIRE(running->next());
@@ -283,7 +283,7 @@ TEST_CASE("what cannot run is refused, and what breaks ends with its error") {
 }
 
 TEST_CASE("a scheduler that is destroyed ends what runs and what waits") {
-  History executor({.streams = 1, .context = 1 << 20});
+  History executor({.streams = 1, .context = 1 << 22});
   std::vector<std::shared_ptr<Sequence>> sequences;
   {
     Scheduler scheduler(executor, executor.program);

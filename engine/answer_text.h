@@ -1,0 +1,42 @@
+// The text of an answer, made from its tokens as they come: whole characters, cut at stop strings, reasoning apart.
+#pragma once
+
+#include "text/chat/reasoning.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::engine {
+
+class AnswerText {
+ public:
+  struct Piece { // what a token completed; both may be empty
+    std::string content, reasoning;
+  };
+
+  // `chat_prompt`: the text of a chat's prompt, of whose answer sections such as <think>…</think> are reasoning;
+  // without it a text is continued as it is. The answer ends before any of `stop`. The tokenizer must outlive it.
+  AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
+             std::optional<std::string_view> chat_prompt);
+
+  Piece push(int32_t token);
+  Piece finish(); // what is still held back; call once, when no token follows
+  bool stopped() const { return stops_.stopped(); }
+
+  const std::string& raw() const { return raw_; } // as the model wrote it, markers of reasoning included
+
+ private:
+  Piece take(const std::string& part);
+  Piece trimmed(text::ReasoningSplitter::Piece piece);
+
+  text::StreamDecoder decoder_;
+  text::StopMatcher stops_;
+  std::optional<text::ReasoningSplitter> splitter_; // of a chat
+  std::string raw_;
+  bool begun_ = false; // the content of a chat's answer
+};
+
+} // namespace ridge::engine

@@ -6,7 +6,7 @@
 #include "engine/constraint.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
-#include "engine/session.h"
+#include "engine/sequences/session.h"
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 // A grammar as a sequence's constraint, and the vocabulary as grammars see it.
 #pragma once
 
-#include "engine/sequence.h"
+#include "engine/sequences/sequence.h"
 #include "text/grammar/grammar_matcher.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -18,6 +18,7 @@ constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::stri
     {"-sys", "--system-prompt"},
     {"-ub", "--ubatch-size"},
     {"-ngl", "--gpu-layers"},
+    {"-np", "--parallel"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
 });
@@ -42,6 +43,7 @@ int run_cli(int argc, const char* const* argv) {
   app.footer(kFooter);
   add_chat_command(app);
   add_run_command(app);
+  add_serve_command(app);
   add_inspect_command(app);
   add_models_command(app);
   add_tokenize_commands(app);

@@ -10,6 +10,7 @@ namespace ridge::app {
 
 void add_run_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_models_command(CLI::App& app);
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize

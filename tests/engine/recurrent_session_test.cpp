@@ -1,7 +1,7 @@
 // A session with a recurrent model: whatever it goes back to, the logits are those of a session that never went on, and
 // only what follows the last copy of the state is evaluated again.
 #include "core/error.h"
-#include "engine/session.h"
+#include "engine/sequences/session.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "support/numerics.h"

@@ -1,6 +1,6 @@
 // The scheduler over an executor whose next token depends on every token before it, so that a wrong cache, a wrong
 // position or a mixed-up stream gives another answer. What sequences return is compared with the definition.
-#include "engine/scheduler.h"
+#include "engine/sequences/scheduler.h"
 
 #include "core/error.h"
 #include "support/numerics.h"

@@ -1,6 +1,6 @@
 // The session with an executor that chooses tokens itself and runs one ahead: the same answers, the same cache, the
 // same reasons to stop as with one that leaves the choice to the host.
-#include "engine/session.h"
+#include "engine/sequences/session.h"
 
 #include "core/error.h"
 

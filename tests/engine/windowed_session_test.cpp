@@ -1,6 +1,6 @@
 // A session with a model whose layers have windows: whatever it goes back to, the logits are those of a session that
 // never went on, and only what differs is evaluated again.
-#include "engine/session.h"
+#include "engine/sequences/session.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "support/numerics.h"

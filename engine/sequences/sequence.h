@@ -4,9 +4,10 @@
 
 #include "core/sampler.h"
 #include "core/token_choice.h"
-#include "engine/usage.h"
+#include "engine/sequences/usage.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -53,6 +54,8 @@ class Sequence {
 
   // Waits for the next token; nothing once the answer has ended. Throws the Error that ended it.
   std::optional<Token> next();
+  // Waits until next() would not, at most so long, and says whether it would not.
+  bool wait(std::chrono::milliseconds most);
   // Ends the sequence soon. What it has generated until then can still be taken.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
@@ -62,6 +65,7 @@ class Sequence {
   // Tokens that were evaluated, the time of the steps they were part of, and their share of those steps' bytes.
   const Usage& prompt_usage() const { return prompt_; }
   const Usage& generation_usage() const { return generation_; } // wall time from the first token on
+  int64_t generated_tokens() const { return generated_; }       // the end token too
   int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
   double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free
 

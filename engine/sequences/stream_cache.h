@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "engine/state_snapshots.h"
+#include "engine/sequences/state_snapshots.h"
 
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-#include "engine/stream_cache.h"
+#include "engine/sequences/stream_cache.h"
 
 #include "core/error.h"
 

@@ -4,9 +4,9 @@
 
 #include "core/executor.h"
 #include "core/sampler.h"
-#include "engine/sequence.h"
-#include "engine/stream_cache.h"
-#include "engine/usage.h"
+#include "engine/sequences/sequence.h"
+#include "engine/sequences/stream_cache.h"
+#include "engine/sequences/usage.h"
 
 #include <atomic>
 #include <cstdint>

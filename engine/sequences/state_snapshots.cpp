@@ -1,4 +1,4 @@
-#include "engine/state_snapshots.h"
+#include "engine/sequences/state_snapshots.h"
 
 #include <algorithm>
 #include <iterator>

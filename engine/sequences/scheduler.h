@@ -4,8 +4,8 @@
 #pragma once
 
 #include "core/executor.h"
-#include "engine/sequence.h"
-#include "engine/stream_cache.h"
+#include "engine/sequences/sequence.h"
+#include "engine/sequences/stream_cache.h"
 
 #include <condition_variable>
 #include <memory>

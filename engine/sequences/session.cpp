@@ -1,4 +1,4 @@
-#include "engine/session.h"
+#include "engine/sequences/session.h"
 
 #include "core/clock.h"
 #include "core/error.h"

@@ -1,4 +1,4 @@
-#include "engine/sequence.h"
+#include "engine/sequences/sequence.h"
 
 #include "core/clock.h"
 
@@ -22,6 +22,11 @@ std::optional<Sequence::Token> Sequence::next() {
   }
   if (error_) std::rethrow_exception(error_);
   return std::nullopt;
+}
+
+bool Sequence::wait(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return arrived_.wait_for(lock, most, [&] { return !arrivals_.empty() || ended_; });
 }
 
 void Sequence::deliver(Token token) {

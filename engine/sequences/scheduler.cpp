@@ -1,4 +1,4 @@
-#include "engine/scheduler.h"
+#include "engine/sequences/scheduler.h"
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -14,7 +14,7 @@ namespace {
 using core::seconds_now;
 
 constexpr int64_t kTokensBesideDecoding = 512; // of prompts in a step in which others generate: they wait so long
-constexpr int64_t kWorthKeeping = 16;          // tokens; for fewer a prompt does not take another one's stream
+constexpr int64_t kWorthKeeping = 16; // tokens; for fewer, if most of it is new, a prompt takes the oldest stream
 
 } // namespace
 
@@ -140,7 +140,8 @@ Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
   for (Stream& stream : streams_) {
     if (stream.sequence) continue;
     const int64_t common = stream.cache.common(prompt);
-    const std::pair score(common >= kWorthKeeping ? common : 0, -static_cast<int64_t>(stream.last_used));
+    const bool worth = common >= kWorthKeeping || 2 * common >= std::ssize(prompt);
+    const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));
     if (!best || score > best_score) best = &stream, best_score = score;
   }
   return *best;

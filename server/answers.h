@@ -1,0 +1,46 @@
+// The answers to one request: several where it asks for several. They are generated together and followed as their
+// tokens come, as long as the client is there.
+#pragma once
+
+#include "server/service.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ridge::server {
+
+class Answers {
+ public:
+  struct Answer {
+    std::shared_ptr<engine::Sequence> sequence;
+    engine::AnswerText text;
+    bool ended = false;
+    engine::StopReason stop = engine::StopReason::interrupted; // once ended
+  };
+
+  // Starts the answers to each of these generations. Throws what Service::start throws; none runs then.
+  Answers(Service& service, const std::vector<Generation>& generations);
+  ~Answers(); // cancels what has not ended
+
+  // Hands on what each token completes, and once more what is left when an answer ends; `token` is null then.
+  using Take =
+      std::function<void(size_t answer, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece)>;
+  // Returns whether all have ended; false: the client has gone, and what was left is cancelled. Throws the Error that
+  // ended an answer.
+  bool follow(const std::function<bool()>& client_is_there, const Take& take);
+
+  const std::vector<Answer>& all() const { return answers_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t generated_tokens() const; // once all have ended
+  int64_t cached_tokens() const;
+
+ private:
+  void advance(size_t answer, const Take& take);
+
+  std::vector<Answer> answers_;
+  int64_t prompt_tokens_ = 0;
+};
+
+} // namespace ridge::server

@@ -1,0 +1,60 @@
+#include "server/chat_messages.h"
+
+#include "server/api_error.h"
+
+#include <algorithm>
+
+namespace ridge::server {
+namespace {
+
+// A content may be a list of parts; all must be text.
+std::string joined_text(const Json& content, const std::string& path) {
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const Fields part(content[i], fmt::format("{}[{}]", path, i));
+    if (part.text("type").value_or("") != "text")
+      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"text\" only", part.path_of("type"));
+    text += part.text("text").value_or("");
+  }
+  return text;
+}
+
+Json messages_of(const Fields& body) {
+  Json messages = body.required("messages");
+  if (!messages.is_array() || messages.empty()) throw_invalid("messages", "messages: expected a list of messages");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string path = fmt::format("messages[{}]", i);
+    const Fields message(messages[i], path);
+    const std::string role = message.text("role").value_or("");
+    if (role.empty()) throw_invalid(message.path_of("role"), "{}: expected a string", message.path_of("role"));
+    if (role == "developer") messages[i]["role"] = "system";
+    Json& content = messages[i]["content"];
+    if (content.is_array()) content = joined_text(content, message.path_of("content"));
+    if (!content.is_string() && !(content.is_null() && messages[i].contains("tool_calls")))
+      throw_invalid(message.path_of("content"), "{}: expected text", message.path_of("content"));
+  }
+  return messages;
+}
+
+} // namespace
+
+Generation chat_generation(const Service& service, const Fields& body) {
+  Json variables = Json::object();
+  if (const auto effort = body.text("reasoning_effort")) {
+    variables["reasoning_effort"] = *effort;
+    if (*effort == "none") variables["enable_thinking"] = false;
+  }
+  if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
+  return service.chat(messages_of(body), nullptr, variables);
+}
+
+std::vector<int32_t> token_ids(const Json& json, const std::string& path) {
+  const auto is_id = [](const Json& id) {
+    return id.is_number_integer() && id.get<double>() >= 0 && id.get<double>() <= INT32_MAX;
+  };
+  if (!json.is_array() || !std::ranges::all_of(json, is_id))
+    throw_invalid(path, "{}: expected a list of token ids", path);
+  return json.get<std::vector<int32_t>>();
+}
+
+} // namespace ridge::server

@@ -1,0 +1,18 @@
+// Reads the messages of a chat request in the OpenAI form.
+#pragma once
+
+#include "server/service.h"
+
+#include <string>
+#include <vector>
+
+namespace ridge::server {
+
+// The prompt of a body's `messages`, with `chat_template_kwargs` and `reasoning_effort` handed to the template. Parts
+// of text are joined; the role "developer" is "system". Throws ApiError for what is malformed or no text.
+Generation chat_generation(const Service& service, const Fields& body);
+
+// Throws ApiError where `json` is no list of token ids; `path` stands for it.
+std::vector<int32_t> token_ids(const Json& json, const std::string& path);
+
+} // namespace ridge::server

@@ -1,0 +1,34 @@
+#include "server/reply.h"
+
+#include <exception>
+#include <utility>
+
+namespace ridge::server {
+
+// Text of models and clients is UTF-8 by then; what is not becomes U+FFFD instead of an exception.
+std::string Client::to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void reply(httplib::Response& response, const Json& json, int status) {
+  response.status = status;
+  response.set_content(Client::to_text(json) + "\n", "application/json");
+}
+
+void reply_later(httplib::Response& response, bool events, std::function<void(Client&)> run) {
+  response.status = 200;
+  if (events) response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider(
+      events ? "text/event-stream" : "application/json",
+      [events, run = std::move(run)](size_t, httplib::DataSink& sink) {
+        Client client(sink);
+        try {
+          run(client);
+        } catch (const std::exception& error) {
+          if (!events) return false;
+          client.event({{"error", {{"message", error.what()}, {"type", "server_error"}}}});
+        }
+        sink.done();
+        return true;
+      });
+}
+
+} // namespace ridge::server

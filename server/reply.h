@@ -1,0 +1,33 @@
+// How routes answer: JSON at once, or a response that is written while it is generated.
+#pragma once
+
+#include "server/fields.h"
+
+#include <httplib.h>
+
+#include <functional>
+#include <string>
+
+namespace ridge::server {
+
+void reply(httplib::Response& response, const Json& json, int status = 200);
+
+// What a response that takes its time is written to.
+class Client {
+ public:
+  explicit Client(httplib::DataSink& sink) : sink_(sink) {}
+  bool is_there() const { return sink_.is_writable(); }
+  bool write(const std::string& bytes) { return sink_.write(bytes.data(), bytes.size()); }
+  bool event(const Json& json) { return write("data: " + to_text(json) + "\n\n"); } // server-sent
+
+  static std::string to_text(const Json& json); // on one line
+
+ private:
+  httplib::DataSink& sink_;
+};
+
+// `run` writes the response, of status 200, after the route has returned. If it throws, a stream of events ends with
+// one that says why, and any other response ends without being whole.
+void reply_later(httplib::Response& response, bool events, std::function<void(Client&)> run);
+
+} // namespace ridge::server

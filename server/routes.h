@@ -1,0 +1,15 @@
+// The functions behind the routes of routes.def. They throw ApiError or Error; the server makes the answer of it.
+#pragma once
+
+#include "server/service.h"
+
+#include <httplib.h>
+
+namespace ridge::server {
+
+#define RIDGE_ROUTE(method, path, name)                                                                                \
+  void name(Service& service, const httplib::Request& request, httplib::Response& response);
+#include "server/routes.def"
+#undef RIDGE_ROUTE
+
+} // namespace ridge::server

@@ -1,0 +1,59 @@
+#include "server/service.h"
+
+#include "engine/options.h"
+#include "models/model.h"
+
+#include <ctime>
+#include <utility>
+
+namespace ridge::server {
+
+Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
+                 core::SamplingOptions sampling, engine::Notice log)
+    : model_(model), template_(chat_template), variables_(std::move(template_variables)),
+      sampling_(std::move(sampling)), log_(std::move(log)), started_(std::time(nullptr)),
+      scheduler_(*model.executor, model.program) {
+  model.need_tokenizer();
+}
+
+std::string Service::name() const { return models::model_label(model_.file); }
+
+std::shared_ptr<const text::TokenTable> Service::token_table() {
+  const std::scoped_lock lock(mutex_);
+  if (!token_table_) token_table_ = engine::make_token_table(tokenizer());
+  return token_table_;
+}
+
+std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
+  engine::SequenceRequest request;
+  request.prompt = generation.prompt;
+  request.sampling = generation.sampling.params;
+  request.limit = generation.sampling.max_tokens;
+  request.keep_choices = generation.keep_choices;
+  if (const std::string gbnf = engine::grammar_text(generation.sampling); !gbnf.empty())
+    request.constraint = std::make_unique<engine::GrammarConstraint>(gbnf, token_table());
+  request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint](int32_t token) {
+    model_.file.check(); // throws where the file was truncated: the token would be wrong
+    return ends && tokenizer().is_eog(token);
+  };
+  return scheduler_.submit(std::move(request));
+}
+
+engine::AnswerText Service::text_of(const Generation& generation) const {
+  return engine::AnswerText(tokenizer(), generation.sampling.stop, generation.chat_prompt);
+}
+
+Generation Service::chat(const Json& messages, const Json& tools, const Json& variables) const {
+  text::ChatOptions options;
+  options.tools = tools;
+  options.extra = variables_;
+  options.extra.update(variables);
+  const text::jinja::TaintedText prompt = engine::render_chat(model_, template_, messages, std::move(options));
+  Generation generation;
+  generation.prompt = engine::chat_tokens(tokenizer(), prompt);
+  generation.chat_prompt = prompt.bytes();
+  generation.sampling = sampling_;
+  return generation;
+}
+
+} // namespace ridge::server

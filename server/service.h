@@ -1,0 +1,68 @@
+// What the routes serve: one model behind a scheduler, and what a request for text needs of it.
+#pragma once
+
+#include "core/requests.h"
+#include "engine/answer_text.h"
+#include "engine/chat_prompt.h"
+#include "engine/constraint.h"
+#include "engine/loaded_model.h"
+#include "engine/sequences/scheduler.h"
+#include "server/fields.h"
+#include "text/chat/chat_template.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ridge::server {
+
+// A request for text, whichever API it came by.
+struct Generation {
+  std::vector<int32_t> prompt;
+  std::optional<std::string> chat_prompt; // the text of a chat's prompt; none: a text is continued
+  core::SamplingOptions sampling;         // its grammar is GBNF text or a JSON schema
+  bool keep_choices = false;
+};
+
+class Service {
+ public:
+  // The model's executor runs; model and template must outlive the service. `sampling`: what requests leave open. `log`
+  // gets a line for each request that was served, from any thread.
+  Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
+          core::SamplingOptions sampling, engine::Notice log);
+
+  // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
+  std::shared_ptr<engine::Sequence> start(const Generation& generation);
+  engine::AnswerText text_of(const Generation& generation) const;
+
+  // The prompt of a chat: its text and tokens. `variables` are handed to the template beside the service's own.
+  Generation chat(const Json& messages, const Json& tools, const Json& variables) const;
+
+  const engine::LoadedModel& model() const { return model_; }
+  const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
+  const text::ChatTemplate& chat_template() const { return template_; }
+  const core::SamplingOptions& sampling() const { return sampling_; }
+  engine::Scheduler& scheduler() { return scheduler_; }
+  std::string name() const; // of the model
+  void log(const std::string& line) const { log_(line); }
+  int64_t context() const { return model_.executor->config().context; }
+  int64_t started() const { return started_; } // seconds since 1970
+
+ private:
+  std::shared_ptr<const text::TokenTable> token_table();
+
+  const engine::LoadedModel& model_;
+  const text::ChatTemplate& template_;
+  const Json variables_;
+  const core::SamplingOptions sampling_;
+  const engine::Notice log_;
+  const int64_t started_;
+  std::mutex mutex_;
+  std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
+  engine::Scheduler scheduler_;
+};
+
+} // namespace ridge::server

@@ -1,0 +1,349 @@
+// The endpoint over sockets, with the guide behind it: what clients get is compared with what a session generates.
+#include "server/server.h"
+
+#include "core/error.h"
+#include "engine/conversation.h"
+#include "engine/options.h"
+#include "engine/sampling_defaults.h"
+
+#include <doctest/doctest.h>
+#include <httplib.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace ridge;
+using server::Json;
+
+namespace {
+
+engine::LoadedModel open_guide(int64_t streams) {
+  engine::LoadedModel model = engine::open_model("");
+  core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
+  config.streams = config.max_outputs = streams;
+  config.exact = true; // answers must not depend on what else a step evaluates
+  engine::start_executor(model, config, "cpu");
+  return model;
+}
+
+struct Endpoint {
+  explicit Endpoint(int64_t streams = 4, const std::string& key = {})
+      : model(open_guide(streams)), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
+        service(model, chat_template, Json::object(), {}, [](const std::string&) {}),
+        server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
+  ~Endpoint() {
+    server.stop();
+    thread.join();
+  }
+
+  httplib::Client client() const { return httplib::Client("127.0.0.1", server.port()); }
+  Json post(const std::string& path, const Json& body, int status = 200) const {
+    return post_text(path, body.dump(), status);
+  }
+  Json post_text(const std::string& path, const std::string& body, int status) const {
+    httplib::Client http = client();
+    http.set_read_timeout(60);
+    const httplib::Result result = http.Post(path, body, "application/json");
+    REQUIRE(result);
+    CHECK(result->status == status);
+    return Json::parse(result->body);
+  }
+  std::string get(const std::string& path) const {
+    const httplib::Result result = client().Get(path);
+    REQUIRE(result);
+    return result->body;
+  }
+
+  engine::LoadedModel model;
+  text::ChatTemplate chat_template;
+  server::Service service;
+  server::Server server;
+  std::thread thread;
+};
+
+Json chat_body(const std::string& question, int64_t max_tokens = 40) {
+  return {{"messages", Json::array({{{"role", "user"}, {"content", question}}})},
+          {"max_tokens", max_tokens},
+          {"temperature", 0}};
+}
+
+// What a chat in the terminal answers, greedily.
+std::string answer_of_session(Endpoint& endpoint, const std::string& question, int64_t max_tokens) {
+  engine::LoadedModel model = open_guide(1);
+  engine::Session session(*model.executor, model.program);
+  core::GenerateRequest request;
+  request.sampling.params.temp = 0;
+  request.sampling.max_tokens = max_tokens;
+  engine::Answerer answerer(model, session, request);
+  engine::Conversation conversation(model, session, endpoint.chat_template);
+  conversation.add_user(question);
+  return conversation
+      .answer(
+          answerer, [](std::string_view, bool) {}, nullptr)
+      .content;
+}
+
+struct Streamed {
+  std::string content, finish;
+  int64_t events = 0;
+  bool done = false;
+  Json usage;
+};
+
+Streamed stream(const Endpoint& endpoint, Json body) {
+  body["stream"] = true;
+  Streamed result;
+  httplib::Client http = endpoint.client();
+  const httplib::Result reply = http.Post("/v1/chat/completions", body.dump(), "application/json");
+  REQUIRE(reply);
+  CHECK(reply->get_header_value("Content-Type") == "text/event-stream");
+  std::istringstream lines(reply->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    REQUIRE(line.starts_with("data: "));
+    result.done = line == "data: [DONE]";
+    if (result.done) continue;
+    const Json event = Json::parse(line.substr(6));
+    ++result.events;
+    if (event.contains("usage")) result.usage = event["usage"];
+    for (const Json& choice : event["choices"]) {
+      if (choice["delta"].contains("content")) result.content += choice["delta"]["content"].get<std::string>();
+      if (choice["finish_reason"].is_string()) result.finish = choice["finish_reason"];
+    }
+  }
+  return result;
+}
+
+const char* const kQuestions[] = {"What is ridge?", "What is MXFP4?", "How do I chat?", "What is a K-quant?"};
+
+} // namespace
+
+TEST_CASE("a chat's answer is the one of a session, whole or streamed, alone or among others") {
+  Endpoint endpoint;
+  std::vector<std::string> expected;
+  for (const char* question : kQuestions) {
+    expected.push_back(answer_of_session(endpoint, question, 40));
+    const Json reply = endpoint.post("/v1/chat/completions", chat_body(question));
+    CHECK(reply["choices"][0]["message"]["content"] == expected.back());
+    const Streamed streamed = stream(endpoint, chat_body(question));
+    CHECK(streamed.content == expected.back());
+    CHECK(streamed.finish == reply["choices"][0]["finish_reason"]);
+    CHECK(streamed.events > 10);
+    CHECK(streamed.done);
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 12; ++c)
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < 6; ++i) {
+        httplib::Client http = endpoint.client();
+        http.set_read_timeout(60);
+        const size_t which = (c + i) % std::size(kQuestions);
+        const auto result = http.Post("/v1/chat/completions", chat_body(kQuestions[which]).dump(), "application/json");
+        if (!result || Json::parse(result->body)["choices"][0]["message"]["content"] != expected[which]) ++wrong;
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probabilities") {
+  Endpoint endpoint;
+  Json body = chat_body("What is ridge?", 8);
+  const Json first = endpoint.post("/v1/chat/completions", body);
+  CHECK(first["choices"][0]["finish_reason"] == "length");
+  CHECK(first["usage"]["completion_tokens"] == 8);
+  CHECK(first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0);
+  const Json again = endpoint.post("/v1/chat/completions", body);
+  CHECK(again["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() ==
+        first["usage"]["prompt_tokens"].get<int>() - 1);
+  body["stream_options"] = {{"include_usage", true}};
+  CHECK(stream(endpoint, body).usage["total_tokens"] == first["usage"]["total_tokens"]);
+  body.erase("stream_options");
+
+  body["temperature"] = 1.5;
+  body["seed"] = 5;
+  body["n"] = 3;
+  const Json several = endpoint.post("/v1/chat/completions", body);
+  REQUIRE(several["choices"].size() == 3);
+  CHECK(several["choices"] == endpoint.post("/v1/chat/completions", body)["choices"]);
+  body["n"] = 1;
+  body["seed"] = 6;
+  CHECK(endpoint.post("/v1/chat/completions", body)["choices"][0]["message"] == several["choices"][1]["message"]);
+
+  const std::string whole =
+      endpoint.post("/v1/chat/completions", chat_body("What is ridge?"))["choices"][0]["message"]["content"];
+  body = chat_body("What is ridge?");
+  body["stop"] = whole.substr(10, 5);
+  const Json stopped = endpoint.post("/v1/chat/completions", body);
+  CHECK(stopped["choices"][0]["message"]["content"] == whole.substr(0, whole.find(whole.substr(10, 5))));
+  CHECK(stopped["choices"][0]["finish_reason"] == "stop");
+
+  body = chat_body("What is ridge?", 3);
+  body["logprobs"] = true;
+  body["top_logprobs"] = 2;
+  const Json likely = endpoint.post("/v1/chat/completions", body)["choices"][0]["logprobs"]["content"];
+  REQUIRE(likely.size() == 3);
+  CHECK(likely[0]["top_logprobs"].size() == 2);
+  CHECK(likely[0]["top_logprobs"][0]["logprob"] == likely[0]["logprob"]); // greedy
+  std::string text;
+  for (const Json& token : likely) text += token["token"];
+  CHECK(whole.starts_with(text));
+}
+
+TEST_CASE("an answer held to a schema is JSON of that schema") {
+  Endpoint endpoint;
+  Json body = chat_body("Give me JSON.", 200);
+  body["temperature"] = 2;
+  body["seed"] = 1;
+  body["response_format"] = {
+      {"type", "json_schema"},
+      {"json_schema",
+       {{"name", "point"},
+        {"schema",
+         {{"type", "object"},
+          {"properties", {{"name", {{"type", "string"}, {"maxLength", 8}}}, {"kind", {{"enum", {"a", "b"}}}}}},
+          {"required", {"name", "kind"}}}}}}};
+  const Json reply = endpoint.post("/v1/chat/completions", body);
+  const Json answer = Json::parse(reply["choices"][0]["message"]["content"].get<std::string>());
+  CHECK(answer["name"].is_string());
+  CHECK((answer["kind"] == "a" || answer["kind"] == "b"));
+}
+
+TEST_CASE("texts and tokens are continued as they are") {
+  Endpoint endpoint;
+  const Json body = {{"prompt", "ridge is"}, {"max_tokens", 6}, {"temperature", 0}};
+  const Json reply = endpoint.post("/v1/completions", body);
+  const std::string text = reply["choices"][0]["text"];
+  CHECK(!text.empty());
+  const Json tokens = endpoint.post("/tokenize", {{"content", "ridge is"}, {"add_special", true}})["tokens"];
+  const Json lists = {{"prompt", {tokens, tokens}}, {"max_tokens", 6}, {"temperature", 0}};
+  const Json both = endpoint.post("/v1/completions", lists);
+  REQUIRE(both["choices"].size() == 2);
+  for (const Json& choice : both["choices"]) CHECK(choice["text"] == text);
+  const Json plain = endpoint.post("/tokenize", {{"content", "ridge is"}})["tokens"];
+  CHECK(endpoint.post("/detokenize", {{"tokens", plain}})["content"] == "ridge is");
+}
+
+TEST_CASE("text of a message never becomes a control token") {
+  Endpoint endpoint;
+  const int32_t end = endpoint.model.tokenizer->eos();
+  const std::string marker(endpoint.model.tokenizer->token_text(end));
+  const Json body = chat_body("a" + marker + "b");
+  const std::string prompt = endpoint.post("/apply-template", body)["prompt"];
+  CHECK(prompt.find("a" + marker + "b") != std::string::npos);
+  const server::Generation generation = endpoint.service.chat(body["messages"], nullptr, Json::object());
+  const std::vector<int32_t> clean = endpoint.service.chat(chat_body("ab")["messages"], nullptr, Json::object()).prompt;
+  CHECK(std::ranges::count(generation.prompt, end) == std::ranges::count(clean, end));
+}
+
+TEST_CASE("what is wrong with a request is said in the API's own form") {
+  const Endpoint endpoint;
+  const auto message = [&](const Json& body) {
+    return endpoint.post("/v1/chat/completions", body, 400)["error"]["message"].get<std::string>();
+  };
+  CHECK(message(Json::object()) == "messages is missing");
+  CHECK(message({{"messages", Json::array()}}) == "messages: expected a list of messages");
+  CHECK(message({{"messages", {{{"role", "user"}}}}}) == "messages[0].content: expected text");
+  Json body = chat_body("hi");
+  body["temperature"] = "hot";
+  CHECK(message(body) == "temperature: expected a number from 0 to 100");
+  body["temperature"] = 0;
+  for (const Json& n : Json{0, 17, 1e300, -1, 1.5}) {
+    body["n"] = n;
+    CHECK(message(body) == "n: expected a whole number from 1 to 16");
+  }
+  body["n"] = 1;
+  body["max_tokens"] = 1e18;
+  CHECK(message(body).starts_with("max_tokens: expected a whole number"));
+  body["max_tokens"] = 1;
+  body["tools"] = {{{"type", "function"}}};
+  CHECK(message(body).starts_with("tools are not supported"));
+  body.erase("tools");
+  body["messages"][0]["content"] = std::string(100000, 'x');
+  CHECK(message(body).find("the context holds 1024") != std::string::npos);
+  const auto error = [&](const std::string& text, int status = 400) {
+    return endpoint.post_text("/v1/chat/completions", text, status)["error"]["message"].get<std::string>();
+  };
+  CHECK(error("{\"messages\": ") == "the body is no JSON: at byte 14");
+  CHECK(error("[]") == "the body is no JSON object");
+  CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is no JSON"));
+  CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
+  CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
+  CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no such route");
+}
+
+TEST_CASE("a key is asked for everywhere but for the server's health") {
+  const Endpoint endpoint(1, "secret");
+  const auto status = [&](const char* path, const httplib::Headers& headers) {
+    return endpoint.client().Get(path, headers)->status;
+  };
+  CHECK(status("/health", {}) == 200);
+  CHECK(status("/v1/models", {}) == 401);
+  CHECK(status("/v1/models", {{"Authorization", "Bearer secre"}}) == 401);
+  CHECK(status("/v1/models", {{"Authorization", "Bearer secrets"}}) == 401);
+  CHECK(status("/v1/models", {{"Authorization", "secret"}}) == 401);
+  CHECK(status("/v1/models", {{"Authorization", "Bearer secret"}}) == 200);
+  CHECK(status("/v1/models", {{"x-api-key", "secret"}}) == 200);
+}
+
+TEST_CASE("clients that go away leave no request running") {
+  Endpoint endpoint(1);
+  const auto running = [&] {
+    const engine::Scheduler::Counts counts = endpoint.service.scheduler().counts();
+    return counts.running + counts.waiting;
+  };
+  for (const bool streamed : {false, true}) {
+    Json body = chat_body("What is ridge?", -1);
+    body.erase("max_tokens");
+    body["temperature"] = 100; // it hardly ever ends by itself
+    body["stream"] = streamed;
+    body["n"] = 4;
+    const std::string text = body.dump();
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(endpoint.server.port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    const std::string request =
+        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", text.size(), text);
+    REQUIRE(::send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()));
+    while (running() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::close(socket);
+    for (int i = 0; i < 1000 && running() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(running() == 0);
+  }
+}
+
+TEST_CASE("a server that stops lets its requests end") {
+  auto endpoint = std::make_unique<Endpoint>();
+  Json reply;
+  const int port = endpoint->server.port();
+  std::thread client([&] {
+    httplib::Client http("127.0.0.1", port);
+    const auto result = http.Post("/v1/chat/completions", chat_body("What is ridge?", 300).dump(), "application/json");
+    if (result) reply = Json::parse(result->body);
+  });
+  while (endpoint->service.scheduler().counts().running == 0) std::this_thread::yield();
+  endpoint.reset();
+  client.join();
+  REQUIRE(reply.contains("choices"));
+  CHECK(reply["choices"][0]["finish_reason"] == "stop");
+}
+
+TEST_CASE("the server says what it does") {
+  const Endpoint endpoint(2);
+  endpoint.post("/v1/chat/completions", chat_body("What is ridge?", 5));
+  const std::string metrics = endpoint.get("/metrics");
+  CHECK(metrics.find("\nridge_requests_total 1\n") != std::string::npos);
+  CHECK(metrics.find("\nridge_generated_tokens_total 5\n") != std::string::npos);
+  CHECK(Json::parse(endpoint.get("/slots")).size() == 2);
+  CHECK(Json::parse(endpoint.get("/props"))["n_ctx"] == 1024);
+  CHECK(Json::parse(endpoint.get("/v1/models"))["data"][0]["object"] == "model");
+  CHECK_THROWS_AS(
+      server::Server(const_cast<server::Service&>(endpoint.service), {"127.0.0.1", endpoint.server.port(), ""}), Error);
+}

@@ -1,7 +1,6 @@
 #include "server/service.h"
 
 #include "engine/options.h"
-#include "models/model.h"
 
 #include <ctime>
 #include <utility>
@@ -9,14 +8,12 @@
 namespace ridge::server {
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
-                 core::SamplingOptions sampling, engine::Notice log)
+                 core::SamplingOptions sampling, std::string name, engine::Notice log)
     : model_(model), template_(chat_template), variables_(std::move(template_variables)),
-      sampling_(std::move(sampling)), log_(std::move(log)), started_(std::time(nullptr)),
+      sampling_(std::move(sampling)), name_(std::move(name)), log_(std::move(log)), started_(std::time(nullptr)),
       scheduler_(*model.executor, model.program) {
   model.need_tokenizer();
 }
-
-std::string Service::name() const { return models::model_label(model_.file); }
 
 std::shared_ptr<const text::TokenTable> Service::token_table() {
   const std::scoped_lock lock(mutex_);

@@ -29,10 +29,10 @@ struct Generation {
 
 class Service {
  public:
-  // The model's executor runs; model and template must outlive the service. `sampling`: what requests leave open. `log`
-  // gets a line for each request that was served, from any thread.
+  // The model's executor runs; model and template must outlive the service. `name` is what clients call the model.
+  // `sampling`: what requests leave open. `log` gets a line for each request that was served, from any thread.
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
-          core::SamplingOptions sampling, engine::Notice log);
+          core::SamplingOptions sampling, std::string name, engine::Notice log);
 
   // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
   std::shared_ptr<engine::Sequence> start(const Generation& generation);
@@ -46,7 +46,7 @@ class Service {
   const text::ChatTemplate& chat_template() const { return template_; }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
-  std::string name() const; // of the model
+  const std::string& name() const { return name_; }
   void log(const std::string& line) const { log_(line); }
   int64_t context() const { return model_.executor->config().context; }
   int64_t started() const { return started_; } // seconds since 1970
@@ -58,6 +58,7 @@ class Service {
   const text::ChatTemplate& template_;
   const Json variables_;
   const core::SamplingOptions sampling_;
+  const std::string name_;
   const engine::Notice log_;
   const int64_t started_;
   std::mutex mutex_;

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 #include <unistd.h>
@@ -72,7 +73,7 @@ struct ServeCommand {
       const std::scoped_lock lock(mutex);
       note(line);
     };
-    server::Service service(loaded, chosen, variables, sampling, log);
+    server::Service service(loaded, chosen, variables, sampling, name(), log);
     server::Server server(service, settings);
     log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(), loaded.executor->description(),
                     parallel, service.context()));
@@ -81,6 +82,10 @@ struct ServeCommand {
     signals.stop(server);
     server.run();
     service.scheduler().drain();
+  }
+
+  std::string name() const {
+    return model.model.empty() ? "guide" : std::filesystem::path(model.model).stem().string();
   }
 
   std::string read_key() const {

@@ -32,7 +32,7 @@ engine::LoadedModel open_guide(int64_t streams) {
 struct Endpoint {
   explicit Endpoint(int64_t streams = 4, const std::string& key = {})
       : model(open_guide(streams)), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
-        service(model, chat_template, Json::object(), {}, [](const std::string&) {}),
+        service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
         server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
   ~Endpoint() {
     server.stop();

@@ -4,6 +4,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -42,8 +43,12 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
 } // namespace
 
 bool amplifies_errors(const Program& program) {
-  return !program.states.empty() || std::ranges::any_of(program.ops, [](const Op& op) {
-    return op.kind == OpKind::route || op.kind == OpKind::index_choice;
+  constexpr double kSharp = 4; // times the usual scale
+  return !program.states.empty() || std::ranges::any_of(program.ops, [&](const Op& op) {
+    if (op.kind == OpKind::route || op.kind == OpKind::index_choice) return true;
+    const auto* attention = std::get_if<AttentionParams>(&op.params);
+    return attention &&
+           attention->scale * std::sqrt(static_cast<double>(program.kv_layers[attention->layer].k_dim)) > kSharp;
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <limits>
 #include <random>
 
@@ -34,16 +35,16 @@ void take_format(const Fields& format, core::SamplingOptions& sampling) {
   }
 }
 
+// "chatcmpl-" and a number that no other request has.
+std::string new_id(const char* prefix) {
+  static const uint64_t seed = std::random_device{}();
+  static std::atomic<uint64_t> next = 0;
+  return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
+}
+
 } // namespace
 
-OpenAiOptions openai_options(const Fields& body) {
-  OpenAiOptions options;
-  options.answers = body.integer("n", 1, kMostAnswers).value_or(1);
-  options.stream = body.flag("stream").value_or(false);
-  if (const auto stream = body.object("stream_options"))
-    options.usage_in_stream = stream->flag("include_usage").value_or(false);
-  return options;
-}
+int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
 
 void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
   refuse_unsupported(body);
@@ -74,40 +75,85 @@ std::vector<Generation> copies(const Generation& generation, int64_t answers) {
   return all;
 }
 
-std::string new_id(const char* prefix) {
-  static const uint64_t seed = std::random_device{}();
-  static std::atomic<uint64_t> next = 0;
-  return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
-}
-
 const char* finish_reason(engine::StopReason stop) {
   using engine::StopReason;
   return stop == StopReason::limit || stop == StopReason::context_full ? "length" : "stop";
-}
-
-Json usage_json(const Answers& answers) {
-  const int64_t prompt = answers.prompt_tokens(), generated = answers.generated_tokens();
-  return {{"prompt_tokens", prompt},
-          {"completion_tokens", generated},
-          {"total_tokens", prompt + generated},
-          {"prompt_tokens_details", {{"cached_tokens", answers.cached_tokens()}}}};
 }
 
 std::string token_text(const Service& service, int32_t token) {
   return service.tokenizer().decode(std::span(&token, 1), {.render_special = true, .continues = true});
 }
 
-void log_answers(const Service& service, const char* route, const Answers& answers, bool whole) {
+OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& names,
+                         const std::vector<Generation>& generations)
+    : service_(service), names_(names), stream_(body.flag("stream").value_or(false)),
+      model_(body.text("model").value_or(service.name())), id_(new_id(names.id)), created_(std::time(nullptr)),
+      answers_(service, generations) {
+  if (const auto options = body.object("stream_options"))
+    usage_in_stream_ = options->flag("include_usage").value_or(false);
+}
+
+void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response) {
+  const bool events = reply->stream_;
+  reply_later(response, events, [reply = std::move(reply)](Client& client) { reply->run(client); });
+}
+
+void OpenAiReply::run(Client& client) { log(stream_ ? stream(client) : answer(client)); }
+
+bool OpenAiReply::stream(Client& client) {
+  const auto send_choice = [&](Json choice) {
+    if (!choice.is_null()) client.event(envelope(names_.event, Json::array({std::move(choice)})));
+  };
+  for (size_t i = 0; i < answers(); ++i) send_choice(opening(i));
+  if (!answers_.follow([&] { return client.is_there(); },
+                       [&](size_t i, const auto* token, const auto& piece) { send_choice(event(i, token, piece)); }))
+    return false;
+  if (usage_in_stream_) {
+    Json last = envelope(names_.event, Json::array());
+    last["usage"] = usage();
+    client.event(last);
+  }
+  client.write("data: [DONE]\n\n");
+  return true;
+}
+
+bool OpenAiReply::answer(Client& client) {
+  if (!answers_.follow([&] { return client.is_there(); },
+                       [&](size_t i, const auto* token, const auto& piece) { add(i, token, piece); }))
+    return false;
+  Json choices = Json::array();
+  for (size_t i = 0; i < answers(); ++i) choices.push_back(whole(i));
+  Json object = envelope(names_.whole, std::move(choices));
+  object["usage"] = usage();
+  client.write(Client::to_text(object) + "\n");
+  return true;
+}
+
+Json OpenAiReply::envelope(const char* object, Json choices) const {
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
+}
+
+Json OpenAiReply::usage() const {
+  const int64_t prompt = answers_.prompt_tokens(), generated = answers_.generated_tokens();
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", answers_.cached_tokens()}}}};
+}
+
+// One line about the request; of a client that has gone, only that.
+void OpenAiReply::log(bool whole) const {
+  if (!whole) return service_.log(fmt::format("{}: the client has gone", names_.route));
   double reading = 0;
   engine::Usage generation;
-  for (const Answers::Answer& answer : answers.all()) {
+  for (const Answers::Answer& answer : answers_.all()) {
     reading += answer.sequence->prompt_usage().seconds;
     generation += answer.sequence->generation_usage();
   }
-  service.log(fmt::format("{}{}: prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s)",
-                          route, whole ? "" : " (client gone)", answers.prompt_tokens(), answers.cached_tokens(),
-                          reading, answers.generated_tokens(), generation.tokens_per_second(),
-                          generation.bytes_per_second() / 1e9));
+  service_.log(fmt::format("{}: prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s)",
+                           names_.route, answers_.prompt_tokens(), answers_.cached_tokens(), reading,
+                           answers_.generated_tokens(), generation.tokens_per_second(),
+                           generation.bytes_per_second() / 1e9));
 }
 
 } // namespace ridge::server

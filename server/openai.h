@@ -4,33 +4,67 @@
 #include "server/answers.h"
 #include "server/reply.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 
 namespace ridge::server {
-
-// How a request wants its answers.
-struct OpenAiOptions {
-  int64_t answers = 1; // n
-  bool stream = false, usage_in_stream = false;
-};
-OpenAiOptions openai_options(const Fields& body);
 
 // Takes a body's sampling parameters; what it leaves open stays. Throws ApiError for values out of range, and for
 // parameters that would change the answer and are not supported.
 void take_sampling(const Fields& body, core::SamplingOptions& sampling);
 
+// How many answers a body asks for: n.
+int64_t answers_wanted(const Fields& body);
 // One generation for each of `answers`, with a seed of its own.
 std::vector<Generation> copies(const Generation& generation, int64_t answers);
 
-std::string new_id(const char* prefix);
 const char* finish_reason(engine::StopReason stop); // "stop" or "length"
-Json usage_json(const Answers& answers);
 
 // A token's text, which may be a part of a character; then it has U+FFFD, and its bytes tell.
 std::string token_text(const Service& service, int32_t token);
 
-// One line about a request that was served, or whose client has gone.
-void log_answers(const Service& service, const char* route, const Answers& answers, bool whole);
+// One request on its way: its answers become events, or one object.
+class OpenAiReply {
+ public:
+  virtual ~OpenAiReply() = default;
+
+  // Has `reply` written to the client after the route has returned.
+  static void send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response);
+
+ protected:
+  struct Names {
+    const char *route, *id, *whole, *event; // "/v1/completions", "cmpl", and of the objects
+  };
+  // Starts the generations. `body` says whether to stream.
+  OpenAiReply(Service& service, const Fields& body, const Names& names, const std::vector<Generation>& generations);
+
+  // The choice that opens answer number i's events; null: none.
+  virtual Json opening(size_t) const { return nullptr; }
+  // The choice of an event: what a token completed, or with a null `token` the end. Null: nothing to say.
+  virtual Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) const = 0;
+  // Adds what a token completed to the whole answer, whose choice is whole(i) at the end.
+  virtual void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) = 0;
+  virtual Json whole(size_t i) = 0;
+
+  const Service& service() const { return service_; }
+  size_t answers() const { return answers_.all().size(); }
+  const char* reason(size_t i) const { return finish_reason(answers_.all()[i].stop); }
+
+ private:
+  void run(Client& client);
+  bool stream(Client& client);
+  bool answer(Client& client);
+  Json envelope(const char* object, Json choices) const;
+  Json usage() const;
+  void log(bool whole) const;
+
+  const Service& service_;
+  const Names names_;
+  const bool stream_;
+  bool usage_in_stream_ = false;
+  const std::string model_, id_;
+  const int64_t created_;
+  Answers answers_;
+};
 
 } // namespace ridge::server

@@ -4,7 +4,6 @@
 #include "server/openai.h"
 #include "server/routes.h"
 
-#include <ctime>
 #include <memory>
 
 namespace ridge::server {
@@ -27,45 +26,15 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
   return prompts;
 }
 
-class Completion {
+class Completion final : public OpenAiReply {
  public:
   Completion(Service& service, const Fields& body)
-      : service_(service), options_(openai_options(body)), model_(body.text("model").value_or(service.name())),
-        answers_(service, generations(service, body)) {}
-
-  bool streams() const { return options_.stream; }
-
-  void stream(Client& client) {
-    const bool whole =
-        answers_.follow([&] { return client.is_there(); },
-                        [&](size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) {
-                          if (!token || !piece.content.empty())
-                            client.event(envelope(Json::array({choice(i, piece.content, !token)})));
-                        });
-    if (whole && options_.usage_in_stream) {
-      Json last = envelope(Json::array());
-      last["usage"] = usage_json(answers_);
-      client.event(last);
-    }
-    if (whole) client.write("data: [DONE]\n\n");
-    log_answers(service_, "/v1/completions", answers_, whole);
-  }
-
-  void answer(Client& client) {
-    std::vector<std::string> texts(answers_.all().size());
-    const bool whole = answers_.follow([&] { return client.is_there(); },
-                                       [&](size_t i, const engine::Sequence::Token*,
-                                           const engine::AnswerText::Piece& piece) { texts[i] += piece.content; });
-    Json choices = Json::array();
-    for (size_t i = 0; i < texts.size(); ++i) choices.push_back(choice(i, texts[i], true));
-    Json result = envelope(std::move(choices));
-    result["usage"] = usage_json(answers_);
-    client.write(Client::to_text(result) + "\n");
-    log_answers(service_, "/v1/completions", answers_, whole);
-  }
+      : OpenAiReply(service, body, {"/v1/completions", "cmpl", "text_completion", "text_completion"},
+                    generations(service, body)),
+        texts_(answers()) {}
 
  private:
-  std::vector<Generation> generations(const Service& service, const Fields& body) const {
+  static std::vector<Generation> generations(const Service& service, const Fields& body) {
     for (const char* name : {"echo", "suffix", "logprobs", "best_of"})
       if (const Json* value = body.find(name); value && *value != false && *value != "" && *value != 1)
         throw_invalid(name, "{} is not supported", name);
@@ -75,40 +44,36 @@ class Completion {
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts_of(service, body)) {
       generation.prompt = std::move(prompt);
-      for (Generation& copy : copies(generation, options_.answers)) all.push_back(std::move(copy));
+      for (Generation& copy : copies(generation, answers_wanted(body))) all.push_back(std::move(copy));
     }
     return all;
   }
 
-  Json envelope(Json choices) const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", created_},
-            {"model", model_},
-            {"choices", std::move(choices)}};
+  static Json choice(size_t i, const std::string& text, const char* reason) {
+    Json choice = {{"index", i}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+    if (reason) choice["finish_reason"] = reason;
+    return choice;
   }
 
-  Json choice(size_t index, const std::string& text, bool ended) const {
-    Json reason;
-    if (ended) reason = finish_reason(answers_.all()[index].stop);
-    return {{"index", index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", std::move(reason)}};
+  Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) const override {
+    if (token && piece.content.empty()) return nullptr;
+    return choice(i, piece.content, token ? nullptr : reason(i));
   }
 
-  Service& service_;
-  const OpenAiOptions options_;
-  const std::string model_, id_ = new_id("cmpl");
-  const int64_t created_ = std::time(nullptr);
-  Answers answers_;
+  void add(size_t i, const engine::Sequence::Token*, const engine::AnswerText::Piece& piece) override {
+    texts_[i] += piece.content;
+  }
+
+  Json whole(size_t i) override { return choice(i, texts_[i], reason(i)); }
+
+  std::vector<std::string> texts_;
 };
 
 } // namespace
 
 void openai_completion(Service& service, const httplib::Request& request, httplib::Response& response) {
   const Json body = parse_body(request.body);
-  const auto completion = std::make_shared<Completion>(service, Fields(body, ""));
-  reply_later(response, completion->streams(), [completion](Client& client) {
-    completion->streams() ? completion->stream(client) : completion->answer(client);
-  });
+  OpenAiReply::send(std::make_shared<Completion>(service, Fields(body, "")), response);
 }
 
 } // namespace ridge::server

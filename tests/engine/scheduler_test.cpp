@@ -3,7 +3,9 @@
 #include "engine/sequences/scheduler.h"
 
 #include "core/error.h"
+#include "kernels/cpu/executor/executor.h"
 #include "support/numerics.h"
+#include "support/sequences.h"
 
 #include <doctest/doctest.h>
 
@@ -294,4 +296,10 @@ TEST_CASE("a scheduler that is destroyed ends what runs and what waits") {
     all(*sequence);
     CHECK(sequence->stop() == StopReason::interrupted);
   }
+}
+
+TEST_CASE("a sequence's tokens are the same alone and among others") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::check_sequences(kernels::cpu::make_cpu_executor, seed);
 }

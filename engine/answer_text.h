@@ -25,6 +25,7 @@ class AnswerText {
   Piece push(int32_t token);
   Piece finish(); // what is still held back; call once, when no token follows
   bool stopped() const { return stops_.stopped(); }
+  const std::string& stop() const { return stops_.stop(); } // the text that stopped it
 
   const std::string& raw() const { return raw_; } // as the model wrote it, markers of reasoning included
 

@@ -1,7 +1,13 @@
 #include "server/answers.h"
 
+#include "core/random.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <random>
 
 namespace ridge::server {
 namespace {
@@ -10,6 +16,27 @@ constexpr std::chrono::milliseconds kPatience{100}; // for a token, until the cl
 constexpr std::chrono::milliseconds kGlance{2};     // for a token of one of several answers
 
 } // namespace
+
+void take_numbers(const Fields& body, core::SamplerParams& params) {
+  const auto take = [&](const char* name, float& value, double lowest, double highest) {
+    if (const auto given = body.number(name, lowest, highest)) value = static_cast<float>(*given);
+  };
+  take("temperature", params.temp, 0, 100);
+  take("top_p", params.top_p, 0, 1);
+  take("min_p", params.min_p, 0, 1);
+  take("typical_p", params.typical_p, 0, 1);
+  take("presence_penalty", params.presence_penalty, -100, 100);
+  take("frequency_penalty", params.frequency_penalty, -100, 100);
+  take("repeat_penalty", params.repeat_penalty, 0.01, 100);
+  if (const auto k = body.integer("top_k", 0, INT32_MAX)) params.top_k = static_cast<int32_t>(*k);
+  if (const auto seed = body.integer("seed", -1, int64_t{1} << 53)) params.seed = *seed;
+}
+
+std::string new_id(const char* prefix) {
+  static const uint64_t seed = std::random_device{}();
+  static std::atomic<uint64_t> next = 0;
+  return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
+}
 
 Answers::Answers(Service& service, const std::vector<Generation>& generations) {
   try {
@@ -62,6 +89,19 @@ int64_t Answers::cached_tokens() const {
   int64_t sum = 0;
   for (const Answer& answer : answers_) sum += answer.sequence->cached_tokens();
   return sum;
+}
+
+std::string Answers::summary(bool whole) const {
+  if (!whole) return "the client has gone";
+  double reading = 0;
+  engine::Usage generation;
+  for (const Answer& answer : answers_) {
+    reading += answer.sequence->prompt_usage().seconds;
+    generation += answer.sequence->generation_usage();
+  }
+  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s)",
+                     prompt_tokens_, cached_tokens(), reading, generated_tokens(), generation.tokens_per_second(),
+                     generation.bytes_per_second() / 1e9);
 }
 
 } // namespace ridge::server

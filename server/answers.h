@@ -11,6 +11,15 @@
 
 namespace ridge::server {
 
+inline constexpr size_t kMostStops = 16; // texts that a request may ask its answer to end at
+
+// Takes the numbers that sampling depends on, in the names that all APIs use. What the body leaves open stays. Throws
+// ApiError for values out of range.
+void take_numbers(const Fields& body, core::SamplerParams& params);
+
+// "chatcmpl-" and a number that no other request has.
+std::string new_id(const char* prefix);
+
 class Answers {
  public:
   struct Answer {
@@ -35,6 +44,8 @@ class Answers {
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t generated_tokens() const; // once all have ended
   int64_t cached_tokens() const;
+  // For the log, once followed: tokens, times, bandwidth. `whole`: what follow() returned.
+  std::string summary(bool whole) const;
 
  private:
   void advance(size_t answer, const Take& take);

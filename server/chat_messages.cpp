@@ -7,18 +7,6 @@
 namespace ridge::server {
 namespace {
 
-// A content may be a list of parts; all must be text.
-std::string joined_text(const Json& content, const std::string& path) {
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const Fields part(content[i], fmt::format("{}[{}]", path, i));
-    if (part.text("type").value_or("") != "text")
-      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"text\" only", part.path_of("type"));
-    text += part.text("text").value_or("");
-  }
-  return text;
-}
-
 Json messages_of(const Fields& body) {
   Json messages = body.required("messages");
   if (!messages.is_array() || messages.empty()) throw_invalid("messages", "messages: expected a list of messages");
@@ -29,9 +17,8 @@ Json messages_of(const Fields& body) {
     if (role.empty()) throw_invalid(message.path_of("role"), "{}: expected a string", message.path_of("role"));
     if (role == "developer") messages[i]["role"] = "system";
     Json& content = messages[i]["content"];
-    if (content.is_array()) content = joined_text(content, message.path_of("content"));
-    if (!content.is_string() && !(content.is_null() && messages[i].contains("tool_calls")))
-      throw_invalid(message.path_of("content"), "{}: expected text", message.path_of("content"));
+    const bool only_calls = content.is_null() && messages[i].contains("tool_calls");
+    if (!only_calls) content = content_text(content, message.path_of("content"));
   }
   return messages;
 }
@@ -46,6 +33,19 @@ Generation chat_generation(const Service& service, const Fields& body) {
   }
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   return service.chat(messages_of(body), nullptr, variables);
+}
+
+std::string content_text(const Json& content, const std::string& path) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) throw_invalid(path, "{}: expected text", path);
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const Fields part(content[i], fmt::format("{}[{}]", path, i));
+    if (part.text("type").value_or("") != "text")
+      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"text\" only", part.path_of("type"));
+    text += part.text("text").value_or("");
+  }
+  return text;
 }
 
 std::vector<int32_t> token_ids(const Json& json, const std::string& path) {

@@ -12,6 +12,10 @@ namespace ridge::server {
 // of text are joined; the role "developer" is "system". Throws ApiError for what is malformed or no text.
 Generation chat_generation(const Service& service, const Fields& body);
 
+// The text of a content: a string, or a list of parts that are all of type "text". `path` stands for it. Throws
+// ApiError for anything else.
+std::string content_text(const Json& content, const std::string& path);
+
 // Throws ApiError where `json` is no list of token ids; `path` stands for it.
 std::vector<int32_t> token_ids(const Json& json, const std::string& path);
 

@@ -1,18 +1,14 @@
 #include "server/openai.h"
 
-#include "core/random.h"
 #include "server/api_error.h"
 
 #include <algorithm>
-#include <atomic>
 #include <ctime>
-#include <limits>
-#include <random>
 
 namespace ridge::server {
 namespace {
 
-constexpr int64_t kMostAnswers = 16, kMostStops = 16;
+constexpr int64_t kMostAnswers = 16;
 
 void refuse_unsupported(const Fields& body) {
   const Json* bias = body.find("logit_bias");
@@ -35,35 +31,15 @@ void take_format(const Fields& format, core::SamplingOptions& sampling) {
   }
 }
 
-// "chatcmpl-" and a number that no other request has.
-std::string new_id(const char* prefix) {
-  static const uint64_t seed = std::random_device{}();
-  static std::atomic<uint64_t> next = 0;
-  return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
-}
-
 } // namespace
 
 int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
 
 void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
   refuse_unsupported(body);
-  core::SamplerParams& params = sampling.params;
-  const auto take = [&](const char* name, float& value, double lowest, double highest) {
-    if (const auto given = body.number(name, lowest, highest)) value = static_cast<float>(*given);
-  };
-  take("temperature", params.temp, 0, 100);
-  take("top_p", params.top_p, 0, 1);
-  take("min_p", params.min_p, 0, 1);
-  take("typical_p", params.typical_p, 0, 1);
-  take("presence_penalty", params.presence_penalty, -100, 100);
-  take("frequency_penalty", params.frequency_penalty, -100, 100);
-  take("repeat_penalty", params.repeat_penalty, 0.01, 100);
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (const auto k = body.integer("top_k", 0, kMost)) params.top_k = static_cast<int32_t>(*k);
-  if (const auto seed = body.integer("seed", -1, int64_t{1} << 53)) params.seed = *seed;
+  take_numbers(body, sampling.params);
   for (const char* name : {"max_tokens", "max_completion_tokens"})
-    if (const auto most = body.integer(name, 0, kMost)) sampling.max_tokens = *most;
+    if (const auto most = body.integer(name, 0, INT32_MAX)) sampling.max_tokens = *most;
   if (body.find("stop")) sampling.stop = body.texts("stop", kMostStops);
   if (const auto format = body.object("response_format")) take_format(*format, sampling);
 }
@@ -95,10 +71,13 @@ OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& name
 
 void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response) {
   const bool events = reply->stream_;
-  reply_later(response, events, [reply = std::move(reply)](Client& client) { reply->run(client); });
+  reply_later(response, events, ErrorForm::openai, [reply = std::move(reply)](Client& client) { reply->run(client); });
 }
 
-void OpenAiReply::run(Client& client) { log(stream_ ? stream(client) : answer(client)); }
+void OpenAiReply::run(Client& client) {
+  const bool whole = stream_ ? stream(client) : answer(client);
+  service_.log(fmt::format("{}: {}", names_.route, answers_.summary(whole)));
+}
 
 bool OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice) {
@@ -139,21 +118,6 @@ Json OpenAiReply::usage() const {
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
           {"prompt_tokens_details", {{"cached_tokens", answers_.cached_tokens()}}}};
-}
-
-// One line about the request; of a client that has gone, only that.
-void OpenAiReply::log(bool whole) const {
-  if (!whole) return service_.log(fmt::format("{}: the client has gone", names_.route));
-  double reading = 0;
-  engine::Usage generation;
-  for (const Answers::Answer& answer : answers_.all()) {
-    reading += answer.sequence->prompt_usage().seconds;
-    generation += answer.sequence->generation_usage();
-  }
-  service_.log(fmt::format("{}: prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s)",
-                           names_.route, answers_.prompt_tokens(), answers_.cached_tokens(), reading,
-                           answers_.generated_tokens(), generation.tokens_per_second(),
-                           generation.bytes_per_second() / 1e9));
 }
 
 } // namespace ridge::server

@@ -56,7 +56,6 @@ class OpenAiReply {
   bool answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
-  void log(bool whole) const;
 
   const Service& service_;
   const Names names_;

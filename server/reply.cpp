@@ -13,22 +13,31 @@ void reply(httplib::Response& response, const Json& json, int status) {
   response.set_content(Client::to_text(json) + "\n", "application/json");
 }
 
-void reply_later(httplib::Response& response, bool events, std::function<void(Client&)> run) {
+Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter) {
+  if (form == ErrorForm::anthropic)
+    return {{"type", "error"},
+            {"error", {{"type", type == "server_error" ? "api_error" : type}, {"message", message}}}};
+  Json error = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (!parameter.empty()) error["param"] = parameter;
+  return {{"error", std::move(error)}};
+}
+
+void reply_later(httplib::Response& response, bool events, ErrorForm form, std::function<void(Client&)> run) {
   response.status = 200;
   if (events) response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider(
-      events ? "text/event-stream" : "application/json",
-      [events, run = std::move(run)](size_t, httplib::DataSink& sink) {
-        Client client(sink);
-        try {
-          run(client);
-        } catch (const std::exception& error) {
-          if (!events) return false;
-          client.event({{"error", {{"message", error.what()}, {"type", "server_error"}}}});
-        }
-        sink.done();
-        return true;
-      });
+  response.set_chunked_content_provider(events ? "text/event-stream" : "application/json",
+                                        [events, form, run = std::move(run)](size_t, httplib::DataSink& sink) {
+                                          Client client(sink);
+                                          try {
+                                            run(client);
+                                          } catch (const std::exception& error) {
+                                            if (!events) return false;
+                                            client.event(error_json(form, "server_error", error.what()),
+                                                         form == ErrorForm::anthropic ? "error" : "");
+                                          }
+                                          sink.done();
+                                          return true;
+                                        });
 }
 
 } // namespace ridge::server

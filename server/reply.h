@@ -12,13 +12,20 @@ namespace ridge::server {
 
 void reply(httplib::Response& response, const Json& json, int status = 200);
 
+// How an API writes errors.
+enum class ErrorForm { openai, anthropic };
+Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter = {});
+
 // What a response that takes its time is written to.
 class Client {
  public:
   explicit Client(httplib::DataSink& sink) : sink_(sink) {}
   bool is_there() const { return sink_.is_writable(); }
   bool write(const std::string& bytes) { return sink_.write(bytes.data(), bytes.size()); }
-  bool event(const Json& json) { return write("data: " + to_text(json) + "\n\n"); } // server-sent
+  // Server-sent; with a name where the API names its events.
+  bool event(const Json& json, const std::string& name = {}) {
+    return write((name.empty() ? "" : "event: " + name + "\n") + "data: " + to_text(json) + "\n\n");
+  }
 
   static std::string to_text(const Json& json); // on one line
 
@@ -28,6 +35,6 @@ class Client {
 
 // `run` writes the response, of status 200, after the route has returned. If it throws, a stream of events ends with
 // one that says why, and any other response ends without being whole.
-void reply_later(httplib::Response& response, bool events, std::function<void(Client&)> run);
+void reply_later(httplib::Response& response, bool events, ErrorForm form, std::function<void(Client&)> run);
 
 } // namespace ridge::server

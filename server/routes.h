@@ -7,7 +7,7 @@
 
 namespace ridge::server {
 
-#define RIDGE_ROUTE(method, path, name)                                                                                \
+#define RIDGE_ROUTE(method, path, name, form)                                                                          \
   void name(Service& service, const httplib::Request& request, httplib::Response& response);
 #include "server/routes.def"
 #undef RIDGE_ROUTE

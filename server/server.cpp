@@ -12,6 +12,7 @@
 namespace ridge::server {
 namespace {
 
+constexpr const char* kInvalid = "invalid_request_error";
 constexpr size_t kMostBytes = size_t{32} << 20;          // of a request's body
 constexpr int kSecondsToRead = 10, kSecondsToWrite = 30; // that a client may leave us waiting
 constexpr int kSecondsKept = 5, kRequestsKept = 1000;    // a connection without a request, and with
@@ -33,26 +34,29 @@ bool has_key(const httplib::Request& request, const std::string& key) {
   return equal_in_constant_time(request.get_header_value("x-api-key"), key);
 }
 
-void reply_error(httplib::Response& response, int status, const std::string& type, const std::string& message,
-                 const std::string& parameter = {}) {
-  Json error = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
-  if (!parameter.empty()) error["param"] = parameter;
-  reply(response, {{"error", std::move(error)}}, status);
-}
-
 using Route = void (*)(Service&, const httplib::Request&, httplib::Response&);
 
-void serve(Route route, Service& service, const httplib::Request& request, httplib::Response& response) {
+void serve(Route route, ErrorForm form, Service& service, const httplib::Request& request,
+           httplib::Response& response) {
   try {
     route(service, request, response);
   } catch (const ApiError& error) {
-    reply_error(response, error.status, error.type, error.what(), error.parameter);
+    reply(response, error_json(form, error.type, error.what(), error.parameter), error.status);
   } catch (const Error& error) { // of the engine: a prompt that does not fit, a template that refuses
-    reply_error(response, 400, "invalid_request_error", error.what());
+    reply(response, error_json(form, kInvalid, error.what()), 400);
   } catch (const std::exception& error) {
     service.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
-    reply_error(response, 500, "server_error", "internal error");
+    reply(response, error_json(form, "server_error", "internal error"), 500);
   }
+}
+
+// The form of errors that no route answers: of a wrong key, or a body that is too large.
+ErrorForm form_of(const std::string& path) {
+#define RIDGE_ROUTE(method, route, name, form)                                                                         \
+  if (path == route) return ErrorForm::form;
+#include "server/routes.def"
+#undef RIDGE_ROUTE
+  return ErrorForm::openai;
 }
 
 std::string status_text(int status) {
@@ -87,16 +91,16 @@ Server::Server(Service& service, Settings settings) : settings_(std::move(settin
     using Handled = httplib::Server::HandlerResponse;
     if (settings_.key.empty() || request.path == "/health" || has_key(request, settings_.key))
       return Handled::Unhandled;
-    reply_error(response, 401, "authentication_error", "the API key is missing or wrong");
+    reply(response, error_json(form_of(request.path), "authentication_error", "the API key is missing or wrong"), 401);
     return Handled::Handled;
   });
-  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+  server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
     if (response.body.empty())
-      reply_error(response, response.status, "invalid_request_error", status_text(response.status));
+      reply(response, error_json(form_of(request.path), kInvalid, status_text(response.status)), response.status);
   });
-#define RIDGE_ROUTE(method, path, name)                                                                                \
+#define RIDGE_ROUTE(method, path, name, form)                                                                          \
   server.method(path, [&service](const httplib::Request& request, httplib::Response& response) {                       \
-    serve(name, service, request, response);                                                                           \
+    serve(name, ErrorForm::form, service, request, response);                                                          \
   });
 #include "server/routes.def"
 #undef RIDGE_ROUTE

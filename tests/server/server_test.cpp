@@ -276,6 +276,51 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no such route");
 }
 
+TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named events") {
+  Endpoint endpoint;
+  const std::string expected =
+      endpoint.post("/v1/chat/completions", chat_body("What is ridge?"))["choices"][0]["message"]["content"];
+  Json body = chat_body("What is ridge?");
+  body["messages"][0]["content"] = {{{"type", "text"}, {"text", "What is "}}, {{"type", "text"}, {"text", "ridge?"}}};
+  const Json reply = endpoint.post("/v1/messages", body);
+  CHECK(reply["content"] == Json::array({{{"type", "text"}, {"text", expected}}}));
+  CHECK(reply["stop_reason"] == "end_turn");
+  CHECK(reply["usage"]["input_tokens"].get<int>() + reply["usage"]["cache_read_input_tokens"].get<int>() ==
+        endpoint.post("/v1/messages/count_tokens", body)["input_tokens"].get<int>());
+
+  body["stop_sequences"] = {expected.substr(10, 5)};
+  body["stream"] = true;
+  const httplib::Result streamed = endpoint.client().Post("/v1/messages", body.dump(), "application/json");
+  REQUIRE(streamed);
+  std::istringstream lines(streamed->body);
+  std::string text, names, last;
+  Json end;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("event: ")) {
+      const std::string name = line.substr(7);
+      if (name != last) names += name + " ";
+      last = name;
+    }
+    if (!line.starts_with("data: ")) continue;
+    const Json event = Json::parse(line.substr(6));
+    CHECK(event["type"] == last);
+    if (last == "content_block_delta") text += event["delta"]["text"];
+    if (last == "message_delta") end = event;
+  }
+  CHECK(names ==
+        "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
+  CHECK(text == expected.substr(0, expected.find(expected.substr(10, 5))));
+  CHECK(end["delta"]["stop_reason"] == "stop_sequence");
+  CHECK(end["delta"]["stop_sequence"] == expected.substr(10, 5));
+
+  const auto error = [&](const Json& wrong) { return endpoint.post("/v1/messages", wrong, 400); };
+  body.erase("max_tokens");
+  CHECK(error(body)["error"]["message"] == "max_tokens is missing");
+  CHECK(error(body)["type"] == "error");
+  body["messages"][0]["role"] = "system";
+  CHECK(error(body)["error"]["message"] == "messages[0].role: expected user or assistant");
+}
+
 TEST_CASE("a key is asked for everywhere but for the server's health") {
   const Endpoint endpoint(1, "secret");
   const auto status = [&](const char* path, const httplib::Headers& headers) {

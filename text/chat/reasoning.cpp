@@ -258,6 +258,7 @@ std::string StopMatcher::push(std::string_view text) {
   }
   if (end != std::string::npos) {
     stopped_ = true;
+    stop_ = buffer_.substr(start, end - start);
     std::string certain = buffer_.substr(0, start);
     buffer_.clear();
     return certain;

@@ -55,13 +55,14 @@ class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops); // empty strings never match
 
-  std::string push(std::string_view text);  // the text before the stop string, as far as it is certain
-  std::string finish();                     // what is still buffered, when the text ends by itself
-  bool stopped() const { return stopped_; } // nothing is passed on any more
+  std::string push(std::string_view text);          // the text before the stop string, as far as it is certain
+  std::string finish();                             // what is still buffered, when the text ends by itself
+  bool stopped() const { return stopped_; }         // nothing is passed on any more
+  const std::string& stop() const { return stop_; } // that was found, once stopped
 
  private:
   std::vector<std::string> stops_;
-  std::string buffer_;
+  std::string buffer_, stop_;
   bool stopped_ = false;
 };
 

@@ -1,0 +1,173 @@
+// POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients speak.
+#include "server/answers.h"
+#include "server/api_error.h"
+#include "server/chat_messages.h"
+#include "server/reply.h"
+#include "server/routes.h"
+
+#include <memory>
+
+namespace ridge::server {
+namespace {
+
+// Reasoning of earlier turns is the client's to send back, and templates' to leave out.
+Json without_reasoning(Json content) {
+  if (!content.is_array()) return content;
+  Json kept = Json::array();
+  for (const Json& block : content) {
+    const bool reasoning = block.is_object() && block.contains("type") &&
+                           (block["type"] == "thinking" || block["type"] == "redacted_thinking");
+    if (!reasoning) kept.push_back(block);
+  }
+  return kept;
+}
+
+Generation generation_of(const Service& service, const Fields& body) {
+  if (const Json* tools = body.find("tools"); tools && !tools->empty())
+    throw_invalid("tools", "tools are not supported");
+  Json messages = Json::array();
+  if (const Json* system = body.find("system"))
+    messages.push_back({{"role", "system"}, {"content", content_text(*system, "system")}});
+  const Json& given = body.required("messages");
+  if (!given.is_array() || given.empty()) throw_invalid("messages", "messages: expected a list of messages");
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Fields message(given[i], fmt::format("messages[{}]", i));
+    const std::string role = message.text("role").value_or("");
+    if (role != "user" && role != "assistant")
+      throw_invalid(message.path_of("role"), "{}: expected user or assistant", message.path_of("role"));
+    const Json content = without_reasoning(message.required("content"));
+    messages.push_back({{"role", role}, {"content", content_text(content, message.path_of("content"))}});
+  }
+  Json variables = Json::object();
+  if (const auto thinking = body.object("thinking"))
+    variables["enable_thinking"] = thinking->text("type").value_or("") != "disabled";
+  Generation generation = service.chat(messages, nullptr, variables);
+  take_numbers(body, generation.sampling.params);
+  if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
+  return generation;
+}
+
+// One request on its way: its answer becomes events, or one object.
+class Message {
+ public:
+  Message(Service& service, const Fields& body)
+      : service_(service), model_(body.text("model").value_or(service.name())),
+        answers_(service, {limited(service, body)}) {}
+
+  void stream(Client& client) {
+    const Json begun = {{"input_tokens", answers_.prompt_tokens()}, {"output_tokens", 0}};
+    client.event({{"type", "message_start"}, {"message", message(Json::array(), nullptr, begun)}}, "message_start");
+    Json::size_type blocks = 0;
+    const char* open = nullptr; // the type of the block that is being written
+    const auto close = [&] {
+      if (open) client.event({{"type", "content_block_stop"}, {"index", blocks++}}, "content_block_stop");
+      open = nullptr;
+    };
+    const auto write = [&](const char* type, const std::string& text) {
+      if (text.empty()) return;
+      if (open != type) {
+        close();
+        client.event(
+            {{"type", "content_block_start"}, {"index", blocks}, {"content_block", {{"type", type}, {type, ""}}}},
+            "content_block_start");
+        open = type;
+      }
+      const Json delta = {{"type", std::string(type) + "_delta"}, {type, text}};
+      client.event({{"type", "content_block_delta"}, {"index", blocks}, {"delta", delta}}, "content_block_delta");
+    };
+    const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
+      write(kThinking, piece.reasoning);
+      write(kText, piece.content);
+    });
+    if (whole) {
+      close();
+      client.event({{"type", "message_delta"}, {"delta", stop_json()}, {"usage", usage()}}, "message_delta");
+      client.event({{"type", "message_stop"}}, "message_stop");
+    }
+    log(whole);
+  }
+
+  void answer(Client& client) {
+    std::string text, reasoning;
+    const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
+      text += piece.content;
+      reasoning += piece.reasoning;
+    });
+    if (whole) {
+      Json content = Json::array();
+      if (!reasoning.empty()) content.push_back({{"type", kThinking}, {kThinking, reasoning}, {"signature", ""}});
+      content.push_back({{"type", kText}, {kText, text}});
+      client.write(Client::to_text(message(std::move(content), stop_json(), usage())) + "\n");
+    }
+    log(whole);
+  }
+
+ private:
+  static constexpr const char *kText = "text", *kThinking = "thinking";
+
+  static Generation limited(const Service& service, const Fields& body) {
+    Generation generation = generation_of(service, body);
+    body.required("max_tokens");
+    generation.sampling.max_tokens = *body.integer("max_tokens", 1, INT32_MAX);
+    return generation;
+  }
+
+  bool follow(Client& client, const std::function<void(const engine::AnswerText::Piece&)>& take) {
+    return answers_.follow([&] { return client.is_there(); },
+                           [&](size_t, const auto*, const engine::AnswerText::Piece& piece) { take(piece); });
+  }
+
+  Json stop_json() const {
+    using engine::StopReason;
+    const Answers::Answer& answer = answers_.all()[0];
+    if (answer.stop == StopReason::stopped)
+      return {{"stop_reason", "stop_sequence"}, {"stop_sequence", answer.text.stop()}};
+    const bool cut = answer.stop == StopReason::limit || answer.stop == StopReason::context_full;
+    return {{"stop_reason", cut ? "max_tokens" : "end_turn"}, {"stop_sequence", nullptr}};
+  }
+
+  Json usage() const { // once ended
+    const int64_t cached = answers_.cached_tokens();
+    return {{"input_tokens", answers_.prompt_tokens() - cached},
+            {"cache_read_input_tokens", cached},
+            {"output_tokens", answers_.generated_tokens()}};
+  }
+
+  // `stop`: of stop_json(), or null while it is generated.
+  Json message(Json content, const Json& stop, Json usage) const {
+    Json result = {{"id", id_},
+                   {"type", "message"},
+                   {"role", "assistant"},
+                   {"model", model_},
+                   {"content", std::move(content)},
+                   {"stop_reason", nullptr},
+                   {"stop_sequence", nullptr},
+                   {"usage", std::move(usage)}};
+    if (stop.is_object()) result.update(stop);
+    return result;
+  }
+
+  void log(bool whole) const { service_.log(fmt::format("/v1/messages: {}", answers_.summary(whole))); }
+
+  const Service& service_;
+  const std::string model_, id_ = new_id("msg");
+  Answers answers_;
+};
+
+} // namespace
+
+void anthropic_messages(Service& service, const httplib::Request& request, httplib::Response& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const bool events = fields.flag("stream").value_or(false);
+  const auto message = std::make_shared<Message>(service, fields);
+  reply_later(response, events, ErrorForm::anthropic,
+              [events, message](Client& client) { events ? message->stream(client) : message->answer(client); });
+}
+
+void anthropic_count_tokens(Service& service, const httplib::Request& request, httplib::Response& response) {
+  const Json body = parse_body(request.body);
+  reply(response, {{"input_tokens", generation_of(service, Fields(body, "")).prompt.size()}});
+}
+
+} // namespace ridge::server

@@ -97,7 +97,7 @@ class Message {
       Json content = Json::array();
       if (!reasoning.empty()) content.push_back({{"type", kThinking}, {kThinking, reasoning}, {"signature", ""}});
       content.push_back({{"type", kText}, {kText, text}});
-      client.write(Client::to_text(message(std::move(content), stop_json(), usage())) + "\n");
+      client.line(message(std::move(content), stop_json(), usage()));
     }
     log(whole);
   }
@@ -161,7 +161,7 @@ void anthropic_messages(Service& service, const httplib::Request& request, httpl
   const Fields fields(body, "");
   const bool events = fields.flag("stream").value_or(false);
   const auto message = std::make_shared<Message>(service, fields);
-  reply_later(response, events, ErrorForm::anthropic,
+  reply_later(response, events ? Stream::events : Stream::none, ErrorForm::anthropic,
               [events, message](Client& client) { events ? message->stream(client) : message->answer(client); });
 }
 

@@ -5,10 +5,8 @@
 #include <algorithm>
 
 namespace ridge::server {
-namespace {
 
-Json messages_of(const Fields& body) {
-  Json messages = body.required("messages");
+Json read_messages(Json messages) {
   if (!messages.is_array() || messages.empty()) throw_invalid("messages", "messages: expected a list of messages");
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string path = fmt::format("messages[{}]", i);
@@ -23,8 +21,6 @@ Json messages_of(const Fields& body) {
   return messages;
 }
 
-} // namespace
-
 Generation chat_generation(const Service& service, const Fields& body) {
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) {
@@ -32,7 +28,7 @@ Generation chat_generation(const Service& service, const Fields& body) {
     if (*effort == "none") variables["enable_thinking"] = false;
   }
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
-  return service.chat(messages_of(body), nullptr, variables);
+  return service.chat(read_messages(body.required("messages")), nullptr, variables);
 }
 
 std::string content_text(const Json& content, const std::string& path) {

@@ -8,8 +8,11 @@
 
 namespace ridge::server {
 
-// The prompt of a body's `messages`, with `chat_template_kwargs` and `reasoning_effort` handed to the template. Parts
-// of text are joined; the role "developer" is "system". Throws ApiError for what is malformed or no text.
+// A list of messages, checked: parts of text are joined, and the role "developer" is "system". Throws ApiError for what
+// is malformed or no text.
+Json read_messages(Json messages);
+
+// The prompt of a body's `messages`, with `chat_template_kwargs` and `reasoning_effort` handed to the template.
 Generation chat_generation(const Service& service, const Fields& body);
 
 // The text of a content: a string, or a list of parts that are all of type "text". `path` stands for it. Throws

@@ -70,8 +70,8 @@ OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& name
 }
 
 void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response) {
-  const bool events = reply->stream_;
-  reply_later(response, events, ErrorForm::openai, [reply = std::move(reply)](Client& client) { reply->run(client); });
+  const Stream stream = reply->stream_ ? Stream::events : Stream::none;
+  reply_later(response, stream, ErrorForm::openai, [reply = std::move(reply)](Client& client) { reply->run(client); });
 }
 
 void OpenAiReply::run(Client& client) {
@@ -104,7 +104,7 @@ bool OpenAiReply::answer(Client& client) {
   for (size_t i = 0; i < answers(); ++i) choices.push_back(whole(i));
   Json object = envelope(names_.whole, std::move(choices));
   object["usage"] = usage();
-  client.write(Client::to_text(object) + "\n");
+  client.line(object);
   return true;
 }
 

@@ -17,27 +17,40 @@ Json error_json(ErrorForm form, const std::string& type, const std::string& mess
   if (form == ErrorForm::anthropic)
     return {{"type", "error"},
             {"error", {{"type", type == "server_error" ? "api_error" : type}, {"message", message}}}};
+  if (form == ErrorForm::ollama) return {{"error", message}};
   Json error = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
   if (!parameter.empty()) error["param"] = parameter;
   return {{"error", std::move(error)}};
 }
 
-void reply_later(httplib::Response& response, bool events, ErrorForm form, std::function<void(Client&)> run) {
+namespace {
+
+const char* content_type(Stream stream) {
+  switch (stream) {
+  case Stream::events: return "text/event-stream";
+  case Stream::lines: return "application/x-ndjson";
+  default: return "application/json";
+  }
+}
+
+} // namespace
+
+void reply_later(httplib::Response& response, Stream stream, ErrorForm form, std::function<void(Client&)> run) {
   response.status = 200;
-  if (events) response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider(events ? "text/event-stream" : "application/json",
-                                        [events, form, run = std::move(run)](size_t, httplib::DataSink& sink) {
-                                          Client client(sink);
-                                          try {
-                                            run(client);
-                                          } catch (const std::exception& error) {
-                                            if (!events) return false;
-                                            client.event(error_json(form, "server_error", error.what()),
-                                                         form == ErrorForm::anthropic ? "error" : "");
-                                          }
-                                          sink.done();
-                                          return true;
-                                        });
+  if (stream == Stream::events) response.set_header("Cache-Control", "no-cache");
+  const auto provide = [stream, form, run = std::move(run)](size_t, httplib::DataSink& sink) {
+    Client client(sink);
+    try {
+      run(client);
+    } catch (const std::exception& error) {
+      const Json json = error_json(form, "server_error", error.what());
+      if (stream == Stream::none) return false;
+      stream == Stream::lines ? client.line(json) : client.event(json, form == ErrorForm::anthropic ? "error" : "");
+    }
+    sink.done();
+    return true;
+  };
+  response.set_chunked_content_provider(content_type(stream), provide);
 }
 
 } // namespace ridge::server

@@ -13,7 +13,7 @@ namespace ridge::server {
 void reply(httplib::Response& response, const Json& json, int status = 200);
 
 // How an API writes errors.
-enum class ErrorForm { openai, anthropic };
+enum class ErrorForm { openai, anthropic, ollama };
 Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter = {});
 
 // What a response that takes its time is written to.
@@ -27,14 +27,18 @@ class Client {
     return write((name.empty() ? "" : "event: " + name + "\n") + "data: " + to_text(json) + "\n\n");
   }
 
+  bool line(const Json& json) { return write(to_text(json) + "\n"); } // of JSON lines, or the whole of a response
+
   static std::string to_text(const Json& json); // on one line
 
  private:
   httplib::DataSink& sink_;
 };
 
-// `run` writes the response, of status 200, after the route has returned. If it throws, a stream of events ends with
-// one that says why, and any other response ends without being whole.
-void reply_later(httplib::Response& response, bool events, ErrorForm form, std::function<void(Client&)> run);
+enum class Stream { none, events, lines }; // a response at once, server-sent events, or a line of JSON each
+
+// `run` writes the response, of status 200, after the route has returned. If it throws, a stream ends with what went
+// wrong, and any other response ends without being whole.
+void reply_later(httplib::Response& response, Stream stream, ErrorForm form, std::function<void(Client&)> run);
 
 } // namespace ridge::server

@@ -1,4 +1,4 @@
-// ridge serve: an HTTP endpoint for OpenAI's and Anthropic's clients.
+// ridge serve: an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/terminal/terminal.h"
@@ -101,7 +101,7 @@ struct ServeCommand {
 
 void add_serve_command(CLI::App& app) {
   auto options = std::make_shared<ServeCommand>();
-  CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's and Anthropic's clients");
+  CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients");
   add_model_options(*command, options->model, true);
   command->add_option("--host", options->settings.host, "address to listen on; 0.0.0.0: all networks")
       ->capture_default_str()

@@ -321,6 +321,44 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
   CHECK(error(body)["error"]["message"] == "messages[0].role: expected user or assistant");
 }
 
+TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as lines") {
+  Endpoint endpoint;
+  const Json openai = endpoint.post("/v1/chat/completions", chat_body("What is ridge?"));
+  const std::string expected = openai["choices"][0]["message"]["content"];
+  const Json options = {{"temperature", 0}, {"num_predict", 40}};
+  Json body = {{"model", "guide"},
+               {"messages", {{{"role", "user"}, {"content", "What is ridge?"}}}},
+               {"options", options},
+               {"stream", false}};
+  const Json reply = endpoint.post("/api/chat", body);
+  CHECK(reply["message"]["content"] == expected);
+  CHECK(reply["done_reason"] == "stop");
+  CHECK(reply["prompt_eval_count"] == openai["usage"]["prompt_tokens"]);
+  CHECK(reply["eval_count"] == openai["usage"]["completion_tokens"]);
+  const Json text = {{"prompt", "What is ridge?"}, {"options", options}, {"stream", false}};
+  CHECK(endpoint.post("/api/generate", text)["response"] == expected);
+
+  body.erase("stream");
+  const httplib::Result streamed = endpoint.client().Post("/api/chat", body.dump(), "application/json");
+  REQUIRE(streamed);
+  CHECK(streamed->get_header_value("Content-Type") == "application/x-ndjson");
+  std::istringstream lines(streamed->body);
+  std::string joined;
+  Json last;
+  for (std::string line; std::getline(lines, line);) {
+    last = Json::parse(line);
+    joined += last["message"]["content"];
+  }
+  CHECK(joined == expected);
+  CHECK(last["done"] == true);
+
+  CHECK(endpoint.post("/api/chat", Json::object(), 400) == Json{{"error", "messages is missing"}});
+  body["format"] = "xml";
+  CHECK(endpoint.post("/api/chat", body, 400)["error"].get<std::string>().starts_with("format: expected"));
+  CHECK(Json::parse(endpoint.get("/api/tags"))["models"][0]["name"] == "guide");
+  CHECK(endpoint.post("/api/show", {{"model", "guide"}})["details"]["format"] == "gguf");
+}
+
 TEST_CASE("a key is asked for everywhere but for the server's health") {
   const Endpoint endpoint(1, "secret");
   const auto status = [&](const char* path, const httplib::Headers& headers) {

@@ -1,0 +1,181 @@
+// /api/chat, /api/generate, /api/tags, /api/show and /api/version, as Ollama's clients speak: by default a stream with
+// a line of JSON per piece.
+#include "server/answers.h"
+#include "server/api_error.h"
+#include "server/chat_messages.h"
+#include "server/reply.h"
+#include "server/routes.h"
+
+#include <fmt/chrono.h>
+
+#include <chrono>
+#include <memory>
+
+namespace ridge::server {
+namespace {
+
+std::string now() {
+  const auto time = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto part = time.time_since_epoch() % std::chrono::seconds(1);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(time)),
+                     part.count());
+}
+
+void take_options(const Fields& body, core::SamplingOptions& sampling) {
+  if (const Json* format = body.find("format"); format && *format != "") {
+    if (format->is_object())
+      sampling.json_schema = Client::to_text(*format);
+    else if (*format == "json")
+      sampling.json_schema = R"({"type": "object"})";
+    else
+      throw_invalid("format", "format: expected \"json\" or a JSON schema");
+  }
+  const auto options = body.object("options");
+  if (!options) return;
+  take_numbers(*options, sampling.params);
+  if (const auto last = options->integer("repeat_last_n", -1, INT32_MAX))
+    sampling.params.repeat_last_n = static_cast<int32_t>(*last);
+  if (const auto most = options->integer("num_predict", -2, INT32_MAX))
+    sampling.max_tokens = *most; // below 0: no limit
+  if (options->find("stop")) sampling.stop = options->texts("stop", kMostStops);
+}
+
+Json thinking_variable(const Fields& body) {
+  Json variables = Json::object();
+  if (const Json* think = body.find("think")) {
+    if (think->is_boolean())
+      variables["enable_thinking"] = *think;
+    else // "low", "medium", "high"
+      variables["reasoning_effort"] = *body.text("think");
+  }
+  return variables;
+}
+
+Generation chat_of(const Service& service, const Fields& body) {
+  if (const Json* tools = body.find("tools"); tools && !tools->empty())
+    throw_invalid("tools", "tools are not supported");
+  return service.chat(read_messages(body.required("messages")), nullptr, thinking_variable(body));
+}
+
+Generation text_of(const Service& service, const Fields& body) {
+  const std::string prompt = body.text("prompt").value_or("");
+  if (prompt.empty()) throw_invalid("prompt", "prompt: expected text");
+  if (const auto suffix = body.text("suffix"); suffix && !suffix->empty())
+    throw_invalid("suffix", "suffix is not supported");
+  if (body.flag("raw").value_or(false)) {
+    Generation generation;
+    generation.prompt = service.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
+    generation.sampling = service.sampling();
+    return generation;
+  }
+  Json messages = Json::array();
+  if (const auto system = body.text("system"); system && !system->empty())
+    messages.push_back({{"role", "system"}, {"content", *system}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
+  return service.chat(messages, nullptr, thinking_variable(body));
+}
+
+// One request on its way. A chat's pieces are messages, a text's are the members "response" and "thinking".
+class Reply {
+ public:
+  Reply(Service& service, const Fields& body, bool chat)
+      : service_(service), chat_(chat), model_(body.text("model").value_or(service.name())),
+        answers_(service, {generation_of(service, body, chat)}) {}
+
+  void run(Client& client, bool stream) {
+    std::string text, reasoning;
+    const bool whole =
+        answers_.follow([&] { return client.is_there(); },
+                        [&](size_t, const engine::Sequence::Token*, const engine::AnswerText::Piece& piece) {
+                          text += piece.content;
+                          reasoning += piece.reasoning;
+                          if (!stream || (text.empty() && reasoning.empty())) return;
+                          client.line(piece_json(text, reasoning, false));
+                          text.clear(), reasoning.clear();
+                        });
+    if (whole) {
+      Json last = piece_json(text, reasoning, true);
+      last.update(end_json());
+      client.line(last);
+    }
+    service_.log(fmt::format("{}: {}", chat_ ? "/api/chat" : "/api/generate", answers_.summary(whole)));
+  }
+
+ private:
+  static Generation generation_of(const Service& service, const Fields& body, bool chat) {
+    Generation generation = chat ? chat_of(service, body) : text_of(service, body);
+    take_options(body, generation.sampling);
+    return generation;
+  }
+
+  Json piece_json(const std::string& text, const std::string& reasoning, bool done) const {
+    Json piece = {{"model", model_}, {"created_at", now()}};
+    if (chat_)
+      piece["message"] = {{"role", "assistant"}, {"content", text}};
+    else
+      piece["response"] = text;
+    if (!reasoning.empty()) (chat_ ? piece["message"] : piece)["thinking"] = reasoning;
+    piece["done"] = done;
+    return piece;
+  }
+
+  Json end_json() const {
+    const Answers::Answer& answer = answers_.all()[0];
+    const auto nanoseconds = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
+    const bool cut = answer.stop == engine::StopReason::limit || answer.stop == engine::StopReason::context_full;
+    const engine::Usage &prompt = answer.sequence->prompt_usage(), &generation = answer.sequence->generation_usage();
+    return {{"done_reason", cut ? "length" : "stop"},
+            {"total_duration", nanoseconds(answer.sequence->seconds_waiting() + prompt.seconds + generation.seconds)},
+            {"load_duration", 0},
+            {"prompt_eval_count", answers_.prompt_tokens()},
+            {"prompt_eval_duration", nanoseconds(prompt.seconds)},
+            {"eval_count", answers_.generated_tokens()},
+            {"eval_duration", nanoseconds(generation.seconds)}};
+  }
+
+  const Service& service_;
+  const bool chat_;
+  const std::string model_;
+  Answers answers_;
+};
+
+void answer(Service& service, const httplib::Request& request, httplib::Response& response, bool chat) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const bool stream = fields.flag("stream").value_or(true);
+  const auto reply = std::make_shared<Reply>(service, fields, chat);
+  reply_later(response, stream ? Stream::lines : Stream::none, ErrorForm::ollama,
+              [stream, reply](Client& client) { reply->run(client, stream); });
+}
+
+Json details(const Service& service) { return {{"format", "gguf"}, {"family", service.model().program.architecture}}; }
+
+} // namespace
+
+void ollama_chat(Service& service, const httplib::Request& request, httplib::Response& response) {
+  answer(service, request, response, true);
+}
+
+void ollama_generate(Service& service, const httplib::Request& request, httplib::Response& response) {
+  answer(service, request, response, false);
+}
+
+void ollama_tags(Service& service, const httplib::Request&, httplib::Response& response) {
+  const Json model = {{"name", service.name()}, {"model", service.name()}, {"details", details(service)}};
+  reply(response, {{"models", Json::array({model})}});
+}
+
+void ollama_show(Service& service, const httplib::Request&, httplib::Response& response) {
+  reply(response, {{"template", service.chat_template().source()},
+                   {"details", details(service)},
+                   {"model_info",
+                    {{"general.architecture", service.model().program.architecture},
+                     {service.model().program.architecture + ".context_length", service.context()}}},
+                   {"capabilities", {"completion"}}});
+}
+
+void ollama_version(Service&, const httplib::Request&, httplib::Response& response) {
+  reply(response, {{"version", RIDGE_VERSION}});
+}
+
+} // namespace ridge::server

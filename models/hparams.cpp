@@ -32,6 +32,7 @@ constexpr auto kComputing = std::to_array<Computing>({
     {"leading_dense_block_count", 0, 0, "dense layers before those with experts are"},
     {"logit_scale", 0, 1, "a scale of logits is"},
     {"moe_every_n_layers", 0, 1, "experts in some layers only are"},
+    {"num_loops", 0, 1, "layers that tokens go through again are"},
     {"residual_scale", 0, 1, "a scale of the residual stream is"},
     {"rope.dimension_sections", 0, 0, "rope in sections is"},
     {"rope.scaling.alpha", 0, 0, "a scale of rope's base is"},

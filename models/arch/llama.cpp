@@ -21,8 +21,8 @@ namespace {
 using core::Activation;
 using core::ValueId;
 
-constexpr auto kSplitPairs =
-    std::to_array<std::string_view>({"apertus", "bitnet", "exaone", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
+constexpr auto kSplitPairs = std::to_array<std::string_view>(
+    {"apertus", "bitnet", "exaone", "openelm", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
 
 // Of a layer's feed-forward part.
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
@@ -61,7 +61,7 @@ void build(Builder& b) {
   if (is("baichuan") && h.layers() == 40) h.refuse("block_count", "40", "the positions of the 13B model are");
   const bool no_rope = is("baichuan") && h.layers() != 32; // only the 7B model is known to have it
   AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,
-                             .qk_norm = is("apertus"),
+                             .qk_norm = is("apertus") || is("openelm"),
                              .rope_factors = !is("pangu-embedded"),
                              .rope_axes = is("paddleocr") ? RopeAxes::in_order : RopeAxes::one,
                              .output_norm = is("bitnet"),

@@ -78,20 +78,26 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
     made.q = linear_of(x, q_tensor, {"q", q_rows, 0, *spec.heads * dim, dim, per_head});
     made.gate = linear_of(x, q_tensor, {"gate", q_rows, dim, *spec.heads * dim, dim, per_head});
   } else {
-    made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}, blk + "attn_q.bias") : linear(x, q_tensor, q);
+    made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}, blk + "attn_q.bias")
+                   : linear(x, q_tensor, q, spec.qkv_bias);
   }
-  if (spec.gate_matrix) made.gate = linear(x, blk + "attn_gate", *spec.heads * *spec.v_dim);
+  if (spec.gate_matrix) {
+    const gguf::Tensor* gate = file_.find_tensor(blk + "attn_gate.weight");
+    const bool per_head = gate && gate->weights() == width_of(x) * *spec.heads;
+    made.gate = linear(x, blk + "attn_gate", per_head ? *spec.heads : *spec.heads * *spec.v_dim);
+  }
   if (spec.kv_of) {
     for (const char* unused : {"attn_k.weight", "attn_k.bias", "attn_k_norm.weight", "attn_v.weight", "attn_v.bias"})
       skip(blk + unused);
     return made;
   }
-  made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}, blk + "attn_k.bias") : linear(x, blk + "attn_k", k);
+  made.k = fused ? linear_of(x, q_tensor, {"k", q_rows, q, k}, blk + "attn_k.bias")
+                 : linear(x, blk + "attn_k", k, spec.qkv_bias);
   if (spec.k_is_v && !fused && !has(blk + "attn_v.weight"))
     made.v = made.k;
   else
-    made.v =
-        fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}, blk + "attn_v.bias") : linear(x, blk + "attn_v", v);
+    made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}, blk + "attn_v.bias")
+                   : linear(x, blk + "attn_v", v, spec.qkv_bias);
   return made;
 }
 
@@ -153,11 +159,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
                                                 spec.chunked && window > 0, static_cast<float>(*spec.soft_cap)});
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
   if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
-  const std::string output = blk + "attn_output";
-  if (spec.output_bias) return linear(attended, output, hparams_.width());
-  skip(output + ".bias");
-  return emit(OpKind::linear, output, {attended}, hparams_.width(),
-              {weight(output + ".weight", width_of(attended), hparams_.width())});
+  return linear(attended, blk + "attn_output", hparams_.width(), spec.output_bias);
 }
 
 } // namespace ridge::models

@@ -131,6 +131,20 @@ WeightId Builder::constant(const std::string& name, int64_t width, float value) 
   return add_weight({name, core::kFloatType, width, 1, 1, std::ssize(*owned), owned->data(), owned});
 }
 
+WeightId Builder::repeated(const std::string& name, int64_t count, int64_t times) {
+  core::Weight factors = tensor_weight(name, 1, count, 1);
+  require_f32(factors);
+  auto copy = std::make_shared<std::vector<std::byte>>();
+  for (int64_t i = 0; i < count * times; ++i)
+    copy->insert(copy->end(), factors.row(i / times), factors.row(i / times) + sizeof(float));
+  factors.cols = count * times;
+  factors.rows = 1;
+  factors.row_bytes = std::ssize(*copy);
+  factors.data = copy->data();
+  factors.owned = std::move(copy);
+  return add_weight(std::move(factors));
+}
+
 WeightId Builder::flat_vector(const std::string& name, int64_t width) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
   if (!tensor || tensor->dims[0] == width || tensor->weights() != width) return vector(name, width);
@@ -190,8 +204,14 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group,
   const std::string name = has(tensor) ? tensor : tensor + ".weight"; // Falcon-H1 has one without ".weight"
   const gguf::Tensor* weights = file_.find_tensor(name);
   const bool own = weights && weights->weights() == width_of(x); // of each group
-  const int64_t width = own ? width_of(x) : group;
-  std::vector<WeightId> vectors = {bare_norms_ ? constant(name, width, 1) : flat_vector(name, width)};
+  const int64_t groups = width_of(x) / group;
+  const bool factors = weights && group > 1 && weights->dims[0] == 1 && weights->weights() == groups; // of each group
+  const int64_t width = own || factors ? width_of(x) : group;
+  std::vector<WeightId> vectors;
+  if (factors)
+    vectors.push_back(repeated(name, groups, group));
+  else
+    vectors.push_back(bare_norms_ && !weights ? constant(name, width, 1) : flat_vector(name, width));
   if (kind == NormKind::rms)
     return emit(OpKind::rms_norm, tensor, {x}, width_of(x), vectors, core::NormParams{hparams_.norm_epsilon(), group});
   if (has(tensor + ".bias")) vectors.push_back(flat_vector(tensor + ".bias", width));
@@ -204,11 +224,12 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
               core::NormParams{hparams_.norm_epsilon(), group});
 }
 
-ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows) {
+ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows, bool bias) {
   std::vector<WeightId> weights = {weight(tensor + ".weight", width_of(x), rows)};
   x = in_order_of(weights[0], x);
   const bool scaled = has(tensor + ".scale") && !used_tensors_.contains(tensor + ".scale");
-  if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
+  if (!bias) skip(tensor + ".bias");
+  if (bias && has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", rows));
   if (scaled && weights.size() > 1) throw_error("{}: {} has a scale and a bias", file_.path(), tensor);
   const ValueId y = emit(OpKind::linear, tensor, {x}, rows, std::move(weights));
   return scaled ? scaled_by(y, tensor + ".scale") : y;

@@ -39,7 +39,7 @@ class Builder {
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // of the weights
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // of each group, without weights
   core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one
-  core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
+  core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows, bool bias = true);
   core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
   core::ValueId gather(core::ValueId x);
   core::ValueId activate(core::ValueId x, const std::string& name, const ActivationSpec& activation = {});
@@ -172,6 +172,8 @@ class Builder {
   core::WeightId constant(const std::string& name, int64_t width, float value); // made up
   // A tensor of `width` F32 elements of any shape, as a vector.
   core::WeightId flat_vector(const std::string& name, int64_t width);
+  // Each of `count` factors `times` times.
+  core::WeightId repeated(const std::string& name, int64_t count, int64_t times);
   void require_f32(const core::Weight& weight) const;
   void refuse_unused_tensors() const;
 

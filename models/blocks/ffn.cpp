@@ -166,8 +166,10 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     if (gate < 0) throw_error("{}: {}: shares of experts without a gate", file_.path(), blk);
     gate = glu(core::Activation::identity, shares, gate, blk + "share_gate");
   }
+  ActivationSpec of_experts = activation;
+  if (activation.limit_of_experts) of_experts.activation.limit = *activation.limit_of_experts;
   const ValueId down =
-      expert_linear(activate(gate, up, blk + "swiglu", activation), "ffn_down_exps", hidden_width, width);
+      expert_linear(activate(gate, up, blk + "swiglu", of_experts), "ffn_down_exps", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
   if (latent) y = linear(y, blk + "ffn_latent_up", hparams_.width());
   if (spec.shared && has(blk + "ffn_up_shexp.weight"))

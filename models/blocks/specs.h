@@ -51,9 +51,10 @@ struct AttentionSpec {
   std::optional<int64_t> kv_of = {};   // a layer before, whose keys and values are attended to instead of own ones
   bool output_norm = false;            // attn_sub_norm: of all heads' outputs, before the output matrix
   bool qkv_has_more = false;           // attn_qkv may have rows behind those of v, which are not used
+  bool qkv_bias = true;                // that the three matrices of q, k and v have counts
   bool output_bias = true;             // that the output matrix has counts
   bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
-  bool gate_matrix = false;            // attn_gate: a matrix that makes such gates from the layer's input
+  bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
 
   // Not supported yet.
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal
@@ -96,8 +97,9 @@ struct RoutingSpec {
 struct ActivationSpec {
   core::ActivationParams activation = {core::Activation::silu};
   bool gated = true;
-  bool norm = false;                 // ffn_sub_norm: of a dense part's hidden layer
-  std::optional<int64_t> width = {}; // of a dense part's hidden layer: feed_forward_length of the layer
+  std::optional<float> limit_of_experts = {}; // ActivationParams::limit of an expert that not all tokens go through
+  bool norm = false;                          // ffn_sub_norm: of a dense part's hidden layer
+  std::optional<int64_t> width = {};          // of a dense part's hidden layer: feed_forward_length of the layer
 };
 
 } // namespace ridge::models

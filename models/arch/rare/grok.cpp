@@ -1,0 +1,65 @@
+// grok and arctic: Grok 1 and 2, Snowflake Arctic. Layers have a dense part beside the experts. In Arctic the experts
+// get the input of attention; Grok caps scores, and norms what each block gives.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+#include <fmt/format.h>
+
+#include <numbers>
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static constexpr RoutingSpec kRouting = {.normalize = true, .gate = core::Gate::softmax};
+
+static void build_grok(Builder& b) {
+  const Hparams& h = b.hparams();
+  AttentionSpec attention = {.rope = Rope::split, .rope_factors = false};
+  attention.scale = h.get_float("attention.output_scale", 0.08838834764831845);
+  attention.soft_cap = h.get_float("attn_logit_softcapping", 30);
+  h.get_float("router_logit_softcapping", 0); // which no release uses
+  const ActivationSpec gelu = {{core::Activation::gelu}};
+  const auto feed_forward = [&](ValueId x, int64_t il) {
+    const std::string blk = fmt::format("blk.{}.", il);
+    const ValueId chosen = b.experts(x, il, kRouting, gelu);
+    if (!b.has(blk + "ffn_up.weight")) return chosen;
+    return b.activate(b.add(b.ffn(x, il, gelu), chosen, blk + "ffn_both"), blk + "ffn_half",
+                      {{core::Activation::identity, static_cast<float>(std::numbers::sqrt2 / 2)}});
+  };
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+           .ffn = feed_forward,
+           .mixer_post_norm = "attn_output_norm",
+           .ffn_post_norm = b.has("blk.0.layer_output_norm.weight") ? "layer_output_norm" : "post_ffw_norm",
+           .embedding_scale = h.get_float("embedding_scale", 78.38367176906169),
+           .logit_scale = h.get_float("logit_scale", 0.5773502691896257),
+           .soft_cap = h.get_float("final_logit_softcapping", 0)});
+}
+
+static void build_arctic(Builder& b) {
+  const Hparams& h = b.hparams();
+  ValueId input = -1; // of the layer
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 input = x;
+                 return b.attention(b.rms_norm(x, fmt::format("blk.{}.attn_norm", il)), il,
+                                    {.rope = Rope::adjacent, .rope_factors = false, .output_bias = false});
+               },
+           .ffn =
+               [&](ValueId x, int64_t il) {
+                 const std::string blk = fmt::format("blk.{}.", il);
+                 if (il + 1 == h.layers()) input = b.gather(input);
+                 const ValueId dense = b.ffn(x, il, {.width = h.width()});
+                 RoutingSpec routing = kRouting;
+                 routing.width = h.ffn_width(il);
+                 const ValueId chosen = b.experts(b.rms_norm(input, blk + "ffn_norm_exps"), il, routing);
+                 return b.add(dense, chosen, blk + "ffn_both");
+               },
+           .mixer_norm = {}});
+}
+
+static void build(Builder& b) { b.hparams().architecture() == "grok" ? build_grok(b) : build_arctic(b); }
+
+constinit const ArchitectureFile arch::grok = {.build = build};
+
+} // namespace ridge::models

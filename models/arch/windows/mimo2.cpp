@@ -1,0 +1,145 @@
+// Windows in some layers, and experts: mellum, maple, mimo2 (MiMo V2) and step35 (Step 3.5); and spark2_5 (Spark 2.5),
+// which is dense. They differ in the rope of the two kinds of layers, in how experts are
+// chosen, and in what becomes of attention's output:
+//   mimo2    has sinks in some layers, and a scale of the output
+//   step35   may have a gate for each head, and limits in activations
+//   spark2_5 has a gate for each head
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ridge::models {
+namespace {
+
+using core::Activation;
+using core::Gate;
+using core::ValueId;
+
+AttentionSpec mellum(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  const bool slides = h.get_int("attention.sliding_window", 0) > 0 && h.slides(il, 4);
+  // Layers with a window have the others' base of rope, but no scaling.
+  return {.rope = Rope::split,
+          .qk_norm = true,
+          .rope_scaling = !slides,
+          .rope_factors = false,
+          .window = slides ? h.window() : 0};
+}
+
+AttentionSpec maple(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  AttentionSpec spec = {.qk_norm = true, .window = 0};
+  if (!h.slides(il, 1)) return spec;
+  spec.rope = Rope::split;
+  spec.rope_factors = false;
+  spec.rope_base = h.sliding_rope_base();
+  spec.rope_dims = h.rope_dims(h.k_dim(il), true);
+  spec.window = h.window();
+  return spec;
+}
+
+AttentionSpec mimo2(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  AttentionSpec spec = {.rope = Rope::split, .rope_factors = false, .window = 0};
+  spec.sinks = b.has(fmt::format("blk.{}.attn_sinks.weight", il));
+  spec.qkv_bias = spec.output_bias = false;
+  if (!h.slides(il, 1)) return spec;
+  spec.window = h.window();
+  spec.rope_base = h.sliding_rope_base(10000);
+  spec.rope_divisor = 1;
+  return spec;
+}
+
+AttentionSpec step35(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  const std::string blk = fmt::format("blk.{}.", il);
+  const bool slides = h.slides(il, 1);
+  const int64_t k_dim = h.k_dim(il), dims = h.rope_dims(k_dim, slides);
+  AttentionSpec spec = {.rope = Rope::split,
+                        .qk_norm = b.has(blk + "attn_q_norm.weight"),
+                        .rope_dims = slides ? dims : dims / 2,
+                        .rope_factors = !slides,
+                        .window = 0,
+                        .gate_matrix = b.has(blk + "attn_gate.weight")};
+  if (!slides) return spec;
+  spec.window = h.window();
+  spec.rope_base = h.sliding_rope_base(10000);
+  spec.rope_divisor = 1;
+  return spec;
+}
+
+AttentionSpec spark(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  const bool slides = h.slides(il, 1);
+  AttentionSpec spec = {.rope = Rope::split,
+                        .rope_dims = h.rope_dims(h.k_dim(il), slides),
+                        .rope_factors = false,
+                        .window = slides ? h.window() : 0,
+                        .gate_matrix = true};
+  if (slides) spec.rope_base = h.sliding_rope_base();
+  return spec;
+}
+
+struct Kind {
+  std::string_view name;
+  AttentionSpec (*attention)(Builder& b, int64_t il);
+  RoutingSpec routing;
+  ActivationSpec activation = {};
+};
+
+constexpr RoutingSpec kSoftmax = {.normalize = true, .gate = Gate::softmax};
+constexpr auto kKinds = std::to_array<Kind>({
+    {"maple", maple, {.normalize = true, .gate = Gate::softmax, .scale = 1}},
+    {"mellum", mellum, kSoftmax},
+    {"mimo2", mimo2, {.normalize = true, .gate = Gate::sigmoid, .selection_bias = true}},
+    {"spark2_5", spark, {}, {{Activation::gelu}}},
+    {"step35",
+     step35,
+     {.selection_bias = true, .shared = true},
+     {{.kind = Activation::silu, .limits_activated = true}}},
+});
+
+// Files may have a dense part beside the experts, which is not used.
+ValueId experts(Builder& b, ValueId x, int64_t il, const Kind& kind, const ActivationSpec& activation) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  if (!b.has(blk + "ffn_gate_inp.weight")) return b.ffn(x, il, activation);
+  for (const char* dense : {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) b.skip(blk + dense);
+  RoutingSpec routing = kind.routing;
+  if (!routing.normalize) routing.normalize = b.hparams().get_bool("expert_weights_norm", false);
+  if (!routing.gate && b.hparams().get_int("expert_gating_func", 0) == 0) routing.gate = Gate::sigmoid;
+  return b.experts(x, il, routing, activation);
+}
+
+// Limits differ by layer; 0 is none.
+ActivationSpec limited(const Hparams& h, const Kind& kind, int64_t il) {
+  ActivationSpec spec = kind.activation;
+  if (kind.name != "step35" && kind.name != "maple") return spec;
+  spec.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
+  if (kind.name == "step35") spec.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, 0));
+  return spec;
+}
+
+void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
+  h.get_int("expert_shared_count", 0); // they are one, as wide as its tensors
+  h.get_int("leading_dense_block_count", 0);
+  const auto output_scale = static_cast<float>(kind.name == "mimo2" ? h.get_float("attention.value_scale", 1) : 1);
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 const ValueId y = b.attention(x, il, kind.attention(b, il));
+                 if (output_scale == 0 || output_scale == 1) return y;
+                 return b.activate(y, fmt::format("blk.{}.attn_scale", il), {{Activation::identity, output_scale}});
+               },
+           .ffn = [&](ValueId x, int64_t il) { return experts(b, x, il, kind, limited(h, kind, il)); }});
+}
+
+} // namespace
+
+constinit const ArchitectureFile arch::mimo2 = {.build = build};
+
+} // namespace ridge::models

@@ -59,23 +59,9 @@ Conversation::Prompt Conversation::render(const Json& messages) const {
   text::ChatOptions options;
   options.extra = variables_;
   Prompt prompt{render_chat(model_, template_, messages, options), {}};
-  if (!continues_known(prompt.text)) {
-    prompt.tokens = chat_tokens(tokenizer, prompt.text);
-    return prompt;
-  }
-  prompt.tokens = known_tokens_;
-  const auto rest = prompt.text.part(std::string_view(prompt.text.bytes()).substr(known_text_.size()));
-  const auto tokens = tokenizer.encode(rest.bytes(), {.parse_special = true, .data = rest.data()});
-  prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
+  prompt.tokens =
+      known_.begins(prompt.text) ? known_.continued(tokenizer, prompt.text) : chat_tokens(tokenizer, prompt.text);
   return prompt;
-}
-
-// Whether the prompt begins with the text that the session's tokens stand for. Their prompt must also consist of the
-// same data: a message that spells out earlier turns, control tokens included, does not get those turns' tokens.
-bool Conversation::continues_known(const text::jinja::TaintedText& prompt) const {
-  if (known_text_.empty() || !prompt.bytes().starts_with(known_text_)) return false;
-  const auto start = prompt.part(std::string_view(prompt.bytes()).substr(0, known_prompt_bytes_));
-  return std::ranges::equal(start.data(), known_data_);
 }
 
 int64_t Conversation::tokens_with(const std::string& user_text) const {
@@ -88,15 +74,9 @@ Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std:
   const Prompt prompt = render(messages_);
   Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel);
 
-  known_text_ = prompt.text.bytes() + answer.raw;
-  known_prompt_bytes_ = prompt.text.size();
-  known_data_.assign(prompt.text.data().begin(), prompt.text.data().end());
-  const auto tokens = session_.tokens();
-  known_tokens_.assign(tokens.begin(), tokens.end());
-  const auto& tokenizer = model_.need_tokenizer();
-  if (answer.stop == StopReason::end_of_turn && !known_tokens_.empty() && tokenizer.is_eog(known_tokens_.back()))
-    known_tokens_.pop_back();                                  // the template writes the end of the turn itself
-  if (answer.stop == StopReason::stopped) known_text_.clear(); // tokens run past the cut text
+  known_ = answer.stop == StopReason::stopped // tokens run past the cut text
+               ? KnownText()
+               : KnownText(model_.need_tokenizer(), prompt.text, answer.raw, session_.tokens());
 
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;

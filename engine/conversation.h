@@ -4,6 +4,7 @@
 
 #include "engine/answer.h"
 #include "engine/chat_prompt.h"
+#include "engine/known_text.h"
 
 #include <string>
 
@@ -43,19 +44,13 @@ class Conversation {
     std::vector<int32_t> tokens;
   };
   Prompt render(const Json& messages) const;
-  bool continues_known(const text::jinja::TaintedText& prompt) const;
 
   const LoadedModel& model_;
   Session& session_;
   const text::ChatTemplate& template_;
   const Json variables_;
   Json messages_ = Json::array();
-  // The text of the session's tokens, so that the next prompt continues them exactly. Tokenizing the model's own answer
-  // again could give other tokens, and the cache would be lost from there on.
-  std::string known_text_;
-  size_t known_prompt_bytes_ = 0;          // of known_text_; the rest is the model's answer
-  std::vector<text::ByteSpan> known_data_; // of those bytes
-  std::vector<int32_t> known_tokens_;
+  KnownText known_; // of the session's tokens
 };
 
 } // namespace ridge::engine

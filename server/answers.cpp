@@ -38,10 +38,10 @@ std::string new_id(const char* prefix) {
   return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
 }
 
-Answers::Answers(Service& service, const std::vector<Generation>& generations) {
+Answers::Answers(Service& service, const std::vector<Generation>& generations) : service_(service) {
   try {
     for (const Generation& generation : generations) {
-      answers_.push_back({service.start(generation), service.text_of(generation)});
+      answers_.push_back({service.start(generation), service.text_of(generation), generation.chat_prompt});
       prompt_tokens_ += std::ssize(generation.prompt);
     }
   } catch (...) {
@@ -77,6 +77,9 @@ void Answers::advance(size_t number, const Take& take) {
   answer.ended = true;
   answer.stop = answer.text.stopped() ? engine::StopReason::stopped : answer.sequence->stop();
   take(number, nullptr, answer.text.finish());
+  using engine::StopReason; // of others, the tokens run past the text
+  if (answer.chat_prompt && (answer.stop == StopReason::end_of_turn || answer.stop == StopReason::limit))
+    service_.remember(*answer.chat_prompt, answer.text.raw(), answer.sequence->tokens());
 }
 
 int64_t Answers::generated_tokens() const {

@@ -25,6 +25,7 @@ class Answers {
   struct Answer {
     std::shared_ptr<engine::Sequence> sequence;
     engine::AnswerText text;
+    std::optional<text::jinja::TaintedText> chat_prompt;
     bool ended = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
   };
@@ -50,6 +51,7 @@ class Answers {
  private:
   void advance(size_t answer, const Take& take);
 
+  Service& service_;
   std::vector<Answer> answers_;
   int64_t prompt_tokens_ = 0;
 };

@@ -37,7 +37,9 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
 }
 
 engine::AnswerText Service::text_of(const Generation& generation) const {
-  return engine::AnswerText(tokenizer(), generation.sampling.stop, generation.chat_prompt);
+  std::optional<std::string_view> prompt;
+  if (generation.chat_prompt) prompt = generation.chat_prompt->bytes();
+  return engine::AnswerText(tokenizer(), generation.sampling.stop, prompt);
 }
 
 Generation Service::chat(const Json& messages, const Json& tools, const Json& variables) const {
@@ -45,12 +47,29 @@ Generation Service::chat(const Json& messages, const Json& tools, const Json& va
   options.tools = tools;
   options.extra = variables_;
   options.extra.update(variables);
-  const text::jinja::TaintedText prompt = engine::render_chat(model_, template_, messages, std::move(options));
+  text::jinja::TaintedText prompt = engine::render_chat(model_, template_, messages, std::move(options));
   Generation generation;
-  generation.prompt = engine::chat_tokens(tokenizer(), prompt);
-  generation.chat_prompt = prompt.bytes();
+  generation.prompt = tokens_of(prompt);
+  generation.chat_prompt = std::move(prompt);
   generation.sampling = sampling_;
   return generation;
+}
+
+std::vector<int32_t> Service::tokens_of(const text::jinja::TaintedText& prompt) const {
+  const std::scoped_lock lock(mutex_);
+  const engine::KnownText* longest = nullptr;
+  for (const engine::KnownText& known : known_)
+    if (known.begins(prompt) && (!longest || known.size() > longest->size())) longest = &known;
+  return longest ? longest->continued(tokenizer(), prompt) : engine::chat_tokens(tokenizer(), prompt);
+}
+
+void Service::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
+                       std::span<const int32_t> tokens) {
+  engine::KnownText known(tokenizer(), prompt, answer, tokens);
+  const std::scoped_lock lock(mutex_);
+  known_.push_front(std::move(known));
+  // Older ones have hardly anything left in the streams' caches.
+  if (std::ssize(known_) > 4 * model_.executor->config().streams) known_.pop_back();
 }
 
 } // namespace ridge::server

@@ -5,15 +5,18 @@
 #include "engine/answer_text.h"
 #include "engine/chat_prompt.h"
 #include "engine/constraint.h"
+#include "engine/known_text.h"
 #include "engine/loaded_model.h"
 #include "engine/sequences/scheduler.h"
 #include "server/fields.h"
 #include "text/chat/chat_template.h"
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +25,8 @@ namespace ridge::server {
 // A request for text, whichever API it came by.
 struct Generation {
   std::vector<int32_t> prompt;
-  std::optional<std::string> chat_prompt; // the text of a chat's prompt; none: a text is continued
-  core::SamplingOptions sampling;         // its grammar is GBNF text or a JSON schema
+  std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
+  core::SamplingOptions sampling;                      // its grammar is GBNF text or a JSON schema
   bool keep_choices = false;
 };
 
@@ -40,6 +43,8 @@ class Service {
 
   // The prompt of a chat: its text and tokens. `variables` are handed to the template beside the service's own.
   Generation chat(const Json& messages, const Json& tools, const Json& variables) const;
+  // A chat's answer is whole, and a later prompt that begins with it is to continue its tokens.
+  void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
 
   const engine::LoadedModel& model() const { return model_; }
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
@@ -53,6 +58,7 @@ class Service {
 
  private:
   std::shared_ptr<const text::TokenTable> token_table();
+  std::vector<int32_t> tokens_of(const text::jinja::TaintedText& prompt) const;
 
   const engine::LoadedModel& model_;
   const text::ChatTemplate& template_;
@@ -61,7 +67,8 @@ class Service {
   const std::string name_;
   const engine::Notice log_;
   const int64_t started_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::deque<engine::KnownText> known_;                 // answers, the latest first
   std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
   engine::Scheduler scheduler_;
 };

@@ -23,7 +23,7 @@ void detokenize(Service& service, const httplib::Request& request, httplib::Resp
 
 void apply_template(Service& service, const httplib::Request& request, httplib::Response& response) {
   const Json body = parse_body(request.body);
-  reply(response, {{"prompt", *chat_generation(service, Fields(body, "")).chat_prompt}});
+  reply(response, {{"prompt", chat_generation(service, Fields(body, "")).chat_prompt->bytes()}});
 }
 
 } // namespace ridge::server

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace ridge::engine {
@@ -65,6 +66,7 @@ class Sequence {
   // Tokens that were evaluated, the time of the steps they were part of, and their share of those steps' bytes.
   const Usage& prompt_usage() const { return prompt_; }
   const Usage& generation_usage() const { return generation_; } // wall time from the first token on
+  std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
   int64_t generated_tokens() const { return generated_; }       // the end token too
   int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
   double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free

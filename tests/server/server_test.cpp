@@ -194,6 +194,22 @@ TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probab
   CHECK(whole.starts_with(text));
 }
 
+TEST_CASE("a conversation's next turn continues the tokens of the answer, however the model wrote it") {
+  Endpoint endpoint;
+  for (const int seed : {1, 2, 3, 4}) {
+    Json body = chat_body("What is ridge?", 20);
+    body["temperature"] = 1.5; // text that would be tokenized otherwise
+    body["seed"] = seed;
+    const Json first = endpoint.post("/v1/chat/completions", body);
+    body["messages"].push_back(first["choices"][0]["message"]);
+    body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+    const Json second = endpoint.post("/v1/chat/completions", body);
+    // All but the last token of the answer, which nothing evaluated.
+    CHECK(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() ==
+          first["usage"]["total_tokens"].get<int>() - 1);
+  }
+}
+
 TEST_CASE("an answer held to a schema is JSON of that schema") {
   Endpoint endpoint;
   Json body = chat_body("Give me JSON.", 200);

@@ -1,5 +1,5 @@
-// Importance and calibration on models whose layers are not all attention: tensors that several ops read in parts,
-// inputs of recurrent layers, experts and shared experts.
+// Importance and calibration on models whose layers are not all plain attention: tensors that several ops read in
+// parts, inputs of recurrent layers, experts and shared experts, matrices per head.
 #include "convert/calibrated.h"
 #include "convert/calibration.h"
 #include "convert/requantize.h"
@@ -22,7 +22,8 @@ namespace {
 constexpr const char* kRecipes[] = {"qwen35-dense",    "qwen35moe-moe",       "qwen3next-moe",  "lfm2-dense",
                                     "lfm2moe-moe",     "nemotron_h-dense",    "granite-dense",  "nemotron_h_moe-dense",
                                     "falcon-h1-dense", "granitehybrid-dense", "granitemoe-moe", "mamba2-dense",
-                                    "qwen2moe-moe"};
+                                    "qwen2moe-moe",    "gpt-oss-moe",         "gemma3-dense",   "gemma4-26b-a4b",
+                                    "deepseek2-moe"};
 
 std::unique_ptr<core::Executor> executor_of(const core::Program& program, core::InputObserver* observer = nullptr) {
   core::ExecutorConfig config;
@@ -92,7 +93,8 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   const tests::TemporaryFolder folder;
-  for (const char* name : {"qwen35-dense", "qwen3next-moe", "lfm2-dense", "nemotron_h-dense", "falcon-h1-dense"}) {
+  for (const char* name : {"qwen35-dense", "qwen3next-moe", "lfm2-dense", "nemotron_h-dense", "falcon-h1-dense",
+                           "gpt-oss-moe", "gemma3-dense", "deepseek2-moe"}) {
     CAPTURE(name);
     const tests::Recipe recipe(name);
     const gguf::File file = recipe.open();

@@ -63,6 +63,10 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
   cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
 }
 
+void set_expert_sum_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  cost.flops = 2 * elements_of(program, op.outputs[0], step) * static_cast<double>(std::get<ExpertParams>(op.params).used);
+}
+
 void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const KvLayer& kv = program.kv_layers[std::get<KvParams>(op.params).layer];
   cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
@@ -160,6 +164,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::gather: set_gather_cost(cost, program, op, step); break;
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
+  case OpKind::expert_sum: set_expert_sum_cost(cost, program, op, step); break;
   case OpKind::kv_store:
   case OpKind::latent_store:
   case OpKind::index_store: set_kv_store_cost(cost, program, op, step); break;

@@ -48,7 +48,7 @@ bool amplifies_errors(const Program& program) {
     if (op.kind == OpKind::route || op.kind == OpKind::index_choice) return true;
     const auto* attention = std::get_if<AttentionParams>(&op.params);
     return attention &&
-           attention->scale * std::sqrt(static_cast<double>(program.kv_layers[attention->layer].k_dim)) > kSharp;
+           attention->scale * std::sqrt(static_cast<double>(program.kv_layers[attention->layer].k_dim)) >= kSharp;
   });
 }
 

@@ -129,7 +129,12 @@ void shape_glu(const Operands& o) {
   o.expect(o.in(0).width > 0 && o.in(1).width % o.in(0).width == 0, "elements do not divide among the gates");
 }
 
-void shape_activate(const Operands& o) { o.expect(o.in(0).width == o.out(0).width, "changes the width"); }
+void shape_activate(const Operands& o) {
+  o.expect(o.in(0).width == o.out(0).width, "changes the width");
+  if (o.op.weights.empty()) return;
+  const auto& params = std::get<ActivationParams>(o.op.params);
+  o.expect(o.weight(0).cols == o.in(0).width && params.limit == 0 && params.shift == 0, "factors");
+}
 
 void shape_add(const Operands& o) {
   o.expect(o.in(0).width == o.in(1).width && o.in(0).width == o.out(0).width, "operands differ in width");
@@ -171,7 +176,8 @@ void shape_head_ids(const Operands& o) { o.expect(o.out(0).kind == ValueKind::i3
 
 void shape_expert_sum(const Operands& o) {
   const int64_t used = std::get<ExpertParams>(o.op.params).used;
-  o.expect(o.in(1).width == used && o.in(0).width == used * o.out(0).width, "shape");
+  o.expect(used > 0 && o.in(1).width > 0 && o.in(1).width % used == 0, "shares");
+  o.expect(o.in(0).width * (o.in(1).width / used) == used * o.out(0).width, "shape");
 }
 
 const StateLayer& state_of(const Operands& o, int32_t state) {

@@ -124,11 +124,14 @@ WeightId Builder::vector(const std::string& name, int64_t width) {
   return id;
 }
 
-WeightId Builder::constant(const std::string& name, int64_t width, float value) {
-  const std::vector<float> values(width, value);
-  const auto bytes = std::as_bytes(std::span(values));
+WeightId Builder::constant(const std::string& name, std::span<const float> values, int64_t rows) {
+  const auto bytes = std::as_bytes(values);
   auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  return add_weight({name, core::kFloatType, width, 1, 1, std::ssize(*owned), owned->data(), owned});
+  return add_weight({name, core::kFloatType, std::ssize(values) / rows, rows, 1, std::ssize(*owned) / rows,
+                     owned->data(), owned});
+}
+WeightId Builder::constant(const std::string& name, int64_t width, float value, int64_t rows) {
+  return constant(name, std::vector<float>(width * rows, value), rows);
 }
 
 WeightId Builder::repeated(const std::string& name, int64_t count, int64_t times) {
@@ -242,6 +245,11 @@ ValueId Builder::scaled_by(ValueId x, const std::string& tensor) {
   core::ActivationParams params = {core::Activation::identity};
   std::memcpy(&params.alpha, weight.data, sizeof params.alpha);
   return emit(OpKind::activate, tensor, {x}, width_of(x), {}, params);
+}
+
+ValueId Builder::scaled(ValueId x, const std::string& name, double factor) {
+  return emit(OpKind::activate, name, {x}, width_of(x), {},
+              core::ActivationParams{core::Activation::identity, static_cast<float>(factor)});
 }
 
 ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias) {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -67,6 +68,18 @@ class Builder {
   core::ValueId layer_inputs(core::ValueId x, int64_t width);
   core::ValueId add_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
   core::ValueId scaled_by(core::ValueId x, const std::string& tensor); // of one number
+  core::ValueId scaled(core::ValueId x, const std::string& name, double factor);
+
+  // AltUp: a residual stream of several parts [parts * width], of which the first goes through a layer.
+  core::ValueId altup_stream(core::ValueId x, int64_t parts); // from the embedding
+  core::ValueId altup_predict(core::ValueId stream, int64_t il, int64_t parts);
+  core::ValueId altup_correct(core::ValueId predicted, core::ValueId computed, int64_t il, int64_t parts);
+  core::ValueId altup_layer_input(core::ValueId stream, core::ValueId inputs, int64_t il, int64_t parts);
+  core::ValueId altup_mean(core::ValueId stream, int64_t parts); // [width]
+  core::ValueId columns(core::ValueId x, const std::string& name, int64_t first, int64_t count);
+  core::ValueId laurel(core::ValueId x, int64_t il); // x plus a part of low rank
+  // A feed-forward part whose gates count as far as they are above their mean by this many standard deviations.
+  core::ValueId sparse_ffn(core::ValueId x, int64_t il, double deviations);
 
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
   // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are.
@@ -120,7 +133,15 @@ class Builder {
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   void scale_weight(core::WeightId id, double scale);
-  core::ValueId columns(core::ValueId x, const std::string& name, int64_t first, int64_t count);
+  core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order);
+  core::ValueId repeated(core::ValueId x, const std::string& name, int64_t parts);
+  core::ValueId gated_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
+  core::ValueId magnitude(core::ValueId x, const std::string& name, double factor, int64_t count);
+  core::ValueId bare_norm(core::ValueId x, const std::string& name, int64_t group, std::vector<core::WeightId> weights);
+  core::ValueId altup_matrices(core::ValueId x, const std::string& tensor, int64_t count);
+  core::ValueId altup_router(core::ValueId x, const std::string& blk, std::string_view which, int64_t parts);
+  core::WeightId behind_first(const std::string& name, std::span<const float> vector, int64_t parts);
+  core::ValueId highest(core::ValueId x, const std::string& name, double deviations);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
   core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name,
                          const ActivationSpec& activation);
@@ -169,7 +190,8 @@ class Builder {
   // x, or its elements in the order in which the columns of `weight` want them (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
   core::WeightId vector(const std::string& name, int64_t width);
-  core::WeightId constant(const std::string& name, int64_t width, float value); // made up
+  core::WeightId constant(const std::string& name, std::span<const float> values, int64_t rows = 1); // made up
+  core::WeightId constant(const std::string& name, int64_t width, float value, int64_t rows = 1);
   // A tensor of `width` F32 elements of any shape, as a vector.
   core::WeightId flat_vector(const std::string& name, int64_t width);
   // Each of `count` factors `times` times.

@@ -3,7 +3,7 @@
 #include "models/blocks/blocks.h"
 
 #include <cmath>
-#include <cstring>
+#include <numeric>
 #include <span>
 
 namespace ridge::models {
@@ -30,23 +30,32 @@ ValueId Builder::layer_inputs(ValueId x, int64_t width) {
   return add(projected, by_token, "per_layer_inputs");
 }
 
-ValueId Builder::add_layer_input(ValueId x, ValueId inputs, int64_t il) {
+ValueId Builder::gated_layer_input(ValueId x, ValueId inputs, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t width = width_of(inputs) / hparams_.layers();
   ValueId own = columns(inputs, blk + "layer_input", il * width, width);
   if (gathered(x)) own = gather(own);
   const ValueId gated = glu(core::Activation::gelu, linear(x, blk + "inp_gate", width), own, blk + "inp_glu");
-  return add(x, rms_norm(linear(gated, blk + "proj", width_of(x)), blk + "post_norm"), blk + "layer_input_add");
+  return linear(gated, blk + "proj", width_of(x));
+}
+
+ValueId Builder::add_layer_input(ValueId x, ValueId inputs, int64_t il) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  return add(x, rms_norm(gated_layer_input(x, inputs, il), blk + "post_norm"), blk + "layer_input_add");
 }
 
 ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int64_t count) {
-  auto owned = std::make_shared<std::vector<std::byte>>(count * sizeof(int32_t));
-  for (int64_t i = 0; i < count; ++i) {
-    const auto from = static_cast<int32_t>(first + i);
-    std::memcpy(owned->data() + i * sizeof from, &from, sizeof from);
-  }
-  const WeightId order = add_weight({name, core::kOrderType, count, 1, 1, std::ssize(*owned), owned->data(), owned});
-  return emit(OpKind::permute, name, {x}, count, {order}, core::PermuteParams{width_of(x)});
+  std::vector<int32_t> order(count);
+  std::iota(order.begin(), order.end(), static_cast<int32_t>(first));
+  return permute(x, name, order);
+}
+
+ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int32_t> order) {
+  const auto bytes = std::as_bytes(order);
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const int64_t count = std::ssize(order);
+  const WeightId id = add_weight({name, core::kOrderType, count, 1, 1, std::ssize(*owned), owned->data(), owned});
+  return emit(OpKind::permute, name, {x}, count, {id}, core::PermuteParams{width_of(x)});
 }
 
 } // namespace ridge::models

@@ -267,6 +267,16 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::scan, {xbc, xbc, xbc, dt}, {a, d, bias}, width,
                     core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
     });
+  with("several sums of one row", [](RandomProgram& m) {
+    const int64_t sums = m.integer(1, 5), used = m.integer(1, 12), width = m.integer(1, 200);
+    const core::ValueId x = m.embed(Type::F32, used * width, 20), shares = m.linear(x, Type::F32, sums * used);
+    m.finish(m.op(OpKind::expert_sum, {x, shares}, {}, sums * width, core::ExpertParams{used}));
+  });
+  with("activate with factors", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 300);
+    m.finish(m.op(OpKind::activate, {m.embed(Type::F32, width, 20)}, {m.factors(width, -1, 1)}, width,
+                  core::ActivationParams{core::Activation::soft_cap, 2}));
+  });
   with("experts, a shared one with a gate, and the residual stream", [](RandomProgram& m) {
     RandomProgram::Shape shape;
     shape.hidden = m.integer(1, 80);

@@ -66,9 +66,12 @@ inline std::vector<float> after_going_back(const MakeExecutor& make, const core:
   return logits;
 }
 
-// Whether the model chooses experts, of which rounding may make it choose others.
+// Whether the model chooses experts, or the gates above a cutoff, of which rounding may make it choose others.
 inline bool chooses(const core::Program& program) {
-  return std::ranges::any_of(program.ops, [](const core::Op& op) { return op.kind == core::OpKind::route; });
+  return std::ranges::any_of(program.ops, [](const core::Op& op) {
+    const auto* activation = std::get_if<core::ActivationParams>(&op.params);
+    return op.kind == core::OpKind::route || (activation && activation->kind == core::Activation::relu);
+  });
 }
 
 // The matrices that a file in this type has in it, but not routers', which files leave as they are.

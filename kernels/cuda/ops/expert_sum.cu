@@ -7,9 +7,10 @@ namespace ridge::kernels::cuda {
 namespace {
 
 // The rows of a token but the first, kBatch of them on their way at once.
-__device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t token, int64_t col, int64_t width) {
+__device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t sum_index, int64_t token, int64_t col,
+                                            int64_t width) {
   constexpr int kBatch = 8;
-  const float *factors = term.factors + token * term.count, *x = term.x + token * term.count * width + col;
+  const float *factors = term.factors + sum_index * term.count, *x = term.x + token * term.count * width + col;
   float sum = 0;
   for (int s = 1; s < term.count; s += kBatch) {
     float factor[kBatch], value[kBatch];
@@ -26,18 +27,19 @@ __device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t t
 
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < args.rows * args.width; i += index_step()) {
-    const int64_t token = i / args.width, col = i % args.width;
+  for (int64_t i = first_index(); i < args.rows * args.sums * args.width; i += index_step()) {
+    const int64_t at = i / args.width, token = at / args.sums, col = i % args.width; // sum `at` of all
+
     float x[SumArgs::kMostTerms], factor[SumArgs::kMostTerms], sum = 0; // of each term's first row
 #pragma unroll
     for (int t = 0; t < SumArgs::kMostTerms; ++t) {
       const SumArgs::Term& term = args.terms[t];
       x[t] = t < args.count ? term.x[token * term.count * args.width + col] : 0;
-      factor[t] = t < args.count && term.factors ? term.factors[token * term.count] : 1;
+      factor[t] = t < args.count && term.factors ? term.factors[at * term.count] : 1;
     }
     for (int t = 0; t < args.count; ++t)
       if (const SumArgs::Term& term = args.terms[t]; term.count > 1)
-        sum += term.scale * other_rows(term, token, col, args.width);
+        sum += term.scale * other_rows(term, at, token, col, args.width);
 #pragma unroll
     for (int t = 0; t < SumArgs::kMostTerms; ++t)
       if (t < args.count) sum += args.terms[t].scale * (args.terms[t].gated ? sigmoid(factor[t]) : factor[t]) * x[t];
@@ -48,15 +50,17 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
 } // namespace
 
 void launch_sum(const Launch& launch, const SumArgs& args) {
-  launch(sum_kernel, blocks_for(launch, args.rows * args.width), kElementThreads, 0, args, launch.stamps());
+  launch(sum_kernel, blocks_for(launch, args.rows * args.sums * args.width), kElementThreads, 0, args, launch.stamps());
 }
 
 void launch_expert_sum(const Launch& launch, const OpCall& call) {
-  launch_sum(launch, {.terms = {{call.in[0], call.in[1], static_cast<int>(call.in_width(1))}},
+  const int64_t used = std::get<core::ExpertParams>(call.op.params).used, sums = call.in_width(1) / used;
+  launch_sum(launch, {.terms = {{call.in[0], call.in[1], static_cast<int>(used)}},
                       .count = 1,
                       .out = call.out[0],
                       .rows = call.rows,
-                      .width = call.out_width(0)});
+                      .width = call.out_width(0) / sums,
+                      .sums = sums});
 }
 
 } // namespace ridge::kernels::cuda

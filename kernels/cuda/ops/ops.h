@@ -31,6 +31,7 @@ struct SumArgs {
   int count;
   float* out;
   int64_t rows, width;
+  int64_t sums = 1; // of each row of x, one behind the other in `out`; with one term only
 };
 void launch_sum(const Launch&, const SumArgs&);
 

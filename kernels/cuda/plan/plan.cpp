@@ -152,7 +152,9 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
     return takes() && collect_terms(op->inputs[0], scale, sum, steps) &&
            collect_terms(op->inputs[1], scale * inner, sum, steps);
   }
-  if (op->kind == OpKind::expert_sum) return takes() && add_term({op->inputs[0], op->inputs[1], false, scale});
+  if (op->kind == OpKind::expert_sum &&
+      program_.values[op->inputs[1]].width == std::get<core::ExpertParams>(op->params).used) // one sum
+    return takes() && add_term({op->inputs[0], op->inputs[1], false, scale});
   if (op->kind == OpKind::glu && program_.values[op->inputs[0]].width == 1 &&
       std::get<core::ActivationParams>(op->params) == core::ActivationParams{core::Activation::sigmoid})
     return takes() && add_term({op->inputs[1], op->inputs[0], true, scale});

@@ -1,7 +1,10 @@
 // The kinds of ops that Programs are made of, and what core/ops.def says of each.
 #pragma once
 
+#include "core/host_device.h"
+
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -100,6 +103,7 @@ struct AttentionParams {
   int64_t window = 0;   // positions that a token sees, its own the last of them; 0: all
   bool chunked = false; // the window does not slide: a token sees those of its own `window` positions up to itself
   float soft_cap = 0;   // scores are soft_cap * tanh(score / soft_cap); 0: as they are
+  float max_bias = 0;   // ALiBi (alibi_slope): a score is less by the slope of its head per position; 0: none
 
   // The first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {
@@ -107,6 +111,16 @@ struct AttentionParams {
     return chunked ? position / window * window : position < window ? 0 : position + 1 - window;
   }
 };
+
+// ALiBi's slope of head `head` of `heads`. The slopes of a power of two of heads are powers of one base, down to
+// 2^-max_bias; those of further heads lie between them.
+RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
+  int even = 1;
+  while (2 * even <= heads) even *= 2;
+  const float step = max_bias / static_cast<float>(even);
+  return exp2f(head < even ? -step * static_cast<float>(head + 1)
+                           : -step / 2 * static_cast<float>(2 * (head - even) + 1));
+}
 
 struct IndexParams {
   int32_t layer; // index into Program::kv_layers

@@ -1,6 +1,6 @@
 // Decoders with layer norms, as GPT 2 has them: gpt2, starcoder, starcoder2, codeshell, gptneox (Pythia), falcon, phi2,
-// jais2, dbrx, nemotron, stablelm and orion. They differ in how they know positions, in the feed-forward part, and in
-// whether that part has the same input as attention.
+// jais2, dbrx, nemotron, stablelm and orion, and with ALiBi bloom, mpt and jais. They differ in how they know
+// positions, in the feed-forward part, and in whether that part has the same input as attention.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -37,7 +37,22 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"nemotron", Rope::split, {{Activation::relu_squared}, false}},
     {"stablelm", Rope::split, kGated},
     {"orion", Rope::split, kGated},
+    {"bloom", Rope::none, kGelu},
+    {"mpt", Rope::none, {.activation = {Activation::gelu}, .gated = false, .divides = true}},
+    {"jais", Rope::none, kGated},
 });
+
+double max_bias_of(const Hparams& h) {
+  if (h.architecture() == "bloom") return 8;
+  if (h.architecture() == "mpt") return h.get_float("attention.max_alibi_bias", 0);
+  return h.architecture() == "jais" ? h.get_float("attention.max_alibi_bias", 0) : 0;
+}
+
+// Keys are normed only where queries are.
+void skip_norms_of_keys(Builder& b) {
+  for (int64_t il = 0; il < b.hparams().layers(); ++il)
+    for (const char* part : {"weight", "bias"}) b.skip(fmt::format("blk.{}.attn_k_norm.{}", il, part));
+}
 
 void build(Builder& b) {
   const std::string& name = b.hparams().architecture();
@@ -46,8 +61,14 @@ void build(Builder& b) {
   const bool own_norm = b.has(fmt::format("blk.0.{}.weight", kind.ffn_norm)), falcon = name == "falcon",
              norms_twice = b.has("blk.0.attn_norm_2.weight"), dbrx = name == "dbrx";
   const bool parallel = name == "gptneox" ? b.hparams().get_bool("use_parallel_residual", true) : !own_norm;
-  const AttentionSpec attention = {
-      .rope = kind.rope, .qk_norm = b.has("blk.0.attn_q_norm.weight"), .rope_factors = false};
+  const bool mpt = name == "mpt", qk_norm = b.has("blk.0.attn_q_norm.weight");
+  AttentionSpec attention = {.rope = kind.rope,
+                             .qk_norm = qk_norm,
+                             .norms_whole_rows = mpt,
+                             .rope_factors = false,
+                             .max_bias = max_bias_of(b.hparams())};
+  if (name == "jais") attention.scale = 1 / static_cast<double>(b.hparams().v_dim(0));
+  if (mpt && !qk_norm) skip_norms_of_keys(b);
   const RoutingSpec experts = {.normalize = true, .gate = core::Gate::softmax};
   b.build(
       {.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
@@ -58,7 +79,8 @@ void build(Builder& b) {
                                            : "",
        .parallel = parallel,
        .layer_norms = true,
-       .learns_positions = kind.learns_positions});
+       .learns_positions = kind.learns_positions || (mpt && b.has("position_embd.weight")),
+       .begin = [&](ValueId x) { return name == "bloom" ? b.layer_norm(x, "token_embd_norm") : x; }});
 }
 
 } // namespace

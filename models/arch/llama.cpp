@@ -5,6 +5,7 @@
 //   ernie4_5-moe   has experts and a shared one behind some dense layers
 //   olmo           has layer norms without weights
 //   bitnet         norms what goes into the last matrix of each part
+//   refact         has ALiBi instead of rope, as the 13B model of baichuan
 //   arcee, apertus have no gate in their feed-forward parts, and activations of their own
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
@@ -28,6 +29,7 @@ constexpr auto kSplitPairs = std::to_array<std::string_view>(
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
   if (h.architecture() == "qwen") return {.width = h.ffn_width(il) / 2}; // it counts gate and up
   if (h.architecture() == "bitnet") return {.norm = true};
+  if (h.architecture() == "refact") return {.bias = false};
   if (h.architecture() == "arcee") return {{Activation::relu_squared}, false};
   if (h.architecture() != "apertus") return {};
   const auto number = [&](std::string_view name) { return static_cast<float>(h.layer_float_of_all(name, il)); };
@@ -39,14 +41,9 @@ ActivationSpec activation_of(const Hparams& h, int64_t il) {
   return {xielu, false};
 }
 
-// A layer between two with experts has experts, too, but nothing goes through them: what is left of the part is its
-// activation.
-ValueId ernie_feed_forward(Builder& b, ValueId x, int64_t il) {
-  const Hparams& h = b.hparams();
+// A layer whose experts nothing goes through: what is left of the part is its activation.
+ValueId only_activation(Builder& b, ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
-  if (h.has_experts(il) || b.has(blk + "ffn_up.weight"))
-    return b.feed_forward(x, il,
-                          {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
   for (const char* tensor :
        {"ffn_gate_inp.weight", "exp_probs_b.bias", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight",
         "ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"})
@@ -54,19 +51,29 @@ ValueId ernie_feed_forward(Builder& b, ValueId x, int64_t il) {
   return b.activate(x, blk + "ffn_activation");
 }
 
+// A layer between two with experts has experts, too, but does not use them.
+ValueId ernie_feed_forward(Builder& b, ValueId x, int64_t il) {
+  const Hparams& h = b.hparams();
+  if (h.has_experts(il) || b.has(fmt::format("blk.{}.ffn_up.weight", il)))
+    return b.feed_forward(x, il,
+                          {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
+  return only_activation(b, x, il);
+}
+
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const auto is = [&](std::string_view name) { return h.architecture() == name; };
-  if (is("ernie4_5-moe")) h.get_int("expert_shared_count", 0); // they are one, as wide as their tensors
-  if (is("baichuan") && h.layers() == 40) h.refuse("block_count", "40", "the positions of the 13B model are");
-  const bool no_rope = is("baichuan") && h.layers() != 32; // only the 7B model is known to have it
+  if (is("ernie4_5-moe")) h.get_int("expert_shared_count", 0);               // they are one, as wide as their tensors
+  const bool no_rope = is("refact") || (is("baichuan") && h.layers() != 32); // only the 7B model is known to have it
   AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,
                              .qk_norm = is("apertus") || is("openelm"),
                              .rope_factors = !is("pangu-embedded"),
                              .rope_axes = is("paddleocr") ? RopeAxes::in_order : RopeAxes::one,
                              .output_norm = is("bitnet"),
                              .qkv_has_more = is("qwen"),
-                             .output_bias = !h.architecture().starts_with("ernie") && !is("chatglm")};
+                             .output_bias = !h.architecture().starts_with("ernie") && !is("chatglm") && !is("refact"),
+                             .max_bias = is("refact") || (is("baichuan") && h.layers() == 40) ? 8.0 : 0.0};
+  if (is("refact")) b.skip("rope_freqs.weight");
   if (is("mistral3"))
     if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
       attention.position_scale = {static_cast<float>(scale), h.original_context()};
@@ -82,6 +89,7 @@ void build(Builder& b) {
                },
            .ffn =
                [&](ValueId x, int64_t il) {
+                 if (is("refact") && h.experts() > 0) return only_activation(b, x, il);
                  if (is("ernie4_5-moe")) return ernie_feed_forward(b, x, il);
                  return experts ? b.experts(x, il) : b.ffn(x, il, activation_of(h, il));
                },

@@ -1,5 +1,5 @@
-// Gemma 3n: a residual stream of several parts (AltUp), of which one at a time goes through a layer; a second way around
-// attention of low rank (Laurel); and feed-forward parts of whose gates only the highest count.
+// Gemma 3n: a residual stream of several parts (AltUp), of which one at a time goes through a layer; a second way
+// around attention of low rank (Laurel); and feed-forward parts of whose gates only the highest count.
 //
 // The parts of the stream lie one behind the other in one value. A layer predicts all parts from all of them, computes
 // the first, and corrects each part by what the computed one has over its prediction.
@@ -71,7 +71,8 @@ ValueId Builder::altup_stream(ValueId x, int64_t parts) {
   std::ranges::fill_n(first.begin(), width, 1.0f);
   const ValueId others = bare_norm(permute(altup_matrices(x, name, parts - 1), name + " parts", order), name + " norm",
                                    width, {behind_first(name + " others", ones, parts)});
-  const ValueId scaled = glu(core::Activation::identity, magnitude(x, name + " magnitude", 1, 1), others, name + " scale");
+  const ValueId scaled =
+      glu(core::Activation::identity, magnitude(x, name + " magnitude", 1, 1), others, name + " scale");
   const ValueId own = emit(OpKind::activate, name + " embedding", {repeated(x, name + " repeat", parts)}, parts * width,
                            {constant(name + " first", first)}, core::ActivationParams{});
   return add(own, scaled, name + " add");
@@ -86,10 +87,10 @@ ValueId Builder::altup_router(ValueId x, const std::string& blk, std::string_vie
   const WeightId scaled = add_weight(std::move(norm));
   scale_weight(scaled, 1 / static_cast<double>(width));
   const std::string name = fmt::format("{}altup_{}", blk, which);
-  const ValueId normed = emit(OpKind::rms_norm, name + " norm", {x}, width, {scaled},
-                              core::NormParams{hparams_.norm_epsilon(), width});
-  const ValueId routed = emit(OpKind::linear, name + " router", {normed}, parts,
-                              {weight(blk + "altup_router.weight", width, parts)});
+  const ValueId normed =
+      emit(OpKind::rms_norm, name + " norm", {x}, width, {scaled}, core::NormParams{hparams_.norm_epsilon(), width});
+  const ValueId routed =
+      emit(OpKind::linear, name + " router", {normed}, parts, {weight(blk + "altup_router.weight", width, parts)});
   return emit(OpKind::activate, name + " tanh", {routed}, parts, {}, tanh_params());
 }
 
@@ -112,9 +113,8 @@ ValueId Builder::altup_correct(ValueId predicted, ValueId computed, int64_t il, 
   const int64_t width = width_of(computed);
   const ValueId first = columns(predicted, name + " first", 0, width);
   const ValueId more = emit(OpKind::add, name + " more", {computed, first}, width, {}, core::AddParams{-1});
-  const ValueId shares =
-      emit(OpKind::linear, name, {altup_router(computed, blk, "correct", parts)}, parts,
-           {weight(name + ".weight", parts, parts), constant(name + " one", parts, 1)});
+  const ValueId shares = emit(OpKind::linear, name, {altup_router(computed, blk, "correct", parts)}, parts,
+                              {weight(name + ".weight", parts, parts), constant(name + " one", parts, 1)});
   return add(predicted,
              emit(OpKind::expert_sum, name + " parts", {more, shares}, parts * width, {}, core::ExpertParams{1}),
              blk + "altup_corrected");
@@ -144,12 +144,11 @@ ValueId Builder::altup_mean(ValueId stream, int64_t parts) {
   const int64_t width = width_of(stream) / parts;
   const double share = 1 / static_cast<double>(parts);
   const ValueId first = columns(stream, name + " first", 0, width);
-  const ValueId others =
-      altup_matrices(columns(stream, name + " others", width, (parts - 1) * width), name, parts - 1);
+  const ValueId others = altup_matrices(columns(stream, name + " others", width, (parts - 1) * width), name, parts - 1);
   const ValueId normed = bare_norm(others, name + " norm", width, {constant(name + " ones", width, 1)});
-  const ValueId sum = emit(OpKind::expert_sum, name + " sum",
-                           {normed, magnitude(first, name + " magnitude", share, parts - 1)}, width, {},
-                           core::ExpertParams{parts - 1});
+  const ValueId sum =
+      emit(OpKind::expert_sum, name + " sum", {normed, magnitude(first, name + " magnitude", share, parts - 1)}, width,
+           {}, core::ExpertParams{parts - 1});
   return emit(OpKind::add, name + " mean", {sum, first}, width, {}, core::AddParams{static_cast<float>(share)});
 }
 
@@ -172,12 +171,11 @@ ValueId Builder::highest(ValueId x, const std::string& name, double deviations) 
                 core::NormParams{kNoEpsilon, width_of(x)});
   };
   const ValueId squares = glu(core::Activation::identity, x, normed(name + " norm", 0), name + " squares");
-  const ValueId deviation =
-      emit(OpKind::linear, name + " deviation", {squares}, 1,
-           {constant(name + " mean", width_of(x), static_cast<float>(1 / (width - 1)), 1)});
-  const ValueId above = emit(OpKind::activate, name + " relu",
-                             {normed(name + " cutoff", static_cast<float>(-deviations))}, width_of(x), {},
-                             core::ActivationParams{core::Activation::relu});
+  const ValueId deviation = emit(OpKind::linear, name + " deviation", {squares}, 1,
+                                 {constant(name + " mean", width_of(x), static_cast<float>(1 / (width - 1)), 1)});
+  const ValueId above =
+      emit(OpKind::activate, name + " relu", {normed(name + " cutoff", static_cast<float>(-deviations))}, width_of(x),
+           {}, core::ActivationParams{core::Activation::relu});
   return glu(core::Activation::identity, deviation, above, name);
 }
 

@@ -61,6 +61,9 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   } else if (!(*spec.soft_cap >= 0 && std::isfinite(*spec.soft_cap))) {
     throw_error("{}: {} is {}, expected a number above 0", file_.path(), h.key(kSoftCap), *spec.soft_cap);
   }
+  if (!(spec.max_bias >= 0 && std::isfinite(spec.max_bias)))
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), h.key("attention.max_alibi_bias"),
+                spec.max_bias);
   return spec;
 }
 
@@ -154,9 +157,10 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   if (spec.sinks) sinks.push_back(vector(blk + "attn_sinks.weight", heads));
   const int64_t window =
       spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // else no difference
-  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, sinks,
-                          core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window,
-                                                spec.chunked && window > 0, static_cast<float>(*spec.soft_cap)});
+  ValueId attended =
+      emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, sinks,
+           core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window, spec.chunked && window > 0,
+                                 static_cast<float>(*spec.soft_cap), static_cast<float>(spec.max_bias)});
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
   if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
   return linear(attended, blk + "attn_output", hparams_.width(), spec.output_bias);

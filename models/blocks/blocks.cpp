@@ -127,8 +127,8 @@ WeightId Builder::vector(const std::string& name, int64_t width) {
 WeightId Builder::constant(const std::string& name, std::span<const float> values, int64_t rows) {
   const auto bytes = std::as_bytes(values);
   auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  return add_weight({name, core::kFloatType, std::ssize(values) / rows, rows, 1, std::ssize(*owned) / rows,
-                     owned->data(), owned});
+  return add_weight(
+      {name, core::kFloatType, std::ssize(values) / rows, rows, 1, std::ssize(*owned) / rows, owned->data(), owned});
 }
 WeightId Builder::constant(const std::string& name, int64_t width, float value, int64_t rows) {
   return constant(name, std::vector<float>(width * rows, value), rows);

@@ -3,6 +3,7 @@
 #include "models/blocks/blocks.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace ridge::models {
 
@@ -26,8 +27,17 @@ ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view su
     const ValueId gate = linear_of(x, up_tensor, {"gate", 2 * width, 0, width});
     return activate(gate, linear_of(x, up_tensor, {"up", 2 * width, width, width}), name, spec);
   }
-  const ValueId gate = spec.gated ? linear(x, gate_tensor, width) : -1;
-  return activate(gate, linear(x, up_tensor, width), name, spec);
+  const ValueId gate = spec.gated ? linear(x, gate_tensor, width, spec.bias) : -1;
+  const ValueId hidden = activate(gate, linear(x, up_tensor, width, spec.bias), name, spec);
+  const std::string scales = blk + "ffn.act.scales";
+  if (!spec.divides || !has(scales)) return hidden;
+  const core::Weight divisors = tensor_weight(scales, width, 1, 1);
+  require_f32(divisors);
+  std::vector<float> factors(width);
+  std::memcpy(factors.data(), divisors.data, divisors.total_bytes());
+  for (float& factor : factors) factor = 1 / factor;
+  program_.ops.back().weights.push_back(constant(scales, factors)); // of the activation
+  return hidden;
 }
 
 ValueId Builder::activate(ValueId gate, ValueId up, const std::string& name, const ActivationSpec& spec) {
@@ -43,7 +53,7 @@ ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
   const int64_t width = activation.width ? *activation.width : hparams_.ffn_width(il);
   ValueId hidden = gated_up(x, blk, "", width, activation);
   if (activation.norm) hidden = norm(hidden, blk + "ffn_sub_norm");
-  return linear(hidden, blk + "ffn_down", hparams_.width());
+  return linear(hidden, blk + "ffn_down", hparams_.width(), activation.bias);
 }
 
 ValueId Builder::feed_forward(ValueId x, int64_t il, const RoutingSpec& routing, const ActivationSpec& activation) {

@@ -53,6 +53,7 @@ struct AttentionSpec {
   bool qkv_has_more = false;           // attn_qkv may have rows behind those of v, which are not used
   bool qkv_bias = true;                // that the three matrices of q, k and v have counts
   bool output_bias = true;             // that the output matrix has counts
+  double max_bias = 0;                 // ALiBi: core::AttentionParams
   bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
   bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
 
@@ -100,6 +101,8 @@ struct ActivationSpec {
   std::optional<float> limit_of_experts = {}; // ActivationParams::limit of an expert that not all tokens go through
   bool norm = false;                          // ffn_sub_norm: of a dense part's hidden layer
   std::optional<int64_t> width = {};          // of a dense part's hidden layer: feed_forward_length of the layer
+  bool divides = false; // by ffn.act.scales, a dense part's hidden layer without gate, where the file has it
+  bool bias = true;     // that the matrices of a dense part have counts
 };
 
 } // namespace ridge::models

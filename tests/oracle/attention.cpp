@@ -8,16 +8,25 @@
 namespace ridge::tests {
 namespace {
 
+// ALiBi's slopes: 2^(-b i / n) for the first n heads, n a power of two, then 2^(-b / 2 * (2 i + 1) / n).
+double slope_of(const core::AttentionParams& params, int64_t head) {
+  const double n = std::pow(2, std::floor(std::log2(params.heads))), i = static_cast<double>(head);
+  if (i < n) return std::pow(2, -params.max_bias * (i + 1) / n);
+  return std::pow(2, -params.max_bias / 2 * (2 * (i - n) + 1) / n);
+}
+
 // softmax(q Kᵀ · scale) V of one head over entries [first, last) of the history. A sink is a score without a value.
 Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int64_t first, int64_t last,
-                  const core::KvLayer& kv, int64_t kv_head, const core::AttentionParams& params,
+                  const core::KvLayer& kv, int64_t head, const core::AttentionParams& params,
                   std::optional<double> sink) {
+  const int64_t kv_head = head / (params.heads / kv.heads);
   Naive::Row score;
   for (int64_t pos = first; pos < last; ++pos) {
     double dot = 0;
     for (int64_t d = 0; d < kv.k_dim; ++d) dot += q[d] * history[pos].k[kv_head * kv.k_dim + d];
     dot *= params.scale;
     score.push_back(params.soft_cap > 0 ? params.soft_cap * std::tanh(dot / params.soft_cap) : dot);
+    if (params.max_bias > 0) score.back() -= slope_of(params, head) * static_cast<double>(last - 1 - pos);
   }
   if (sink) score.push_back(*sink);
   const double largest = *std::max_element(score.begin(), score.end());
@@ -41,8 +50,8 @@ void naive_attention(Naive& naive, const core::Op& op) {
     Naive::Row y;
     for (int64_t h = 0; h < p.heads; ++h) {
       const Naive::Row head =
-          attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, p.first_seen(position), position + 1, kv,
-                 h / (p.heads / kv.heads), p, sinks.empty() ? std::nullopt : std::optional<double>(sinks[h]));
+          attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, p.first_seen(position), position + 1, kv, h, p,
+                 sinks.empty() ? std::nullopt : std::optional<double>(sinks[h]));
       y.insert(y.end(), head.begin(), head.end());
     }
     return y;

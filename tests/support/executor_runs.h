@@ -165,6 +165,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
   attention({0, 0, 3.0f, 0, false, 0.5f}, false);
   attention({0, 0, 0.3f, 0, false, 0}, true);
   attention({0, 0, 3.0f, 7, false, 1.5f}, true);
+  attention({0, 0, 0.3f, 0, false, 0, 8}, false);
+  attention({0, 0, 0.3f, 9, false, 2, 3}, true);
   with("latent attention", [](RandomProgram& m) {
     const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 40);
     m.program.kv_layers.push_back({1, c_dim + r_dim, c_dim, true});

@@ -124,7 +124,8 @@ struct AttentionTask {
   const std::byte* v; // this head's value rows; null: a value is the first v_dim elements of its key
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
-  const core::AttentionParams* params; // scale, window, soft cap
+  const core::AttentionParams* params; // scale, window, soft cap, bias
+  int64_t first_head;                  // of the group
   const float* sinks;                  // of the group's heads, or null
   float* scratch;                      // attention_scratch floats, 64-byte aligned
 };

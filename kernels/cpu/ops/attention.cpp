@@ -29,6 +29,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.first_position = segment.first_position;
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
+        task.first_head = head * group;
         task.k_type = lowering.config().k_type;
         task.v_type = lowering.config().v_type;
         task.k_dim = kv.k_dim;

@@ -290,6 +290,11 @@ void attend(const AttentionTask& task) {
       const int64_t hidden = std::clamp<int64_t>(params.first_seen(position) - first, 0, valid);
       float* row = scores + r * kAttentionBlock;
       if (params.soft_cap > 0) cap_scores(row, padded, params.soft_cap);
+      if (params.max_bias > 0) {
+        const float slope = core::alibi_slope(params.max_bias, static_cast<int>(params.heads),
+                                              static_cast<int>(task.first_head + r % task.group));
+        for (int64_t p = 0; p < valid; ++p) row[p] -= slope * static_cast<float>(position - first - p);
+      }
       std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
       if (hidden > 0 && hidden == valid) { // nothing of this block is in the window
         std::fill_n(row, padded, 0.0f);

@@ -186,7 +186,7 @@ int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim)
 
 bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads) {
   const Cache& cache = args.cache;
-  if (args.tile_tokens != 1 || args.soft_cap > 0 || !fast_attention(cache, 0, chip) ||
+  if (args.tile_tokens != 1 || args.soft_cap > 0 || args.max_bias > 0 || !fast_attention(cache, 0, chip) ||
       args.heads / cache.heads > kAttentionRows)
     return false;
   if (heads.head_dim != cache.k_dim) return false;

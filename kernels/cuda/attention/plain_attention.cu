@@ -1,4 +1,5 @@
 // Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take.
+#include "core/ops.h"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 
@@ -22,6 +23,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   __syncthreads();
   const int64_t stream = args.streams[token];
   const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
+  const float slope = args.max_bias > 0 ? core::alibi_slope(args.max_bias, args.heads, head) : 0;
   // A sink is a score that came first and has no value.
   const bool has_sink = args.sinks && warp == 0;
   float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
@@ -36,6 +38,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
       score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
     score = warp_sum(score);
     if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
+    score -= slope * static_cast<float>(position - key);
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;

@@ -73,6 +73,7 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.scale = params.scale;
   args.visible = {static_cast<int>(params.window), params.chunked};
   args.soft_cap = params.soft_cap;
+  args.max_bias = params.max_bias;
   args.sinks = op.weights.empty() ? nullptr : weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.tile_tokens = plan.shape.distinct_streams || params.window > 0
@@ -165,14 +166,15 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  return params.max_bias == 0 && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
   if (attention.kind == core::OpKind::latent_attention) return fast_latent_attention(cache, context_.launch());
-  return fast_attention(cache, params.soft_cap, context_.launch()) && params.heads / cache.heads <= kAttentionRows;
+  return params.max_bias == 0 && fast_attention(cache, params.soft_cap, context_.launch()) &&
+         params.heads / cache.heads <= kAttentionRows;
 }
 
 void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

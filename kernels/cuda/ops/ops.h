@@ -114,6 +114,7 @@ struct AttentionArgs {
   float scale;
   Window visible;
   float soft_cap;     // 0: none
+  float max_bias = 0; // of ALiBi, 0: none; for launch_plain_attention
   const float* sinks; // [heads] or null
   Cache cache;
   int tile_tokens;   // per block; more than one only where consecutive tokens are of one stream and see all before them

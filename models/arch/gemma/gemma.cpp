@@ -1,6 +1,6 @@
-// gemma2, gemma3 and muse-glimmer: Gemma 2 and 3, Muse Glimmer. Some layers have windows, and norms behind each block.
-// Gemma 2 caps scores and logits; Gemma 3 has another rope in layers with a window; Muse Glimmer has a gate behind
-// attention, rope in layers with a window only, and normed embeddings.
+// gemma, gemma2, gemma3 and muse-glimmer: Gemma 1, 2 and 3, Muse Glimmer. But for Gemma 1, some layers have windows,
+// and norms behind each block. Gemma 2 caps scores and logits; Gemma 3 has another rope in layers with a window; Muse
+// Glimmer has a gate behind attention, rope in layers with a window only, and normed embeddings.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -46,18 +46,23 @@ static AttentionSpec muse_glimmer(const Hparams& h, int64_t il) {
   return spec;
 }
 
+static AttentionSpec gemma1(const Hparams& h, int64_t il) {
+  return {.rope = Rope::split, .rope_factors = false, .scale = 1 / std::sqrt(static_cast<double>(h.v_dim(il)))};
+}
+
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool muse = h.architecture() == "muse-glimmer", third = h.architecture() == "gemma3";
-  const auto attention = muse ? muse_glimmer : third ? gemma3 : gemma2;
+  const bool first = h.architecture() == "gemma";
+  const auto attention = first ? gemma1 : muse ? muse_glimmer : third ? gemma3 : gemma2;
   const ActivationSpec activation = {.activation = {muse ? core::Activation::silu : core::Activation::gelu}};
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention(h, il)); },
            .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il, activation); },
-           .mixer_post_norm = "post_attention_norm",
-           .ffn_post_norm = "post_ffw_norm",
+           .mixer_post_norm = first ? "" : "post_attention_norm",
+           .ffn_post_norm = first ? "" : "post_ffw_norm",
            .embedding_scale = muse ? 1 : std::sqrt(static_cast<double>(h.width())),
            .logit_scale = muse ? h.get_float("logit_scale", 1) : 1,
-           .soft_cap = h.get_float("final_logit_softcapping", third ? 0 : 30),
+           .soft_cap = h.get_float("final_logit_softcapping", first || third ? 0 : 30),
            .post_norm_epsilon = muse ? std::optional(1e-8f) : std::nullopt,
            .begin = [&](ValueId x) { return muse ? b.unit_norm(x, "embd_norm", h.width()) : x; }});
 }

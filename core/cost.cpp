@@ -16,7 +16,7 @@ double elements_of(const Program& program, ValueId id, const Step& step) {
 }
 
 double bytes_per_token(const KvLayer& kv, double k_bytes, double v_bytes) {
-  if (kv.latent) return static_cast<double>(kv.k_dim) * k_bytes;
+  if (kv.latent) return static_cast<double>(kv.k_dim) * k_bytes / static_cast<double>(kv.span);
   return static_cast<double>(kv.heads) *
          (static_cast<double>(kv.k_dim) * k_bytes + static_cast<double>(kv.v_dim) * v_bytes);
 }
@@ -101,7 +101,7 @@ void set_index_choice_cost(Cost& cost, const Program& program, const Op& op, con
   const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
   const double end = past + static_cast<double>(step.tokens) / streams;
   cost.kv_bytes = streams * end * bytes_per_token(kv, step.k_bytes, step.v_bytes);
-  const double pairs = streams * (visible_pairs({}, end) - visible_pairs({}, past));
+  const double pairs = streams * (visible_pairs({}, end) - visible_pairs({}, past)) / static_cast<double>(kv.span);
   cost.flops = 2 * pairs * static_cast<double>(params.heads * kv.k_dim);
 }
 
@@ -117,6 +117,12 @@ void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op,
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
+// A product and a sum per pair of residual streams and element.
+void set_hyper_join_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto count = static_cast<double>(program.values[op.inputs[1]].width / program.values[op.inputs[0]].width);
+  cost.flops = 2 * (1 + count) * elements_of(program, op.outputs[0], step);
+}
+
 // The state of each stream is read and written once for all its tokens.
 double state_bytes(const Program& program, int32_t state, const Step& step) {
   return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
@@ -128,10 +134,20 @@ void set_conv1d_cost(Cost& cost, const Program& program, const Op& op, const Ste
   cost.flops = 2 * static_cast<double>(params.kernel) * elements_of(program, op.outputs[0], step);
 }
 
+void set_pool_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<PoolParams>(op.params);
+  cost.state_bytes = state_bytes(program, params.state, step);
+  cost.flops = 4 * static_cast<double>(params.kernel) * elements_of(program, op.outputs[0], step);
+}
+
 // Per element of S: its decay, its parts of S k and S q, and the rank-1 update.
 void set_delta_rule_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<DeltaParams>(op.params);
   cost.state_bytes = state_bytes(program, params.state, step);
+  const double read = static_cast<double>(2 * params.k_heads + params.v_heads) * static_cast<double>(params.dim) +
+                      static_cast<double>(program.values[op.inputs[3]].width + program.values[op.inputs[4]].width);
+  cost.activation_bytes =
+      kValueBytes * (static_cast<double>(step.tokens) * read + elements_of(program, op.outputs[0], step));
   cost.flops = 7 * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
 }
 
@@ -173,6 +189,8 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::attention:
   case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;
   case OpKind::conv1d: set_conv1d_cost(cost, program, op, step); break;
+  case OpKind::hyper_join: set_hyper_join_cost(cost, program, op, step); break;
+  case OpKind::pool: set_pool_cost(cost, program, op, step); break;
   case OpKind::delta_rule: set_delta_rule_cost(cost, program, op, step); break;
   case OpKind::scan: set_scan_cost(cost, program, op, step); break;
   default: break;

@@ -125,6 +125,7 @@ RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
 struct IndexParams {
   int32_t layer; // index into Program::kv_layers
   int64_t heads;
+  bool tail = false; // behind the chosen positions, those that no entry has yet, where entries have several
 };
 
 // How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
@@ -147,6 +148,20 @@ struct RouteParams {
   bool by_score = false; // experts and groups are chosen by score, before the gate
 };
 
+// M is made of y by a softmax of each row (from), to which epsilon is added; then columns and rows are divided by their
+// sums + epsilon in turns, columns `iterations` times, rows once less.
+struct HyperParams {
+  int64_t count;
+  int64_t iterations;
+  float epsilon;
+};
+
+inline constexpr int64_t kMostHyperStreams = 16;
+
+struct FoldParams {
+  float scale = 1;
+};
+
 struct ExpertParams {
   int64_t used; // slots per token
 };
@@ -158,11 +173,18 @@ struct ConvParams {
   Activation activation;
 };
 
+struct PoolParams {
+  int32_t state;
+  int64_t kernel; // tokens
+};
+
 struct DeltaParams {
   int32_t state;
-  int64_t k_heads, v_heads, dim; // q has as many heads as k
-  float epsilon;                 // under the root of the norms of q and k
-  bool neighbors_share;          // heads of v that use one of k: those next to each other, else every k_heads-th
+  int64_t k_heads, v_heads, dim;        // q has as many heads as k
+  float epsilon;                        // under the root of the norms of q and k
+  bool neighbors_share;                 // heads of v that use one of k: those next to each other, else every k_heads-th
+  int64_t q_at = 0, k_at = 0, v_at = 0; // first columns within the rows of the inputs
+  float least = 0; // not 0: the logarithm of a factor of S is least * sigmoid(-a * (alpha + dt)), and so above it
 
   int64_t k_head(int64_t v_head) const { return neighbors_share ? v_head / (v_heads / k_heads) : v_head % k_heads; }
 };
@@ -175,7 +197,7 @@ struct ScanParams {
 
 using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
                               AddParams, PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams,
-                              ExpertParams, ConvParams, DeltaParams, ScanParams>;
+                              HyperParams, FoldParams, ExpertParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.
@@ -189,6 +211,7 @@ inline int32_t* cache_layer(OpParams& params) {
 // The same for the index into Program::states.
 inline int32_t* state_layer(OpParams& params) {
   if (auto* conv = std::get_if<ConvParams>(&params)) return &conv->state;
+  if (auto* pool = std::get_if<PoolParams>(&params)) return &pool->state;
   if (auto* delta = std::get_if<DeltaParams>(&params)) return &delta->state;
   if (auto* scan = std::get_if<ScanParams>(&params)) return &scan->state;
   return nullptr;

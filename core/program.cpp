@@ -82,19 +82,24 @@ void shape_attention(const Operands& o) {
 
 const KvLayer& latent_layer_of(const Operands& o, int32_t layer) {
   const KvLayer& kv = o.program.kv_layers.at(layer);
-  o.expect(kv.latent && kv.heads == 1 && kv.v_dim > 0 && kv.v_dim < kv.k_dim, "the cache is none of latent attention");
+  o.expect(kv.latent && kv.heads == 1 && kv.v_dim > 0 && kv.v_dim <= kv.k_dim, "the cache is none of latent attention");
   return kv;
+}
+
+// The second of two inputs, for the part of a key that is not its value. Where there is none, the first stands for it.
+bool fits_rest(const Operands& o, int64_t width) {
+  return width == 0 ? o.op.inputs[1] == o.op.inputs[0] : o.in(1).width == width;
 }
 
 void shape_latent_store(const Operands& o) {
   const KvLayer& kv = latent_layer_of(o, std::get<KvParams>(o.op.params).layer);
-  o.expect(o.in(0).width == kv.v_dim && o.in(1).width == kv.k_dim - kv.v_dim, "shape");
+  o.expect(o.in(0).width == kv.v_dim && fits_rest(o, kv.k_dim - kv.v_dim), "shape");
 }
 
 void check_latent_attention(const Operands& o) {
   const auto& params = std::get<AttentionParams>(o.op.params);
   const KvLayer& kv = latent_layer_of(o, params.layer);
-  o.expect(o.in(0).width == params.heads * kv.v_dim && o.in(1).width == params.heads * (kv.k_dim - kv.v_dim) &&
+  o.expect(o.in(0).width == params.heads * kv.v_dim && fits_rest(o, params.heads * (kv.k_dim - kv.v_dim)) &&
                o.out(0).width == params.heads * kv.v_dim,
            "shape");
   o.expect(params.window == 0 && params.soft_cap == 0, "windows and soft caps of latent attention");
@@ -109,7 +114,7 @@ void shape_chosen_attention(const Operands& o) {
 
 const KvLayer& index_layer_of(const Operands& o, int32_t layer) {
   const KvLayer& kv = o.program.kv_layers.at(layer);
-  o.expect(kv.latent && kv.heads == 1 && kv.v_dim == 0 && kv.k_dim > 0, "the cache is none of an index");
+  o.expect(kv.latent && kv.heads == 1 && kv.v_dim == 0 && kv.k_dim > 0 && kv.span > 0, "the cache is none of an index");
   return kv;
 }
 
@@ -121,8 +126,25 @@ void shape_index_choice(const Operands& o) {
   const auto& params = std::get<IndexParams>(o.op.params);
   const KvLayer& kv = index_layer_of(o, params.layer);
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.in(1).width == params.heads, "shape");
-  o.expect(o.out(0).kind == ValueKind::i32, "positions");
+  o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width >= kv.span, "positions");
+  o.expect(!params.tail || o.out(0).width % kv.span == kv.span - 1, "no room for the positions that no entry has");
 }
+
+void shape_hyper_gates(const Operands& o) {
+  const auto& params = std::get<HyperParams>(o.op.params);
+  const int64_t count = params.count;
+  o.expect(count > 0 && count <= kMostHyperStreams && params.iterations > 0, "params");
+  o.expect(o.in(0).width == (2 + count) * count && o.weight(0).cols == 3 && o.weight(1).cols == o.in(0).width, "shape");
+  o.expect(o.out(0).width == count && o.out(1).width == (1 + count) * count, "gates");
+}
+
+void shape_hyper_join(const Operands& o) {
+  const int64_t width = o.in(0).width, count = o.in(1).width / width;
+  o.expect(o.in(1).width == count * width && o.out(0).width == count * width, "shape");
+  o.expect(count <= kMostHyperStreams && o.in(2).width == (1 + count) * count, "gates");
+}
+
+void shape_fold(const Operands& o) { o.expect(o.in(0).width % o.out(0).width == 0, "parts of different widths"); }
 
 void shape_glu(const Operands& o) {
   o.expect(o.in(1).width == o.out(0).width, "changes the width");
@@ -194,12 +216,24 @@ void shape_conv1d(const Operands& o) {
   o.expect(state_of(o, params.state).width == (params.kernel - 1) * channels, "state");
 }
 
+void shape_pool(const Operands& o) {
+  const auto& params = std::get<PoolParams>(o.op.params);
+  const int64_t channels = o.in(0).width;
+  o.expect(channels == o.in(1).width && channels == o.out(0).width, "changes the width");
+  o.expect(params.kernel > 1 && o.weight(0).cols == params.kernel * channels, "bias");
+  o.expect(state_of(o, params.state).width == 2 * (params.kernel - 1) * channels, "state");
+}
+
 void shape_delta_rule(const Operands& o) {
   const auto& params = std::get<DeltaParams>(o.op.params);
   o.expect(params.k_heads > 0 && params.v_heads % params.k_heads == 0 && params.dim > 0, "heads");
-  o.expect(o.in(0).width == (2 * params.k_heads + params.v_heads) * params.dim, "width of q, k and v");
-  o.expect(o.in(1).width == params.v_heads && o.in(2).width == params.v_heads, "alpha or beta");
-  o.expect(o.weight(0).cols == params.v_heads && o.weight(1).cols == params.v_heads, "weights");
+  const int64_t keys = params.k_heads * params.dim, alphas = o.in(3).width;
+  o.expect(params.q_at >= 0 && params.q_at + keys <= o.in(0).width, "q");
+  o.expect(params.k_at >= 0 && params.k_at + keys <= o.in(1).width, "k");
+  o.expect(params.v_at >= 0 && params.v_at + params.v_heads * params.dim <= o.in(2).width, "v");
+  o.expect(alphas == params.v_heads || alphas == params.v_heads * params.dim, "alpha");
+  o.expect(o.in(4).width == params.v_heads && params.least <= 0, "beta or the least factor");
+  o.expect(o.weight(0).cols == params.v_heads && o.weight(1).cols == alphas, "weights");
   o.expect(o.out(0).width == params.v_heads * params.dim, "output width");
   o.expect(state_of(o, params.state).width == params.v_heads * params.dim * params.dim, "state");
 }

@@ -88,11 +88,15 @@ struct Weight {
   int64_t total_bytes() const { return count * matrix_bytes(); }
 };
 
-// Keys and values of a layer. Entry p of a stream belongs to position p, so going back means overwriting what follows.
+// Keys and values of a layer. Entry p of a stream belongs to position p, or to `span` positions from p * span on, so
+// going back means overwriting what follows.
 struct KvLayer {
   int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
   bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. Of an
                                // index there are no values: v_dim is 0
+  int64_t span = 1;            // positions of an entry; more than one only of an index
+
+  int64_t entries(int64_t positions) const { return (positions + span - 1) / span; } // with one that is not whole
 };
 
 // Recurrent state of a layer: `width` elements of f32 per stream, zero before the first token. It has no positions: it

@@ -330,7 +330,9 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
 void Builder::build(const Model& model) {
   const auto scale = [&](std::string_view key, double own) { return model.scaled ? scale_of(key, own) : own; };
   const core::AddParams residual = {static_cast<float>(scale("residual_scale", model.residual_scale))};
+  ValueId gates = -1; // of hyper-connections, for what the block gives
   const auto join = [&](ValueId x, ValueId block, const std::string& name) {
+    if (model.hyper_connections) return emit(OpKind::hyper_join, name, {block, x, gates}, width_of(x));
     return emit(OpKind::add, name, {x, block}, width_of(x), {}, residual);
   };
   const auto normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
@@ -347,10 +349,17 @@ void Builder::build(const Model& model) {
   ValueId x = embed(scale("embedding_scale", model.embedding_scale));
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
+  if (model.hyper_connections) x = hyper_begin(x);
+  const auto block_input = [&](ValueId streams, const std::string& tensor) {
+    if (!model.hyper_connections) return streams;
+    ValueId input;
+    std::tie(input, gates) = hyper_gates(streams, tensor);
+    return input;
+  };
   const int64_t layers = hparams_.layers();
   for (int64_t il = 0; il < layers; ++il) {
     const std::string blk = begin_layer(il);
-    const ValueId mixer_input = normed(x, blk, model.mixer_norm);
+    const ValueId mixer_input = normed(block_input(x, blk + "hc_attn"), blk, model.mixer_norm);
     const ValueId mixed = post_normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
     ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, blk, model.ffn_norm);
     x = join(x, mixed, blk + "attn_add");
@@ -359,11 +368,12 @@ void Builder::build(const Model& model) {
       if (model.parallel) ffn_input = gather(ffn_input);
     }
     if (model.ffn) {
-      if (!model.parallel) ffn_input = normed(x, blk, model.ffn_norm);
+      if (!model.parallel) ffn_input = normed(block_input(x, blk + "hc_ffn"), blk, model.ffn_norm);
       x = join(x, post_normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
     }
     if (model.end_layer) x = model.end_layer(x, il);
   }
+  if (model.hyper_connections) x = hyper_end(x);
   logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale), model.soft_cap,
          model.output_bias);
 }

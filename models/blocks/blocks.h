@@ -52,6 +52,7 @@ class Builder {
   core::ValueId experts(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
                         const ActivationSpec& activation = {});
   core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share); // core::DeltaParams
+  core::ValueId kimi_delta(core::ValueId x, int64_t il, float epsilon);       // of the norms of q and k
   core::ValueId mamba2(core::ValueId x, int64_t il);
   core::ValueId short_conv(core::ValueId x, int64_t il);
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
@@ -101,8 +102,11 @@ class Builder {
     bool learns_positions = false; // position_embd.weight
     double embedding_scale = 1, residual_scale = 1, logit_scale = 1; // factors
     bool scaled = false; // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
-    bool output_bias = true;                                             // output.bias counts, where the file has it
-    double soft_cap = 0;                                                 // of logits, 0: none
+    bool output_bias = true; // output.bias counts, where the file has it
+    double soft_cap = 0;     // of logits, 0: none
+    // The residual stream is hyper_connection.count of them, which matrices of the token mix in each layer
+    // (core::HyperParams). The embedding begins all; their mean is the end.
+    bool hyper_connections = false;
     std::optional<float> post_norm_epsilon = {};                         // of the two post norms
     std::function<core::ValueId(core::ValueId x)> begin;                 // from the embedding to the residual stream
     std::function<core::ValueId(core::ValueId x, int64_t il)> end_layer; // from the residual stream to itself
@@ -114,6 +118,8 @@ class Builder {
 
   // Ops appended from here on belong to layer `il`. Returns the prefix of its tensors' names, "blk.3.".
   std::string begin_layer(int64_t il);
+  // The tensors of an indexer whose choice is not used.
+  void skip_indexer(int64_t il);
   // A tensor that a file may have and that the logits do not depend on.
   void skip(std::string_view tensor) { used_tensors_.emplace(tensor); }
 
@@ -147,6 +153,7 @@ class Builder {
                          const ActivationSpec& activation);
   core::ValueId q_or_k(core::ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec);
   core::ValueId glu(core::Activation kind, core::ValueId gate, core::ValueId x, const std::string& name);
+  core::WeightId taps(const std::string& name, int64_t kernel, int64_t channels);
   core::ValueId conv1d(core::ValueId x, const std::string& tensor, int64_t kernel, core::Activation activation);
   struct QueryKeyValue {
     core::ValueId q, gate, k, v; // gate: -1 where there is none
@@ -160,16 +167,22 @@ class Builder {
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
+  // Of hyper-connections: the streams from the embedding; what they are in the end; what a block gets, and the gates
+  // for what it gives.
+  core::ValueId hyper_begin(core::ValueId x);
+  core::ValueId hyper_end(core::ValueId x);
+  std::pair<core::ValueId, core::ValueId> hyper_gates(core::ValueId x, const std::string& tensor);
   // Rotates the first `rotated` elements of each head.
   core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope style,
                             const LatentSpec& spec);
   core::ValueId chosen_positions(core::ValueId x, core::ValueId q, const std::string& blk, int64_t rotated,
                                  const LatentSpec& spec);
+  core::ValueId pooled_keys(core::ValueId x, core::ValueId keys, const std::string& blk, int64_t kernel);
   core::Weight head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads, int64_t first,
                          int64_t rows);
   core::WeightId transposed(const core::Weight& heads, std::string_view part);
   std::pair<core::WeightId, core::WeightId> latent_matrices(const std::string& blk, int64_t heads, int64_t nope,
-                                                            int64_t v_dim, int64_t rank);
+                                                            int64_t v_dim, int64_t rank, int64_t rest);
   int32_t new_state(const std::string& name, int64_t width);
   AttentionSpec resolved(AttentionSpec spec, int64_t il) const;
   RoutingSpec resolved(RoutingSpec spec, int64_t il) const;

@@ -52,17 +52,26 @@ WeightId Builder::transposed(const core::Weight& heads, std::string_view part) {
   return add_weight(std::move(out));
 }
 
-// The matrices k_b, transposed, and v_b of each head.
+// The matrices k_b, transposed, and v_b of each head. Where no part of a key follows from the latent row, k_b makes
+// zeros of what stands for the query, `rest` elements.
 std::pair<WeightId, WeightId> Builder::latent_matrices(const std::string& blk, int64_t heads, int64_t nope,
-                                                       int64_t v_dim, int64_t rank) {
-  if (has(blk + "attn_k_b.weight"))
+                                                       int64_t v_dim, int64_t rank, int64_t rest) {
+  if (nope > 0 && has(blk + "attn_k_b.weight"))
     return {weight(blk + "attn_k_b.weight", nope, rank, heads), weight(blk + "attn_v_b.weight", rank, v_dim, heads)};
   const std::string both = blk + "attn_kv_b.weight";
   const int64_t per_head = nope + v_dim;
   core::Weight v_b = head_rows(both, rank, heads * per_head, heads, nope, v_dim);
   v_b.part = "v";
   v_b.name += " v"; // an importance matrix has no row for half a tensor
-  const WeightId k_b = transposed(head_rows(both, rank, heads * per_head, heads, 0, nope), "k");
+  const WeightId k_b = nope > 0 ? transposed(head_rows(both, rank, heads * per_head, heads, 0, nope), "k")
+                                : constant(both + " k", heads * rank * rest, 0);
+  if (nope == 0) {
+    core::Weight& zeros = program_.weights[k_b];
+    zeros.cols = rest;
+    zeros.rows = rank;
+    zeros.count = heads;
+    zeros.row_bytes = rest * static_cast<int64_t>(sizeof(float));
+  }
   return {k_b, add_weight(std::move(v_b))};
 }
 
@@ -95,6 +104,8 @@ LatentSpec Builder::latent_spec(double multiplier, double rope_multiplier) const
 
 ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope rope,
                              const LatentSpec& spec) {
+  if (rotated == 0 || rope == Rope::none) return x;
+  if (spec.plain_rope) return this->rope(x, name, {.rope = rope, .k_dim = head_dim, .rope_dims = rotated});
   const auto [at, is_new] = latent_tables_.try_emplace(rope, static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
     const auto style = rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
@@ -105,6 +116,15 @@ ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t head_di
   return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{at->second, width_of(x) / head_dim, head_dim});
 }
 
+// Means of the last keys, by a softmax of gates that are learned for each token and place.
+ValueId Builder::pooled_keys(ValueId x, ValueId keys, const std::string& blk, int64_t kernel) {
+  const int64_t dim = width_of(keys);
+  const ValueId gate = linear(x, blk + "indexer_compressor_gate", dim);
+  const WeightId bias = flat_vector(blk + "indexer_compressor_ape.weight", kernel * dim);
+  const int32_t state = new_state(blk + "index_pool", 2 * (kernel - 1) * dim);
+  return emit(OpKind::pool, blk + "index_pool", {keys, gate}, dim, {bias}, core::PoolParams{state, kernel});
+}
+
 // The indexer of DeepSeek-V3.2: small heads score all positions before a token, and it attends to the best ones. `q`:
 // what the layer's queries are made of.
 ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, int64_t rotated,
@@ -112,19 +132,25 @@ ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, 
   const Hparams& h = hparams_;
   const int64_t heads = h.positive_int("attention.indexer.head_count", kMaxHeads),
                 dim = h.positive_int("attention.indexer.key_length", kMaxHeadDim),
-                most = std::min(h.positive_int("attention.indexer.top_k", kMaxContext), h.context());
+                top = h.positive_int("attention.indexer.top_k", kMaxContext),
+                span = spec.index_pools ? h.positive_int("attention.indexer.kpool", 256) : 1;
   if (rotated > dim)
     throw_error("{}: {} rotated dimensions are more than the {} of {}", file_.path(), rotated, dim,
                 h.key("attention.indexer.key_length"));
+  if (top % span != 0)
+    throw_error("{}: {} is {}, expected a multiple of {}", file_.path(), h.key("attention.indexer.top_k"), top, span);
+  const bool tail = span > 1 && h.get_bool("attention.indexer.kpool_select_tail", true);
+  const int64_t most = std::min(top, std::max(h.context() / span, int64_t{1}) * span) + (tail ? span - 1 : 0);
   const ValueId queries = latent_rope(linear(q, blk + "indexer.attn_q_b", heads * dim), blk + "index_q_rope", dim,
                                       rotated, spec.index_rope, spec);
   const std::string norm = blk + "indexer.k_norm";
   std::vector<WeightId> weights = {vector(norm + ".weight", dim)};
   if (has(norm + ".bias")) weights.push_back(vector(norm + ".bias", dim));
-  const ValueId key = emit(OpKind::layer_norm, norm, {linear(x, blk + "indexer.attn_k", dim)}, dim, std::move(weights),
-                           core::NormParams{static_cast<float>(spec.index_epsilon), dim});
+  ValueId key = emit(OpKind::layer_norm, norm, {linear(x, blk + "indexer.attn_k", dim)}, dim, std::move(weights),
+                     core::NormParams{static_cast<float>(spec.index_epsilon), dim});
+  if (span > 1) key = pooled_keys(x, key, blk, span);
   const auto layer = static_cast<int32_t>(program_.kv_layers.size());
-  program_.kv_layers.push_back({1, dim, 0, true});
+  program_.kv_layers.push_back({1, dim, 0, true, span});
   program_.ops.push_back({OpKind::index_store,
                           layer_,
                           blk + "index_store",
@@ -140,8 +166,14 @@ ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, 
                           {queries, shares},
                           {chosen},
                           {},
-                          core::IndexParams{layer, heads}});
+                          core::IndexParams{layer, heads, tail}});
   return chosen;
+}
+
+void Builder::skip_indexer(int64_t il) {
+  for (const char* unused : {".k_norm.weight", ".k_norm.bias", ".proj.weight", ".attn_k.weight", ".attn_q_b.weight",
+                             "_compressor_gate.weight", "_compressor_ape.weight"})
+    skip(fmt::format("blk.{}.indexer{}", il, unused));
 }
 
 ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec) {
@@ -149,8 +181,10 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t heads = h.heads(il), rank = h.positive_int("attention.kv_lora_rank", kMaxHeadDim);
   const int64_t k_dim = h.latent_k_dim(il), v_dim = h.latent_v_dim(il);
-  const int64_t rotated = h.rope_dims(k_dim), nope = k_dim - rotated;
-  if (nope < 1) throw_error("{}: {} rotated dimensions leave nothing of keys of {}", file_.path(), rotated, k_dim);
+  const int64_t rotated = spec.rope == Rope::none ? h.get_int("rope.dimension_count") : h.rope_dims(k_dim);
+  const int64_t nope = k_dim - rotated;
+  if (rotated < 0 || nope < 0)
+    throw_error("{}: {} rotated dimensions leave nothing of keys of {}", file_.path(), rotated, k_dim);
 
   std::string q_tensor = blk + "attn_q";
   ValueId q_in = x;
@@ -163,30 +197,37 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   if (spec.sees != LatentSpec::Sees::all && chosen_ < 0)
     throw_error("{}: layer {} attends to the choice of a layer before, but none has an indexer", file_.path(), il);
   // Each head has `nope` rows, and its rotated ones behind them.
-  ValueId q = linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim});
-  ValueId q_r = linear_of(q_in, q_tensor, {"rope", heads * k_dim, nope, heads * rotated, rotated, k_dim});
+  ValueId q = nope > 0 ? linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim}) : -1;
   const ValueId c =
       rms_norm(linear_of(x, blk + "attn_kv_a_mqa", {"c", rank + rotated, 0, rank}), blk + "attn_kv_a_norm");
-  const ValueId r = linear_of(x, blk + "attn_kv_a_mqa", {"rope", rank + rotated, rank, rotated});
-  q_r = latent_rope(q_r, blk + "q_rope", rotated, rotated, Rope::adjacent, spec);
+  ValueId q_r = -1, r = c;
+  if (rotated > 0) {
+    q_r = linear_of(q_in, q_tensor, {"rope", heads * k_dim, nope, heads * rotated, rotated, k_dim});
+    r = linear_of(x, blk + "attn_kv_a_mqa", {"rope", rank + rotated, rank, rotated});
+    q_r = latent_rope(q_r, blk + "q_rope", rotated, rotated, spec.rope, spec);
+  }
   if (spec.position_scale)
     for (ValueId* part : {&q, &q_r})
-      *part = emit(OpKind::position_scale, blk + "q_scale", {*part}, width_of(*part), {}, *spec.position_scale);
+      if (*part >= 0)
+        *part = emit(OpKind::position_scale, blk + "q_scale", {*part}, width_of(*part), {}, *spec.position_scale);
+
+  if (nope == 0) q = q_r;
 
   const auto layer = static_cast<int32_t>(program_.kv_layers.size());
   program_.kv_layers.push_back({1, rank + rotated, rank, true});
   program_.ops.push_back({OpKind::latent_store,
                           layer_,
                           blk + "kv_store",
-                          {c, latent_rope(r, blk + "k_rope", rotated, rotated, Rope::adjacent, spec)},
+                          {c, latent_rope(r, blk + "k_rope", rotated, rotated, spec.rope, spec)},
                           {},
                           {},
                           core::KvParams{layer}});
   const ValueId ids = value(blk + "head_ids", heads, false, core::ValueKind::i32);
   program_.ops.push_back({OpKind::head_ids, layer_, blk + "head_ids", {}, {ids}, {}, {}});
-  const auto [k_b, v_b] = latent_matrices(blk, heads, nope, v_dim, rank);
+  const auto [k_b, v_b] = latent_matrices(blk, heads, nope, v_dim, rank, rotated);
   const ValueId q_c =
       emit(OpKind::expert_linear, blk + "attn_k_b", {q, ids}, heads * rank, {k_b}, core::ExpertParams{heads});
+  if (q_r < 0) q_r = q_c;
   const double scale = spec.score_scale / std::sqrt(static_cast<double>(k_dim));
   const core::AttentionParams params = {layer, heads, static_cast<float>(scale)};
   ValueId attended = -1;

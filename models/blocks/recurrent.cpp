@@ -1,6 +1,8 @@
-// Layers that mix tokens by a state: gated delta nets, Mamba 2, and short convolutions.
+// Layers that mix tokens by a state: gated delta nets, Kimi Delta Attention, Mamba 2, and short convolutions.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
+
+#include <cmath>
 
 namespace ridge::models {
 
@@ -14,12 +16,22 @@ int32_t Builder::new_state(const std::string& name, int64_t width) {
   return static_cast<int32_t>(program_.states.size()) - 1;
 }
 
+// A row of f32 per channel. Some files have a matrix of one row per channel.
+WeightId Builder::taps(const std::string& name, int64_t kernel, int64_t channels) {
+  const gguf::Tensor* tensor = file_.find_tensor(name);
+  const bool matrices = tensor && channels > 1 && tensor->dims[1] == 1;
+  core::Weight weight = tensor_weight(name, kernel, matrices ? 1 : channels, matrices ? channels : 1);
+  require_f32(weight);
+  weight.rows = channels;
+  weight.count = 1;
+  return add_weight(std::move(weight));
+}
+
 ValueId Builder::conv1d(ValueId x, const std::string& tensor, int64_t kernel, Activation activation) {
   const int64_t channels = width_of(x);
   if (kernel < 2 || kernel > 256)
     throw_error("{}: a convolution over {} tokens, expected 2 to 256", file_.path(), kernel);
-  std::vector<WeightId> weights = {weight(tensor + ".weight", kernel, channels)};
-  require_f32(program_.weights[weights[0]]);
+  std::vector<WeightId> weights = {taps(tensor + ".weight", kernel, channels)};
   if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", channels));
   const int32_t state = new_state(tensor, (kernel - 1) * channels);
   return emit(OpKind::conv1d, tensor, {x}, channels, std::move(weights), core::ConvParams{state, kernel, activation});
@@ -71,10 +83,43 @@ ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share) {
   const ValueId mixed = conv1d(qkv, blk + "ssm_conv1d", hparams_.ssm("conv_kernel"), Activation::silu);
   const WeightId a = vector(blk + "ssm_a", v_heads), dt = vector(blk + "ssm_dt.bias", v_heads);
   const int32_t state = new_state(blk + "delta_rule", v_heads * dim * dim);
-  ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {mixed, alpha, beta}, v_heads * dim, {a, dt},
-                   core::DeltaParams{state, k_heads, v_heads, dim, hparams_.norm_epsilon(), neighbors_share});
+  ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {mixed, mixed, mixed, alpha, beta}, v_heads * dim, {a, dt},
+                   core::DeltaParams{state, k_heads, v_heads, dim, hparams_.norm_epsilon(), neighbors_share, 0,
+                                     k_heads * dim, 2 * k_heads * dim});
   y = glu(Activation::silu, z, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
   return linear(y, blk + "ssm_out", hparams_.width());
+}
+
+// Kimi Delta Attention: a delta net whose state forgets each element of a key at a pace of its own. q, k and v have a
+// convolution each, and as many heads as the first layer's attention.
+ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon) {
+  const std::string blk = fmt::format("blk.{}.", il);
+  const Hparams& h = hparams_;
+  const int64_t heads = h.heads(0), dim = h.positive_int("kda.head_dim", kMaxHeadDim), inner = heads * dim;
+  const double least = h.get_float("kda.gate_lower_bound", -INFINITY);
+  if (!(least < 0))
+    throw_error("{}: {} is {}, expected a number below 0", file_.path(), h.key("kda.gate_lower_bound"), least);
+  const std::string together = blk + "attn_qkv";
+  const auto projected = [&](std::string_view which, int64_t place) {
+    const std::string tensor = fmt::format("{}attn_{}", blk, which);
+    for (const std::string& name : {together, tensor}) skip(name + ".bias"); // no trained model has one
+    const WeightId id = has(together + ".weight")
+                            ? slice(together + ".weight", width_of(x), {which, 3 * inner, place * inner, inner})
+                            : weight(tensor + ".weight", width_of(x), inner);
+    const ValueId y = emit(OpKind::linear, tensor, {in_order_of(id, x)}, inner, {id});
+    return conv1d(y, fmt::format("{}ssm_conv1d_{}", blk, which), h.ssm("conv_kernel"), Activation::silu);
+  };
+  const ValueId q = projected("q", 0), k = projected("k", 1), v = projected("v", 2);
+  const ValueId alpha = linear(linear(x, blk + "ssm_f_a", dim), blk + "ssm_f_b", inner);
+  const ValueId beta = linear(x, blk + "ssm_beta", heads);
+  const WeightId a = flat_vector(blk + "ssm_a", heads), dt = flat_vector(blk + "ssm_dt.bias", inner);
+  const int32_t state = new_state(blk + "delta_rule", heads * dim * dim);
+  core::DeltaParams params = {state, heads, heads, dim, epsilon, false};
+  if (std::isfinite(least)) params.least = static_cast<float>(least);
+  ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {q, k, v, alpha, beta}, inner, {a, dt}, params);
+  const ValueId gate = linear(linear(x, blk + "ssm_g_a", dim), blk + "ssm_g_b", inner);
+  y = glu(Activation::sigmoid, gate, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
+  return linear(y, blk + "attn_output", h.width());
 }
 
 ValueId Builder::mamba2(ValueId x, int64_t il) {

@@ -66,6 +66,9 @@ struct LatentSpec {
   double rope_magnitude = 1;                                    // of the rotated parts
   double score_scale = 1;                                       // beside 1 / sqrt(elements of a key)
   std::optional<core::PositionScaleParams> position_scale = {}; // of queries
+  // Of the part of keys that all heads share, rope.dimension_count. Where nothing turns it, it may be empty.
+  Rope rope = Rope::adjacent;
+  bool plain_rope = false; // its frequencies and magnitude are those of other attention, not of latent_spec
 
   // Which positions a token attends to: all, those that the layer's own indexer chooses, or the choice of the last
   // layer that had one.
@@ -73,6 +76,9 @@ struct LatentSpec {
   Sees sees = Sees::all;
   Rope index_rope = Rope::adjacent; // of the first elements of the indexer's heads
   double index_epsilon = 0;         // of the norm of its keys
+  // The indexer's keys are means of attention.indexer.kpool positions, and it chooses all of them or none. With
+  // attention.indexer.kpool_select_tail a token attends to the last positions, too, of which there is no mean yet.
+  bool index_pools = false;
 };
 
 struct RoutingSpec {

@@ -151,11 +151,12 @@ TEST_CASE("a plain op is one file of CUDA's ops, which defines its launcher") {
   REQUIRE(!plain.empty());
 
   std::set<std::string> launched;
-  for (const Source& source : sources("kernels/cuda/ops"))
-    for (const std::string& name :
-         matches(source.text, R"re(\nvoid launch_(\w+)\(const Launch& \w+, const OpCall& )re")) {
-      CHECK_MESSAGE(source.path.stem() == name, source.path, " launches another op than its name says: ", name);
-      launched.insert(name);
-    }
+  for (const char* folder : {"kernels/cuda/ops", "kernels/cuda/recurrent"})
+    for (const Source& source : sources(folder))
+      for (const std::string& name :
+           matches(source.text, R"re(\nvoid launch_(\w+)\(const Launch& \w+, const OpCall& )re")) {
+        CHECK_MESSAGE(source.path.stem() == name, source.path, " launches another op than its name says: ", name);
+        launched.insert(name);
+      }
   CHECK(launched == plain);
 }

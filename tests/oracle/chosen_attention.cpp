@@ -1,4 +1,4 @@
-// chosen_attention: latent attention to the positions that are given, up to the first -1.
+// chosen_attention: latent attention to the positions that are given, up to the first -1; zeros where there are none.
 #include "support/naive.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@ namespace ridge::tests {
 void naive_chosen_attention(Naive& naive, const core::Op& op) {
   naive.for_rows(op, [&](size_t t) {
     const Naive::Row& chosen = naive.in(op, 2, t);
+    if (chosen[0] < 0) return Naive::Row(naive.program().values[op.outputs[0]].width);
     return attend_to_latent_keys(naive, op, t, {chosen.begin(), std::ranges::find(chosen, -1.0)});
   });
 }

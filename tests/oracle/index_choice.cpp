@@ -1,4 +1,5 @@
-// index_choice: the positions with the highest scores, the first of equal ones, in ascending order.
+// index_choice: the entries with the highest scores, the first of equal ones, in ascending order, as positions; behind
+// them positions that no entry has yet.
 #include "support/naive.h"
 
 #include <algorithm>
@@ -8,10 +9,11 @@ namespace ridge::tests {
 
 void naive_index_choice(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::IndexParams>(op.params);
-  const int64_t dim = naive.program().kv_layers[p.layer].k_dim, most = naive.program().values[op.outputs[0]].width;
+  const core::KvLayer& kv = naive.program().kv_layers[p.layer];
+  const int64_t dim = kv.k_dim, most = naive.program().values[op.outputs[0]].width;
   naive.for_rows(op, [&](size_t t) {
     const std::vector<Naive::Cached>& history = naive.history(p.layer, naive.stream(t));
-    const int64_t count = naive.batch().positions[t] + 1;
+    const int64_t seen = naive.batch().positions[t] + 1, count = seen / kv.span;
     Naive::Row scores(count);
     for (int64_t pos = 0; pos < count; ++pos)
       for (int64_t h = 0; h < p.heads; ++h) {
@@ -22,9 +24,12 @@ void naive_index_choice(Naive& naive, const core::Op& op) {
     std::vector<int> order(count);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](int a, int b) { return scores[a] > scores[b]; });
-    order.resize(std::min(count, most));
+    order.resize(std::min(count, most / kv.span));
     std::ranges::sort(order);
-    Naive::Row chosen(order.begin(), order.end());
+    Naive::Row chosen;
+    for (const int entry : order)
+      for (int64_t i = 0; i < kv.span; ++i) chosen.push_back(static_cast<double>(entry * kv.span + i));
+    for (int64_t pos = count * kv.span; pos < seen && p.tail; ++pos) chosen.push_back(static_cast<double>(pos));
     chosen.resize(most, -1);
     return chosen;
   });

@@ -176,20 +176,41 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
     m.finish(m.op(OpKind::latent_attention, {q, q_rest}, {}, heads * c_dim, core::AttentionParams{0, heads, 0.3f}));
   });
-  for (const int64_t most : {4, 100})
+  with("latent attention without a rest of the keys", [](RandomProgram& m) {
+    const int64_t dim = m.integer(1, 70), heads = m.integer(1, 40);
+    m.program.kv_layers.push_back({1, dim, dim, true});
+    const core::ValueId x = m.embed(Type::F32, 16, 30), c = m.linear(x, Type::F32, dim);
+    m.op(OpKind::latent_store, {c, c}, {}, 0, core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * dim);
+    m.finish(m.op(OpKind::latent_attention, {q, q}, {}, heads * dim, core::AttentionParams{0, heads, 0.3f}));
+  });
+  struct Choice {
+    int64_t most, span;
+    bool tail;
+  };
+  for (const auto [most, span, tail] :
+       {Choice{4, 1, false}, {100, 1, false}, {12, 4, false}, {7, 4, true}, {8, 3, true}})
     with("attention to chosen positions", [&](RandomProgram& m) {
       const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 20);
       const int64_t index_heads = m.integer(1, 9), index_dim = m.integer(1, 40);
-      m.program.kv_layers = {{1, index_dim, 0, true}, {1, c_dim + r_dim, c_dim, true}};
-      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      m.program.kv_layers = {{1, index_dim, 0, true, span}, {1, c_dim + r_dim, c_dim, true}};
+      const core::ValueId token = m.embed(Type::F32, 16, 30); // with its position: no two keys are the same
+      const core::ValueId place =
+          m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
+      const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16);
       m.op(OpKind::index_store, {m.linear(x, Type::F32, index_dim)}, {}, 0, core::KvParams{0});
       m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
            core::KvParams{1});
       const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
                           weights = m.linear(x, Type::F32, index_heads);
       const core::ValueId chosen = m.value(most, false, core::ValueKind::i32);
-      m.program.ops.push_back(
-          {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{0, index_heads}});
+      m.program.ops.push_back({OpKind::index_choice,
+                               -1,
+                               "choice",
+                               {index, weights},
+                               {chosen},
+                               {},
+                               core::IndexParams{0, index_heads, tail}});
       const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
       m.finish(
           m.op(OpKind::chosen_attention, {q, q_rest, chosen}, {}, heads * c_dim, core::AttentionParams{1, heads, 300}));
@@ -243,17 +264,54 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::conv1d, {x}, weights, channels,
                     core::ConvParams{0, kernel, bias ? core::Activation::silu : core::Activation::identity}));
     });
+  constexpr int64_t kDims[] = {16, 32, 64, 128, 256};
   for (const bool neighbors : {false, true})
     with("delta_rule", [&](RandomProgram& m) {
-      constexpr int64_t kDims[] = {16, 32, 64, 128, 256};
       const int64_t dim = kDims[m.integer(0, 4)], k_heads = m.integer(1, 3), heads = k_heads * m.integer(1, 3);
       m.program.states.push_back({"delta", heads * dim * dim});
       const core::ValueId x = m.embed(Type::F32, 16, 30);
       const core::ValueId qkv = m.linear(x, Type::F32, (2 * k_heads + heads) * dim);
       const core::ValueId alpha = m.linear(x, Type::F32, heads), beta = m.linear(x, Type::F32, heads);
       const core::WeightId a = m.factors(heads, -2, -0.1), dt = m.factors(heads, -1, 1);
-      m.finish(m.op(OpKind::delta_rule, {qkv, alpha, beta}, {a, dt}, heads * dim,
-                    core::DeltaParams{0, k_heads, heads, dim, 1e-6f, neighbors}));
+      m.finish(m.op(OpKind::delta_rule, {qkv, qkv, qkv, alpha, beta}, {a, dt}, heads * dim,
+                    core::DeltaParams{0, k_heads, heads, dim, 1e-6f, neighbors, 0, k_heads * dim, 2 * k_heads * dim}));
+    });
+  for (const int64_t dim : kDims)
+    with("delta_rule with a factor for each element", [&](RandomProgram& m) {
+      const int64_t k_heads = m.integer(1, 2), heads = k_heads * m.integer(1, 2);
+      m.program.states.push_back({"delta", heads * dim * dim});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const core::ValueId q = m.linear(x, Type::F32, k_heads * dim), k = m.linear(x, Type::F32, k_heads * dim + 4),
+                          v = m.linear(x, Type::F32, heads * dim);
+      const core::ValueId alpha = m.linear(x, Type::F32, heads * dim), beta = m.linear(x, Type::F32, heads);
+      const core::WeightId a = m.factors(heads, -2, -0.1), dt = m.factors(heads * dim, -1, 1);
+      const float least = m.integer(0, 1) ? -5.0f : 0;
+      m.finish(m.op(OpKind::delta_rule, {q, k, v, alpha, beta}, {a, dt}, heads * dim,
+                    core::DeltaParams{0, k_heads, heads, dim, 1e-6f, false, 0, 4, 0, least}));
+    });
+  for (const int64_t kernel : {2, 4, 11})
+    with("pool", [&](RandomProgram& m) {
+      const int64_t channels = m.integer(1, 300);
+      m.program.states.push_back({"pool", 2 * (kernel - 1) * channels});
+      const core::ValueId x = m.embed(Type::F32, channels, 30), gate = m.linear(x, Type::F32, channels);
+      m.finish(
+          m.op(OpKind::pool, {x, gate}, {m.factors(kernel * channels, -1, 1)}, channels, core::PoolParams{0, kernel}));
+    });
+  for (const int64_t count : {1, 2, 4, 5})
+    with("hyper-connections", [&](RandomProgram& m) {
+      const int64_t width = m.integer(1, 300);
+      const core::ValueId x = m.embed(Type::F32, count * width, 30);
+      const core::ValueId in = m.value(count), out = m.value((1 + count) * count);
+      m.program.ops.push_back({OpKind::hyper_gates,
+                               -1,
+                               "gates",
+                               {m.linear(x, Type::F32, (2 + count) * count)},
+                               {in, out},
+                               {m.factors(3, -2, 2), m.factors((2 + count) * count, -1, 1)},
+                               core::HyperParams{count, m.integer(1, 5), 1e-3f}});
+      const core::ValueId block = m.op(OpKind::expert_sum, {x, in}, {}, width, core::ExpertParams{count});
+      const core::ValueId joined = m.op(OpKind::hyper_join, {block, x, out}, {}, count * width);
+      m.finish(m.op(OpKind::fold, {joined}, {}, width, core::FoldParams{0.3f}));
     });
   for (const bool rate_per_state : {false, true})
     with("scan", [&](RandomProgram& m) {

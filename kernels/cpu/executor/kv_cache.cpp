@@ -5,8 +5,8 @@
 namespace ridge::kernels::cpu {
 
 KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
-  const int64_t positions = round_up(config.context, kPositionTile);
   for (const core::KvLayer& kv : layers) {
+    const int64_t positions = round_up(kv.entries(config.context), kPositionTile);
     const double elements = static_cast<double>(config.streams) * static_cast<double>(kv.heads) *
                             static_cast<double>(positions) * static_cast<double>(kv.k_dim + kv.v_dim + 16);
     if (elements > 0x1p44)

@@ -73,7 +73,7 @@ void Lowering::allocate_scratch() {
     if (const auto* index = std::get_if<core::IndexParams>(&op.params))
       scratch_bytes = std::max(scratch_bytes, 4 * cpu::attention_scratch(index->heads, 0, 0));
     if (const auto* delta = std::get_if<core::DeltaParams>(&op.params))
-      scratch_bytes = std::max<int64_t>(scratch_bytes, 8 * delta->dim);
+      scratch_bytes = std::max<int64_t>(scratch_bytes, 12 * delta->dim);
     if (const auto* scan = std::get_if<core::ScanParams>(&op.params))
       scratch_bytes = std::max<int64_t>(scratch_bytes, 4 * scan->states);
   }

@@ -1,7 +1,7 @@
 // Turns a Program into a Schedule: buffers for its values, kernels for its weights, items for the threads.
 //
-// Each op adds its own steps: lower_NAME in kernels/cpu/ops/NAME.cpp, for every row of core/ops.def. The Lowering gives
-// it what several ops need.
+// Each op adds its own steps: lower_NAME in NAME.cpp under kernels/cpu/ops/, for every row of core/ops.def. The
+// Lowering gives it what several ops need.
 #pragma once
 
 #include "core/executor.h"
@@ -129,7 +129,7 @@ class Lowering {
   // Scratch of one thread, for the one or the other.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
-  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 2 * dim or states elements
+  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 3 * dim or states elements
 
  private:
   struct CodeBuffer {

@@ -98,9 +98,9 @@ struct RecurrentKernels {
   // sum = bias + Σ taps * inputs for `count` channels: inputs[i] is the row i - (kernel - 1) tokens away.
   void (*convolve)(const float* const* inputs, const float* taps, const float* bias, int64_t kernel, int64_t first,
                    int64_t count, float* sum);
-  // A head: state [dim (v)][dim (k)]; q and k are normed, q scaled.
-  void (*delta_rule)(const float* q, const float* k, const float* v, float decay, float beta, int64_t dim, float* state,
-                     float* out);
+  // A head: state [dim (v)][dim (k)]; q and k are normed, q scaled. decay [dim].
+  void (*delta_rule)(const float* q, const float* k, const float* v, const float* decay, float beta, int64_t dim,
+                     float* state, float* out);
   // A row of a head: state [states]. decay [states].
   float (*scan)(const float* decay, const float* b, const float* c, float factor, int64_t states, float* state);
 };

@@ -21,33 +21,35 @@ void convolve(const float* const* inputs, const float* taps, const float* bias, 
   }
 }
 
-HWY_INLINE float dot(const float* x, const float* y, int64_t count) {
+// Σ x * decay * y
+HWY_INLINE float decayed_dot(const float* x, const float* decay, const float* y, int64_t count) {
   VF sums[2] = {hn::Zero(kF), hn::Zero(kF)};
   int64_t i = 0;
   for (; i + 2 * kLanes <= count; i += 2 * kLanes)
-    for (int j = 0; j < 2; ++j)
-      sums[j] = hn::MulAdd(hn::LoadU(kF, x + i + j * kLanes), hn::LoadU(kF, y + i + j * kLanes), sums[j]);
+    for (int j = 0; j < 2; ++j) {
+      const int64_t at = i + j * kLanes;
+      sums[j] = hn::MulAdd(hn::Mul(hn::LoadU(kF, x + at), hn::LoadU(kF, decay + at)), hn::LoadU(kF, y + at), sums[j]);
+    }
   float sum = sum_of(hn::Add(sums[0], sums[1]));
-  for (; i < count; ++i) sum += x[i] * y[i];
+  for (; i < count; ++i) sum += x[i] * decay[i] * y[i];
   return sum;
 }
 
-void delta_rule(const float* q, const float* k, const float* v, float decay, float beta, int64_t dim, float* state,
-                float* out) {
-  const VF forget = hn::Set(kF, decay);
+void delta_rule(const float* q, const float* k, const float* v, const float* decay, float beta, int64_t dim,
+                float* state, float* out) {
   for (int64_t r = 0; r < dim; ++r) {
     float* row = state + r * dim;
-    const float change = beta * (v[r] - decay * dot(row, k, dim));
+    const float change = beta * (v[r] - decayed_dot(row, decay, k, dim));
     const VF learn = hn::Set(kF, change);
     VF asked = hn::Zero(kF);
     int64_t i = 0;
     for (; i + kLanes <= dim; i += kLanes) {
-      const VF s = hn::MulAdd(learn, hn::LoadU(kF, k + i), hn::Mul(forget, hn::LoadU(kF, row + i)));
+      const VF s = hn::MulAdd(learn, hn::LoadU(kF, k + i), hn::Mul(hn::LoadU(kF, decay + i), hn::LoadU(kF, row + i)));
       hn::StoreU(s, kF, row + i);
       asked = hn::MulAdd(s, hn::LoadU(kF, q + i), asked);
     }
     float sum = sum_of(asked);
-    for (; i < dim; ++i) sum += (row[i] = decay * row[i] + change * k[i]) * q[i];
+    for (; i < dim; ++i) sum += (row[i] = decay[i] * row[i] + change * k[i]) * q[i];
     out[r] = sum;
   }
 }

@@ -1,5 +1,6 @@
 // The positions that an indexer finds best for each token: scores of all positions in one kernel, a radix selection in
-// another. Both in the plainest terms, some tokens at a time, as many as the scratch has rows for.
+// another. The cache has an entry for each position, or for several. Both in the plainest terms, some tokens at a time,
+// as many as the scratch has rows for.
 #include "kernels/cuda/attention/cached_rows.cuh"
 
 #include <algorithm>
@@ -11,12 +12,12 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kKeys = 64; // of a block that scores
 constexpr int kDigits = 256;
 
-// A block per kKeys positions and token; a warp scores one position after the other.
+// A block per kKeys entries and token; a warp scores one entry after the other.
 __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   extern __shared__ float query[]; // [heads * k_dim], then the heads' weights
   const DependentWork work(args.stamps);
   const Cache& cache = args.cache;
-  const int token = first_token + static_cast<int>(blockIdx.y), count = args.positions[token] + 1;
+  const int token = first_token + static_cast<int>(blockIdx.y), count = (args.positions[token] + 1) / args.span;
   const int first = static_cast<int>(blockIdx.x) * kKeys, lane = threadIdx.x % kWarp;
   if (first >= count) return;
   const int elements = args.heads * cache.k_dim;
@@ -45,16 +46,17 @@ __device__ __forceinline__ uint32_t ordered(float x) {
 }
 
 // A block per token. The code of the last one that is chosen is found eight bits at a time; then all threads go through
-// the positions in order, and each counts those before its own.
+// the entries in order, and each counts those before its own.
 __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   __shared__ int counts[kDigits], before[kWarps + 1], digit, left;
   const DependentWork work(args.stamps);
-  const int token = first_token + static_cast<int>(blockIdx.x), count = args.positions[token] + 1;
+  const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1;
+  const int count = seen / args.span, most = args.most / args.span; // entries
   const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
   int32_t* chosen = args.chosen + int64_t{token} * args.most;
-  uint32_t last = 0;       // the code
-  int of_last = args.most; // how many with this code are chosen
-  for (int shift = 24; shift >= 0 && count > args.most; shift -= 8) {
+  uint32_t last = 0;  // the code
+  int of_last = most; // how many with this code are chosen
+  for (int shift = 24; shift >= 0 && count > most; shift -= 8) {
     for (int i = threadIdx.x; i < kDigits; i += kThreads) counts[i] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < count; i += kThreads) {
@@ -91,13 +93,16 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
     int equals, takes;
     const bool is_equal = i < count && code == last;
     const int equal_rank = equal + rank(is_equal, equals);
-    const bool taken = i < count && (count <= args.most || code > last || (is_equal && equal_rank < of_last));
+    const bool taken = i < count && (count <= most || code > last || (is_equal && equal_rank < of_last));
     const int place = written + rank(taken, takes);
-    if (taken) chosen[place] = i;
+    for (int p = 0; p < args.span && taken; ++p) chosen[place * args.span + p] = i * args.span + p;
     written += takes;
     equal += equals;
   }
-  for (int i = written + static_cast<int>(threadIdx.x); i < args.most; i += kThreads) chosen[i] = -1;
+  written *= args.span;
+  const int behind = args.tail ? seen - count * args.span : 0; // positions that no entry has
+  for (int i = threadIdx.x; i < args.most - written; i += kThreads)
+    chosen[written + i] = i < behind ? count * args.span + i : -1;
 }
 
 } // namespace

@@ -313,7 +313,7 @@ void launch_dim(const Launch& launch, const LatentArgs& args) {
 
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
   const int rest = cache.k_dim - cache.v_dim;
-  if (!(cache.k_half || cache.k_scales) || rest > kMostRest || rest % 32 != 0) return false;
+  if (!(cache.k_half || cache.k_scales) || rest == 0 || rest > kMostRest || rest % 32 != 0) return false;
   switch (cache.v_dim) {
   case 256: return latent_shared_bytes<LatentShape<256, 1>>(2) <= chip.shared_per_block;
   case 512: return latent_shared_bytes<LatentShape<512, 1>>(2) <= chip.shared_per_block;

@@ -1,5 +1,5 @@
 // Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take, and to
-// positions that were chosen.
+// positions that were chosen. Where none was, zeros.
 #include "kernels/cuda/attention/cached_rows.cuh"
 
 namespace ridge::kernels::cuda {
@@ -48,7 +48,7 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
     float value = 0;
     for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[row * cache.v_dim + i] = value / total;
+    args.out[row * cache.v_dim + i] = total > 0 ? value / total : 0;
   }
 }
 

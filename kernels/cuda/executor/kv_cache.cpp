@@ -8,12 +8,12 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 } // namespace
 
 KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream) {
-  const int64_t positions = config.streams * config.context;
+  const auto positions = [&](const core::KvLayer& kv) { return config.streams * kv.entries(config.context); };
   const auto k_bytes = [&](const core::KvLayer& kv) {
-    return aligned(positions * kv.heads * core::head_bytes(config.k_type, kv.k_dim));
+    return aligned(positions(kv) * kv.heads * core::head_bytes(config.k_type, kv.k_dim));
   };
   const auto v_bytes = [&](const core::KvLayer& kv) {
-    return kv.latent ? size_t{0} : aligned(positions * kv.heads * core::head_bytes(config.v_type, kv.v_dim));
+    return kv.latent ? size_t{0} : aligned(positions(kv) * kv.heads * core::head_bytes(config.v_type, kv.v_dim));
   };
   size_t bytes = 0;
   for (const core::KvLayer& kv : program.kv_layers) bytes += k_bytes(kv) + v_bytes(kv);
@@ -28,8 +28,8 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
                    static_cast<int>(kv.heads),
                    static_cast<int>(kv.k_dim),
                    static_cast<int>(kv.v_dim),
-                   config.context};
-    const int64_t rows = positions * kv.heads;
+                   kv.entries(config.context)};
+    const int64_t rows = positions(kv) * kv.heads;
     layer.k = at;
     if (config.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + rows * kv.k_dim);
     at += k_bytes(kv);

@@ -143,6 +143,8 @@ void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call,
   args.tokens = static_cast<int>(plan.shape.tokens);
   args.heads = static_cast<int>(params.heads);
   args.most = static_cast<int>(width(call.outputs[0]));
+  args.span = static_cast<int>(program_.kv_layers[params.layer].span);
+  args.tail = params.tail;
   args.cache = cache_.layer(params.layer);
   args.scores = workspace_.index_scores();
   launch_index_choice(launch, args);

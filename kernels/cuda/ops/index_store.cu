@@ -1,4 +1,4 @@
-// Index keys into a layer's cache.
+// Index keys into a layer's cache. Where an entry is for several positions, only the key of the last of them.
 #include "kernels/cuda/attention/heads.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -9,9 +9,12 @@ constexpr int kThreads = 128;
 
 // One block per token.
 __global__ void index_store_kernel(const float* keys, const int32_t* positions, const int32_t* streams, Cache cache,
-                                   Stamp* stamps) {
+                                   int span, Stamp* stamps) {
   const DependentWork work(stamps);
-  const int64_t token = blockIdx.x, at = (streams[token] * cache.context + positions[token]) * cache.k_dim;
+  const int64_t token = blockIdx.x;
+  const int position = positions[token];
+  if (position % span != span - 1) return;
+  const int64_t at = (streams[token] * cache.context + position / span) * cache.k_dim;
   store_head(keys + token * cache.k_dim, cache.k_dim, at, cache.k, cache.k_half, cache.k_scales, threadIdx.x / kWarp,
              kThreads / kWarp);
 }
@@ -19,8 +22,9 @@ __global__ void index_store_kernel(const float* keys, const int32_t* positions, 
 } // namespace
 
 void launch_index_store(const Launch& launch, const OpCall& call) {
+  const int64_t span = call.program.kv_layers[std::get<core::KvParams>(call.op.params).layer].span;
   launch(index_store_kernel, static_cast<unsigned>(call.tokens), kThreads, 0, call.in[0], call.positions, call.streams,
-         call.cache, launch.stamps());
+         call.cache, static_cast<int>(span), launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

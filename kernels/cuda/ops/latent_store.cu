@@ -1,4 +1,4 @@
-// Latent keys into a layer's cache: c, and its rotated part behind it.
+// Latent keys into a layer's cache: c, and its rotated part behind it, where there is one.
 #include "kernels/cuda/attention/heads.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -16,7 +16,7 @@ __global__ void latent_store_kernel(const float* c, const float* r, const int32_
   const int warp = threadIdx.x / kWarp, warps = kThreads / kWarp;
   const int64_t at = (streams[token] * cache.context + positions[token]) * cache.k_dim;
   store_head(c + token * c_dim, c_dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
-  store_head(r + token * r_dim, r_dim, at + c_dim, cache.k, cache.k_half, cache.k_scales, warp, warps);
+  if (r_dim > 0) store_head(r + token * r_dim, r_dim, at + c_dim, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }
 
 } // namespace

@@ -1,8 +1,8 @@
-// An op of a Program that is launched as it is, with its operands in device memory. launch_NAME in ops/NAME.{cu,cpp}
-// launches it, for each row of core/ops.def that is neither a product with matrices nor attention: these have calls of
-// their own in a plan (plan/batch_plan.h). Most of these ops run only where no fusion took them up (plan/plan.h), or
-// over the many rows of a prompt: each is a fraction of a microsecond of memory traffic, and what it costs in decoding
-// is its launch.
+// An op of a Program that is launched as it is, with its operands in device memory. launch_NAME in NAME.{cu,cpp} of
+// ops/ or recurrent/ launches it, for each row of core/ops.def that is neither a product with matrices nor attention:
+// these have calls of their own in a plan (plan/batch_plan.h). Most of these ops run only where no fusion took them up
+// (plan/plan.h), or over the many rows of a prompt: each is a fraction of a microsecond of memory traffic, and what it
+// costs in decoding is its launch.
 #pragma once
 
 #include "core/program.h"
@@ -14,7 +14,7 @@ struct OpCall {
   const core::Program& program;
   const core::Op& op;
   int64_t rows;                    // of the output, or tokens where there is none
-  float *in[4] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
+  float *in[5] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
 
   bool exact; // only f32 arithmetic, in the order of the op's definition
 

@@ -181,6 +181,8 @@ struct IndexArgs {
   const int32_t* positions;
   const int32_t* streams;
   int tokens, heads, most;
+  int span;  // positions of an entry of the cache
+  bool tail; // chosen, too: positions that no entry has yet
   Cache cache;
   float* scores; // scratch, [kIndexedTokens, context]
   Stamp* stamps = nullptr;

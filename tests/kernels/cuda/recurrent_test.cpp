@@ -49,8 +49,8 @@ TEST_CASE("CUDA: the delta rule takes prompts in chunks") {
       const core::ValueId qkv = m.linear(sized, Type::F32, keys + heads * dim);
       const core::ValueId alpha = m.linear(x, Type::F32, heads), beta = m.linear(x, Type::F32, heads);
       const core::WeightId a = m.factors(heads, -2, -0.01), dt = m.factors(heads, -3, 1);
-      m.finish(m.op(OpKind::delta_rule, {qkv, alpha, beta}, {a, dt}, heads * dim,
-                    core::DeltaParams{0, k_heads, heads, dim, 1e-20f, m.integer(0, 1) == 1}));
+      m.finish(m.op(OpKind::delta_rule, {qkv, qkv, qkv, alpha, beta}, {a, dt}, heads * dim,
+                    core::DeltaParams{0, k_heads, heads, dim, 1e-20f, m.integer(0, 1) == 1, 0, k_heads * dim, keys}));
       check(m);
     }
 }

@@ -1,4 +1,5 @@
-// The gated delta rule, token after token, with the state in registers; prompts in chunks of tokens (chunks.cuh).
+// The gated delta rule, token after token, with the state in registers; prompts in chunks of tokens (chunks.cuh), but
+// where each element of a key has a factor of its own.
 //
 // Each row of a head's state (an element of v) goes through the tokens by itself: it needs only the head's q and k and
 // its own element of v. A row is shared by kDim / 16 lanes with 16 elements each; a thread has parts of two rows, so
@@ -12,55 +13,59 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128, kStageTokens = 16, kElements = 16, kRows = 2; // elements of a row, rows of a thread
+constexpr int kThreads = 128, kElements = 16, kRows = 2; // elements of a row, rows of a thread
 
 struct DeltaArgs {
-  const float *qkv, *alpha, *beta; // [tokens][(2 k_heads + v_heads) dim], [tokens][v_heads] each
-  const float *a, *bias;           // [v_heads]
-  float *out, *state;              // [tokens][v_heads dim], [streams][v_heads][dim][dim]
+  const float *q, *k, *v;               // of the first token and head
+  int64_t q_stride, k_stride, v_stride; // floats between tokens
+  const float *alpha, *beta;            // [tokens][v_heads alphas], [tokens][v_heads]
+  const float *a, *bias;                // [v_heads], [v_heads alphas]
+  float *out, *state;                   // [tokens][v_heads dim], [streams][v_heads][dim][dim]
   int k_heads, v_heads, dim;
-  float epsilon;
+  int alphas; // of a head: one, or one for each element of k
+  float epsilon, least;
   bool neighbors_share;
   Batch batch;
 
   __device__ __forceinline__ int k_head(int head) const {
     return neighbors_share ? head / (v_heads / k_heads) : head % k_heads;
   }
-  __device__ __forceinline__ int64_t stride() const { return int64_t{2 * k_heads + v_heads} * dim; } // of qkv
-  __device__ __forceinline__ float decay(int64_t at, int head) const {
-    return expf(a[head] * softplus(alpha[at] + bias[head]));
+  // Element i of the factors of a token's head; `at` = token * v_heads + head.
+  __device__ __forceinline__ float decay(int64_t at, int head, int i) const {
+    const float x = alpha[at * alphas + i] + bias[head * alphas + i];
+    return expf(least < 0 ? least / (1 + expf(a[head] * x)) : a[head] * softplus(x));
   }
   __device__ __forceinline__ float learned(int64_t at) const { return 1 / (1 + expf(-beta[at])); }
 };
 
 __device__ __forceinline__ float plus(float x, float y) { return x + y; }
 
-template <int kDim>
+template <int kDim, bool kOfElements>
 struct DeltaStage {
-  float q[kStageTokens][kDim], k[kStageTokens][kDim];
-  float decay[kStageTokens], learned[kStageTokens];
-  int token[kStageTokens];
+  static constexpr int kTokens = kOfElements ? 8 : 16, kDecays = kOfElements ? kDim : 1;
+  float q[kTokens][kDim], k[kTokens][kDim];
+  float decay[kTokens][kDecays], learned[kTokens];
+  int token[kTokens];
 
   // The next tokens' q and k, normed, and their gates, a warp per token. `next` is the first of them and becomes the
   // one behind them. Returns how many there are.
   __device__ __forceinline__ int fill(const DeltaArgs& args, const Sequence& sequence, int head, int& next) {
     int count = 0;
-    for (; next < args.batch.tokens && count < kStageTokens; next = sequence.next(next), ++count)
+    for (; next < args.batch.tokens && count < kTokens; next = sequence.next(next), ++count)
       if (threadIdx.x == 0) token[count] = next;
     __syncthreads();
     const int k_head = args.k_head(head), lane = threadIdx.x % kWarp;
     for (int i = threadIdx.x / kWarp; i < count; i += kThreads / kWarp) {
       const int64_t t = token[i];
-      const float *from_q = args.qkv + t * args.stride() + k_head * kDim, *from_k = from_q + args.k_heads * kDim;
+      const float *from_q = args.q + t * args.q_stride + k_head * kDim,
+                  *from_k = args.k + t * args.k_stride + k_head * kDim;
       float q_squares = 0, k_squares = 0;
       for (int d = lane; d < kDim; d += kWarp) q_squares += from_q[d] * from_q[d], k_squares += from_k[d] * from_k[d];
       const float q_scale = rsqrtf(warp_sum(q_squares) + args.epsilon) * rsqrtf(static_cast<float>(kDim));
       const float k_scale = rsqrtf(warp_sum(k_squares) + args.epsilon);
       for (int d = lane; d < kDim; d += kWarp) q[i][d] = from_q[d] * q_scale, k[i][d] = from_k[d] * k_scale;
-      if (lane == 0) {
-        decay[i] = args.decay(t * args.v_heads + head, head);
-        learned[i] = args.learned(t * args.v_heads + head);
-      }
+      for (int d = lane; d < kDecays; d += kWarp) decay[i][d] = args.decay(t * args.v_heads + head, head, d);
+      if (lane == 0) learned[i] = args.learned(t * args.v_heads + head);
     }
     __syncthreads();
     return count;
@@ -75,10 +80,10 @@ __device__ __forceinline__ void load_row(float (&to)[kElements], const float* ro
     *reinterpret_cast<float4*>(&to[4 * j]) = *reinterpret_cast<const float4*>(row + 4 * (lane + kLanes * j));
 }
 
-template <int kDim>
+template <int kDim, bool kOfElements>
 __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_constant__ DeltaArgs args, Stamp* stamps) {
   constexpr int kLanes = kDim / kElements, kBlockRows = kThreads / kLanes * kRows;
-  __shared__ DeltaStage<kDim> stage;
+  __shared__ DeltaStage<kDim, kOfElements> stage;
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
   const int first = sequence.next(-1), head = blockIdx.y, lane = threadIdx.x % kLanes;
@@ -91,7 +96,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
 #pragma unroll
     for (int r = 0; r < kRows; ++r) load_row<kLanes>(s[r], state + r * kDim, lane);
 
-  const float* v = args.qkv + (2 * args.k_heads + head) * kDim + row;
+  const float* v = args.v + head * kDim + row;
   int next = first;
   while (const int count = stage.fill(args, sequence, head, next)) {
     for (int i = 0; i < count; ++i) {
@@ -99,14 +104,20 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
       float k[kElements], q[kElements];
       load_row<kLanes>(k, stage.k[i], lane);
       load_row<kLanes>(q, stage.q[i], lane);
-      const float decay = stage.decay[i], learned = stage.learned[i];
+      float decay[kElements];
+      if constexpr (kOfElements)
+        load_row<kLanes>(decay, stage.decay[i], lane);
+      else
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) decay[e] = stage.decay[i][0];
+      const float learned = stage.learned[i];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const float value = active ? v[t * args.stride() + r] : 0;
+        const float value = active ? v[t * args.v_stride + r] : 0;
         float known[4] = {}, asked[4] = {}; // partial sums, so that they do not wait for one another
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
-          s[r][e] *= decay;
+          s[r][e] *= decay[e];
           known[e % 4] = fmaf(s[r][e], k[e], known[e % 4]);
         }
         const float sum = warp_reduce((known[0] + known[1]) + (known[2] + known[3]), plus, kLanes);
@@ -133,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
 
 // For any dim: a block per head, a thread for some rows, all in memory.
 __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, Stamp* stamps) {
-  extern __shared__ float shared[]; // q, k
+  extern __shared__ float shared[]; // q, k, the factors
   __shared__ float scratch[kThreads / kWarp];
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
@@ -141,25 +152,26 @@ __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, 
   if (first >= args.batch.tokens) return;
   float* state = args.state + (int64_t{args.batch.streams[first]} * args.v_heads + head) * dim * dim;
   for (int64_t t = first; t < args.batch.tokens; t = sequence.next(static_cast<int>(t))) {
-    const float* x = args.qkv + t * args.stride();
     for (int i = 0; i < 2; ++i) { // q, k
-      const float* from = x + (i * args.k_heads + args.k_head(head)) * dim;
+      const float* from = (i == 0 ? args.q + t * args.q_stride : args.k + t * args.k_stride) + args.k_head(head) * dim;
       float squares = 0;
       for (int d = threadIdx.x; d < dim; d += kThreads) squares += from[d] * from[d];
       const float norm = rsqrtf(block_sum(squares, scratch) + args.epsilon);
       const float scale = i == 0 ? norm * rsqrtf(static_cast<float>(dim)) : norm;
       for (int d = threadIdx.x; d < dim; d += kThreads) shared[i * dim + d] = from[d] * scale;
     }
-    __syncthreads();
-    const float *q = shared, *k = shared + dim;
     const int64_t at = t * args.v_heads + head;
+    for (int d = threadIdx.x; d < dim; d += kThreads)
+      shared[2 * dim + d] = args.decay(at, head, args.alphas == 1 ? 0 : d);
+    __syncthreads();
+    const float *q = shared, *k = shared + dim, *decay = shared + 2 * dim;
     const bool starts = sequence.starts(static_cast<int>(t));
-    const float decay = args.decay(at, head), learned = args.learned(at);
+    const float learned = args.learned(at);
     for (int r = threadIdx.x; r < dim; r += kThreads) {
       float* row = state + int64_t{r} * dim;
       float known = 0, asked = 0;
-      for (int d = 0; d < dim; ++d) known += (row[d] = starts ? 0 : row[d] * decay) * k[d];
-      const float change = learned * (x[(2 * args.k_heads + head) * dim + r] - known);
+      for (int d = 0; d < dim; ++d) known += (row[d] = starts ? 0 : row[d] * decay[d]) * k[d];
+      const float change = learned * (args.v[t * args.v_stride + head * dim + r] - known);
       for (int d = 0; d < dim; ++d) asked += (row[d] += change * k[d]) * q[d];
       args.out[at * dim + r] = asked;
     }
@@ -168,13 +180,12 @@ __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, 
 }
 
 ChunkArgs chunks_of(const DeltaArgs& args) {
-  const int64_t keys = int64_t{args.k_heads} * args.dim, stride = 2 * keys + int64_t{args.v_heads} * args.dim;
-  return {.q = args.qkv,
-          .k = args.qkv + keys,
-          .v = args.qkv + 2 * keys,
-          .q_stride = stride,
-          .k_stride = stride,
-          .v_stride = stride,
+  return {.q = args.q,
+          .k = args.k,
+          .v = args.v,
+          .q_stride = args.q_stride,
+          .k_stride = args.k_stride,
+          .v_stride = args.v_stride,
           .alpha = args.alpha,
           .a = args.a,
           .bias = args.bias,
@@ -196,9 +207,14 @@ ChunkArgs chunks_of(const DeltaArgs& args) {
 
 void launch_delta_rule(const Launch& launch, const OpCall& call) {
   const auto& params = std::get<core::DeltaParams>(call.op.params);
-  const DeltaArgs args = {call.in[0],
-                          call.in[1],
-                          call.in[2],
+  const DeltaArgs args = {call.in[0] + params.q_at,
+                          call.in[1] + params.k_at,
+                          call.in[2] + params.v_at,
+                          call.in_width(0),
+                          call.in_width(1),
+                          call.in_width(2),
+                          call.in[3],
+                          call.in[4],
                           call.vector(0),
                           call.vector(1),
                           call.out[0],
@@ -206,26 +222,30 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
                           static_cast<int>(params.k_heads),
                           static_cast<int>(params.v_heads),
                           static_cast<int>(params.dim),
+                          static_cast<int>(call.in_width(3) / params.v_heads),
                           params.epsilon,
+                          params.least,
                           params.neighbors_share,
                           {call.positions, call.streams, call.tokens, call.sequences.kind}};
-  if (call.sequences.kind == Sequences::Kind::one && !call.exact) {
+  const bool of_elements = args.alphas > 1;
+  if (call.sequences.kind == Sequences::Kind::one && !call.exact && !of_elements && args.least == 0) {
     const ChunkArgs chunks = chunks_of(args);
     if (takes_chunks(chunks, args.dim)) return launch_chunks<true>(launch, chunks, args.dim);
   }
-  const auto run = [&](auto kernel) {
+  const auto run = [&]<int kDim>() {
+    const auto kernel = of_elements ? delta_rule_kernel<kDim, true> : delta_rule_kernel<kDim, false>;
     const int rows = kThreads * kElements / args.dim * kRows; // of a block
     launch(kernel, dim3((args.dim + rows - 1) / rows, args.v_heads, call.sequences.count), kThreads, 0, args,
            launch.stamps());
   };
   switch (args.dim) {
-  case 32: return run(delta_rule_kernel<32>);
-  case 64: return run(delta_rule_kernel<64>);
-  case 128: return run(delta_rule_kernel<128>);
-  case 256: return run(delta_rule_kernel<256>);
+  case 32: return run.template operator()<32>();
+  case 64: return run.template operator()<64>();
+  case 128: return run.template operator()<128>();
+  case 256: return run.template operator()<256>();
   default: break;
   }
-  launch(plain_delta_rule_kernel, dim3(1, args.v_heads, call.sequences.count), kThreads, 2 * args.dim * sizeof(float),
+  launch(plain_delta_rule_kernel, dim3(1, args.v_heads, call.sequences.count), kThreads, 3 * args.dim * sizeof(float),
          args, launch.stamps());
 }
 

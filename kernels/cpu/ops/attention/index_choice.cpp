@@ -8,8 +8,8 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// The `most` best of scores [0, count), the first of equal ones, in ascending order; -1 behind them.
-void choose(std::vector<float>& scores, int64_t count, int64_t most, int32_t* out) {
+// The `most` best of scores [0, count), the first of equal ones, in ascending order.
+std::vector<int32_t> choose(std::vector<float>& scores, int64_t count, int64_t most) {
   std::vector<int32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
   if (count > most) {
@@ -21,15 +21,24 @@ void choose(std::vector<float>& scores, int64_t count, int64_t most, int32_t* ou
     order.resize(most);
     std::ranges::sort(order);
   }
-  std::ranges::copy(order, out);
-  std::fill_n(out + order.size(), most - std::ssize(order), -1);
+  return order;
+}
+
+// The positions of the chosen entries, of `span` positions each, and those that no entry has yet; -1 behind them.
+void write_positions(const std::vector<int32_t>& entries, int64_t span, int64_t tail_first, int64_t tail_end,
+                     int32_t* out, int32_t* end) {
+  for (const int64_t entry : entries)
+    for (int64_t i = 0; i < span; ++i) *out++ = static_cast<int32_t>(entry * span + i);
+  for (int64_t at = tail_first; at < tail_end; ++at) *out++ = static_cast<int32_t>(at);
+  std::fill(out, end, -1);
 }
 
 } // namespace
 
 void lower_index_choice(Lowering& lowering, const core::Op& op) {
   const auto& params = std::get<core::IndexParams>(op.params);
-  const int64_t k_dim = lowering.program().kv_layers[params.layer].k_dim, heads = params.heads;
+  const core::KvLayer& kv = lowering.program().kv_layers[params.layer];
+  const int64_t k_dim = kv.k_dim, span = kv.span, heads = params.heads;
   const int64_t most = lowering.info(op.outputs[0]).width;
   const float *q = lowering.value(op.inputs[0]), *weights = lowering.value(op.inputs[1]);
   auto* out = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
@@ -39,7 +48,7 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
       [=, &lowering, &params, &kernels = attention_kernels()](int64_t item, int thread) {
         const BatchState& batch = lowering.batch();
         const int64_t token = batch.rows(false) - 1 - item; // the last ones have the most to look at
-        const int64_t count = batch.positions[token] + 1;
+        const int64_t seen = batch.positions[token] + 1, count = seen / span;
         std::vector<float> scores(round_up(count, kAttentionBlock));
         AttentionTask task = {};
         task.q = q + token * heads * k_dim;
@@ -50,7 +59,8 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
         task.k_dim = k_dim;
         task.scratch = lowering.attention_scratch(thread);
         kernels.index_scores(task, weights + token * heads, scores.data());
-        choose(scores, count, most, out + token * most);
+        write_positions(choose(scores, count, most / span), span, params.tail ? count * span : seen, seen,
+                        out + token * most, out + (token + 1) * most);
       });
 }
 

@@ -1,5 +1,5 @@
-// Latent attention to chosen positions: their keys are copied side by side first. An item is some of the heads of a
-// token.
+// Latent attention to chosen positions: their keys are copied side by side first. Where none was chosen, zeros. An item
+// is some of the heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -24,6 +24,11 @@ void lower_chosen_attention(Lowering& lowering, const core::Op& op) {
         const int64_t token = item / pieces, head = item % pieces * heads_of_item, r_dim = kv.k_dim - kv.v_dim;
         const int32_t* positions = chosen + token * most;
         const int64_t count = std::find(positions, positions + most, -1) - positions;
+        if (count == 0) {
+          std::fill_n(out + (token * params.heads + head) * kv.v_dim,
+                      std::min(heads_of_item, params.heads - head) * kv.v_dim, 0.0f);
+          return;
+        }
         std::vector<std::byte> keys(round_up(count, kPositionTile) * core::head_bytes(type, kv.k_dim));
         const std::byte* cached = lowering.cache().keys(params.layer, lowering.batch().streams[token], 0);
         for (int64_t i = 0; i < count; ++i) kernels.copy_key(cached, positions[i], keys.data(), i, kv.k_dim, type);

@@ -3,8 +3,6 @@
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
-#include <fmt/format.h>
-
 namespace ridge::models {
 
 using core::ValueId;
@@ -28,10 +26,7 @@ static void build(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  attention.sees = has_indexer(il) ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
-                 if (attention.sees == LatentSpec::Sees::last_choice)
-                   for (const char* unused :
-                        {"k_norm.weight", "k_norm.bias", "proj.weight", "attn_k.weight", "attn_q_b.weight"})
-                     b.skip(fmt::format("blk.{}.indexer.{}", il, unused));
+                 if (attention.sees == LatentSpec::Sees::last_choice) b.skip_indexer(il);
                  return b.latent_attention(x, il, attention);
                },
            .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});

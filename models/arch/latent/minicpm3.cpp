@@ -1,0 +1,24 @@
+// minicpm3: MiniCPM 3 (4B). Latent attention with the rope of other attention; embeddings, what blocks give, and logits
+// have scales that files do not state.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+#include <cmath>
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const LatentSpec attention = {.rope = Rope::split, .plain_rope = true};
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+           .embedding_scale = 12,
+           .residual_scale = 1.4 / std::sqrt(static_cast<double>(h.layers())),
+           .logit_scale = 256.0 / static_cast<double>(h.width())});
+}
+
+constinit const ArchitectureFile arch::minicpm3 = {.build = build};
+
+} // namespace ridge::models

@@ -84,7 +84,10 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
 // NMSE up to which an op counts as computed exactly. gelu rounds to f16: where f32 and double precision lie on both
 // sides of a boundary, one element of some thousands differs by 2^-11.
 inline constexpr const char* kGelu = "glu and activate with gelu";
-inline double exact_bound(const std::string& name) { return name == kGelu ? 1e-7 : 1e-9; }
+inline double exact_bound(const std::string& name) {
+  if (name.starts_with("delta_rule")) return 1e-6; // a first token's output is (k · q) v, and k · q may nearly vanish
+  return name == kGelu ? 1e-7 : 1e-9;
+}
 
 // Programs of random shape that together have every kind of op: check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const std::string&, RandomProgram&)>& check) {

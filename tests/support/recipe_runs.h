@@ -120,7 +120,8 @@ inline void check_fast(const MakeExecutor& make, const std::string& name, std::i
   }
 }
 
-// Caches of 16 and 8 bits against those of f32, in exact mode. Where experts are chosen: 2.3e-2 at most was measured.
+// Caches of 16 and 8 bits against those of f32, in exact mode. Where experts are chosen, 2.3e-2 at most was measured;
+// where positions are, by keys that the cache rounds, too, 8e-2; where attention sharpens its scores, 2.8e-3.
 inline void check_caches(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -128,6 +129,9 @@ inline void check_caches(const MakeExecutor& make, const std::string& name) {
   const core::Program program = models::build_program(file);
   const std::vector<int32_t> ids = recipe.ids();
   const std::vector<float> exact = in_pieces(make, program, exact_config(), ids, ids.size());
+  const bool positions =
+      std::ranges::any_of(program.ops, [](const core::Op& op) { return op.kind == core::OpKind::index_choice; });
+  const double bound = positions ? 0.2 : chooses(program) ? 5e-2 : core::amplifies_errors(program) ? 1e-2 : 1e-3;
   for (const core::KvType type : {core::KvType::f16, core::KvType::q8_0}) {
     const bool fits = std::ranges::all_of(
         program.kv_layers, [](const core::KvLayer& layer) { return layer.k_dim % 32 == 0 && layer.v_dim % 32 == 0; });
@@ -135,7 +139,7 @@ inline void check_caches(const MakeExecutor& make, const std::string& name) {
     CAPTURE(static_cast<int>(type));
     core::ExecutorConfig config = exact_config();
     config.k_type = config.v_type = type;
-    CHECK(nmse(in_pieces(make, program, config, ids, 7), exact) <= (chooses(program) ? 5e-2 : 1e-3));
+    CHECK(nmse(in_pieces(make, program, config, ids, 7), exact) <= bound);
   }
 }
 

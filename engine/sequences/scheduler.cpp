@@ -290,6 +290,7 @@ void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   decoding_ = false;
   {
     const std::scoped_lock lock(mutex_);
+    positions_[&stream - streams_.data()] = -1;
     ++counts_.ended;
     counts_.generated_tokens += sequence->generated_;
     changed_.notify_all();

@@ -6,9 +6,10 @@
 #include <utility>
 
 namespace ridge::engine {
-namespace {
 
 bool is_role(const Json& message, const char* role) { return message["role"] == role; }
+
+namespace {
 
 // Templates of models that know no system role (Gemma 2, the first Mistral) refuse its message. Its text then opens the
 // user's first message.

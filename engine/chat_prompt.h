@@ -13,6 +13,8 @@ namespace ridge::engine {
 
 using Json = nlohmann::ordered_json;
 
+bool is_role(const Json& message, const char* role);
+
 // The prompt's text, by the model's template: `messages` in the OpenAI form; of `options` the BOS and EOS texts are
 // filled in here. A system message that the template refuses opens the user's first message. Throws Error where the
 // template refuses the messages.

@@ -5,12 +5,6 @@
 #include <algorithm>
 
 namespace ridge::engine {
-namespace {
-
-bool is_role(const Json& message, const char* role) { return message["role"] == role; }
-
-} // namespace
-
 void Conversation::set_system(std::string text) {
   if (!messages_.empty() && is_role(messages_[0], "system")) messages_.erase(0);
   if (text.empty()) return;

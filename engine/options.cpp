@@ -53,13 +53,12 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
   return chosen.chat_template;
 }
 
-namespace {
-
-// Templates know the switch by these names.
 void set_thinking(nlohmann::ordered_json& variables, bool on) {
   variables["enable_thinking"] = variables["thinking"] = on;
   variables["thinking_mode"] = on ? "enabled" : "disabled";
 }
+
+namespace {
 
 // What to do where a template has another switch, or none.
 std::string other_switch(const text::ChatTemplate& chat_template) {

@@ -25,9 +25,12 @@ std::string grammar_text(const core::SamplingOptions& options);
 // there is no such template or it does not parse.
 text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model, const Notice& notice);
 
-// The variables that the options hand to a template, as a JSON object. Templates call the switch for reasoning
-// enable_thinking, thinking or thinking_mode, so `thinking` sets all. `notice` gets one line where the switch changes nothing. Throws
-// Error where the options' JSON is no object.
+// Switches reasoning on or off in a template's variables, by all names that templates call the switch:
+// enable_thinking, thinking and thinking_mode.
+void set_thinking(nlohmann::ordered_json& variables, bool on);
+
+// The variables that the options hand to a template, as a JSON object. `thinking` is set_thinking's. `notice` gets one
+// line where the switch changes nothing. Throws Error where the options' JSON is no object.
 nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
                                           const Notice& notice);
 

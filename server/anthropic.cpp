@@ -1,4 +1,5 @@
 // POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients speak.
+#include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -40,7 +41,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   }
   Json variables = Json::object();
   if (const auto thinking = body.object("thinking"))
-    variables["enable_thinking"] = thinking->text("type").value_or("") != "disabled";
+    engine::set_thinking(variables, thinking->text("type").value_or("") != "disabled");
   Generation generation = service.chat(messages, nullptr, variables);
   take_numbers(body, generation.sampling.params);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);

@@ -1,5 +1,6 @@
 #include "server/chat_messages.h"
 
+#include "engine/options.h"
 #include "server/api_error.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ Generation chat_generation(const Service& service, const Fields& body) {
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) {
     variables["reasoning_effort"] = *effort;
-    if (*effort == "none") variables["enable_thinking"] = false;
+    if (*effort == "none") engine::set_thinking(variables, false);
   }
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   return service.chat(read_messages(body.required("messages")), nullptr, variables);

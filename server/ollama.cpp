@@ -1,5 +1,6 @@
 // /api/chat, /api/generate, /api/tags, /api/show and /api/version, as Ollama's clients speak: by default a stream with
 // a line of JSON per piece.
+#include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -44,7 +45,7 @@ Json thinking_variable(const Fields& body) {
   Json variables = Json::object();
   if (const Json* think = body.find("think")) {
     if (think->is_boolean())
-      variables["enable_thinking"] = *think;
+      engine::set_thinking(variables, *think);
     else // "low", "medium", "high"
       variables["reasoning_effort"] = *body.text("think");
   }

@@ -42,16 +42,21 @@ AttentionSpec maple(Builder& b, int64_t il) {
   return spec;
 }
 
+// The spec of a layer with a window, which has a rope of its own.
+AttentionSpec sliding(AttentionSpec spec, const Hparams& h) {
+  spec.window = h.window();
+  spec.rope_base = h.sliding_rope_base(10000);
+  spec.rope_divisor = 1;
+  return spec;
+}
+
 AttentionSpec mimo2(Builder& b, int64_t il) {
   const Hparams& h = b.hparams();
   AttentionSpec spec = {.rope = Rope::split, .rope_factors = false, .window = 0};
   spec.sinks = b.has(fmt::format("blk.{}.attn_sinks.weight", il));
   spec.qkv_bias = spec.output_bias = false;
   if (!h.slides(il, 1)) return spec;
-  spec.window = h.window();
-  spec.rope_base = h.sliding_rope_base(10000);
-  spec.rope_divisor = 1;
-  return spec;
+  return sliding(spec, h);
 }
 
 AttentionSpec step35(Builder& b, int64_t il) {
@@ -66,10 +71,7 @@ AttentionSpec step35(Builder& b, int64_t il) {
                         .window = 0,
                         .gate_matrix = b.has(blk + "attn_gate.weight")};
   if (!slides) return spec;
-  spec.window = h.window();
-  spec.rope_base = h.sliding_rope_base(10000);
-  spec.rope_divisor = 1;
-  return spec;
+  return sliding(spec, h);
 }
 
 AttentionSpec spark(Builder& b, int64_t il) {

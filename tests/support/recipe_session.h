@@ -1,0 +1,54 @@
+// A session with a recipe's model on the CPU, in exact mode, beside an executor for sessions to compare with.
+#pragma once
+
+#include "engine/sequences/session.h"
+#include "kernels/cpu/executor/executor.h"
+#include "models/model.h"
+#include "support/numerics.h"
+#include "support/recipe.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ridge::tests {
+
+struct RecipeSession {
+  RecipeSession(const std::string& name, int64_t context) : file(Recipe(name).open()), config(exact_of(context)) {}
+
+  // The session takes these tokens by evaluating so many of them, and then has the logits of one that never went on.
+  void check(const std::vector<int32_t>& tokens, int64_t evaluated, double bound) {
+    REQUIRE(session.evaluate(tokens));
+    CHECK(session.prompt_usage().tokens == evaluated);
+    engine::Session fresh(*other, program);
+    REQUIRE(fresh.evaluate(tokens));
+    CHECK(nmse(session.logits(), {fresh.logits().begin(), fresh.logits().end()}) <= bound);
+  }
+
+  core::Sampler greedy() const {
+    core::SamplerParams params;
+    params.temp = 0;
+    return core::Sampler(params, program.vocab);
+  }
+
+  static core::ExecutorConfig exact_of(int64_t context) {
+    core::ExecutorConfig config;
+    config.context = context;
+    config.max_batch = 8;
+    config.threads = 2;
+    config.exact = true;
+    config.k_type = config.v_type = core::KvType::f32;
+    return config;
+  }
+
+  const gguf::File file;
+  const core::Program program = models::build_program(file);
+  const core::ExecutorConfig config;
+  const std::unique_ptr<core::Executor> executor = kernels::cpu::make_cpu_executor(program, config),
+                                        other = kernels::cpu::make_cpu_executor(program, config);
+  engine::Session session{*executor, program};
+};
+
+} // namespace ridge::tests

@@ -29,14 +29,13 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
     core::ValueId x = m.embed(Type::F32, width, 20);
     const core::ValueId h = m.norm(x, width);
     const core::ValueId gate = m.linear(h, type, hidden), up = m.linear(h, type, hidden);
-    const core::ValueId act = m.op(core::OpKind::glu, {gate, up}, {}, hidden, core::ActivationParams{core::Activation::silu});
+    const core::ValueId act =
+        m.op(core::OpKind::glu, {gate, up}, {}, hidden, core::ActivationParams{core::Activation::silu});
     x = m.op(core::OpKind::add, {x, m.linear(act, type, width)}, {}, width);
     m.finish(m.norm(x, width));
-    const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
-      return kernels::cuda::make_cuda_executor(program, config);
-    };
     const double of_one = tests::single_token_bound(quant::format(type)); // here are three, one behind the other
-    CHECK(tests::worst_error(make, m, tests::fast_config(), {1, 1, 2}) < (of_one > 1e-5 ? 10 * of_one : of_one));
+    CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 1, 2}) <
+          (of_one > 1e-5 ? 10 * of_one : of_one));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 namespace ridge::tests {
@@ -16,6 +17,11 @@ inline bool have_gpu() { // the driver's files are there, whatever it says when 
   for (int i = 0; i < 16; ++i)
     if (std::filesystem::exists("/dev/nvidia" + std::to_string(i))) return true;
   return false;
+}
+
+// With the default options, as tests::MakeExecutor.
+inline std::unique_ptr<core::Executor> make_executor(const core::Program& program, const core::ExecutorConfig& config) {
+  return kernels::cuda::make_cuda_executor(program, config);
 }
 
 // Bound on a matrix's NMSE, fast mode, token by token: that of 16-bit activations; with formats below two bits a weight

@@ -9,12 +9,21 @@
 
 using namespace ridge;
 
+namespace {
+
+// The recipes that run, or RIDGE_TEST_SHARE's part of them.
+std::vector<std::string> shared_recipes() {
+  std::vector<std::string> names = tests::known_recipes();
+  tests::Share share;
+  std::erase_if(names, [&](const std::string&) { return !share.takes_next(); });
+  return names;
+}
+
+} // namespace
+
 TEST_CASE("CUDA: logits agree with the reference, in exact and in fast mode") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config);
-  };
   tests::Share share;
   for (const tests::LogitsCase& c : tests::logits_cases()) {
     if (!share.takes_next()) continue;
@@ -23,8 +32,8 @@ TEST_CASE("CUDA: logits agree with the reference, in exact and in fast mode") {
     const core::Program program = models::build_program(file);
     const auto golden = c.golden();
     for (const bool at_once : {true, false}) {
-      const double exact = tests::nmse(tests::logits_of(make_executor, program, c.ids, true, at_once), golden);
-      const double fast = tests::nmse(tests::logits_of(make_executor, program, c.ids, false, at_once), golden);
+      const double exact = tests::nmse(tests::logits_of(tests::make_executor, program, c.ids, true, at_once), golden);
+      const double fast = tests::nmse(tests::logits_of(tests::make_executor, program, c.ids, false, at_once), golden);
       const std::string way = at_once ? " at once" : " one by one";
       MESSAGE(c.name, way, ": NMSE exact ", exact, ", fast ", fast);
       CHECK(exact <= 1e-8);
@@ -36,33 +45,19 @@ TEST_CASE("CUDA: logits agree with the reference, in exact and in fast mode") {
 TEST_CASE("CUDA: tiny models of every architecture have the reference's logits, in pieces and after going back") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config);
-  };
-  tests::Share share;
-  for (const std::string& name : tests::known_recipes())
-    if (share.takes_next()) tests::check_recipe(make_executor, name);
+  for (const std::string& name : shared_recipes()) tests::check_recipe(tests::make_executor, name);
 }
 
 TEST_CASE("CUDA: tiny models of every architecture in fast mode, in several types, are near exact mode") {
   using enum quant::Type;
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config);
-  };
-  tests::Share share;
-  for (const std::string& name : tests::known_recipes())
-    if (share.takes_next()) tests::check_fast(make_executor, name, {F16, Q8_0, Q4_0, Q4_K, Q6_K}, {0, 1}, {1e-3, 1e-2});
+  for (const std::string& name : shared_recipes())
+    tests::check_fast(tests::make_executor, name, {F16, Q8_0, Q4_0, Q4_K, Q6_K}, {0, 1}, {1e-3, 1e-2});
 }
 
 TEST_CASE("CUDA: tiny models of every architecture keep their logits with caches of 16 and 8 bits") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  const auto make_executor = [](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config);
-  };
-  tests::Share share;
-  for (const std::string& name : tests::known_recipes())
-    if (share.takes_next()) tests::check_caches(make_executor, name);
+  for (const std::string& name : shared_recipes()) tests::check_caches(tests::make_executor, name);
 }

@@ -10,9 +10,5 @@ TEST_CASE("CUDA: a sequence's tokens are the same alone and among others") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::check_sequences(
-      [](const core::Program& program, const core::ExecutorConfig& config) {
-        return kernels::cuda::make_cuda_executor(program, config);
-      },
-      seed);
+  tests::check_sequences(tests::make_executor, seed);
 }

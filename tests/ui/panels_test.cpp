@@ -148,7 +148,7 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
   });
 }
 
-TEST_CASE("a frame is drawn within 16 ms while the model writes") {
+TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
   app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
   setup.request.sampling.max_tokens = 5000;
@@ -156,23 +156,20 @@ TEST_CASE("a frame is drawn within 16 ms while the model writes") {
   for (const std::string panel : {"chat", "gauges"}) {
     ui::WindowOptions options;
     options.panel = panel;
-    ui::FrameTimes::Summary writing{};
-    // A machine shared with others may be half as fast for a while, which shows in the CPU's time, too: the best of
-    // three.
-    for (int attempt = 0; attempt < 3 && (attempt == 0 || writing.median_cpu_seconds > 0.016); ++attempt) {
-      ui::FrameTimes times;
-      with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
-        engine.send(core::intent::Send{"What is Q4_K?"});
-        const auto now = [&] { return engine.snapshot(); };
-        CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));
-        times = window.frame_times();
-      });
-      MESSAGE(panel << ": " << times.report());
-      writing = times.while_writing();
-    }
+    ui::FrameTimes times;
+    with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
+      engine.send(core::intent::Send{"What is Q4_K?"});
+      const auto now = [&] { return engine.snapshot(); };
+      CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));
+      times = window.frame_times();
+    });
+    MESSAGE(panel << ": " << times.report());
+    const ui::FrameTimes::Summary writing = times.while_writing();
     CHECK(writing.frames >= 20);
-    // The time of the clock has the neighbours' work in it: several times what it takes where there are none.
-    CHECK(writing.median_cpu_seconds <= 0.016);
+    // 1 to 2 ms on an idle machine. Mesa, which takes the GPU's part here, needs 11 to 15 ms beside a model that uses
+    // all cores, or twice that where neighbours have the machine: its bound only catches what draws far too much.
+    CHECK(writing.median_own_seconds <= 0.008);
+    CHECK(writing.median_cpu_seconds <= 0.050);
     CHECK(writing.median_seconds <= 0.1);
   }
 }

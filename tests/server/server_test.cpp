@@ -1,74 +1,19 @@
 // The endpoint over sockets, with the guide behind it: what clients get is compared with what a session generates.
-#include "server/server.h"
-
 #include "core/error.h"
 #include "engine/conversation.h"
-#include "engine/options.h"
 #include "engine/sampling_defaults.h"
+#include "support/endpoint.h"
+#include "support/socket.h"
 
 #include <doctest/doctest.h>
-#include <httplib.h>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <thread>
-#include <unistd.h>
 
 using namespace ridge;
 using server::Json;
+using tests::chat_body;
+using tests::Endpoint;
+using tests::open_guide;
 
 namespace {
-
-engine::LoadedModel open_guide(int64_t streams) {
-  engine::LoadedModel model = engine::open_model("");
-  core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
-  config.streams = config.max_outputs = streams;
-  config.exact = true; // answers must not depend on what else a step evaluates
-  engine::start_executor(model, config, "cpu");
-  return model;
-}
-
-struct Endpoint {
-  explicit Endpoint(int64_t streams = 4, const std::string& key = {})
-      : model(open_guide(streams)), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
-        service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
-        server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
-  ~Endpoint() {
-    server.stop();
-    thread.join();
-  }
-
-  httplib::Client client() const { return httplib::Client("127.0.0.1", server.port()); }
-  Json post(const std::string& path, const Json& body, int status = 200) const {
-    return post_text(path, body.dump(), status);
-  }
-  Json post_text(const std::string& path, const std::string& body, int status) const {
-    httplib::Client http = client();
-    http.set_read_timeout(60);
-    const httplib::Result result = http.Post(path, body, "application/json");
-    REQUIRE(result);
-    CHECK(result->status == status);
-    return Json::parse(result->body);
-  }
-  std::string get(const std::string& path) const {
-    const httplib::Result result = client().Get(path);
-    REQUIRE(result);
-    return result->body;
-  }
-
-  engine::LoadedModel model;
-  text::ChatTemplate chat_template;
-  server::Service service;
-  server::Server server;
-  std::thread thread;
-};
-
-Json chat_body(const std::string& question, int64_t max_tokens = 40) {
-  return {{"messages", Json::array({{{"role", "user"}, {"content", question}}})},
-          {"max_tokens", max_tokens},
-          {"temperature", 0}};
-}
 
 // What a chat in the terminal answers, greedily.
 std::string answer_of_session(Endpoint& endpoint, const std::string& question, int64_t max_tokens) {
@@ -401,18 +346,10 @@ TEST_CASE("clients that go away leave no request running") {
     body["temperature"] = 100; // it hardly ever ends by itself
     body["stream"] = streamed;
     body["n"] = 4;
-    const std::string text = body.dump();
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(endpoint.server.port()));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-    const std::string request =
-        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", text.size(), text);
-    REQUIRE(::send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size()));
+    tests::Socket socket(endpoint.server.port());
+    REQUIRE(socket.request("POST /v1/chat/completions", body.dump()));
     while (running() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ::close(socket);
+    socket.close();
     for (int i = 0; i < 1000 && running() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(running() == 0);
   }

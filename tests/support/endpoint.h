@@ -1,0 +1,67 @@
+// A server over sockets with the guide behind it, and what asks it.
+#pragma once
+
+#include "engine/options.h"
+#include "server/server.h"
+
+#include <doctest/doctest.h>
+#include <httplib.h>
+
+#include <string>
+#include <thread>
+
+namespace ridge::tests {
+
+using server::Json;
+
+inline engine::LoadedModel open_guide(int64_t streams) {
+  engine::LoadedModel model = engine::open_model("");
+  core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
+  config.streams = config.max_outputs = streams;
+  config.exact = true; // answers must not depend on what else a step evaluates
+  engine::start_executor(model, config, "cpu");
+  return model;
+}
+
+struct Endpoint {
+  explicit Endpoint(int64_t streams = 4, const std::string& key = {})
+      : model(open_guide(streams)), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
+        service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
+        server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
+  ~Endpoint() {
+    server.stop();
+    thread.join();
+  }
+
+  httplib::Client client() const { return httplib::Client("127.0.0.1", server.port()); }
+  Json post(const std::string& path, const Json& body, int status = 200) const {
+    return post_text(path, body.dump(), status);
+  }
+  Json post_text(const std::string& path, const std::string& body, int status) const {
+    httplib::Client http = client();
+    http.set_read_timeout(60);
+    const httplib::Result result = http.Post(path, body, "application/json");
+    REQUIRE(result);
+    CHECK(result->status == status);
+    return Json::parse(result->body);
+  }
+  std::string get(const std::string& path) const {
+    const httplib::Result result = client().Get(path);
+    REQUIRE(result);
+    return result->body;
+  }
+
+  engine::LoadedModel model;
+  text::ChatTemplate chat_template;
+  server::Service service;
+  server::Server server;
+  std::thread thread;
+};
+
+inline Json chat_body(const std::string& question, int64_t max_tokens = 40) {
+  return {{"messages", Json::array({{{"role", "user"}, {"content", question}}})},
+          {"max_tokens", max_tokens},
+          {"temperature", 0}};
+}
+
+} // namespace ridge::tests

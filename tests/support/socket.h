@@ -1,0 +1,80 @@
+// Connections to a server on this machine as raw bytes: for what no HTTP client does, such as going away in the middle.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <utility>
+
+namespace ridge::tests {
+
+class Socket {
+ public:
+  // Connects to 127.0.0.1; is_open() says whether somebody listens there.
+  explicit Socket(int port) : file_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(file_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) close();
+  }
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+
+  bool is_open() const { return file_ >= 0; }
+  void close() {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
+  }
+  // Without the usual farewell: the other side gets a reset.
+  void abort() {
+    const linger at_once = {1, 0};
+    ::setsockopt(file_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close();
+  }
+  void end_of_sending() { ::shutdown(file_, SHUT_WR); }
+
+  // False where the other side has gone.
+  bool send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(file_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+  }
+  // A request after which the server closes the connection. `head`: "GET /health".
+  bool request(std::string_view head, std::string_view body = "") {
+    return send(std::string(head) + " HTTP/1.1\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) +
+                "\r\n\r\n" + std::string(body));
+  }
+
+  // Waits for the next byte; false at the end.
+  bool wait_for_byte() {
+    char byte = 0;
+    return ::read(file_, &byte, 1) == 1;
+  }
+  std::string rest() { // what comes until the end
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(file_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    return text;
+  }
+  std::string ask(std::string_view head, std::string_view body = "") { // the whole response
+    return request(head, body) ? rest() : "";
+  }
+
+ private:
+  int file_;
+};
+
+} // namespace ridge::tests

@@ -44,7 +44,16 @@ void validate(const SamplerParams& p) {
   require(std::isfinite(p.frequency_penalty), "--frequency-penalty", "a finite number, 0 being off",
           p.frequency_penalty);
   require(p.repeat_last_n >= -1, "--repeat-last-n", "-1 (all), 0 (off) or a positive number", p.repeat_last_n);
+  for (const SamplerParams::Bias& one : p.bias)
+    if (!std::isfinite(one.bias)) throw_error("the bias of token {} must be a finite number", one.token);
   require(p.seed >= -1, "--seed", "-1 (random), 0 or a positive number", static_cast<double>(p.seed));
+}
+
+void validate(const SamplerParams& params, int64_t vocab) {
+  validate(params);
+  for (const SamplerParams::Bias& one : params.bias)
+    if (one.token < 0 || one.token >= vocab)
+      throw_error("a bias is for token {}, which is outside the vocabulary (0 to {})", one.token, vocab - 1);
 }
 
 void throw_unusable_logits() {
@@ -52,8 +61,8 @@ void throw_unusable_logits() {
 }
 
 Sampler::Sampler(const SamplerParams& params, int64_t vocab) : params_(params) {
-  validate(params);
   if (vocab <= 0) throw_error("the sampler needs a vocabulary of at least one token, not {}", vocab);
+  validate(params, vocab);
   seed_ = params.seed >= 0 ? static_cast<uint64_t>(params.seed) : std::random_device{}();
   logits_.resize(vocab);
   candidates_.reserve(vocab);
@@ -100,7 +109,7 @@ int32_t Sampler::sample(std::span<const float> logits, TokenMask* mask) {
   return choose();
 }
 
-// Copies the row and applies the penalties.
+// Copies the row and applies the biases and penalties.
 void Sampler::load(std::span<const float> logits) {
   if (logits.size() != logits_.size()) {
     throw_error("the sampler got {} logits for a vocabulary of {}", logits.size(), logits_.size());
@@ -114,6 +123,8 @@ void Sampler::load(std::span<const float> logits) {
     throw_error("the model produced NaN logits ({} of {}): the model file is damaged or a computation overflowed",
                 nan_count, logits.size());
   }
+  for (const SamplerParams::Bias& one : params_.bias)
+    logits_[one.token] = std::min(logits_[one.token] + one.bias, kHighest);
   if (params_.repeat_penalty == 1.0f && params_.presence_penalty == 0.0f && params_.frequency_penalty == 0.0f) return;
   for (size_t i = 0; i < logits_.size(); ++i) {
     if (counts_[i] == 0) continue;

@@ -1,6 +1,7 @@
 // The sampler chain: one row of logits in, one token out.
-// The order is the field's usual one: penalties, top-k, typical-p, top-p, min-p, temperature, draw. Each filter sees
-// the distribution that the one before it left over. Nothing sorts the whole vocabulary and nothing allocates per step.
+// The order is the field's usual one: biases, penalties, top-k, typical-p, top-p, min-p, temperature, draw. Each filter
+// sees the distribution that the one before it left over. Nothing sorts the whole vocabulary and nothing allocates per
+// step.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace ridge::core {
 
 struct SamplerParams {
-  float temp = 0.8f;              // 0: greedy (the highest logit after penalties and mask; ties: the lowest id)
+  float temp = 0.8f;              // 0: greedy (the highest logit after biases, penalties and mask; ties: the lowest id)
   int32_t top_k = 40;             // keep the k highest logits; 0: all
   float typical_p = 1.0f;         // keep the most typical tokens of this mass; 1: all
   float top_p = 0.95f;            // keep the most probable tokens of this mass; 1: all
@@ -20,10 +21,18 @@ struct SamplerParams {
   float frequency_penalty = 0.0f; // subtracted once per occurrence
   int32_t repeat_last_n = 64;     // how many tokens are recent; 0: none, -1: all
   int64_t seed = -1;              // -1: a fresh one, see Sampler::seed()
+
+  struct Bias {
+    int32_t token;
+    float bias;
+  };
+  std::vector<Bias> bias; // added to the logits of these tokens, before anything else
 };
 
 // Throws an Error (wrong usage) that names the flag, its range and the value given.
 void validate(const SamplerParams& params);
+// The same for a model with `vocab` tokens; also for a bias of a token that is none of them.
+void validate(const SamplerParams& params, int64_t vocab);
 
 // Throws the Error for logits from which no token can be chosen.
 [[noreturn]] void throw_unusable_logits();
@@ -91,7 +100,7 @@ class Sampler {
   SamplerParams params_;
   uint64_t seed_ = 0;
   uint64_t draws_ = 0;
-  std::vector<float> logits_;         // [vocab] the row with penalties and mask applied
+  std::vector<float> logits_;         // [vocab] the row with biases, penalties and mask applied
   std::vector<Candidate> candidates_; // capacity vocab
   std::vector<int32_t> counts_;       // [vocab] occurrences among the recent tokens
   std::vector<int32_t> recent_;       // ring of the last repeat_last_n tokens

@@ -38,7 +38,8 @@ Scheduler::~Scheduler() {
 
 std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_prompt(request.prompt, executor_.config().context, program_.vocab);
-  std::shared_ptr<Sequence> sequence(new Sequence(std::move(request), program_.vocab));
+  core::validate(request.sampling, program_.vocab);
+  std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   const std::scoped_lock lock(mutex_);
   if (draining_ || stopping_) throw_error("the engine is shutting down and takes no further requests");
   sequence->number_ = submitted_++;
@@ -125,7 +126,7 @@ void Scheduler::start_waiting() {
     }
     Stream& stream = best_stream(sequence->request_.prompt);
     stream.sequence = sequence;
-    sequence->waiting_ = seconds_now() - sequence->submitted_;
+    sequence->start(program_.vocab);
     sequence->cached_ = stream.cache.resume(sequence->request_.prompt);
     const std::scoped_lock lock(mutex_);
     counts_.prompt_tokens += std::ssize(sequence->request_.prompt);
@@ -234,7 +235,7 @@ bool Scheduler::start_decoding(const Stream& stream) {
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices || somebody_waits()) return false;
   const auto number = static_cast<int32_t>(&stream - streams_.data());
-  decoding_ = executor_.start_decoding(stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()), number);
+  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()), number);
   return decoding_;
 }
 
@@ -255,7 +256,7 @@ void Scheduler::decode() {
   if (ahead) stream.cache.evaluated({&token, 1});
   sequence.generation_ += {1, seconds, bytes};
   count_step(seconds, bytes);
-  sequence.sampler_.accept_drawn(token);
+  sequence.sampler_->accept_drawn(token);
   take(stream, token, std::nullopt);
 }
 
@@ -265,10 +266,10 @@ void Scheduler::choose(Stream& stream, int64_t output) {
   if (sequence.request_.limit == 0) return end(stream, StopReason::limit);
   try {
     const std::span<const float> logits = executor_.logits(output);
-    const int32_t token = sequence.sampler_.sample(logits, sequence.request_.constraint.get());
+    const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
     std::optional<core::TokenChoice> choice;
     if (sequence.request_.keep_choices) choice = core::describe_choice(logits, token);
-    sequence.sampler_.accept(token);
+    sequence.sampler_->accept(token);
     take(stream, token, choice);
   } catch (...) {
     end(stream, StopReason::interrupted, std::current_exception());

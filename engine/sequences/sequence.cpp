@@ -6,10 +6,13 @@
 
 namespace ridge::engine {
 
-Sequence::Sequence(SequenceRequest request, int64_t vocab)
-    : request_(std::move(request)), sampler_(request_.sampling, vocab), tokens_(request_.prompt),
-      submitted_(core::seconds_now()) {
-  for (const int32_t token : tokens_) sampler_.accept(token);
+Sequence::Sequence(SequenceRequest request)
+    : request_(std::move(request)), tokens_(request_.prompt), submitted_(core::seconds_now()) {}
+
+void Sequence::start(int64_t vocab) {
+  waiting_ = core::seconds_now() - submitted_;
+  sampler_.emplace(request_.sampling, vocab);
+  for (const int32_t token : tokens_) sampler_->accept(token);
 }
 
 std::optional<Sequence::Token> Sequence::next() {
@@ -38,6 +41,7 @@ void Sequence::deliver(Token token) {
 void Sequence::end(StopReason stop, std::exception_ptr error) {
   const std::scoped_lock lock(mutex_);
   stop_ = stop;
+  sampler_.reset();
   error_ = std::move(error);
   ended_ = true;
   arrived_.notify_all();

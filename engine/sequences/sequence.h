@@ -73,7 +73,9 @@ class Sequence {
 
  private:
   friend class Scheduler;
-  Sequence(SequenceRequest request, int64_t vocab);
+  explicit Sequence(SequenceRequest request);
+
+  void start(int64_t vocab); // a stream is free for it
 
   bool prompt_done(int64_t cached) const { return cached >= std::ssize(request_.prompt); }
   void deliver(Token token);
@@ -84,8 +86,8 @@ class Sequence {
   std::atomic<bool> cancelled_ = false;
 
   // The scheduler's thread alone, until the end.
-  core::Sampler sampler_;
-  std::vector<int32_t> tokens_; // the prompt and what was generated
+  std::optional<core::Sampler> sampler_; // while it runs: it takes 20 bytes for each token of the vocabulary
+  std::vector<int32_t> tokens_;          // the prompt and what was generated
   int64_t generated_ = 0, cached_ = 0;
   double submitted_, waiting_ = 0; // seconds
   Usage prompt_, generation_;

@@ -365,6 +365,31 @@ TEST_CASE("a parameter out of range is refused by its flag's name") {
   refused([](auto& p) { p.seed = -2; }, "--seed");
 }
 
+TEST_CASE("a bias is added to its token's logit before penalties, and shifts probabilities as much") {
+  SamplerParams params = plain();
+  params.temp = 0;
+  params.bias = {{2, -100}, {1, 3}, {1, 0.5f}}; // of one token, they add up
+  CHECK(Sampler(params, 4).sample(std::vector<float>{3, 0, 9, 2}) == 1);
+  params.repeat_penalty = 2; // divides what the bias has made
+  Sampler repeating(params, 4);
+  repeating.accept(1);
+  CHECK(repeating.sample(std::vector<float>{3, 0, 9, 2}) == 0);
+
+  params = plain(5);
+  params.bias = {{0, std::log(2.0f)}};
+  Sampler drawing(params, 3);
+  drawing.sample(log_of({0.25f, 0.25f, 0.5f}));
+  for (const auto& one : drawing.candidates())
+    CHECK(one.probability == doctest::Approx(one.token == 1 ? 0.2 : 0.4));
+
+  params.bias = {{4, 1}};
+  CHECK_THROWS_WITH_AS(Sampler(params, 4), "a bias is for token 4, which is outside the vocabulary (0 to 3)", Error);
+  params.bias = {{-1, 1}};
+  CHECK_THROWS_AS(Sampler(params, 4), Error);
+  params.bias = {{1, NAN}};
+  CHECK_THROWS_AS(Sampler(params, 4), Error);
+}
+
 TEST_CASE("wrong row lengths and foreign tokens are refused") {
   Sampler sampler(plain(), 4);
   CHECK_THROWS_AS(sampler.sample(std::vector<float>{1, 2}), Error);

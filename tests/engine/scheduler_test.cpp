@@ -4,13 +4,13 @@
 
 #include "core/error.h"
 #include "kernels/cpu/executor/executor.h"
+#include "support/history_executor.h"
 #include "support/numerics.h"
 #include "support/sequences.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -20,100 +20,13 @@ using engine::Scheduler;
 using engine::Sequence;
 using engine::SequenceRequest;
 using engine::StopReason;
+using tests::History;
 
 namespace {
 
 constexpr int32_t kVocab = 101, kEnd = 7;
 
-int32_t next_of(uint64_t state) { return static_cast<int32_t>((state >> 33) % kVocab); }
-uint64_t after(uint64_t state, int32_t token) {
-  return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
-}
-
-struct Settings {
-  int64_t streams = 4, context = 64, max_batch = 16;
-  bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
-  bool decodes = false;   // chooses tokens itself
-};
-
-class History final : public core::Executor {
- public:
-  explicit History(const Settings& settings) : settings_(settings), streams_(settings.streams) {
-    config_.context = settings.context;
-    config_.streams = settings.streams;
-    config_.max_batch = settings.max_batch;
-    config_.max_outputs = settings.streams;
-    program.vocab = kVocab;
-    if (settings.recurrent) program.states.push_back({"state", 2});
-  }
-
-  void forward(const core::Batch& batch) override {
-    if (broken) throw Error("the device is gone");
-    core::check_batch(program, config_, batch);
-    decoding_ = -1;
-    results_.clear();
-    for (size_t i = 0; i < batch.tokens.size(); ++i) {
-      evaluate(batch.streams[i], batch.tokens[i], batch.positions[i]);
-      if (std::ranges::binary_search(batch.outputs, static_cast<int32_t>(i)))
-        results_.push_back(next_of(streams_[batch.streams[i]].back()));
-    }
-    evaluated += std::ssize(batch.tokens);
-    largest = std::max<int64_t>(largest, std::ssize(batch.tokens));
-  }
-  std::span<const float> logits(int64_t i) override {
-    logits_.assign(kVocab, 0.0f);
-    logits_[results_.at(i)] = 10;
-    return logits_;
-  }
-  bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
-    if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
-    if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back());
-    return settings_.decodes;
-  }
-  int32_t next_token(bool ahead) override {
-    if (decoding_ < 0) throw std::logic_error("next_token() without decoding");
-    const int32_t token = chosen_;
-    ++chosen;
-    if (ahead) {
-      evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
-      chosen_ = next_of(streams_[decoding_].back());
-    } else {
-      decoding_ = -1;
-    }
-    return token;
-  }
-  void save_state(int32_t stream, std::span<float> state) override {
-    std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
-  }
-  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
-    streams_[stream].resize(position);
-    std::memcpy(&streams_[stream].back(), state.data(), sizeof(uint64_t));
-  }
-  const core::ExecutorConfig& config() const override { return config_; }
-  std::string_view description() const override { return "history"; }
-  double memory_bytes() const override { return 0; }
-
-  core::Program program;
-  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0;
-  std::atomic<bool> broken = false;
-
- private:
-  void evaluate(int32_t number, int32_t token, int32_t position) {
-    std::vector<uint64_t>& stream = streams_[number];
-    if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
-    if (settings_.recurrent && position != std::ssize(stream) && position != 0)
-      throw std::logic_error("a recurrent state went back by itself");
-    stream.resize(position);
-    stream.push_back(after(stream.empty() ? 0 : stream.back(), token));
-  }
-
-  const Settings settings_;
-  core::ExecutorConfig config_;
-  std::vector<std::vector<uint64_t>> streams_; // the state after each token
-  std::vector<int32_t> results_;
-  std::vector<float> logits_;
-  int32_t decoding_ = -1, chosen_ = 0;
-};
+int32_t next_of(uint64_t state) { return History::next_of(state, kVocab); }
 
 struct Expected {
   std::vector<int32_t> tokens;
@@ -123,7 +36,7 @@ struct Expected {
 Expected expected(const std::vector<int32_t>& prompt, int64_t limit, bool ends, int64_t context) {
   Expected answer;
   uint64_t state = 0;
-  for (const int32_t token : prompt) state = after(state, token);
+  for (const int32_t token : prompt) state = History::after(state, token);
   for (int64_t length = std::ssize(prompt);; ++length) {
     answer.stop = StopReason::limit;
     if (std::ssize(answer.tokens) == limit) return answer;
@@ -133,7 +46,7 @@ Expected expected(const std::vector<int32_t>& prompt, int64_t limit, bool ends, 
     answer.stop = StopReason::end_of_turn;
     if (ends && token == kEnd) return answer;
     answer.tokens.push_back(token);
-    state = after(state, token);
+    state = History::after(state, token);
   }
 }
 

@@ -3,10 +3,12 @@
 
 #include "engine/options.h"
 #include "server/server.h"
+#include "support/history_executor.h"
 
 #include <doctest/doctest.h>
 #include <httplib.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -23,9 +25,21 @@ inline engine::LoadedModel open_guide(int64_t streams) {
   return model;
 }
 
+// The guide's tokens and template, but an executor that costs nothing, and whose answers mean nothing.
+inline engine::LoadedModel open_history(History::Settings settings) {
+  engine::LoadedModel model = engine::open_model("");
+  settings.vocab = static_cast<int32_t>(model.program.vocab);
+  settings.max_batch = std::max<int64_t>(512, settings.streams);
+  model.executor = std::make_unique<History>(settings);
+  return model;
+}
+
 struct Endpoint {
   explicit Endpoint(int64_t streams = 4, const std::string& key = {})
-      : model(open_guide(streams)), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
+      : Endpoint([streams] { return open_guide(streams); }, key) {}
+  // A model with an executor stays where it was made: the executor refers to its Program.
+  explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {})
+      : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
         service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
         server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
   ~Endpoint() {

@@ -1,8 +1,6 @@
 // Connections to a server on this machine as raw bytes: for what no HTTP client does, such as going away in the middle.
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string>

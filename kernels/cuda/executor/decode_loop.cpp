@@ -14,7 +14,7 @@ bool is_greedy(const core::SamplerParams& p) { return p.temp == 0.0f; }
 } // namespace
 
 bool DecodeLoop::can_sample(const core::SamplerParams& p) {
-  return is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK);
+  return p.bias.empty() && (is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK));
 }
 
 bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t position, const float* logits,

@@ -1,0 +1,108 @@
+// An executor whose next token depends on every token before it, so that a wrong cache, a wrong position or a mixed-up
+// stream gives another answer. It costs next to nothing.
+#pragma once
+
+#include "core/error.h"
+#include "core/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace ridge::tests {
+
+class History final : public core::Executor {
+ public:
+  struct Settings {
+    int64_t streams = 4, context = 64, max_batch = 16;
+    bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
+    bool decodes = false;   // chooses tokens itself
+    int32_t vocab = 101;
+  };
+  static int32_t next_of(uint64_t state, int32_t vocab) { return static_cast<int32_t>((state >> 33) % vocab); }
+  static uint64_t after(uint64_t state, int32_t token) {
+    return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
+  }
+
+  explicit History(const Settings& settings) : settings_(settings), streams_(settings.streams) {
+    config_.context = settings.context;
+    config_.streams = settings.streams;
+    config_.max_batch = settings.max_batch;
+    config_.max_outputs = settings.streams;
+    program.vocab = settings.vocab;
+    if (settings.recurrent) program.states.push_back({"state", 2});
+  }
+
+  void forward(const core::Batch& batch) override {
+    if (broken) throw Error("the device is gone");
+    core::check_batch(program, config_, batch);
+    decoding_ = -1;
+    results_.clear();
+    for (size_t i = 0; i < batch.tokens.size(); ++i) {
+      evaluate(batch.streams[i], batch.tokens[i], batch.positions[i]);
+      if (std::ranges::binary_search(batch.outputs, static_cast<int32_t>(i)))
+        results_.push_back(next_of(streams_[batch.streams[i]].back(), settings_.vocab));
+    }
+    evaluated += std::ssize(batch.tokens);
+    largest = std::max<int64_t>(largest, std::ssize(batch.tokens));
+  }
+  std::span<const float> logits(int64_t i) override {
+    logits_.assign(settings_.vocab, 0.0f);
+    logits_[results_.at(i)] = 10;
+    return logits_;
+  }
+  bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
+    if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
+    if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back(), settings_.vocab);
+    return settings_.decodes;
+  }
+  int32_t next_token(bool ahead) override {
+    if (decoding_ < 0) throw std::logic_error("next_token() without decoding");
+    const int32_t token = chosen_;
+    ++chosen;
+    if (ahead) {
+      evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
+      chosen_ = next_of(streams_[decoding_].back(), settings_.vocab);
+    } else {
+      decoding_ = -1;
+    }
+    return token;
+  }
+  void save_state(int32_t stream, std::span<float> state) override {
+    std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    streams_[stream].resize(position);
+    std::memcpy(&streams_[stream].back(), state.data(), sizeof(uint64_t));
+  }
+  const core::ExecutorConfig& config() const override { return config_; }
+  std::string_view description() const override { return "history"; }
+  double memory_bytes() const override { return 0; }
+
+  core::Program program;
+  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0;
+  std::atomic<bool> broken = false;
+
+ private:
+  void evaluate(int32_t number, int32_t token, int32_t position) {
+    std::vector<uint64_t>& stream = streams_[number];
+    if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
+    if (settings_.recurrent && position != std::ssize(stream) && position != 0)
+      throw std::logic_error("a recurrent state went back by itself");
+    stream.resize(position);
+    stream.push_back(after(stream.empty() ? 0 : stream.back(), token));
+  }
+
+  const Settings settings_;
+  core::ExecutorConfig config_;
+  std::vector<std::vector<uint64_t>> streams_; // the state after each token
+  std::vector<int32_t> results_;
+  std::vector<float> logits_;
+  int32_t decoding_ = -1, chosen_ = 0;
+};
+
+} // namespace ridge::tests

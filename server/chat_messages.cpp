@@ -22,12 +22,14 @@ Json read_messages(Json messages) {
   return messages;
 }
 
+void set_effort(Json& variables, const std::string& effort) {
+  variables["reasoning_effort"] = effort;
+  if (effort == "none") engine::set_thinking(variables, false);
+}
+
 Generation chat_generation(const Service& service, const Fields& body) {
   Json variables = Json::object();
-  if (const auto effort = body.text("reasoning_effort")) {
-    variables["reasoning_effort"] = *effort;
-    if (*effort == "none") engine::set_thinking(variables, false);
-  }
+  if (const auto effort = body.text("reasoning_effort")) set_effort(variables, *effort);
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   return service.chat(read_messages(body.required("messages")), nullptr, variables);
 }

@@ -15,6 +15,9 @@ Json read_messages(Json messages);
 // The prompt of a body's `messages`, with `chat_template_kwargs` and `reasoning_effort` handed to the template.
 Generation chat_generation(const Service& service, const Fields& body);
 
+// Hands OpenAI's reasoning_effort to a template: "none" switches reasoning off.
+void set_effort(Json& variables, const std::string& effort);
+
 // The text of a content: a string, or a list of parts that are all of type "text". `path` stands for it. Throws
 // ApiError for anything else.
 std::string content_text(const Json& content, const std::string& path);

@@ -3,6 +3,7 @@
 #include "server/api_error.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 
 namespace ridge::server {
@@ -11,11 +12,22 @@ namespace {
 constexpr int64_t kMostAnswers = 16;
 
 void refuse_unsupported(const Fields& body) {
-  const Json* bias = body.find("logit_bias");
-  if (bias && !bias->empty()) throw_invalid("logit_bias", "logit_bias is not supported");
   const Json *tools = body.find("tools"), *choice = body.find("tool_choice");
   if (tools && !tools->empty() && !(choice && *choice == "none"))
     throw_invalid("tools", "tools are not supported; send tool_choice \"none\" to have them ignored");
+}
+
+// An object of token ids and what is added to their logits.
+void take_bias(const Fields& biases, core::SamplerParams& params) {
+  params.bias.clear();
+  for (const auto& [token, value] : biases.json().items()) {
+    core::SamplerParams::Bias one = {};
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), one.token);
+    if (error != std::errc() || end != token.data() + token.size() || one.token < 0)
+      throw_invalid("logit_bias", "logit_bias: expected token ids as names, such as {{\"1734\": -100}}");
+    one.bias = static_cast<float>(biases.number(token.c_str(), -100, 100).value_or(0));
+    params.bias.push_back(one);
+  }
 }
 
 void take_format(const Fields& format, core::SamplingOptions& sampling) {
@@ -41,6 +53,7 @@ void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
   for (const char* name : {"max_tokens", "max_completion_tokens"})
     if (const auto most = body.integer(name, 0, INT32_MAX)) sampling.max_tokens = *most;
   if (body.find("stop")) sampling.stop = body.texts("stop", kMostStops);
+  if (const auto biases = body.object("logit_bias")) take_bias(*biases, sampling.params);
   if (const auto format = body.object("response_format")) take_format(*format, sampling);
 }
 

@@ -43,6 +43,7 @@ class Completion final : public OpenAiReply {
     take_sampling(body, generation.sampling);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts_of(service, body)) {
+      engine::check_prompt(prompt, service.context(), service.model().program.vocab); // before there are copies of it
       generation.prompt = std::move(prompt);
       for (Generation& copy : copies(generation, answers_wanted(body))) all.push_back(std::move(copy));
     }

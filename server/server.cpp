@@ -17,6 +17,7 @@ constexpr size_t kMostBytes = size_t{32} << 20;          // of a request's body
 constexpr int kSecondsToRead = 10, kSecondsToWrite = 30; // that a client may leave us waiting
 constexpr int kSecondsKept = 5, kRequestsKept = 1000;    // a connection without a request, and with
 constexpr size_t kIdleConnections = 64;                  // threads beside one per stream
+constexpr int kWaitingConnections = 1024;                // that nobody has accepted yet
 
 // Takes as long for every key of the right length.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
@@ -83,8 +84,10 @@ Server::Server(Service& service, Settings settings) : settings_(std::move(settin
   server.set_keep_alive_timeout(kSecondsKept);
   server.set_keep_alive_max_count(kRequestsKept);
   server.set_tcp_nodelay(true);
-  server.set_socket_options([](socket_t socket) { // httplib's own would let two servers share a port
+  socket_t listening = INVALID_SOCKET;
+  server.set_socket_options([&listening](socket_t socket) { // httplib's own would let two servers share a port
     const int yes = 1;
+    listening = socket;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
   server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
@@ -109,6 +112,8 @@ Server::Server(Service& service, Settings settings) : settings_(std::move(settin
                                          : server.bind_to_port(settings_.host, settings_.port);
   if (!bound)
     throw_error("cannot listen on {} port {}: is it in use? (--host, --port)", settings_.host, settings_.port);
+  server.set_socket_options(nullptr);
+  ::listen(listening, kWaitingConnections); // httplib lets 5 wait, and who comes then is turned away
 }
 
 Server::~Server() = default;

@@ -9,6 +9,7 @@
 #include "engine/loaded_model.h"
 #include "engine/sequences/scheduler.h"
 #include "server/fields.h"
+#include "server/responses/response_store.h"
 #include "text/chat/chat_template.h"
 
 #include <deque>
@@ -51,6 +52,8 @@ class Service {
   const text::ChatTemplate& chat_template() const { return template_; }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
+  ResponseStore& responses() { return responses_; }
+  const ResponseStore& responses() const { return responses_; }
   const std::string& name() const { return name_; }
   void log(const std::string& line) const { log_(line); }
   int64_t context() const { return model_.executor->config().context; }
@@ -70,6 +73,7 @@ class Service {
   mutable std::mutex mutex_;
   std::deque<engine::KnownText> known_;                 // answers, the latest first
   std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
+  ResponseStore responses_;
   engine::Scheduler scheduler_;
 };
 

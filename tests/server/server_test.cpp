@@ -139,6 +139,51 @@ TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probab
   CHECK(whole.starts_with(text));
 }
 
+TEST_CASE("logit_bias keeps tokens out of an answer and brings others into it") {
+  const Endpoint endpoint;
+  const auto token_of = [&](const char* text) {
+    return endpoint.post("/tokenize", {{"content", text}})["tokens"][0].get<int32_t>();
+  };
+  const std::string x = std::to_string(token_of("x"));
+  Json body = chat_body("What is ridge?", 6);
+  body["logit_bias"] = {{x, 100}};
+  const Json forced = endpoint.post("/v1/chat/completions", body)["choices"][0];
+  CHECK(forced["message"]["content"].get<std::string>().ends_with("xxxxx"));
+  body["logit_bias"][x] = -100;
+  const std::string free = endpoint.post("/v1/chat/completions", body)["choices"][0]["message"]["content"];
+  const int32_t first = endpoint.post("/tokenize", {{"content", free}})["tokens"][0];
+  body["logit_bias"][std::to_string(first)] = -100;
+  CHECK(endpoint.post("/v1/chat/completions", body)["choices"][0]["message"]["content"] != free);
+
+  const auto error = [&](const Json& bias) {
+    body["logit_bias"] = bias;
+    return endpoint.post("/v1/chat/completions", body, 400)["error"]["message"].get<std::string>();
+  };
+  CHECK(error({{x, 101}}) == "logit_bias." + x + ": expected a number from -100 to 100");
+  CHECK(error({{"x", 1}}).starts_with("logit_bias: expected token ids"));
+  CHECK(error({{"99999999999", 1}}).starts_with("logit_bias: expected token ids"));
+  CHECK(error({{"9999999", 1}}).find("outside the vocabulary") != std::string::npos);
+}
+
+TEST_CASE("a request's greedy or seeded answer is the same alone and among 31 others") {
+  const Endpoint endpoint([] { return tests::open_history({.streams = 32, .context = 512}); });
+  std::vector<Json> bodies;
+  for (int i = 0; i < 32; ++i) {
+    bodies.push_back(chat_body(kQuestions[i % std::size(kQuestions)], 12));
+    bodies.back()["temperature"] = i % 3 * 0.7;
+    bodies.back()["seed"] = i;
+  }
+  const auto content = [&](int i) {
+    return endpoint.post("/v1/chat/completions", bodies[i])["choices"][0]["message"]["content"];
+  };
+  std::vector<Json> alone, together(bodies.size());
+  for (int i = 0; i < 32; ++i) alone.push_back(content(i));
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 32; ++i) clients.emplace_back([&, i] { together[i] = content(i); });
+  for (std::thread& client : clients) client.join();
+  CHECK(together == alone);
+}
+
 TEST_CASE("a conversation's next turn continues the tokens of the answer, however the model wrote it") {
   Endpoint endpoint;
   for (const int seed : {1, 2, 3, 4}) {

@@ -1,0 +1,151 @@
+// POST /v1/responses over sockets: its answers are those of a chat, its events say each thing once, and a request goes
+// on from an earlier answer.
+#include "server/api_error.h"
+#include "server/responses/response_items.h"
+#include "server/responses/response_store.h"
+#include "support/endpoint.h"
+
+#include <sstream>
+
+using namespace ridge;
+using server::Json;
+using tests::chat_body;
+using tests::Endpoint;
+
+namespace {
+
+const Json kBody = {{"input", "What is ridge?"}, {"max_output_tokens", 40}, {"temperature", 0}};
+
+std::string content_of_chat(const Endpoint& endpoint, const Json& body) {
+  return endpoint.post("/v1/chat/completions", body)["choices"][0]["message"]["content"];
+}
+
+std::vector<Json> events_of(const Endpoint& endpoint, Json body) {
+  body["stream"] = true;
+  const httplib::Result reply = endpoint.client().Post("/v1/responses", body.dump(), "application/json");
+  REQUIRE(reply);
+  std::vector<Json> events;
+  std::istringstream lines(reply->body);
+  std::string name;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("event: ")) name = line.substr(7);
+    if (!line.starts_with("data: ")) continue;
+    events.push_back(Json::parse(line.substr(6)));
+    CHECK(events.back()["type"] == name);
+    CHECK(events.back()["sequence_number"] == events.size() - 1);
+  }
+  return events;
+}
+
+} // namespace
+
+TEST_CASE("a response is what a chat answers, whole or as events") {
+  const Endpoint endpoint;
+  const std::string expected = content_of_chat(endpoint, chat_body("What is ridge?"));
+  const Json response = endpoint.post("/v1/responses", kBody);
+  CHECK(response["object"] == "response");
+  CHECK(response["status"] == "completed");
+  REQUIRE(response["output"].size() == 1);
+  CHECK(response["output"][0]["content"][0]["text"] == expected);
+  CHECK(response["usage"]["total_tokens"].get<int>() ==
+        response["usage"]["input_tokens"].get<int>() + response["usage"]["output_tokens"].get<int>());
+
+  const std::vector<Json> events = events_of(endpoint, kBody);
+  std::string names, last, text;
+  for (const Json& event : events) {
+    if (event["type"] != last) names += event["type"].get<std::string>().substr(9) + " ";
+    last = event["type"];
+    if (last == "response.output_text.delta") text += event["delta"];
+    if (last == "response.output_text.done") CHECK(event["text"] == text);
+    if (last == "response.output_item.done") CHECK(event["item"]["content"][0]["text"] == text);
+  }
+  CHECK(names == "created in_progress output_item.added content_part.added output_text.delta output_text.done "
+                 "content_part.done output_item.done completed ");
+  CHECK(text == expected);
+  CHECK(events.back()["response"]["output"][0]["content"][0]["text"] == expected);
+
+  Json body = kBody;
+  body["max_output_tokens"] = 3;
+  const Json cut = endpoint.post("/v1/responses", body);
+  CHECK(cut["status"] == "incomplete");
+  CHECK(cut["incomplete_details"]["reason"] == "max_output_tokens");
+  CHECK(events_of(endpoint, body).back()["type"] == "response.incomplete");
+}
+
+TEST_CASE("a request goes on from the response that it names, without that one's instructions") {
+  const Endpoint endpoint;
+  Json body = kBody;
+  body["instructions"] = "Be brief.";
+  const Json first = endpoint.post("/v1/responses", body);
+  const Json asked = {{"role", "user"}, {"content", "And then?"}};
+  const Json second = endpoint.post(
+      "/v1/responses",
+      {{"input", {asked}}, {"previous_response_id", first["id"]}, {"max_output_tokens", 12}, {"temperature", 0}});
+  Json chat = chat_body("What is ridge?", 12);
+  chat["messages"].push_back({{"role", "assistant"}, {"content", first["output"][0]["content"][0]["text"]}});
+  chat["messages"].push_back(asked);
+  CHECK(second["output"][0]["content"][0]["text"] == content_of_chat(endpoint, chat));
+
+  body["store"] = false;
+  const Json unknown = {{"input", "x"}, {"previous_response_id", endpoint.post("/v1/responses", body)["id"]}};
+  CHECK(endpoint.post("/v1/responses", unknown, 404)["error"]["param"] == "previous_response_id");
+}
+
+TEST_CASE("a response is held to its schema, and what it cannot do is refused") {
+  const Endpoint endpoint;
+  Json body = {{"input", "Give me JSON."}, {"max_output_tokens", 200}, {"temperature", 1}};
+  body["text"]["format"] = {{"type", "json_schema"},
+                            {"name", "kind"},
+                            {"schema",
+                             {{"type", "object"},
+                              {"properties", {{"kind", {{"enum", {"a", "b"}}}}}},
+                              {"required", {"kind"}},
+                              {"additionalProperties", false}}}};
+  const std::string text = endpoint.post("/v1/responses", body)["output"][0]["content"][0]["text"];
+  const Json kind = Json::parse(text)["kind"];
+  CHECK((kind == "a" || kind == "b"));
+
+  const auto error = [&](const char* name, const Json& value) {
+    Json wrong = kBody;
+    wrong[name] = value;
+    return endpoint.post("/v1/responses", wrong, 400)["error"]["message"].get<std::string>();
+  };
+  CHECK(error("background", true) == "background is not supported");
+  CHECK(error("tools", {{{"type", "web_search"}}}).starts_with("tools are not supported"));
+  CHECK(error("truncation", "auto").starts_with("truncation: "));
+  CHECK(error("input", 1) == "input: expected text or a list of items");
+  CHECK(error("input", {{{"type", "item_reference"}}}).starts_with("input[0].type: items of type"));
+  CHECK(error("input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}})
+            .starts_with("input[0].content[0].type"));
+}
+
+TEST_CASE("reasoning is an item before the message, and an answer of nothing is an empty message") {
+  std::vector<std::string> types;
+  using server::OutputItems;
+  OutputItems items([&](const char* type, const Json&) { types.push_back(type); });
+  items.add(OutputItems::Kind::reasoning, "Hm");
+  items.add(OutputItems::Kind::reasoning, ", well");
+  items.add(OutputItems::Kind::message, "Yes");
+  items.finish(false);
+  REQUIRE(items.items().size() == 2);
+  CHECK(items.items()[0]["type"] == "reasoning");
+  CHECK(items.items()[0]["content"][0]["text"] == "Hm, well");
+  CHECK(items.items()[1]["status"] == "incomplete");
+  CHECK(items.text() == "Yes");
+  CHECK(std::ranges::count(types, "response.reasoning_text.delta") == 2);
+  OutputItems nothing([](const char*, const Json&) {});
+  nothing.finish(true);
+  CHECK(nothing.items()[0]["content"][0]["text"] == "");
+}
+
+TEST_CASE("of too many conversations, or too long ones, the oldest are forgotten") {
+  server::ResponseStore store;
+  for (size_t i = 0; i <= server::ResponseStore::kMost; ++i) store.add(std::to_string(i), Json::array({i}));
+  CHECK(!store.find("0"));
+  CHECK(store.find("1") == Json::array({1}));
+  store.add("long", Json::array({std::string(server::ResponseStore::kMostBytes - 100, 'x')}));
+  CHECK(!store.find("1"));
+  CHECK(store.find("long"));
+  store.add("longer", Json::array({std::string(server::ResponseStore::kMostBytes, 'x')}));
+  CHECK(!store.find("longer"));
+}

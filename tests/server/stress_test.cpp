@@ -1,0 +1,186 @@
+// Very many requests of all kinds at once, most of them short, many of them hostile: at the end no stream may be busy,
+// no connection open and no memory lost. The model behind is one that costs nothing. RIDGE_STRESS_REQUESTS says how
+// many requests; 100,000 take minutes.
+#include "support/endpoint.h"
+#include "support/numerics.h"
+#include "support/socket.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+using namespace ridge;
+using server::Json;
+using tests::chat_body;
+using tests::Endpoint;
+using tests::Socket;
+
+namespace {
+
+constexpr int kClients = 12;
+constexpr int64_t kStreams = 8;
+
+double resident_bytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+int64_t open_files() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+class Client {
+ public:
+  Client(const Endpoint& endpoint, uint64_t seed) : port_(endpoint.server.port()), random_(seed) {}
+
+  void ask() {
+    switch (below(12)) {
+    case 0: return go_away(chat(true, 200), true);
+    case 1: return go_away(chat(false, 200), false);
+    case 2: return stop_in_the_middle();
+    case 3: return half_close();
+    case 4: return refused();
+    case 5: return huge();
+    case 6: return leave_at_once();
+    default: return answered(chat(below(2) == 0, 1 + below(6)));
+    }
+  }
+
+  int64_t wrong() const { return wrong_; } // answers that should have been others
+
+ private:
+  uint64_t below(uint64_t n) { return random_() % n; }
+
+  Json chat(bool stream, uint64_t tokens) {
+    static const char* const kQuestions[] = {"What is ridge?", "What is MXFP4?", "", "\xE2\x82\xAC \xF0\x9F\x98\x80"};
+    Json body = chat_body(kQuestions[below(std::size(kQuestions))], static_cast<int64_t>(tokens));
+    body["stream"] = stream;
+    body["temperature"] = below(2);
+    body["seed"] = below(100);
+    if (below(8) == 0) body["n"] = 1 + below(4);
+    return body;
+  }
+
+  void expect(const std::string& response, std::string_view status, std::string_view end) {
+    const std::string_view text = response;
+    if (text.starts_with("HTTP/1.1 " + std::string(status)) && text.find(end) != std::string_view::npos) return;
+    MESSAGE("a response that should have been ", status, ": ", response);
+    ++wrong_;
+  }
+
+  void answered(const Json& body) {
+    const bool stream = body["stream"];
+    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "200",
+           stream ? "data: [DONE]" : "\"completion_tokens\"");
+  }
+
+  void go_away(Json body, bool after_a_byte) {
+    body["max_tokens"] = 200;
+    Socket socket(port_);
+    socket.request("POST /v1/chat/completions", body.dump());
+    if (after_a_byte) socket.wait_for_byte();
+    if (below(2) == 0) socket.abort();
+  }
+
+  void stop_in_the_middle() { // of the head or of the body
+    const std::string body = chat(false, 3).dump();
+    const std::string whole =
+        "POST /v1/messages HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    Socket socket(port_);
+    socket.send(std::string_view(whole).substr(0, below(whole.size())));
+    if (below(2) == 0) socket.abort();
+  }
+
+  void half_close() { // such a client may be answered or taken for one that has gone
+    Socket socket(port_);
+    socket.request("POST /v1/chat/completions", chat(false, 3).dump());
+    socket.end_of_sending();
+    socket.rest();
+  }
+
+  void refused() {
+    static const char* const kPaths[] = {"/v1/chat/completions", "/v1/completions", "/v1/messages", "/api/chat",
+                                         "/api/generate",        "/tokenize",       "/detokenize",  "/apply-template"};
+    std::string body;
+    switch (below(5)) {
+    case 0:
+      for (uint64_t i = below(100); i > 0; --i) body += static_cast<char>(below(256));
+      body += '{';
+      break;
+    case 1: body = chat(false, 3).dump().substr(0, 20); break;
+    case 2: body = "{\"messages\": [{\"role\": \"user\", \"content\": \"\xC3\x28\"}]}"; break;
+    case 3: body = std::string(1 + below(5000), '['); break;
+    default: body = R"({"messages": 3, "prompt": {}, "content": [], "tokens": ["a"]})"; break;
+    }
+    expect(Socket(port_).ask(std::string("POST ") + kPaths[below(std::size(kPaths))], body), "400", "error");
+  }
+
+  void huge() {
+    Json body = chat(false, 3);
+    if (below(2) == 0) {
+      body["n"] = below(2) == 0 ? 1e300 : 1e9;
+      return expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "\"n\"");
+    }
+    body["messages"][0]["content"] = std::string(20000, 'x');
+    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "the context holds 256");
+  }
+
+  void leave_at_once() { Socket(port_).abort(); }
+
+  const int port_;
+  std::mt19937_64 random_;
+  int64_t wrong_ = 0;
+};
+
+} // namespace
+
+TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
+  const char* const wanted = std::getenv("RIDGE_STRESS_REQUESTS");
+  const int64_t requests = wanted ? std::atoll(wanted) : 3000, rehearsal = std::max<int64_t>(requests / 10, 600);
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  auto endpoint = std::make_unique<Endpoint>([] { return tests::open_history({.streams = kStreams, .context = 256}); });
+  engine::Scheduler& scheduler = endpoint->service.scheduler();
+  std::vector<Socket> slow; // clients that say little and stay
+  for (const char* begun : {"", "POST", "POST /v1/messages HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+    slow.emplace_back(endpoint->server.port());
+    REQUIRE(slow.back().send(begun));
+  }
+  std::atomic<int64_t> wrong = 0;
+  const auto run = [&](int64_t count, uint64_t number) {
+    std::atomic<int64_t> left = count;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kClients; ++i)
+      threads.emplace_back([&, i] {
+        Client client(*endpoint, seed + number * kClients + static_cast<uint64_t>(i));
+        while (left-- > 0) client.ask();
+        wrong += client.wrong();
+      });
+    for (std::thread& thread : threads) thread.join();
+    const auto busy = [&] {
+      const engine::Scheduler::Counts counts = scheduler.counts();
+      return counts.running + counts.waiting > 0;
+    };
+    for (int i = 0; i < 3000 && busy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(!busy());
+  };
+  run(rehearsal, 0);
+  const double bytes = resident_bytes();
+  const int64_t files = open_files();
+  run(requests - rehearsal, 1);
+  CHECK(wrong == 0);
+  CHECK(std::ranges::count(scheduler.positions(), -1) == kStreams);
+  const double grown = resident_bytes() - bytes;
+  MESSAGE(requests, " requests; memory grew from ", bytes / 1048576, " MiB by ", grown / 1048576, " MiB");
+  CHECK(grown < 48.0 * 1048576);
+  CHECK(Json::parse(endpoint->get("/health"))["status"] == "ok");
+  // Connections that their clients closed are closed as soon as a thread looks after them.
+  for (int i = 0; i < 1200 && open_files() > files + 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(open_files() <= files + 2);
+  slow.clear();
+  endpoint.reset(); // lets everything end
+}

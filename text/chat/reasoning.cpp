@@ -53,7 +53,8 @@ constexpr std::string_view kHeaderClose = "<|message|>";
 constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|eom|>", "<|call|>"};
 constexpr std::string_view kPromptHeader = "<|start|>assistant"; // the prompt leaves the rest of it to the model …
 constexpr std::string_view kHeaderParts[] = {"<|channel|>", " to=", kHeaderClose}; // … which begins with one of these
-constexpr size_t kMaxHeaderBytes = 200;                                            // what is longer is no header
+constexpr std::string_view kFunctions = "functions."; // what recipients of calls begin with
+constexpr size_t kMaxHeaderBytes = 200;               // what is longer is no header
 
 // Ordinary words that are markers only where the prompt asks for them: Granite 3.2 and 3.3, told to think.
 constexpr Section kPhrases{"Here is my thought process:", "Here is my response:", false};
@@ -77,7 +78,7 @@ std::string_view trim_right(std::string_view text) { return text.substr(0, text.
 
 } // namespace
 
-ReasoningSplitter::ReasoningSplitter(std::string_view prompt) {
+ReasoningSplitter::ReasoningSplitter(std::string_view prompt, bool calls) : calls_(calls) {
   const std::string_view end = trim_right(prompt);
   for (const Section& section : kSections)
     if (end.ends_with(section.open)) close_ = section.close;
@@ -147,6 +148,10 @@ void ReasoningSplitter::begin_message(Piece& piece, std::string_view header) {
     close_ = "<|eom|>";
   } else if (!to_tool && header.find("<|channel|>analysis") != std::string_view::npos) {
     close_ = "<|end|>";
+  } else if (to_tool && calls_) {
+    if (recipient.starts_with(kFunctions))
+      piece.answer.append(kPromptHeader).append(" to=").append(recipient).append(kHeaderClose);
+    at_begin_ = false; // what follows is the call
   } else {
     if (answered_ || !piece.answer.empty()) piece.answer += "\n\n";
     if (to_tool) (piece.answer += "to=").append(recipient) += ' ';
@@ -237,6 +242,13 @@ bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
   piece.answer += std::string_view(buffer_).substr(0, buffer_.size() - held);
   buffer_.erase(0, buffer_.size() - held);
   return false;
+}
+
+ReasoningMarkers find_reasoning_markers(std::string_view source) {
+  if (source.find("<|channel|>analysis") != source.npos) return {"<|channel|>analysis<|message|>", "<|end|>"};
+  for (const Section& section : kSections)
+    if (source.find(section.open) != source.npos) return {section.open, section.close};
+  return {};
 }
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {

@@ -14,7 +14,8 @@ namespace ridge::text {
 //
 // gpt-oss and Muse write several messages, each with a header:
 // <|start|>assistant<|channel|>analysis<|message|>…<|end|>. The channel "analysis" and the recipient "self" are
-// reasoning. A call of a tool is part of the answer, with its recipient before it: "to=functions.weather {…}".
+// reasoning. A call of a tool is part of the answer, with its recipient before it: "to=functions.weather {…}", or,
+// where the answer's calls are read, with a header of one form: <|start|>assistant to=functions.weather<|message|>{…}.
 class ReasoningSplitter {
  public:
   struct Piece {
@@ -23,12 +24,14 @@ class ReasoningSplitter {
   };
 
   // `prompt` is the rendered prompt: where it ends with the opening of a section, the text begins inside.
-  explicit ReasoningSplitter(std::string_view prompt = {});
+  // `calls`: a call's header is kept for the parser of calls.
+  explicit ReasoningSplitter(std::string_view prompt = {}, bool calls = false);
 
   Piece push(std::string_view text); // what became certain
   Piece finish();                    // what is still buffered; call once, when the text ends
 
   bool in_reasoning() const { return close_ != nullptr; }
+  std::string_view reasoning_end() const { return close_ ? close_ : ""; } // the marker that ends the section
 
  private:
   void run(Piece& piece, bool is_last);
@@ -46,9 +49,17 @@ class ReasoningSplitter {
   bool answer_tags_ = false;    // … or for tags around the answer, or they follow a section
   bool in_header_ = false;      // of a message; buffer_ begins with what follows opened_by_
   bool messages_ = false;       // there was a header
+  bool calls_ = false;          // headers of calls are kept
   bool answered_ = false;       // an answer began, so that a further message's stands apart from it
   std::string_view opened_by_;  // the marker that began the header; empty: the prompt ends with it
 };
+
+// The markers of the section that a model may begin its answer with, as far as its template's source tells; empty:
+// none.
+struct ReasoningMarkers {
+  std::string_view open, close;
+};
+ReasoningMarkers find_reasoning_markers(std::string_view template_source);
 
 // Finds the first of several strings in a stream.
 class StopMatcher {

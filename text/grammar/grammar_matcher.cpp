@@ -129,6 +129,24 @@ void GrammarMatcher::accept(int32_t token) {
   current_ = next;
 }
 
+GrammarMatcher::SetId GrammarMatcher::after_text(std::string_view text) {
+  SetId set = current_;
+  for (const char byte : text) set = states_.step(set, static_cast<uint8_t>(byte));
+  return set;
+}
+
+bool GrammarMatcher::allows_text(std::string_view text) {
+  begin();
+  return after_text(text) != GrammarStates::kDead;
+}
+
+void GrammarMatcher::accept_text(std::string_view text) {
+  begin();
+  const SetId next = after_text(text);
+  if (next == GrammarStates::kDead) throw_error("the grammar does not allow '{}' here", text);
+  current_ = next;
+}
+
 void GrammarMatcher::apply(std::span<float> logits) {
   const auto vocab = static_cast<size_t>(vocabulary_.size());
   if (logits.size() < vocab) throw_error("{} logits for a grammar's vocabulary of {}", logits.size(), vocab);

@@ -75,6 +75,9 @@ class GrammarMatcher : public core::TokenMask {
   void apply(std::span<float> logits) override;
   // Throws an Error if the token is not allowed.
   void accept(int32_t token);
+  // The same for text that came in other tokens than the grammar's.
+  bool allows_text(std::string_view text);
+  void accept_text(std::string_view text);
   // Whether the text so far is a complete output.
   bool can_end() const { return states_.can_end(current_); }
   void reset();
@@ -88,6 +91,7 @@ class GrammarMatcher : public core::TokenMask {
   };
 
   SetId after(int32_t token);
+  SetId after_text(std::string_view text);
   const Bits& mask();
   const LocalMask& local_mask(SetId local);
   void walk(uint32_t first_node, uint32_t end_node, SetId set, Bits& allowed, std::vector<uint32_t>* leaving);

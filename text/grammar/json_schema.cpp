@@ -25,12 +25,11 @@ std::string child(const std::string& path, const std::string& key) {
 
 class Converter {
  public:
-  explicit Converter(const Json& document) : document_(document) {}
+  Converter(const Json& document, GrammarRules& rules) : document_(document), rules_(rules) {}
 
-  std::string convert() {
+  std::string convert(const Json& schema, const std::string& hint) {
     check_nesting();
-    const std::string root = visit(document_, "#", "root");
-    return rules_.text(root);
+    return visit(schema, "#", hint);
   }
 
  private:
@@ -384,7 +383,7 @@ class Converter {
   }
 
   const Json& document_;
-  GrammarRules rules_;
+  GrammarRules& rules_;
   std::map<std::string, size_t> rule_of_reference_; // by $ref
   std::vector<std::string> open_references_;        // followed since the last part of a value was entered
   size_t nesting_ = 0, work_ = 0;
@@ -392,6 +391,14 @@ class Converter {
 
 } // namespace
 
-std::string gbnf_from_json_schema(const nlohmann::ordered_json& schema) { return Converter(schema).convert(); }
+std::string gbnf_from_json_schema(const Json& schema) {
+  GrammarRules rules;
+  const std::string root = Converter(schema, rules).convert(schema, "root");
+  return rules.text(root);
+}
+
+std::string add_json_schema(GrammarRules& rules, const Json& document, const Json& schema, const std::string& hint) {
+  return Converter(document, rules).convert(schema, hint);
+}
 
 } // namespace ridge::text

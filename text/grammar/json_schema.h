@@ -20,4 +20,10 @@ namespace ridge::text {
 // for schemas that nothing satisfies, and for schemas too large or too deeply nested.
 std::string gbnf_from_json_schema(const nlohmann::ordered_json& schema);
 
+class GrammarRules; // json_schema_rules.h
+// Adds rules for one schema to a grammar and gives the expression that stands for it: a name or something in
+// parentheses. References are looked up in `document`, which the schema may be a part of; `hint` names the rules.
+std::string add_json_schema(GrammarRules& rules, const nlohmann::ordered_json& document,
+                            const nlohmann::ordered_json& schema, const std::string& hint);
+
 } // namespace ridge::text

@@ -1,0 +1,191 @@
+#include "text/calls/call_grammar.h"
+
+#include "core/error.h"
+#include "text/calls/call_grammar_values.h"
+#include "text/calls/call_pattern.h"
+#include "text/calls/call_values.h"
+#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_text.h"
+
+#include <algorithm>
+
+namespace ridge::text {
+namespace {
+
+constexpr int kMostCalls = 32;          // in one answer
+constexpr size_t kMaxControlToken = 80; // bytes of its text
+
+// What a property's key may consist of, where the syntax writes keys without quotes.
+bool is_plain_key(std::string_view key) {
+  return !key.empty() && std::ranges::all_of(key, [](char c) {
+    return is_name_char(c) || c == '$' || c == '@' || static_cast<unsigned char>(c) >= 0x80;
+  });
+}
+
+class Builder {
+ public:
+  Builder(const CallSyntax& syntax, const Tokenizer* tokenizer) : syntax_(syntax), tokenizer_(tokenizer) {}
+
+  std::string build(std::span<const Tool> tools, const CallGrammarOptions& options) {
+    std::string bodies;
+    for (const Tool& tool : tools) {
+      bodies += bodies.empty() ? "" : " | ";
+      try {
+        bodies += rules_.add("tool-" + tool.name,
+                             fmt::format("{} {} {}", gbnf_literal(tool.name),
+                                         syntax_.messages ? header_end() : mark(syntax_.name_end), arguments(tool)));
+      } catch (const Error& error) {
+        throw_error("the parameters of tool {}: {}", tool.name, error.what());
+      }
+    }
+    const std::string call =
+        rules_.add("call", fmt::format("{} ({}) {}", syntax_.messages ? header() : mark(syntax_.call_open), bodies,
+                                       mark(syntax_.call_close)));
+    const bool several = options.parallel && !syntax_.messages;
+    const std::string more = several ? fmt::format("({} {}){{0,{}}}", mark(syntax_.between), call, kMostCalls - 1) : "";
+    std::string root = fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
+    if (!options.reasoning_open.empty())
+      root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
+                         text_without(rules_, options.reasoning_close), mark(options.reasoning_close),
+                         syntax_.messages ? mark("$(<|start|>assistant$|$)") : rules_.primitive("space"), root);
+    return rules_.text(root);
+  }
+
+ private:
+  // A header of gpt-oss up to the function's name. It has several forms, of which the parser sees one.
+  std::string header() {
+    return mark("$(<|start|>assistant$|$)$(<|channel|>$(commentary$|analysis$)$|$) to=functions.");
+  }
+  std::string header_end() {
+    return mark("$(<|channel|>$(commentary$|analysis$)$|$)$( $|$)$(<|constrain|>$|$)$(json$|$)<|message|>");
+  }
+
+  std::string mark(std::string_view pattern) {
+    std::string expression;
+    while (!pattern.empty()) {
+      const PatternPart part = take_part(pattern);
+      if (!part.literal.empty() && !add_literal(expression, part.literal)) return expression;
+      switch (part.variable) {
+      case 'D': expression += " [a-zA-Z0-9]{9}"; break;
+      case 'I': expression += " (\"0\" | [1-9] [0-9]?)"; break;
+      default: break;
+      }
+      if (part.alternatives.empty()) continue;
+      expression += " (";
+      for (const std::string_view& alternative : part.alternatives)
+        expression += (&alternative == part.alternatives.data() ? "" : " | ") +
+                      (alternative.empty() ? std::string("\"\"") : mark(alternative));
+      expression += ")";
+    }
+    return expression.empty() ? "\"\"" : expression;
+  }
+
+  // False: the model ends its turn there, by a token that the grammar does not see.
+  bool add_literal(std::string& expression, std::string_view text) {
+    std::string plain;
+    const auto flush = [&] {
+      if (!plain.empty()) expression += " " + gbnf_literal(plain);
+      plain.clear();
+    };
+    while (!text.empty()) {
+      const auto [token, size] = control_token(text);
+      if (token < 0) {
+        plain += text[0];
+        text.remove_prefix(1);
+        continue;
+      }
+      flush();
+      if (tokenizer_->is_eog(token)) {
+        if (expression.empty()) expression = "\"\"";
+        return false;
+      }
+      expression += fmt::format(" (<[{}]> | {})", token, gbnf_literal(text.substr(0, size)));
+      text.remove_prefix(size);
+    }
+    flush();
+    return true;
+  }
+
+  struct Control {
+    int32_t token;
+    size_t size;
+  };
+  Control control_token(std::string_view text) const { // that the text begins with, the longest
+    if (tokenizer_ && !is_name_char(text[0]) && text[0] != ' ')
+      for (size_t size = std::min(text.size(), kMaxControlToken); size > 1; --size)
+        if (const int32_t token = tokenizer_->find(text.substr(0, size)); token >= 0 && tokenizer_->is_special(token))
+          return {token, size};
+    return {-1, 0};
+  }
+
+  std::string arguments(const Tool& tool) {
+    if (syntax_.arguments == ArgumentForm::json)
+      return add_json_schema(rules_, tool.parameters, tool.parameters, tool.name);
+    const Json* properties = find_object(tool.parameters, "properties", "#");
+    std::vector<std::string> required;
+    if (const Json* names = find_array(tool.parameters, "required", "#"))
+      for (const Json& name : *names) required.push_back(name.is_string() ? name.get<std::string>() : "");
+    std::vector<Property> pairs;
+    const Json none = Json::object();
+    for (const auto& [key, schema] : (properties ? *properties : none).items()) {
+      if (!is_plain_key(key)) throw_error("this model's calls have no way to write the name '{}'", key);
+      pairs.push_back({pair(tool, key, schema), std::erase(required, key) > 0});
+    }
+    if (!required.empty()) throw_error("`{}` is required, but is no property", required[0]);
+    if (syntax_.arguments == ArgumentForm::tagged) {
+      std::string all;
+      for (const Property& property : pairs) all += property.rule + (property.required ? " " : "? ");
+      return all.empty() ? "\"\"" : all;
+    }
+    if (syntax_.arguments == ArgumentForm::gemma)
+      return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", tool.name));
+    return chain(rules_, pairs, ", ", tool.name);
+  }
+
+  std::string pair(const Tool& tool, const std::string& key, const Json& schema) {
+    const std::string hint = tool.name + "-" + key;
+    const ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
+    std::string body;
+    if (syntax_.arguments == ArgumentForm::python) {
+      body = fmt::format("{} {}", gbnf_literal(key + "="), values.python(schema, hint));
+    } else if (syntax_.arguments == ArgumentForm::gemma) {
+      body = fmt::format("{} {}", gbnf_literal(key + ":"), values.gemma(schema, hint));
+    } else {
+      const std::string pad = syntax_.value_pad.empty() ? "" : gbnf_literal(syntax_.value_pad);
+      const JsonTypes types = json_types(schema, tool.parameters);
+      const auto tagged = [&](std::string_view key_end, const std::string& value) {
+        return fmt::format("{} {} {} {} {} {} {}", mark(syntax_.key_open), gbnf_literal(key), mark(key_end), pad, value,
+                           pad, mark(syntax_.value_close));
+      };
+      if (syntax_.key_end_other.empty() || types.only_string())
+        body = tagged(syntax_.key_end, values.tagged(schema, hint, syntax_.value_close));
+      else if (!types.string)
+        body = tagged(other_key_end(), values.json(schema, hint));
+      else
+        body = fmt::format("{} | {}", tagged(syntax_.key_end, text_without(rules_, syntax_.value_close)),
+                           tagged(other_key_end(), values.json(schema, hint)));
+    }
+    return rules_.add(hint + "-pair", body);
+  }
+
+  // What ends the key of a value that is no string, with all type names for `$T`.
+  std::string other_key_end() const {
+    std::string key_end(syntax_.key_end_other);
+    if (const size_t type = key_end.find("$T"); type != std::string::npos)
+      key_end.replace(type, 2, "$(number$|array$|object$|boolean$|null$)");
+    return key_end;
+  }
+
+  const CallSyntax& syntax_;
+  const Tokenizer* tokenizer_;
+  GrammarRules rules_;
+};
+
+} // namespace
+
+std::string gbnf_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, const CallGrammarOptions& options,
+                            const Tokenizer* tokenizer) {
+  return Builder(syntax, tokenizer).build(tools, options);
+}
+
+} // namespace ridge::text

@@ -1,0 +1,50 @@
+// Grammar rules for the values of a call's arguments, in the notations that are not JSON.
+#pragma once
+
+#include "text/calls/tool.h"
+#include "text/grammar/json_schema_rules.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::text {
+
+// Any text without a mark in it, more precisely: without the mark's beginning, up to where its first character comes
+// again.
+std::string text_without(GrammarRules& rules, std::string_view mark);
+
+struct Property {
+  std::string rule; // of the key with its value
+  bool required;
+};
+// The properties in this order, optional ones left out at will, with `separator` between them.
+std::string chain(GrammarRules& rules, const std::vector<Property>& properties, const std::string& separator,
+                  const std::string& hint);
+
+// All functions give an expression for a value of `schema`, whose references are looked up in `document`. They throw
+// Error for schemas that are not supported.
+class ValueRules {
+ public:
+  // `gemma_quote`: the expression for what stands around a string in Gemma's notation.
+  ValueRules(GrammarRules& rules, const Json& document, std::string gemma_quote)
+      : rules_(rules), document_(document), gemma_quote_(std::move(gemma_quote)) {}
+
+  std::string json(const Json& schema, const std::string& hint) const;
+  std::string python(const Json& schema, const std::string& hint) const;
+  std::string gemma(const Json& schema, const std::string& hint, int depth = 0) const;
+  // Strings as they are, up to `close`; everything else as JSON.
+  std::string tagged(const Json& schema, const std::string& hint, std::string_view close) const;
+
+ private:
+  // The schema behind references and lists of one.
+  const Json& resolved(const Json& schema) const;
+  // A string as it is, within the schema's bounds; `close` does not occur in it.
+  std::string raw_string(const Json& schema, std::string_view close) const;
+
+  GrammarRules& rules_;
+  const Json& document_;
+  const std::string gemma_quote_;
+};
+
+} // namespace ridge::text

@@ -1,0 +1,47 @@
+#include "text/calls/call_writer.h"
+
+#include "core/error.h"
+#include "text/calls/call_pattern.h"
+#include "text/calls/call_values.h"
+
+namespace ridge::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string tagged(const CallSyntax& syntax, const Json& arguments) {
+  std::string text;
+  for (const auto& [key, value] : arguments.items()) {
+    const bool is_text = value.is_string() || syntax.key_end_other.empty();
+    const char* type = value.is_number() ? "number" : value.type_name();
+    text += write_pattern(syntax.key_open, {}) + key +
+            write_pattern(is_text ? syntax.key_end : syntax.key_end_other, {.type = type});
+    text.append(syntax.value_pad) += value.is_string() ? value.get<std::string>() : value.dump();
+    text.append(syntax.value_pad) += write_pattern(syntax.value_close, {});
+  }
+  return text;
+}
+
+} // namespace
+
+std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> calls) {
+  std::string text = write_pattern(syntax.open, {});
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const ToolCall& call = calls[i];
+    const PatternValues values = {.id = call.id, .name = call.name, .number = i};
+    const Json arguments = Json::parse(call.arguments, nullptr, false);
+    if (!arguments.is_object()) throw_error("the call of {}: its arguments are no JSON object", call.name);
+    if (i > 0) text += write_pattern(syntax.between, values);
+    text += write_pattern(syntax.call_open, values) + call.name + write_pattern(syntax.name_end, values);
+    switch (syntax.arguments) {
+    case ArgumentForm::json: text += arguments.dump(); break;
+    case ArgumentForm::tagged: text += tagged(syntax, arguments); break;
+    case ArgumentForm::python: text += write_python_arguments(arguments); break;
+    case ArgumentForm::gemma: text += write_gemma_arguments(arguments); break;
+    }
+    text += write_pattern(syntax.call_close, values);
+  }
+  return text + write_pattern(syntax.close, {});
+}
+
+} // namespace ridge::text

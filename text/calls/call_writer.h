@@ -1,0 +1,15 @@
+// Writes calls as a model's syntax has them: for templates that do not render calls, and for tests.
+#pragma once
+
+#include "text/calls/call_syntax.h"
+#include "text/calls/tool.h"
+
+#include <span>
+#include <string>
+
+namespace ridge::text {
+
+// Throws Error where a call's arguments are no JSON object.
+std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> calls);
+
+} // namespace ridge::text

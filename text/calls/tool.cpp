@@ -1,0 +1,87 @@
+#include "text/calls/tool.h"
+
+#include "core/random.h"
+
+#include <algorithm>
+
+namespace ridge::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr JsonTypes kAll = {true, true, true};
+constexpr int kMaxReferences = 16; // that one schema follows; what is deeper may be anything
+
+JsonTypes unite(JsonTypes a, JsonTypes b) {
+  return {a.string || b.string, a.other_scalar || b.other_scalar, a.structured || b.structured};
+}
+
+JsonTypes meet(JsonTypes a, JsonTypes b) {
+  return {a.string && b.string, a.other_scalar && b.other_scalar, a.structured && b.structured};
+}
+
+JsonTypes named(const Json& type) {
+  if (type == "string") return {true, false, false};
+  if (type == "object" || type == "array") return {false, false, true};
+  return {false, true, false};
+}
+
+JsonTypes type_of(const Json& value) {
+  return {value.is_string(), value.is_primitive() && !value.is_string(), value.is_structured()};
+}
+
+JsonTypes types_of(const Json& schema, const Json& document, int depth) {
+  if (!schema.is_object() || depth > kMaxReferences) return kAll;
+  JsonTypes types = kAll;
+  const auto has_list = [&](const char* keyword) { return schema.contains(keyword) && schema[keyword].is_array(); };
+  if (schema.contains("type")) {
+    types = {};
+    const Json& type = schema["type"];
+    if (!type.is_array())
+      types = named(type);
+    else
+      for (const Json& one : type) types = unite(types, named(one));
+  }
+  if (has_list("enum")) {
+    JsonTypes values;
+    for (const Json& value : schema["enum"]) values = unite(values, type_of(value));
+    types = meet(types, values);
+  }
+  if (schema.contains("const")) types = meet(types, type_of(schema["const"]));
+  for (const char* keyword : {"anyOf", "oneOf"})
+    if (has_list(keyword)) {
+      JsonTypes either;
+      for (const Json& part : schema[keyword]) either = unite(either, types_of(part, document, depth + 1));
+      types = meet(types, either);
+    }
+  if (has_list("allOf"))
+    for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1));
+  if (schema.contains("$ref") && schema["$ref"].is_string()) {
+    const std::string reference = schema["$ref"];
+    try {
+      if (reference.starts_with("#"))
+        types = meet(types, types_of(document.at(Json::json_pointer(reference.substr(1))), document, depth + 1));
+    } catch (const Json::exception&) { // the converter of schemas says what is wrong
+    }
+  }
+  if (schema.contains("nullable") && schema["nullable"] == true) types.other_scalar = true;
+  return types;
+}
+
+} // namespace
+
+bool is_tool_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxToolName && std::ranges::all_of(name, is_name_char);
+}
+
+JsonTypes json_types(const Json& schema, const Json& document) { return types_of(schema, document, 0); }
+
+std::string make_call_id(uint64_t seed, size_t number, int length) {
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  constexpr int kLength = 16;
+  std::string id = length > 0 ? "" : "call_";
+  for (int i = 0; i < (length > 0 ? length : kLength); ++i)
+    id += kDigits[core::mix_bits(core::mix_bits(seed + number) + static_cast<uint64_t>(i)) % kDigits.size()];
+  return id;
+}
+
+} // namespace ridge::text

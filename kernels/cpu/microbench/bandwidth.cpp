@@ -34,6 +34,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <omp.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -47,31 +48,38 @@ HWY_EXPORT(read_all);
 
 namespace {
 
-constexpr int64_t kBytes = int64_t{1} << 30, kPiece = int64_t{1} << 20;
+constexpr int64_t kLeast = int64_t{256} << 20, kPiece = int64_t{1} << 20;
+
+// Several times what the last cache holds, in whole pieces.
+int64_t buffer_bytes() {
+  const int64_t cache = std::max<int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
+  return (std::max(kLeast, 6 * cache) + kPiece - 1) / kPiece * kPiece;
+}
 
 struct Mapping {
-  explicit Mapping(bool huge_pages) {
-    void* address = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  explicit Mapping(bool huge_pages) : bytes(buffer_bytes()) {
+    void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) throw std::bad_alloc();
     data = static_cast<std::byte*>(address);
-    ::madvise(data, kBytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    ::madvise(data, bytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   }
-  ~Mapping() { ::munmap(data, kBytes); }
+  ~Mapping() { ::munmap(data, bytes); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  const int64_t bytes;
   std::byte* data;
 };
 
 // Bytes per second, the median of several passes over the buffer.
-double measure(const std::byte* data, int threads, int64_t ahead) {
+double measure(const Mapping& buffer, int threads, int64_t ahead) {
   std::atomic<int32_t> sink{0};
   const double seconds = core::median_seconds(5, [&] {
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t i = 0; i < kBytes; i += kPiece)
-      sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_all)(data + i, kPiece, ahead), std::memory_order_relaxed);
+    for (int64_t i = 0; i < buffer.bytes; i += kPiece)
+      sink.fetch_xor(HWY_DYNAMIC_DISPATCH(read_all)(buffer.data + i, kPiece, ahead), std::memory_order_relaxed);
   });
-  return static_cast<double>(kBytes) / seconds;
+  return static_cast<double>(buffer.bytes) / seconds;
 }
 
 } // namespace
@@ -83,8 +91,8 @@ double measure_read_bandwidth(int threads) {
     const Mapping buffer(huge_pages);
     // Written first, every page differently: untouched or equal ones might share memory.
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < kBytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
-    for (const int64_t ahead : {0, 4096, 8192}) best = std::max(best, measure(buffer.data, threads, ahead));
+    for (int64_t i = 0; i < buffer.bytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
+    for (const int64_t ahead : {0, 4096, 8192}) best = std::max(best, measure(buffer, threads, ahead));
   }
   return best;
 }

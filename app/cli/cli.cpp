@@ -1,7 +1,9 @@
 #include "app/cli/cli.h"
 
+#include "app/help/command_tree.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
+#include "engine/machine.h"
 
 #include <fmt/format.h>
 
@@ -37,7 +39,7 @@ std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
 
 int run_cli(int argc, const char* const* argv) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
-  app.set_version_flag("--version", "ridge " RIDGE_VERSION);
+  app.set_version_flag("--version", fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   app.require_subcommand(1, 1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
   app.footer(kFooter);
@@ -57,7 +59,10 @@ int run_cli(int argc, const char* const* argv) {
   add_roofline_command(app);
   add_gui_command(app);
   add_doctor_command(app);
+  add_completion_command(app);
+  add_manual_command(app);
 
+  if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
   try {
     std::vector<std::string> args = expand_short_words(argc, argv);
     if (args.empty()) return app.exit(CLI::CallForHelp());

@@ -24,6 +24,8 @@ void add_perplexity_command(CLI::App& app);
 void add_roofline_command(CLI::App& app);
 void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
+void add_completion_command(CLI::App& app);
+void add_manual_command(CLI::App& app);
 
 // This field writes -sys, -ctk, -ub with one dash; the parser knows only one-letter short options. Gives the arguments
 // with the long form in their place.

@@ -1,0 +1,123 @@
+// ridge completion: the script for a shell, which then calls ridge with the words so far. So the scripts know no
+// command or option, and cannot lag behind.
+#include "app/cli/cli.h"
+#include "app/help/command_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::app {
+namespace {
+
+constexpr const char* kBash = R"SCRIPT(# bash completion for ridge
+_ridge() {
+  local IFS=$'\n' line prefix=${COMP_WORDS[COMP_CWORD]}
+  COMPREPLY=()
+  for line in $(ridge __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null); do
+    if [ "$line" = :files ]; then
+      compopt -o filenames
+      COMPREPLY+=($(compgen -f -- "$prefix"))
+    else
+      COMPREPLY+=("${line%%$'\t'*}")
+    fi
+  done
+}
+complete -F _ridge ridge
+)SCRIPT";
+
+constexpr const char* kZsh = R"SCRIPT(#compdef ridge
+_ridge() {
+  local line
+  local -a found
+  for line in ${(f)" $(ridge __complete-- "${(@)words[2,CURRENT]}" 2 > / dev / null) "}; do
+    if[[$line ==:files]];
+then _files else found += ("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")fi done(($ #found)) && _describe ridge found
+}
+if
+  [[$funcstack [1] == _ridge]];
+then _ridge "$@";
+else compdef _ridge ridge; fi
+)SCRIPT";
+
+constexpr const char* kFish = R"SCRIPT(# fish completion for ridge
+function __ridge_complete
+  set -l words (commandline -opc)[2..-1] (commandline -ct)
+  for line in (ridge __complete $words 2>/dev/null)
+    if test "$line" = :files
+      __fish_complete_path (commandline -ct)
+    else
+      echo $line
+    end
+  end
+end
+complete -c ridge -f -a '(__ridge_complete)'
+)SCRIPT";
+
+struct Found {
+  std::string prefix;
+  std::vector<std::string> lines;
+
+  void add(const std::string& word, const std::string& help) {
+    if (word.starts_with(prefix)) lines.push_back(fmt::format("{}\t{}", word, help));
+  }
+  void add_values(const OptionWords& option) {
+    for (const std::string& choice : option.choices) add(choice, option.help);
+    if (option.value.starts_with("FILE") || option.value.starts_with("FOLDER")) lines.emplace_back(":files");
+  }
+  void add_options(const std::vector<OptionWords>& options) {
+    for (const OptionWords& option : options)
+      for (const std::string& name : option.names) add(name, option.help);
+  }
+};
+
+std::vector<std::string> completions(CLI::App& app, const std::vector<std::string>& words) {
+  Found found{words.empty() ? "" : words.back(), {}};
+  const auto commands = commands_of(app);
+  if (words.size() <= 1) {
+    for (const CLI::App* command : commands) found.add(command->get_name(), command->get_description());
+    if (found.prefix.starts_with('-')) found.add_options(options_of(app));
+    return found.lines;
+  }
+  const auto command = std::ranges::find(commands, words[0], &CLI::App::get_name);
+  if (command == commands.end()) return {};
+  const std::vector<OptionWords> options = options_of(**command);
+  const std::string& before = words[words.size() - 2];
+  for (const OptionWords& option : options)
+    if (!option.value.empty() && std::ranges::find(option.names, before) != option.names.end()) {
+      found.add_values(option);
+      return found.lines;
+    }
+  if (found.prefix.starts_with('-')) {
+    found.add_options(options);
+    return found.lines;
+  }
+  for (const OptionWords& option : options)
+    if (option.names.empty()) found.add_values(option);
+  return found.lines;
+}
+
+std::string completion_script(const std::string& shell) {
+  return shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish;
+}
+
+} // namespace
+
+int print_completions(CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& line : completions(app, words)) fmt::print("{}\n", line);
+  return 0;
+}
+
+void add_completion_command(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("completion", "print the completions for a shell: bash, zsh or fish");
+  command->add_option("shell", *shell, "bash, zsh or fish")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->type_name("SHELL")
+      ->required();
+  command->footer("bash: eval \"$(ridge completion bash)\" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit;\n"
+                  "fish: ridge completion fish > ~/.config/fish/completions/ridge.fish");
+  command->callback([shell] { fmt::print("{}", completion_script(*shell)); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,82 @@
+// ridge manual: the manual page, made from what the parser knows.
+#include "app/cli/cli.h"
+#include "app/help/command_tree.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+namespace {
+
+constexpr const char* kEnd = R"(.SH FILES
+.TP
+.I $XDG_CONFIG_HOME/ridge/window.ini
+how the window looked last (default folder: ~/.config)
+.TP
+.I $XDG_DATA_HOME/ridge
+conversations, and what was typed in the terminal (default folder: ~/.local/share)
+.SH ENVIRONMENT
+.TP
+.B NO_COLOR
+plain text in the terminal
+.TP
+.B CUDA_VISIBLE_DEVICES
+which GPUs may be used
+.SH EXIT STATUS
+0: done. 1: it failed, and a line on standard error says why. 2: the command line was wrong.
+.SH EXAMPLES
+.EX
+ridge chat \-m model.gguf
+ridge run \-p 'What is a roofline?'
+ridge bench \-m model.gguf
+ridge quantize model\-f16.gguf model\-q4.gguf Q4_K_M
+ridge serve \-m model.gguf \-\-port 8080
+.EE
+)";
+
+// Text for troff: nothing in it is markup.
+std::string escaped(std::string_view text) {
+  std::string out;
+  bool line_begins = true;
+  for (const char c : text) {
+    if (line_begins && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+    line_begins = c == '\n';
+  }
+  return out;
+}
+
+std::string described(const OptionWords& option) {
+  std::string names;
+  for (const std::string& name : option.names)
+    names += fmt::format("{}\\fB{}\\fR", names.empty() ? "" : ", ", escaped(name));
+  if (!option.value.empty()) names += fmt::format("{}\\fI{}\\fR", names.empty() ? "" : " ", escaped(option.value));
+  const std::string standard = option.standard.empty() ? "" : fmt::format(" (default: {})", option.standard);
+  return fmt::format(".TP\n{}\n{}\n", names, escaped(option.help + standard));
+}
+
+std::string manual_page(CLI::App& app) {
+  std::string page = fmt::format(".TH RIDGE 1 \"\" \"ridge {}\"\n.SH NAME\nridge \\- {}\n.SH SYNOPSIS\n"
+                                 ".B ridge\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n",
+                                 RIDGE_VERSION, "run local GGUF models, and measure them against the memory roofline");
+  for (const CLI::App* command : commands_of(app)) {
+    page += fmt::format(".SS ridge {}\n{}\n", escaped(command->get_name()), escaped(command->get_description()));
+    for (const OptionWords& option : options_of(*command))
+      if (option.names.empty() || option.names.back() != "--help") page += described(option);
+  }
+  return page + kEnd;
+}
+
+} // namespace
+
+void add_manual_command(CLI::App& app) {
+  app.add_subcommand("manual", "print the manual page: ridge manual | man -l -")->callback([&app] {
+    fmt::print("{}", manual_page(app));
+  });
+}
+
+} // namespace ridge::app

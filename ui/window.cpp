@@ -1,6 +1,7 @@
 #include "ui/window_impl.h"
 
 #include "core/error.h"
+#include "ui/gl.h"
 #include "ui/png.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/widgets.h"
@@ -81,6 +82,7 @@ void Window::Impl::open() {
     throw Error(fmt::format("no panel '{}': {} has no such part", options.panel, wanted), Error::kUsage);
 
   glfwSetErrorCallback([](int, const char* message) { last_glfw_error = message; });
+  need_window_libraries();
   if (!glfwInit())
     throw_error(
         "cannot open a window: {}. It needs a display (DISPLAY or WAYLAND_DISPLAY); ridge chat works in a terminal",
@@ -207,10 +209,10 @@ void Window::Impl::draw_frame() {
   for (const int key : held) ImGui::GetIO().KeysDown[key] = false;
   int width, height;
   glfwGetFramebufferSize(window, &width, &height);
-  glViewport(0, 0, width, height);
+  gl().viewport(0, 0, width, height);
   const ImVec4 back = to_vec4(theme().background);
-  glClearColor(back.x, back.y, back.z, 1);
-  glClear(GL_COLOR_BUFFER_BIT);
+  gl().clear_color(back.x, back.y, back.z, 1);
+  gl().clear(GL_COLOR_BUFFER_BIT);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
 }
 
@@ -271,8 +273,8 @@ void Window::Impl::save_screenshot() const {
   int width, height;
   glfwGetFramebufferSize(window, &width, &height);
   std::vector<uint8_t> pixels(static_cast<size_t>(width) * height * 3);
-  glPixelStorei(GL_PACK_ALIGNMENT, 1);
-  glReadPixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, pixels.data());
+  gl().pixel_store(GL_PACK_ALIGNMENT, 1);
+  gl().read_pixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, pixels.data());
   write_png(options.screenshot, width, height, pixels);
 }
 

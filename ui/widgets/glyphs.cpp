@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "core/strings/utf8.h"
+#include "ui/gl.h"
 
 #include <GLFW/glfw3.h>
 #include <stb_truetype.h>
@@ -121,9 +122,9 @@ bool add_glyph(ImFont* font, char32_t c, ImWchar name) {
     std::vector<uint32_t> pixels;
     pixels.reserve(coverage.size());
     for (const unsigned char alpha : coverage) pixels.push_back(IM_COL32(255, 255, 255, alpha));
-    glBindTexture(GL_TEXTURE_2D, static_cast<GLuint>(reinterpret_cast<intptr_t>(atlas->TexID)));
-    glPixelStorei(GL_UNPACK_ALIGNMENT, 4);
-    glTexSubImage2D(GL_TEXTURE_2D, 0, x, y, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels.data());
+    gl().bind_texture(GL_TEXTURE_2D, static_cast<GLuint>(reinterpret_cast<intptr_t>(atlas->TexID)));
+    gl().pixel_store(GL_UNPACK_ALIGNMENT, 4);
+    gl().tex_sub_image_2d(GL_TEXTURE_2D, 0, x, y, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels.data());
   }
   cache.x += width + 1;
   cache.row_height = std::max(cache.row_height, height + 1);

@@ -1,0 +1,43 @@
+#include "ui/gl.h"
+
+#include "core/error.h"
+
+#include <GLFW/glfw3.h>
+
+#include <dlfcn.h>
+
+namespace ridge::ui {
+namespace {
+
+template <typename Function>
+void find(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(glfwGetProcAddress(name));
+  if (!function) throw_error("cannot draw the window: OpenGL here has no {}", name);
+}
+
+} // namespace
+
+const GlFunctions& gl() {
+  static const GlFunctions functions = [] {
+    GlFunctions f{};
+    find(f.viewport, "glViewport");
+    find(f.clear_color, "glClearColor");
+    find(f.clear, "glClear");
+    find(f.pixel_store, "glPixelStorei");
+    find(f.read_pixels, "glReadPixels");
+    find(f.bind_texture, "glBindTexture");
+    find(f.tex_sub_image_2d, "glTexSubImage2D");
+    return f;
+  }();
+  return functions;
+}
+
+void need_window_libraries() {
+  for (const char* name : {"libX11.so.6", "libGL.so.1"})
+    if (!::dlopen(name, RTLD_LAZY | RTLD_LOCAL)) // stays loaded: the window uses it
+      throw_error("cannot open a window: {} is missing; install libx11-6 and libgl1 (Debian, Ubuntu) or libX11 and "
+                  "mesa-libGL (Fedora); ridge chat works in a terminal",
+                  name);
+}
+
+} // namespace ridge::ui

@@ -7,4 +7,5 @@ add_custom_target(ridge_commit
           -P ${CMAKE_CURRENT_LIST_DIR}/write_commit.cmake
   BYPRODUCTS ${commit_file} COMMENT "" VERBATIM)
 target_sources(ridge_engine PRIVATE ${commit_file})
+set_source_files_properties(${commit_file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_dependencies(ridge_engine ridge_commit)

@@ -58,7 +58,7 @@ struct File::Impl {
 
   [[noreturn]] static void wrong_type(const Shard& shard, const KeyValue& entry, std::string_view expected) {
     throw_error("{}: offset {}: key {}: expected {}, found {}", shard.path,
-                shard.offset_of(entry.value.payload().data()), quoted(entry.key), expected,
+                shard.offset_of(entry.value.payload().data()), quoted_name(entry.key), expected,
                 name_of(entry.value.type()));
   }
 
@@ -87,7 +87,7 @@ struct File::Impl {
 
   template <typename T>
   T required(std::optional<T> value, std::string_view key, std::string_view expected) const {
-    if (!value) throw_error("{}: key {} is missing, expected {}", shards.front().path, quoted(key), expected);
+    if (!value) throw_error("{}: key {} is missing, expected {}", shards.front().path, quoted_name(key), expected);
     return *value;
   }
 };
@@ -159,7 +159,7 @@ void File::Impl::index_tensors() {
     const Tensor& tensor = model.tensors[*repeated];
     const Shard& shard = shards[tensor.shard];
     throw_error("{}: offset {}: tensor name: {} stands twice in the {}", shard.path,
-                shard.offset_of(tensor.name.data()), quoted(tensor.name), shards.size() == 1 ? "file" : "model");
+                shard.offset_of(tensor.name.data()), quoted_name(tensor.name), shards.size() == 1 ? "file" : "model");
   }
 }
 

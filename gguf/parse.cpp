@@ -22,7 +22,7 @@ struct Field {
 };
 
 std::string describe(const Field& field) {
-  const std::string owner = field.owner.empty() ? "" : fmt::format(" of {}", quoted(field.owner));
+  const std::string owner = field.owner.empty() ? "" : fmt::format(" of {}", quoted_name(field.owner));
   return fmt::format("{}{}{}", field.what, owner, field.index < 0 ? "" : fmt::format("[{}]", field.index));
 }
 
@@ -146,7 +146,7 @@ Parsed Walk::run() {
   if (const auto repeated = out.keys.sort()) {
     const std::string_view key = out.metadata[*repeated].key;
     fail(reinterpret_cast<const std::byte*>(key.data()) - image_.data(), {"key"}, "{} stands twice in the file",
-         quoted(key));
+         quoted_name(key));
   }
   if (const auto place = out.keys.find("general.alignment")) {
     const KeyValue& entry = out.metadata[*place];
@@ -248,7 +248,7 @@ void Walk::place_tensors(std::vector<Tensor>& tensors, uint64_t data_start) {
   for (const Tensor* tensor : by_offset) {
     if (tensor->file_offset < end)
       fail(offset_position(*tensor), offset_field(*tensor), "its data starts at {}, inside {}, which ends at {}",
-           tensor->file_offset, quoted(last->name), end);
+           tensor->file_offset, quoted_name(last->name), end);
     end = tensor->file_offset + bytes_of(*tensor);
     last = tensor;
   }
@@ -277,13 +277,13 @@ std::optional<uint32_t> NameIndex::find(std::string_view name) const {
   return at->second;
 }
 
-std::string quoted(std::string_view name) { return fmt::format("'{}'", core::printable(name)); }
+std::string quoted_name(std::string_view name) { return fmt::format("'{}'", core::printable(name)); }
 
 std::string name_problem(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.size() > kMaxNameBytes)
     return fmt::format("is {} bytes long, expected at most {}", name.size(), kMaxNameBytes);
-  if (!core::is_utf8(name)) return fmt::format("{} is not UTF-8", quoted(name));
+  if (!core::is_utf8(name)) return fmt::format("{} is not UTF-8", quoted_name(name));
   return {};
 }
 

@@ -41,7 +41,7 @@ std::string name_problem(std::string_view name);
 std::string alignment_problem(const Value& alignment);
 
 // A key or tensor in messages: 'name', printable.
-std::string quoted(std::string_view name);
+std::string quoted_name(std::string_view name);
 
 inline uint64_t align_up(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 

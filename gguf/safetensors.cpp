@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000; // by the specification
 constexpr size_t kMaxIndexBytes = 64 << 20, kMaxShards = 10'000, kMaxShapeDims = 8;
-constexpr size_t kLengthBytes = 8;
+constexpr size_t kHeaderLengthBytes = 8;
 
 struct DtypeInfo {
   std::string_view name;
@@ -123,7 +123,8 @@ class HeaderEvents : public Events {
  private:
   std::string place() const override {
     if (depth_ == 0) return "the header";
-    return depth_ == 1 ? gguf::quoted(key_) : fmt::format("{} of {}", gguf::quoted(field_), gguf::quoted(key_));
+    return depth_ == 1 ? gguf::quoted_name(key_)
+                       : fmt::format("{} of {}", gguf::quoted_name(field_), gguf::quoted_name(key_));
   }
 
   int depth_ = 0;
@@ -151,7 +152,7 @@ class IndexEvents : public Events {
   }
   bool string(string_t& text) override {
     if (in_map() && !file_of_tensor.emplace(key_, text).second)
-      return fail(fmt::format("weight_map: {} stands twice", gguf::quoted(key_)));
+      return fail(fmt::format("weight_map: {} stands twice", gguf::quoted_name(key_)));
     return true;
   }
   bool null() override { return !in_map() || Events::null(); }
@@ -165,7 +166,7 @@ class IndexEvents : public Events {
 
  private:
   bool in_map() const { return depth_ >= 2 && section_ == "weight_map"; }
-  std::string place() const override { return gguf::quoted(key_); }
+  std::string place() const override { return gguf::quoted_name(key_); }
 
   int depth_ = 0;
   std::string section_, key_;
@@ -182,7 +183,7 @@ void check_shard_name(const std::string& name, const std::string& index_path) {
                      name.find('\0') == std::string::npos && !name.starts_with('.');
   if (!plain)
     throw_error("{}: weight_map names the file {}; expected the name of a .safetensors file in the same folder",
-                index_path, gguf::quoted(name));
+                index_path, gguf::quoted_name(name));
 }
 
 std::string only_safetensors_file(const std::string& folder) {
@@ -257,7 +258,7 @@ Safetensors Safetensors::open(const std::string& folder) {
   for (const auto& [tensor, name] : events.file_of_tensor) {
     const SafeTensor* found = result.find(tensor);
     if (!found || found->shard != shards[name])
-      throw_error("{}: says that {} is in {}, which does not hold it", index_path, gguf::quoted(tensor), name);
+      throw_error("{}: says that {} is in {}, which does not hold it", index_path, gguf::quoted_name(tensor), name);
   }
   return result;
 }
@@ -270,43 +271,43 @@ Safetensors Safetensors::from_span(std::span<const std::byte> image, const std::
 }
 
 void Safetensors::add_file(std::span<const std::byte> image, const std::string& path) {
-  if (image.size() < kLengthBytes)
+  if (image.size() < kHeaderLengthBytes)
     throw_error("{}: has {} bytes, too few for a safetensors file; the download is incomplete", path, image.size());
   uint64_t header_bytes;
   std::memcpy(&header_bytes, image.data(), sizeof header_bytes);
-  if (image.size() > kLengthBytes && image[kLengthBytes] != std::byte{'{'})
+  if (image.size() > kHeaderLengthBytes && image[kHeaderLengthBytes] != std::byte{'{'})
     throw_error("{}: is no safetensors file: the header does not begin with '{{'{}", path,
                 std::memcmp(image.data(), "version ", 8) == 0 ? " (a Git LFS pointer: fetch the file itself)" : "");
   if (header_bytes > kMaxHeaderBytes)
     throw_error("{}: offset 0: the header has {} bytes, expected at most {}", path, header_bytes, kMaxHeaderBytes);
-  if (header_bytes > image.size() - kLengthBytes)
+  if (header_bytes > image.size() - kHeaderLengthBytes)
     throw_error("{}: offset 0: the header has {} bytes, but the file only {}; the download is incomplete", path,
                 header_bytes, image.size());
   HeaderEvents header;
-  read_json(image.subspan(kLengthBytes, header_bytes), path + ": header", header);
+  read_json(image.subspan(kHeaderLengthBytes, header_bytes), path + ": header", header);
 
-  const auto data = image.subspan(kLengthBytes + header_bytes);
+  const auto data = image.subspan(kHeaderLengthBytes + header_bytes);
   const int shard = static_cast<int>(paths_.size());
   const size_t first = tensors_.size();
   paths_.push_back(path);
   for (HeaderEntry& entry : header.entries) {
     const auto fail = [&](const std::string& what) {
-      throw_error("{}: tensor {}: {}", path, gguf::quoted(entry.name), what);
+      throw_error("{}: tensor {}: {}", path, gguf::quoted_name(entry.name), what);
     };
     if (const std::string problem = name_problem(entry.name); !problem.empty())
       throw_error("{}: tensor name {}", path, problem);
     if (!entry.dtype || !entry.shape || !entry.offsets) fail("dtype, shape or data_offsets is missing");
     const auto dtype = find_dtype(*entry.dtype);
-    if (!dtype) fail(fmt::format("dtype {} is unknown", gguf::quoted(*entry.dtype)));
+    if (!dtype) fail(fmt::format("dtype {} is unknown", gguf::quoted_name(*entry.dtype)));
     int64_t bytes = bytes_of(*dtype);
     SafeTensor tensor{std::move(entry.name), *dtype, {}, {}, shard};
     for (const uint64_t dim : *entry.shape) {
       if (dim > INT64_MAX || __builtin_mul_overflow(bytes, static_cast<int64_t>(dim), &bytes))
-        throw_error("{}: tensor {}: its shape makes more than 2^63 bytes", path, gguf::quoted(tensor.name));
+        throw_error("{}: tensor {}: its shape makes more than 2^63 bytes", path, gguf::quoted_name(tensor.name));
       tensor.shape.push_back(static_cast<int64_t>(dim));
     }
     const auto& offsets = *entry.offsets;
-    const std::string place = fmt::format("{}: tensor {}: data_offsets", path, gguf::quoted(tensor.name));
+    const std::string place = fmt::format("{}: tensor {}: data_offsets", path, gguf::quoted_name(tensor.name));
     if (offsets.size() != 2 || offsets[0] > offsets[1]) throw_error("{}: expected [begin, end]", place);
     if (offsets[1] > data.size())
       throw_error("{}: its data ends at {}, the file's at {}: {} bytes are missing; the download is incomplete", place,
@@ -323,15 +324,15 @@ void Safetensors::add_file(std::span<const std::byte> image, const std::string& 
   std::ranges::sort(by_offset, {}, [](const SafeTensor* t) { return t->data.data(); });
   for (size_t i = 1; i < by_offset.size(); ++i)
     if (by_offset[i]->data.data() < by_offset[i - 1]->data.data() + by_offset[i - 1]->data.size())
-      throw_error("{}: the data of tensors {} and {} overlap", path, gguf::quoted(by_offset[i - 1]->name),
-                  gguf::quoted(by_offset[i]->name));
+      throw_error("{}: the data of tensors {} and {} overlap", path, gguf::quoted_name(by_offset[i - 1]->name),
+                  gguf::quoted_name(by_offset[i]->name));
 }
 
 void Safetensors::finish() {
   std::ranges::stable_sort(tensors_, {}, &SafeTensor::name);
   const auto twice = std::ranges::adjacent_find(tensors_, {}, &SafeTensor::name);
   if (twice != tensors_.end())
-    throw_error("{}: tensor {} is given twice{}", path_of(*twice), gguf::quoted(twice->name),
+    throw_error("{}: tensor {} is given twice{}", path_of(*twice), gguf::quoted_name(twice->name),
                 twice->shard != (twice + 1)->shard ? fmt::format(", here and in {}", path_of(*(twice + 1))) : "");
 }
 

@@ -106,7 +106,7 @@ std::vector<std::byte> Writer::lay_out(const std::string& label, const Metadata&
     if (const std::string problem = name_problem(tensor.name); !problem.empty())
       throw_error("{}: tensor name {}", label, problem);
     if (const std::string problem = shape_problem(tensor.type, tensor.dims); !problem.empty())
-      throw_error("{}: tensor {}: {}", label, quoted(tensor.name), problem);
+      throw_error("{}: tensor {}: {}", label, quoted_name(tensor.name), problem);
     names.add(tensor.name);
     append_string(head, tensor.name);
     append_number(head, static_cast<uint32_t>(tensor.dims.size()));
@@ -114,10 +114,11 @@ std::vector<std::byte> Writer::lay_out(const std::string& label, const Metadata&
     append_number(head, tensor.type.id());
     append_number(head, offset);
     offset = align_up(offset + tensor.bytes(), alignment_);
-    if (offset >> 62 != 0) throw_error("{}: tensor {}: the file would exceed 2^62 bytes", label, quoted(tensor.name));
+    if (offset >> 62 != 0)
+      throw_error("{}: tensor {}: the file would exceed 2^62 bytes", label, quoted_name(tensor.name));
   }
   if (const auto repeated = names.sort())
-    throw_error("{}: tensor name {} is given twice", label, quoted(tensors_[*repeated].name));
+    throw_error("{}: tensor name {} is given twice", label, quoted_name(tensors_[*repeated].name));
 
   if (!tensors_.empty()) {
     head.resize(align_up(head.size(), alignment_));

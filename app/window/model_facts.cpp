@@ -13,19 +13,19 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kShownElements = 6; // of an array
+constexpr size_t kArrayElements = 6; // of an array
 constexpr size_t kShownBytes = 4096; // of a string: chat templates are worth reading whole
 
 std::string value_text(const gguf::Value& value) {
   if (value.is_array()) {
     std::string text;
-    if (value.size() <= kShownElements)
+    if (value.size() <= kArrayElements)
       for (const gguf::Value& element : value.elements()) text += (text.empty() ? "" : ", ") + value_text(element);
     else if (const auto strings = value.as_strings())
-      for (size_t i = 0; i < kShownElements; ++i) text += core::printable((*strings)[i]) + "  ";
+      for (size_t i = 0; i < kArrayElements; ++i) text += core::printable((*strings)[i]) + "  ";
     else if (const auto numbers = value.as_floats())
-      for (size_t i = 0; i < kShownElements; ++i) text += fmt::format("{:g}, ", (*numbers)[i]);
-    return value.size() <= kShownElements ? fmt::format("[{}]", text)
+      for (size_t i = 0; i < kArrayElements; ++i) text += fmt::format("{:g}, ", (*numbers)[i]);
+    return value.size() <= kArrayElements ? fmt::format("[{}]", text)
                                           : fmt::format("{} of them: {}…", value.size(), text);
   }
   if (value.type() == gguf::ValueType::boolean) return *value.as_bool() ? "true" : "false";

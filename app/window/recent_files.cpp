@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kRemembered = 12;
+constexpr size_t kMostFiles = 12;
 
 std::vector<std::string> read_list() {
   std::vector<std::string> paths;
   if (state_folder().empty()) return paths;
   std::ifstream file(state_folder() + "/recent");
-  for (std::string line; paths.size() < kRemembered && std::getline(file, line);)
+  for (std::string line; paths.size() < kMostFiles && std::getline(file, line);)
     if (!line.empty()) paths.push_back(line);
   return paths;
 }
@@ -42,7 +42,7 @@ void remember_file(const std::string& path) {
   std::vector<std::string> paths = read_list();
   std::erase(paths, whole);
   paths.insert(paths.begin(), whole);
-  paths.resize(std::min(paths.size(), kRemembered));
+  paths.resize(std::min(paths.size(), kMostFiles));
   std::string text;
   for (const std::string& each : paths) text += each + "\n";
   fs::create_directories(state_folder(), problem);

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-const std::string kText = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
+const std::string kHarbour = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
 
 json perplexity(std::vector<std::string> args) {
   args.insert(args.begin(), {"perplexity", "--json", "--device", "cpu"});
@@ -51,8 +51,8 @@ void check_refused(std::vector<std::string> args, int status, const std::string&
 
 TEST_CASE("perplexity is that of the second half of every chunk, each begun with BOS") {
   constexpr int64_t kContext = 32, kChunks = 3;
-  const json found = perplexity({"-m", tiny_model(), "-f", kText, "-c", "32", "--chunks", "3", "--exact"});
-  std::string ids = run_ridge({"tokenize", "-m", tiny_model(), "-f", kText, "--ids"}).out;
+  const json found = perplexity({"-m", tiny_model(), "-f", kHarbour, "-c", "32", "--chunks", "3", "--exact"});
+  std::string ids = run_ridge({"tokenize", "-m", tiny_model(), "-f", kHarbour, "--ids"}).out;
   std::vector<int32_t> tokens;
   for (std::istringstream in(ids); tokens.size() < kContext * kChunks;) in >> tokens.emplace_back();
   double nats = 0;
@@ -78,7 +78,7 @@ TEST_CASE("perplexity is that of the second half of every chunk, each begun with
 }
 
 TEST_CASE("perplexity shows the field's progress and final line") {
-  const Result result = run_ridge({"perplexity", "-m", tiny_model(), "-f", kText, "-c", "64", "--chunks", "2"});
+  const Result result = run_ridge({"perplexity", "-m", tiny_model(), "-f", kHarbour, "-c", "64", "--chunks", "2"});
   REQUIRE(result.status == 0);
   CHECK(result.out.starts_with("[1]"));
   CHECK(result.out.find(",[2]") != std::string::npos);
@@ -88,30 +88,31 @@ TEST_CASE("perplexity shows the field's progress and final line") {
 
 TEST_CASE("however a chunk is cut into batches, the perplexity is the same") {
   const auto with = [](const char* batch) {
-    return perplexity(
-               {"-m", tiny_model(), "-f", kText, "-c", "300", "-ub", batch, "--exact", "--chunks", "2"})["perplexity"]
+    return perplexity({"-m", tiny_model(), "-f", kHarbour, "-c", "300", "-ub", batch, "--exact", "--chunks",
+                       "2"})["perplexity"]
         .get<double>();
   };
   CHECK(with("300") == doctest::Approx(with("7")).epsilon(1e-6));
 }
 
 TEST_CASE("a model does not diverge from itself, and diverges from another") {
-  const json same = perplexity({"-m", tiny_model(), "-f", kText, "-c", "128", "--against", tiny_model()})["divergence"];
+  const json same =
+      perplexity({"-m", tiny_model(), "-f", kHarbour, "-c", "128", "--against", tiny_model()})["divergence"];
   CHECK(same["kld_max_nats"].get<double>() < 1e-6);
   CHECK(same["same_top_share"] == 1);
   const json other =
-      perplexity({"-m", other_model(), "-f", kText, "-c", "128", "--against", tiny_model()})["divergence"];
+      perplexity({"-m", other_model(), "-f", kHarbour, "-c", "128", "--against", tiny_model()})["divergence"];
   CHECK(other["kld_mean_nats"].get<double>() > 0.01);
   CHECK(other["kld_median_nats"] <= other["kld_p99_nats"]);
 }
 
 TEST_CASE("a base file gives what the model itself gives, at 8 + 8 k bytes a position") {
   const std::string base = folder() / "base.kld";
-  perplexity(
-      {"-m", tiny_model(), "-f", kText, "-c", "128", "--chunks", "4", "--kl-divergence-base", base, "--kl-top", "300"});
+  perplexity({"-m", tiny_model(), "-f", kHarbour, "-c", "128", "--chunks", "4", "--kl-divergence-base", base,
+              "--kl-top", "300"});
   const json file = perplexity({"-m", other_model(), "--kl-divergence-base", base, "--kl-divergence"})["divergence"];
   const json model = perplexity(
-      {"-m", other_model(), "-f", kText, "-c", "128", "--chunks", "4", "--against", tiny_model()})["divergence"];
+      {"-m", other_model(), "-f", kHarbour, "-c", "128", "--chunks", "4", "--against", tiny_model()})["divergence"];
   CHECK(std::filesystem::file_size(base) == 32 + 4 * 4 * 128 + 4 * 63 * (8 + 8 * 300));
   const auto both = [&](const char* key) { return std::pair(file[key].get<double>(), model[key].get<double>()); };
   const auto [bound, exact] = both("kld_mean_nats");
@@ -127,7 +128,7 @@ TEST_CASE("a base file gives what the model itself gives, at 8 + 8 k bytes a pos
 TEST_CASE("a broken base file is refused with its place") {
   const std::string path = folder() / "whole.kld";
   perplexity(
-      {"-m", tiny_model(), "-f", kText, "-c", "16", "--chunks", "2", "--kl-divergence-base", path, "--kl-top", "4"});
+      {"-m", tiny_model(), "-f", kHarbour, "-c", "16", "--chunks", "2", "--kl-divergence-base", path, "--kl-top", "4"});
   const std::string whole = read_file(path);
   const auto refused = [&](std::string bytes, const char* said) {
     const std::string broken = folder().write("broken.kld", bytes);
@@ -162,14 +163,14 @@ TEST_CASE("a broken base file is refused with its place") {
 
 TEST_CASE("perplexity refuses what makes no sense") {
   check_refused({"-m", tiny_model()}, 2, "-f FILE");
-  check_refused({"-m", tiny_model(), "-f", kText, "--kl-divergence"}, 2, "--kl-divergence-base");
+  check_refused({"-m", tiny_model(), "-f", kHarbour, "--kl-divergence"}, 2, "--kl-divergence-base");
   check_refused({"-m", tiny_model(), "-f", folder().write("short.txt", "too short")}, 1, "less than one chunk");
 }
 
 TEST_CASE("perplexity writes nothing over what it reads, and nothing where two references are asked for") {
-  const std::string text = folder().write("text.txt", read_file(kText));
+  const std::string text = folder().write("text.txt", read_file(kHarbour));
   check_refused({"-m", tiny_model(), "-f", text, "--kl-divergence-base", text}, 1, "is read as well");
-  CHECK(read_file(text) == read_file(kText));
+  CHECK(read_file(text) == read_file(kHarbour));
   const std::string model = folder().write("copy.gguf", read_file(tiny_model()));
   check_refused({"-m", model, "-f", text, "--kl-divergence-base", model}, 1, "is read as well");
   CHECK(read_file(model) == read_file(tiny_model()));
@@ -181,7 +182,7 @@ TEST_CASE("perplexity writes nothing over what it reads, and nothing where two r
 
 TEST_CASE("perplexity puts as many layers on the GPU as it is told to") {
   const Result result =
-      run_ridge({"perplexity", "-m", tiny_model(), "-f", kText, "-c", "64", "--chunks", "1", "-ngl", "1"});
+      run_ridge({"perplexity", "-m", tiny_model(), "-f", kHarbour, "-c", "64", "--chunks", "1", "-ngl", "1"});
   CAPTURE(result.err);
   CHECK(result.status == 0);
   const auto said = [&](const char* words) { return result.err.find(words) != std::string::npos; };
@@ -212,7 +213,7 @@ TEST_CASE("the perplexity of a real model on a fixed text stays what it is, on e
       MESSAGE("cuda skipped: no CUDA device");
       continue;
     }
-    const json r = perplexity({"-m", model, "-f", kText, "-c", "256", "--device", device});
+    const json r = perplexity({"-m", model, "-f", kHarbour, "-c", "256", "--device", device});
     CHECK(r["perplexity"].get<double>() == doctest::Approx(10.158).epsilon(2e-4));
   }
 }

@@ -30,7 +30,7 @@ std::string some_text() {
   return folder().write("text.txt", text);
 }
 
-void check_refusal(const Result& result, int status, const std::string& words) {
+void check_one_line(const Result& result, int status, const std::string& words) {
   CHECK(result.status == status);
   CHECK(result.err.starts_with("ridge: error: "));
   CHECK(std::ranges::count(result.err, '\n') == 1);
@@ -94,16 +94,17 @@ TEST_CASE("options of quantize reach the tensors they name") {
 
 TEST_CASE("wrong use of quantize is refused in one line") {
   const std::string out = folder() / "no.gguf";
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q9_K"}), 2, "Q4_K_M");
-  check_refusal(run_ridge({"quantize", wide_model(), out}), 2, "IN.gguf OUT.gguf TYPE");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "ffn_up"}), 2, "PATTERN=TYPE");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "(=Q8_0"}), 2, "regular expression");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--target-size", "1GB"}), 2, "leave out TYPE");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "large"}), 2, "4.2GiB");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "--target-size", "1K"}), 1, "too small");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--method", "gptq"}), 2, "--calibration");
-  check_refusal(run_ridge({"quantize", wide_model(), out, "Q4_0", "--parse-special"}), 2, "--calibration");
-  check_refusal(run_ridge({"quantize", folder() / "missing.gguf", out, "Q4_0"}), 1, "missing.gguf");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q9_K"}), 2, "Q4_K_M");
+  check_one_line(run_ridge({"quantize", wide_model(), out}), 2, "IN.gguf OUT.gguf TYPE");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "ffn_up"}), 2, "PATTERN=TYPE");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q4_0", "--tensor-type", "(=Q8_0"}), 2,
+                 "regular expression");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q4_0", "--target-size", "1GB"}), 2, "leave out TYPE");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "--target-size", "large"}), 2, "4.2GiB");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "--target-size", "1K"}), 1, "too small");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q4_0", "--method", "gptq"}), 2, "--calibration");
+  check_one_line(run_ridge({"quantize", wide_model(), out, "Q4_0", "--parse-special"}), 2, "--calibration");
+  check_one_line(run_ridge({"quantize", folder() / "missing.gguf", out, "Q4_0"}), 1, "missing.gguf");
   CHECK(!std::filesystem::exists(out));
 }
 
@@ -138,10 +139,10 @@ TEST_CASE("an importance matrix is made, used, and named in the result") {
   CHECK(file.get_int("quantize.imatrix.entries_count") == 14);
   CHECK(file.get_int("quantize.imatrix.chunks_count") == 4);
   // One of another model.
-  check_refusal(run_ridge({"quantize", tiny_model(), folder() / "no.gguf", "Q4_0", "--imatrix", matrix}), 1,
-                "another model");
-  check_refusal(run_ridge({"quantize", wide_model(), folder() / "no.gguf", "Q4_0", "--imatrix", wide_model()}), 1,
-                "no importance matrix");
+  check_one_line(run_ridge({"quantize", tiny_model(), folder() / "no.gguf", "Q4_0", "--imatrix", matrix}), 1,
+                 "another model");
+  check_one_line(run_ridge({"quantize", wide_model(), folder() / "no.gguf", "Q4_0", "--imatrix", wide_model()}), 1,
+                 "no importance matrix");
 }
 
 TEST_CASE("calibrated methods write ordinary types that run") {
@@ -164,10 +165,10 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
   CHECK(compared["all"]["sqnr_db"] < 40);
   const json same = json::parse(run_ridge({"inspect", "--compare", out, out, "--json"}).out);
   CHECK(same["all"]["rmse"] == 0);
-  check_refusal(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
-  check_refusal(run_ridge({"inspect", "--compare", out}), 2, "two files");
-  check_refusal(run_ridge({"inspect", out, "--compare", out, out}), 2, "two files");
-  check_refusal(run_ridge({"inspect", out, "--imatrix", out}), 2, "--as");
+  check_one_line(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
+  check_one_line(run_ridge({"inspect", "--compare", out}), 2, "two files");
+  check_one_line(run_ridge({"inspect", out, "--compare", out, out}), 2, "two files");
+  check_one_line(run_ridge({"inspect", out, "--imatrix", out}), 2, "--as");
 
   const std::vector<std::string> as = {"inspect", wide_model(),    "--tensor", "blk.0.ffn_up.weight",
                                        "--as",    "Q2_K,Q4_K,Q8_0"};
@@ -178,7 +179,7 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
   REQUIRE(types.size() == 3);
   CHECK(types[0]["sqnr_db"] < types[1]["sqnr_db"]);
   CHECK(types[1]["cosine"] < types[2]["cosine"]);
-  check_refusal(run_ridge({"inspect", wide_model(), "--tensor", "blk.0.ffn_up.weight", "--as", "Q9"}), 2, "Q9");
+  check_one_line(run_ridge({"inspect", wide_model(), "--tensor", "blk.0.ffn_up.weight", "--as", "Q9"}), 2, "Q9");
 }
 
 TEST_CASE("memory does not grow with the model") {
@@ -215,7 +216,7 @@ TEST_CASE("on a full disk, quantize says so and leaves nothing") {
   // A limit on file size stands for the full disk: 100 blocks of 512 bytes.
   const Result result = run({"sh", "-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" quantize \"$1\" \"$2\" Q8_0",
                              RIDGE_BINARY, wide_model(), out});
-  check_refusal(result, 1, "cannot write: File too large");
+  check_one_line(result, 1, "cannot write: File too large");
   CHECK(where.file_count() == 0);
 }
 
@@ -223,6 +224,6 @@ TEST_CASE("a truncated model is refused before anything is written") {
   const TemporaryFolder where;
   const std::string whole = read_file(wide_model());
   const std::string in = where.write("cut.gguf", whole.substr(0, whole.size() / 2));
-  check_refusal(run_ridge({"quantize", in, where / "q.gguf", "Q8_0"}), 1, "cut.gguf");
+  check_one_line(run_ridge({"quantize", in, where / "q.gguf", "Q8_0"}), 1, "cut.gguf");
   CHECK(where.file_count() == 1);
 }

@@ -46,7 +46,7 @@ bool routes(const core::Program& program) {
   return std::ranges::find(program.ops, core::OpKind::route, &core::Op::kind) != program.ops.end();
 }
 
-Requantization plan_for(const gguf::File& file, std::string_view recipe) {
+Requantization plan_of_hybrid(const gguf::File& file, std::string_view recipe) {
   return convert::plan_requantization(file, models::find_recipe(recipe), {}, nullptr);
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("every matrix of a hybrid has an importance, each expert its own, part
     const std::vector<int32_t> ids = recipe.ids();
     convert::run_chunk(*executor_of(program, &collector), ids);
     const gguf::Imatrix imatrix = collector.result();
-    const Requantization plan = plan_for(file, "Q8_0");
+    const Requantization plan = plan_of_hybrid(file, "Q8_0");
     for (size_t i = 0; i < plan.sources.size(); ++i) {
       const auto& source = plan.sources[i];
       if (plan.types[i] == source.type() || plan.is_output(source) || source.name() == "token_embd.weight") continue;
@@ -99,7 +99,7 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
     const tests::Recipe recipe(name);
     const gguf::File file = recipe.open();
     const core::Program program = models::build_program(file);
-    const Requantization plan = plan_for(file, "Q8_0");
+    const Requantization plan = plan_of_hybrid(file, "Q8_0");
     const std::vector<int32_t> ids = recipe.ids();
     const std::vector<float> truth = logits_of(file, ids);
     write_plan(plan, folder / "plain.gguf", nullptr);

@@ -15,7 +15,7 @@ using engine::StopReason;
 
 namespace {
 
-constexpr int32_t kVocab = 100, kContext = 40, kEnd = 30;
+constexpr int32_t kTokens = 100, kContext = 40, kLastToken = 30;
 
 // A model whose next token is the sum of the last two plus one. It checks that its cache is used as it may be.
 class Chain final : public core::Executor {
@@ -32,7 +32,7 @@ class Chain final : public core::Executor {
     forwards += std::ssize(batch.tokens);
   }
   std::span<const float> logits(int64_t) override {
-    logits_.assign(kVocab, 0.0f);
+    logits_.assign(kTokens, 0.0f);
     logits_[next()] = 10;
     return logits_;
   }
@@ -67,7 +67,7 @@ class Chain final : public core::Executor {
   }
   int32_t next() const {
     const int32_t last = cache_.back(), before = cache_.size() > 1 ? cache_[cache_.size() - 2] : 0;
-    return (last + before + 1) % kVocab;
+    return (last + before + 1) % kTokens;
   }
 
   core::ExecutorConfig config_;
@@ -93,9 +93,9 @@ struct Outcome {
 // Two answers in one conversation.
 std::vector<Outcome> converse(Chain& chain, Session::Options options) {
   core::Program program;
-  program.vocab = kVocab;
+  program.vocab = kTokens;
   Session session(chain, program);
-  core::Sampler sampler(greedy(), kVocab);
+  core::Sampler sampler(greedy(), kTokens);
   std::vector<Outcome> outcomes;
   std::vector<int32_t> prompt = {3, 1, 4};
   for (int turn = 0; turn < 2; ++turn) {
@@ -141,9 +141,9 @@ TEST_CASE("a session whose executor decodes on its own stops where and why any o
 TEST_CASE("a turn that follows evaluates only what the executor has not evaluated ahead") {
   Chain chain(true);
   core::Program program;
-  program.vocab = kVocab;
+  program.vocab = kTokens;
   Session session(chain, program);
-  core::Sampler sampler(greedy(), kVocab);
+  core::Sampler sampler(greedy(), kTokens);
   session.evaluate(std::vector<int32_t>{3, 1, 4});
   session.generate(sampler, {.limit = 10, .on_token = [n = 0](int32_t) mutable { return ++n < 6; }});
   REQUIRE(session.tokens().size() == 9);
@@ -167,9 +167,9 @@ TEST_CASE("what an executor cannot sample, and what a mask restricts, is sampled
   CHECK(masked.chosen == 0);
 
   core::Program program;
-  program.vocab = kVocab;
+  program.vocab = kTokens;
   Session session(warm, program);
-  core::Sampler sampler({.seed = 1}, kVocab);
+  core::Sampler sampler({.seed = 1}, kTokens);
   session.evaluate(std::vector<int32_t>{1});
   session.generate(sampler, {.limit = 3});
   CHECK(warm.chosen == 0);
@@ -179,9 +179,9 @@ TEST_CASE("logits that are no numbers end a decoding executor's answer with an e
   Chain chain(true);
   chain.broken_at = 6;
   core::Program program;
-  program.vocab = kVocab;
+  program.vocab = kTokens;
   Session session(chain, program);
-  core::Sampler sampler(greedy(), kVocab);
+  core::Sampler sampler(greedy(), kTokens);
   session.evaluate(std::vector<int32_t>{3, 1, 4});
   CHECK_THROWS_AS(session.generate(sampler, {.limit = 10}), Error);
 }

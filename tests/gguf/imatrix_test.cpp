@@ -36,7 +36,7 @@ std::string dat(std::vector<float> values = {4, 8, 0}, int32_t calls = 4, bool t
   return bytes;
 }
 
-std::string refusal(const std::string& path) {
+std::string imatrix_refusal(const std::string& path) {
   try {
     gguf::Imatrix::read(path);
   } catch (const Error& error) {
@@ -93,21 +93,21 @@ TEST_CASE("truncated anywhere, a file of the older layout is refused") {
   for (size_t size = 1; size < whole.size(); ++size) {
     if (size == tail || size == tail + 4) continue; // whole files of early writers
     CAPTURE(size);
-    CHECK(refusal(folder.write("i.dat", whole.substr(0, size))).find("i.dat") != std::string::npos);
+    CHECK(imatrix_refusal(folder.write("i.dat", whole.substr(0, size))).find("i.dat") != std::string::npos);
   }
 }
 
 TEST_CASE("values and counts that cannot be are refused") {
   const tests::TemporaryFolder folder;
-  CHECK(refusal(folder.write("i.dat", dat({1, NAN, 0}))).find("nan") != std::string::npos);
-  CHECK(refusal(folder.write("i.dat", dat({1, INFINITY, 0}))).find("inf") != std::string::npos);
-  CHECK(refusal(folder.write("i.dat", dat({-1, 0, 0}))).find("-1") != std::string::npos);
-  CHECK(refusal(folder.write("i.dat", dat({1, 1, 1}, 0))).find("0 calls") != std::string::npos);
-  CHECK(refusal(folder.write("i.dat", dat({}))).find("0 values") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", dat({1, NAN, 0}))).find("nan") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", dat({1, INFINITY, 0}))).find("inf") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", dat({-1, 0, 0}))).find("-1") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", dat({1, 1, 1}, 0))).find("0 calls") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", dat({}))).find("0 values") != std::string::npos);
   std::string huge = dat();
   const int32_t count = 0x7fffffff;
   std::memcpy(huge.data() + 4 + 4 + 19 + 4, &count, 4);
-  CHECK(refusal(folder.write("i.dat", huge)).find("needs 8589934588 bytes") != std::string::npos);
+  CHECK(imatrix_refusal(folder.write("i.dat", huge)).find("needs 8589934588 bytes") != std::string::npos);
 }
 
 TEST_CASE("GGUF files that are no importance matrix, or half of one, are refused") {
@@ -124,7 +124,7 @@ TEST_CASE("GGUF files that are no importance matrix, or half of one, are refused
       writer.write(data);
     }
     writer.finish();
-    return refusal(path);
+    return imatrix_refusal(path);
   };
   const gguf::TensorInfo sums{"t.in_sum2", quant::Type::F32, {6, 1}}, counts{"t.counts", quant::Type::F32, {1, 1}};
   CHECK(write("imatrix", {sums, counts}) == "accepted");

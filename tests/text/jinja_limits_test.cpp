@@ -10,7 +10,7 @@ using text::jinja::Template;
 
 namespace {
 
-std::string refusal(const std::string& source, const Limits& limits = {}) {
+std::string refusal_within(const std::string& source, const Limits& limits = {}) {
   try {
     return fmt::format("rendered {} bytes",
                        Template::parse(source, "t", limits).render(nlohmann::ordered_json::object(), {}).size());
@@ -20,7 +20,7 @@ std::string refusal(const std::string& source, const Limits& limits = {}) {
 }
 
 bool refuses_with(const std::string& source, std::string_view reason) {
-  const std::string message = refusal(source);
+  const std::string message = refusal_within(source);
   CAPTURE(message);
   CHECK(message.find(reason) != message.npos);
   return message.find(reason) != message.npos;
@@ -60,7 +60,7 @@ TEST_CASE("a template nests only so deep") {
   CHECK(refuses_with("{{ 1" + repeated(" if 1 else 1", 5000) + " }}", kNested));
   CHECK(refuses_with("{{ 1" + repeated(" | e", 5000) + " }}", kNested));
   CHECK(refuses_with(repeated("{% if 1 %}", 5000) + repeated("{% endif %}", 5000), kNested));
-  CHECK(refusal("{{ 1" + repeated(" + 1", 150) + " }}") == "rendered 3 bytes");
+  CHECK(refusal_within("{{ 1" + repeated(" + 1", 150) + " }}") == "rendered 3 bytes");
 }
 
 TEST_CASE("lists nest only so deep, however they are built") {
@@ -95,7 +95,7 @@ TEST_CASE("a number beyond the last character is no character") {
   CHECK(refuses_with("{{ '{:c}'.format(1114112) }}", "below 0x110000"));
   CHECK(refuses_with("{{ '{:c}'.format(-1) }}", "below 0x110000"));
   CHECK(refuses_with("{{ '%c' % 1114112 }}", "%c requires"));
-  CHECK(refusal("{{ '{:c}'.format(1114111) }}") == "rendered 4 bytes");
+  CHECK(refusal_within("{{ '{:c}'.format(1114111) }}") == "rendered 4 bytes");
 }
 
 TEST_CASE("shared values cannot make a comparison endless") {
@@ -116,7 +116,7 @@ TEST_CASE("the output grows only so long") {
 
 TEST_CASE("a template has only so many bytes") {
   CHECK(refuses_with(std::string((size_t{1} << 20) + 1, 'x'), "at most 1048576 are accepted"));
-  CHECK(refusal(std::string(size_t{1} << 20, 'x')) == "rendered 1048576 bytes");
+  CHECK(refusal_within(std::string(size_t{1} << 20, 'x')) == "rendered 1048576 bytes");
 }
 
 TEST_CASE("the limits leave room for a long conversation") {

@@ -136,7 +136,7 @@ const char* const kSchemas[] = {
     R"({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]})",
 };
 
-std::string message_of(const std::string& schema) {
+std::string schema_message(const std::string& schema) {
   try {
     gbnf_from_json_schema(Json::parse(schema));
   } catch (const Error& error) {
@@ -311,7 +311,7 @@ TEST_CASE("formats hold what their names say") {
 
 TEST_CASE("what is not supported or not satisfiable is refused by its JSON path") {
   const auto refuses = [](const std::string& schema, const std::string& complaint) {
-    const std::string message = message_of(schema);
+    const std::string message = schema_message(schema);
     CAPTURE(message);
     CHECK(message.find(complaint) != std::string::npos);
   };
@@ -355,11 +355,11 @@ TEST_CASE("schemas that grow when combined meet a limit") {
   std::string many = R"({"allOf": [)";
   for (int i = 0; i < 30; ++i)
     many += fmt::format(R"({}{{"anyOf": [{{"minimum": {}}}, {{"maximum": {}}}]}})", i ? "," : "", i, i);
-  CHECK(message_of(many + "]}").find("combinations of anyOf") != std::string::npos);
+  CHECK(schema_message(many + "]}").find("combinations of anyOf") != std::string::npos);
   std::string doubling = R"({"$ref": "#/$defs/0", "$defs": {"30": {"type": "null"})";
   for (int i = 0; i < 30; ++i) {
     doubling +=
         fmt::format(R"(,"{}": {{"allOf": [{{"$ref": "#/$defs/{}"}}, {{"$ref": "#/$defs/{}"}}]}})", i, i + 1, i + 1);
   }
-  CHECK(message_of(doubling + "}}").find("too large once its parts are combined") != std::string::npos);
+  CHECK(schema_message(doubling + "}}").find("too large once its parts are combined") != std::string::npos);
 }

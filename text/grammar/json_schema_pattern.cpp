@@ -15,8 +15,8 @@ namespace {
 
 using Ranges = std::vector<CodePointRange>;
 
-constexpr int kMaxNesting = 60; // each level of the pattern becomes up to three levels of parentheses
-constexpr uint32_t kLastCodePoint = 0x10ffff;
+constexpr int kMaxGroups = 60; // each level of the pattern becomes up to three levels of parentheses
+constexpr uint32_t kMostCodePoint = 0x10ffff;
 
 std::string gbnf_char(uint32_t c) { return c < 0x10000 ? fmt::format("\\u{:04X}", c) : fmt::format("\\U{:08X}", c); }
 
@@ -78,7 +78,7 @@ class PatternParser {
   }
 
   std::string parse_alternatives(int nesting) {
-    if (nesting > kMaxNesting) fail(fmt::format("groups are nested deeper than {}", kMaxNesting));
+    if (nesting > kMaxGroups) fail(fmt::format("groups are nested deeper than {}", kMaxGroups));
     std::string result = parse_sequence(nesting);
     bool is_single = true;
     while (skip("|")) {
@@ -175,7 +175,7 @@ class PatternParser {
     uint32_t value = more == 0 ? first : first & (0x3fu >> more);
     for (int i = 0; i < more && !at_end(); ++i)
       value = value << 6 | (static_cast<unsigned char>(pattern_[pos_++]) & 0x3f);
-    return std::min(value, kLastCodePoint);
+    return std::min(value, kMostCodePoint);
   }
 
   uint32_t parse_hex(size_t digits) {

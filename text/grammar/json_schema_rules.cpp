@@ -12,7 +12,7 @@ namespace ridge::text {
 
 namespace {
 
-constexpr size_t kMaxTextBytes = 8'000'000;
+constexpr size_t kMaxGrammarBytes = 8'000'000;
 constexpr size_t kMaxNameLength = 200; // of properties that rules distinguish; each character is a level of recursion
 
 std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<std::string>>& spellings, size_t depth,
@@ -71,7 +71,8 @@ std::string GrammarRules::add(const std::string& hint, const std::string& body) 
   const auto known = rule_of_body_.find(body);
   if (known != rule_of_body_.end()) return rules_[known->second].name;
   text_bytes_ += body.size();
-  if (text_bytes_ > kMaxTextBytes) fail_schema("#", fmt::format("its grammar is longer than {} bytes", kMaxTextBytes));
+  if (text_bytes_ > kMaxGrammarBytes)
+    fail_schema("#", fmt::format("its grammar is longer than {} bytes", kMaxGrammarBytes));
   rule_of_body_[body] = rules_.size();
   rules_.push_back({unique_name(hint), body});
   return rules_.back().name;

@@ -17,7 +17,7 @@ namespace {
 namespace intent = core::intent;
 using core::Job, core::JobState, core::JobTable;
 
-ImU32 color_of(JobState state) {
+ImU32 state_color(JobState state) {
   const Theme& t = theme();
   switch (state) {
   case JobState::running: return t.amber;
@@ -100,7 +100,7 @@ class JobsPanel : public Panel {
     ImGui::PopID();
     if (!ImGui::IsItemVisible()) return;
     ImDrawList* draw = ImGui::GetWindowDrawList();
-    draw->AddCircleFilled({at.x + px(12), at.y + px(13)}, px(4), color_of(job.state));
+    draw->AddCircleFilled({at.x + px(12), at.y + px(13)}, px(4), state_color(job.state));
     const std::string time =
         job.state == JobState::running && job.remaining_s >= 0
             ? fmt::format("{:.0f} %, {} left", 100 * job.share, core::human_seconds(job.remaining_s))

@@ -25,7 +25,7 @@ std::string lower(std::string text) {
 }
 
 bool begins_with(const std::string& text, const std::string& part) { return lower(text).starts_with(lower(part)); }
-bool contains(const std::string& text, const std::string& part) {
+bool holds(const std::string& text, const std::string& part) {
   return lower(text).find(lower(part)) != std::string::npos;
 }
 
@@ -135,7 +135,7 @@ void FileDialog::filter(const std::vector<std::string>& recent) {
     }
   for (const Entry& entry : all_)
     if (entry.name.starts_with('.') ? name.starts_with('.') && begins_with(entry.name, name)
-                                    : what_ == For::save || contains(entry.name, name))
+                                    : what_ == For::save || holds(entry.name, name))
       shown_.push_back(entry);
   chosen_ = name.empty() || what_ == For::save || shown_.empty() ? -1 : 0;
 }

@@ -243,7 +243,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
   const VectorKernels& vectors = vector_kernels();
   schedule_.add(
       {slot(id)}, {buffer.resource}, [=, this] { return batch_.rows(gathered) * per_row; },
-      [=, &vectors](int64_t row, int) {
+      [=, this, &vectors](int64_t row, int) {
         vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk), wide_});
       });
   return {out, buffer.resource};

@@ -34,8 +34,8 @@ tests::MakeExecutor with(const CudaOptions& options) {
   };
 }
 
-double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
-                   const CudaOptions& options = {}) {
+double worst_program_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
+                           const CudaOptions& options = {}) {
   return tests::worst_error(with(options), model, config, sizes);
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("CUDA: exact mode computes every op as defined, whatever the shape") {
     for (const auto& [twin, options] : twins()) {
       if (!share.takes_next()) continue;
       CAPTURE(twin);
-      CHECK(worst_error(model, exact_config(), {1, 5, 2, 7}, options) < tests::exact_bound(name));
+      CHECK(worst_program_error(model, exact_config(), {1, 5, 2, 7}, options) < tests::exact_bound(name));
     }
   });
 }
@@ -94,9 +94,9 @@ TEST_CASE(
     core::ValueId x = model.embed(Type::F32, cols, 21);
     x = model.linear(x, format.type, 2 * model.integer(8, 87) + 1);
     model.finish(x);
-    const double exact = worst_error(model, exact_config(), {1, 2, 9});
-    const double matvec = worst_error(model, fast_config(), {1, 2, 3, 4}),
-                 product = worst_error(model, fast_config(), {5, 33});
+    const double exact = worst_program_error(model, exact_config(), {1, 2, 9});
+    const double matvec = worst_program_error(model, fast_config(), {1, 2, 3, 4}),
+                 product = worst_program_error(model, fast_config(), {5, 33});
     MESSAGE(format.name, " [", cols, " columns]: NMSE exact ", exact, ", matvec ", matvec, ", product ", product);
     CHECK(exact < kExact);
     CHECK(matvec < tests::single_token_bound(format));
@@ -118,7 +118,7 @@ TEST_CASE("CUDA: wide matrices of every format fit the shared memory of older ch
       model.finish(model.linear(model.embed(Type::F32, cols, 21), format.type, 33));
       CudaOptions options;
       options.as_compute = chip;
-      CHECK(worst_error(model, fast_config(), {1, 1}, options) < tests::single_token_bound(format));
+      CHECK(worst_program_error(model, fast_config(), {1, 1}, options) < tests::single_token_bound(format));
     }
 }
 
@@ -166,8 +166,9 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
     for (const auto& [twin, options] : twins()) {
       if (!share.takes_next()) continue;
       CAPTURE(twin);
-      CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
-      if (experts == 0) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
+      CHECK(worst_program_error(model, exact_config(), {9, 1, 1, 20, 2, 1}, options) < 1e-8);
+      if (experts == 0)
+        CHECK(worst_program_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
     }
   });
 }
@@ -185,7 +186,7 @@ TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that 
     for (const auto& [twin, options] : twins()) {
       if (!share.takes_next()) continue;
       CAPTURE(twin);
-      CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
+      CHECK(worst_program_error(model, fast_config(), {9, 1, 1, 20, 2, 1}, options) < kFastTransformer);
     }
   }
 }
@@ -283,7 +284,7 @@ TEST_CASE("CUDA: matrices of two formats with one input give the same in one ker
     for (const auto& [twin, options] : twins()) {
       if (!share.takes_next()) continue;
       CAPTURE(twin);
-      CHECK(worst_error(model, fast_config(), {1, 1, 2, 1}, options) < kFast);
+      CHECK(worst_program_error(model, fast_config(), {1, 1, 2, 1}, options) < kFast);
     }
   }
 }
@@ -316,11 +317,11 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     core::ExecutorConfig config = exact_config();
     config.context = 350;
     config.max_batch = config.max_outputs = 150;
-    CHECK(worst_error(model, config, {150, 1, 70, 1, 90}) < 1e-8);
+    CHECK(worst_program_error(model, config, {150, 1, 70, 1, 90}) < 1e-8);
     config.k_type = config.v_type = core::KvType::f16;
-    CHECK(worst_error(model, config, {150, 1, 70, 1, 90}) < 1e-6);
+    CHECK(worst_program_error(model, config, {150, 1, 70, 1, 90}) < 1e-6);
     config.exact = false;
-    CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90}) < 1e-5);
+    CHECK(worst_program_error(model, config, {150, 1, 3, 70, 1, 90}) < 1e-5);
     if (h.dim % core::kQ8Block != 0) continue;
     using enum core::KvType;
     for (const auto& [k_type, v_type] : {std::pair(q8_0, q8_0), {q8_0, f16}, {f16, q8_0}, {q8_0, f32}, {f32, q8_0}}) {
@@ -329,7 +330,7 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
       config.k_type = k_type;
       config.v_type = v_type;
       config.exact = k_type == f32;
-      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90}) < 3e-5); // 8 bits may round either way at a tie
+      CHECK(worst_program_error(model, config, {150, 1, 3, 70, 1, 90}) < 3e-5); // 8 bits may round either way at a tie
     }
   }
 }
@@ -356,7 +357,7 @@ TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with littl
         config.k_type = config.v_type = type;
         CudaOptions options;
         options.as_compute = chip;
-        CHECK(worst_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
+        CHECK(worst_program_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
       }
 }
 
@@ -379,7 +380,7 @@ TEST_CASE("CUDA: attention over more keys than a block takes at once is that of 
         config.context = 1100;
         config.max_batch = config.max_outputs = 600;
         config.k_type = config.v_type = type;
-        CHECK(worst_error(model, config, {500, 1, 1, 530, 1, 1}) < 3e-5);
+        CHECK(worst_program_error(model, config, {500, 1, 1, 530, 1, 1}) < 3e-5);
         const auto executor = make_cuda_executor(model.program, config);
         run(*executor, consecutive(model, 0, 600));
         run(*executor, consecutive(model, 600, 430));

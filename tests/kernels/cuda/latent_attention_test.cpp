@@ -17,12 +17,12 @@ using tests::Steps;
 
 namespace {
 
-struct Heads {
+struct LatentHeads {
   int64_t heads, value_dim, rest; // of a key: its value and what follows
 };
 
 // Little but latent attention, with scores that differ.
-RandomProgram latent_model(uint64_t seed, const Heads& h) {
+RandomProgram latent_model(uint64_t seed, const LatentHeads& h) {
   RandomProgram model(seed);
   model.program.kv_layers = {{1, h.value_dim + h.rest, h.value_dim, true}};
   const core::ValueId x = model.embed(Type::F32, 32, 40);
@@ -50,9 +50,10 @@ TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of hea
   CAPTURE(seed);
   using enum KvType;
   tests::Share share;
-  for (const Heads& h : {Heads{1, 512, 64}, Heads{4, 512, 64}, Heads{16, 512, 64}, Heads{20, 512, 64},
-                         Heads{33, 512, 32}, Heads{70, 512, 64}, Heads{3, 256, 64}, Heads{16, 256, 32},
-                         Heads{40, 256, 64}, Heads{4, 96, 32}, Heads{20, 512, 16}})
+  for (const LatentHeads& h :
+       {LatentHeads{1, 512, 64}, LatentHeads{4, 512, 64}, LatentHeads{16, 512, 64}, LatentHeads{20, 512, 64},
+        LatentHeads{33, 512, 32}, LatentHeads{70, 512, 64}, LatentHeads{3, 256, 64}, LatentHeads{16, 256, 32},
+        LatentHeads{40, 256, 64}, LatentHeads{4, 96, 32}, LatentHeads{20, 512, 16}})
     for (const KvType type : {f16, q8_0, f32}) {
       if ((type == q8_0 && h.rest % core::kQ8Block != 0) || !share.takes_next()) continue;
       CAPTURE(h.heads);
@@ -73,7 +74,7 @@ TEST_CASE("CUDA: latent attention of streams that decode together, and of a stre
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const Heads& h : {Heads{16, 512, 64}, Heads{24, 256, 64}}) {
+  for (const LatentHeads& h : {LatentHeads{16, 512, 64}, LatentHeads{24, 256, 64}}) {
     CAPTURE(h.heads);
     RandomProgram model = latent_model(seed, h);
     core::ExecutorConfig config = config_of(KvType::f16);

@@ -98,7 +98,7 @@ Value file_size(Runtime& runtime, const Call& call) {
   if (!number || !std::isfinite(*number)) fail("filesizeformat: not a size: {}", runtime.repr(self).bytes());
   return runtime.text(TaintedText(bytes_with_unit(*number, call.truth(0, false))));
 }
-constexpr Builtin kFilters[] = {
+constexpr Builtin kNumberFilters[] = {
     {"int", "default? base?", to_int},
     {"float", "default?", to_float},
     {"abs", "", absolute},
@@ -108,6 +108,6 @@ constexpr Builtin kFilters[] = {
 
 } // namespace
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return kNumberFilters; }
 
 } // namespace ridge::text::jinja

@@ -276,7 +276,7 @@ Value default_value(Runtime&, const Call& call) {
 
 Value length(Runtime& runtime, const Call& call) { return runtime.length(call.self); }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSequenceFilters[] = {
     {"default", "default_value? boolean?", default_value},
     {"d", "default_value? boolean?", default_value},
     {"length", "", length},
@@ -306,6 +306,6 @@ constexpr Builtin kFilters[] = {
 
 } // namespace
 
-std::span<const Builtin> sequence_filters() { return kFilters; }
+std::span<const Builtin> sequence_filters() { return kSequenceFilters; }
 
 } // namespace ridge::text::jinja

@@ -362,7 +362,7 @@ Value centered(Runtime& runtime, const Call& call) {
   return runtime.call(runtime.attribute(runtime.soft_str(call.self), "center"), arguments);
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kTextFilters[] = {
     {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, each<upper>); }},
     {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, each<lower>); }},
     {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, whole<capitalize>); }},
@@ -394,6 +394,6 @@ constexpr Builtin kFilters[] = {
 
 } // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 } // namespace ridge::text::jinja

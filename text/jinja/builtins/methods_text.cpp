@@ -114,7 +114,7 @@ Value count_text(Runtime& runtime, const Call& call) {
   return count;
 }
 
-Value replace(Runtime& runtime, const Call& call) {
+Value replace_text(Runtime& runtime, const Call& call) {
   call.string(0), call.string(1);
   const bool is_markup = call.self.is_markup();
   Arguments arguments{{*call[0], is_markup ? Value(runtime.str(*call[1], true)) : *call[1]}, {}};
@@ -123,7 +123,7 @@ Value replace(Runtime& runtime, const Call& call) {
   return is_markup ? runtime.text(plain.text(), true) : plain;
 }
 
-Value join(Runtime& runtime, const Call& call) {
+Value join_text(Runtime& runtime, const Call& call) {
   const TaintedText& between = self_tainted(runtime, call);
   TaintedText out;
   bool is_first = true;
@@ -281,8 +281,8 @@ constexpr Builtin kTextMethods[] = {
     {"endswith", "suffix start? end?", has_affix<true>},
     {"removeprefix", "prefix", without_affix<false>},
     {"removesuffix", "suffix", without_affix<true>},
-    {"replace", "old new count?", replace},
-    {"join", "iterable", join},
+    {"replace", "old new count?", replace_text},
+    {"join", "iterable", join_text},
     {"format", "* **", [](Runtime& r, const Call& c) { return self_text(r, c), format_braces(r, c.self, c.rest); }},
     {"upper", "", mapped<upper>},
     {"lower", "", mapped<lower>},

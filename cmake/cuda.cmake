@@ -51,7 +51,10 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know it of CU
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
+set(suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a) # it looks for shared ones, though ridge links the archive
 find_package(CUDAToolkit REQUIRED)
+set(CMAKE_FIND_LIBRARY_SUFFIXES ${suffixes})
 message(STATUS "ridge: CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
 set(cuda_sources)

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# libraries.sh FOLDER: static builds of the libraries that Debian has as shared ones only, from Debian's own source
+# packages (signatures checked by apt), installed under FOLDER. With them ridge needs nothing at run time but glibc.
+#
+#   Highway, cpp-httplib, fmt   the versions that the other builds use
+#   GLFW 3.4                    of the next Debian: the first that loads X11 when a window is asked for, not before
+set -euo pipefail
+folder=$(realpath -m "${1:?libraries.sh FOLDER}")
+[ -f "$folder/complete" ] && exit
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+mkdir -p "$folder/lists/partial" "$folder/source"
+
+# Lists of our own: those of the machine stay as they are.
+for suite in bookworm trixie; do
+  echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main"
+done >"$folder/sources.list"
+apt=(-qq -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=/dev/null
+  -o "Dir::State::Lists=$folder/lists" -o Dir::Cache::srcpkgcache= -o Dir::Cache::pkgcache=)
+apt-get "${apt[@]}" update
+
+# fetch PACKAGE SUITE: its newest source there, unpacked in source/PACKAGE
+fetch() {
+  echo "libraries: $1 of Debian $2" >&2
+  rm -rf "$folder/source/$1"
+  mkdir -p "$folder/source/$1"
+  (cd "$folder/source/$1" && apt-get "${apt[@]}" source --target-release "$2" "$1" >"$folder/$1.log" 2>&1) ||
+    { echo "libraries: error: no source of $1; see $folder/$1.log" >&2; exit 1; }
+}
+
+# install_static PACKAGE CMAKE_OPTION...
+install_static() {
+  local package=$1 source
+  shift
+  source=$(find "$folder/source/$package" -mindepth 1 -maxdepth 1 -type d)
+  cmake -S "$source" -B "$source/build-static" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" \
+    -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_TESTING=OFF \
+    -Wno-dev "$@" >>"$folder/$package.log" 2>&1 &&
+    cmake --build "$source/build-static" --target install >>"$folder/$package.log" 2>&1 ||
+    { echo "libraries: error: $package did not build; see $folder/$package.log" >&2; exit 1; }
+  cp "$source/debian/copyright" "$folder/copyright.$package"
+  dpkg-parsechangelog -l "$source/debian/changelog" -S Version >"$folder/version.$package"
+}
+
+fetch highway bookworm
+install_static highway -DHWY_ENABLE_TESTS=OFF -DHWY_ENABLE_EXAMPLES=OFF -DHWY_ENABLE_CONTRIB=OFF
+fetch fmtlib bookworm
+install_static fmtlib -DFMT_TEST=OFF -DFMT_DOC=OFF
+fetch cpp-httplib bookworm
+install_static cpp-httplib -DHTTPLIB_COMPILE=ON -DHTTPLIB_USE_OPENSSL_IF_AVAILABLE=OFF \
+  -DHTTPLIB_USE_ZLIB_IF_AVAILABLE=OFF -DHTTPLIB_USE_BROTLI_IF_AVAILABLE=OFF
+cat >"$folder/lib/pkgconfig/cpp-httplib.pc" <<PC
+Name: cpp-httplib
+Description: without TLS and compression
+Version: $(cat "$folder/version.cpp-httplib")
+Libs: -L$folder/lib -lhttplib
+Cflags: -I$folder/include -pthread
+PC
+fetch glfw3 trixie
+install_static glfw3 -DGLFW_BUILD_WAYLAND=OFF -DGLFW_BUILD_EXAMPLES=OFF -DGLFW_BUILD_TESTS=OFF -DGLFW_BUILD_DOCS=OFF
+touch "$folder/complete"

@@ -38,8 +38,6 @@ std::vector<std::string> core_of(std::string_view mark) {
   return all;
 }
 
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 const Json* alternatives_of(const Json& schema) {
   for (const char* keyword : {"anyOf", "oneOf"})
     if (schema.is_object() && schema.contains(keyword) && schema[keyword].is_array()) return &schema[keyword];
@@ -93,7 +91,7 @@ const Json& ValueRules::resolved(const Json& schema) const {
       try {
         at = &document_.at(Json::json_pointer((*at)["$ref"].get_ref<const std::string&>().substr(1)));
       } catch (const Json::exception&) {
-        fail_schema("#", fmt::format("`$ref` to {}: there is nothing at that place", dump((*at)["$ref"])));
+        fail_schema("#", fmt::format("`$ref` to {}: there is nothing at that place", compact_json((*at)["$ref"])));
       }
     } else {
       break;
@@ -143,7 +141,7 @@ std::string ValueRules::tagged(const Json& given, const std::string& hint, std::
   if (types.any() && !alternatives_of(schema)) return text_without(rules_, close);
   std::vector<std::string> alternatives;
   for (const Json& value : listed(schema))
-    alternatives.push_back(gbnf_literal(value.is_string() ? value.get<std::string>() : dump(value)));
+    alternatives.push_back(gbnf_literal(value.is_string() ? value.get<std::string>() : compact_json(value)));
   if (const Json* parts = alternatives.empty() ? alternatives_of(schema) : nullptr)
     for (const Json& part : *parts)
       if (!types.structured || !json_types(part, document_).only_string())
@@ -174,7 +172,7 @@ std::string ValueRules::gemma(const Json& given, const std::string& hint, int de
   for (const Json& value : listed(schema)) {
     if (value.is_structured()) fail_schema("#", "this model's calls cannot list objects or arrays as values");
     alternatives.push_back(value.is_string() ? text(gbnf_literal(value.get<std::string>()))
-                                             : gbnf_literal(dump(value)));
+                                             : gbnf_literal(compact_json(value)));
   }
   if (const Json* parts = alternatives.empty() ? alternatives_of(schema) : nullptr)
     for (const Json& part : *parts) alternatives.push_back(gemma(part, hint, depth + 1));

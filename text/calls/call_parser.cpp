@@ -10,15 +10,14 @@ namespace ridge::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
+  const size_t first = text.find_first_not_of(kWhiteSpace);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+  return text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
 }
 
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string json_text(std::string_view text) { return "\"" + escape_json(text) + "\""; }
 
 JsonTypes types_of(const Tool& tool, const std::string& key) {
@@ -36,7 +35,7 @@ std::string json_of(std::string_view text, JsonTypes types) {
   const bool fits = !value.is_discarded() && (value.is_string()       ? types.any() || !types.string
                                               : value.is_structured() ? types.structured
                                                                       : types.other_scalar);
-  if (fits) return dump(value);
+  if (fits) return compact_json(value);
   return json_text(text);
 }
 
@@ -75,7 +74,7 @@ class CallParser::Reader {
   std::string_view rest() const { return std::string_view(buffer_).substr(at_); }
 
   void say(std::string_view text) {
-    const size_t end = text.find_last_not_of(kSpace) + 1; // white space may belong to a call that follows
+    const size_t end = text.find_last_not_of(kWhiteSpace) + 1; // white space may belong to a call that follows
     if (end > 0) {
       piece_.content += held_space_;
       held_space_.clear();
@@ -108,7 +107,7 @@ class CallParser::Reader {
           first = std::min(first, text.find(trigger));
           held = std::max(held, possible_start(text, trigger));
         } else if (!said_) {
-          const size_t space = std::min(text.find_first_not_of(kSpace), text.size());
+          const size_t space = std::min(text.find_first_not_of(kWhiteSpace), text.size());
           const std::string_view start = text.substr(space);
           if (start.starts_with(trigger)) first = space;
           if (trigger.starts_with(start)) held = start.size();
@@ -253,7 +252,7 @@ class CallParser::Reader {
 
   TextTask<bool> skip_to(char c) {
     while (true) {
-      const size_t space = std::min(rest().find_first_not_of(kSpace), rest().size());
+      const size_t space = std::min(rest().find_first_not_of(kWhiteSpace), rest().size());
       if (space < rest().size()) {
         if (rest()[space] != c) co_return false;
         at_ += space;
@@ -284,7 +283,7 @@ class CallParser::Reader {
     if (!arguments) co_return false;
     at_ += size;
     begin(name);
-    add(dump(*arguments));
+    add(compact_json(*arguments));
     co_return true;
   }
 

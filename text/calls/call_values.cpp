@@ -194,12 +194,10 @@ size_t find_end(std::string_view text, bool gemma) {
   return std::string_view::npos;
 }
 
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 std::string gemma_value(const Json& value) {
   if (value.is_string()) return fmt::format("{}{}{}", kGemmaQuote, value.get<std::string>(), kGemmaQuote);
   if (value.is_object()) return write_gemma_arguments(value);
-  if (!value.is_array()) return dump(value);
+  if (!value.is_array()) return compact_json(value);
   std::vector<std::string> items;
   for (const Json& item : value) items.push_back(gemma_value(item));
   return fmt::format("[{}]", fmt::join(items, ","));
@@ -231,7 +229,10 @@ std::optional<Json> read_gemma_arguments(std::string_view text) {
 std::string write_python_arguments(const Json& value) {
   std::vector<std::string> pairs;
   for (const auto& [key, one] : value.items())
-    pairs.push_back(key + "=" + (one.is_boolean() ? one ? "True" : "False" : one.is_null() ? "None" : dump(one)));
+    pairs.push_back(key + "=" +
+                    (one.is_boolean() ? one ? "True" : "False"
+                     : one.is_null()  ? "None"
+                                      : compact_json(one)));
   return fmt::format("{}", fmt::join(pairs, ", "));
 }
 
@@ -262,5 +263,7 @@ std::string escape_json(std::string_view text) {
   }
   return out;
 }
+
+std::string compact_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 } // namespace ridge::text

@@ -27,6 +27,8 @@ size_t find_gemma_end(std::string_view text);
 
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
+// JSON on one line. Bytes that are no UTF-8 are replaced.
+std::string compact_json(const nlohmann::ordered_json& value);
 // The inside of a JSON string that says `text`. Bytes that are no control characters stay as they are.
 std::string escape_json(std::string_view text);
 

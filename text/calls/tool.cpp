@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr JsonTypes kAll = {true, true, true};
-constexpr int kMaxReferences = 16; // that one schema follows; what is deeper may be anything
+constexpr int kMostReferences = 16; // that one schema follows; what is deeper may be anything
 
 JsonTypes unite(JsonTypes a, JsonTypes b) {
   return {a.string || b.string, a.other_scalar || b.other_scalar, a.structured || b.structured};
@@ -30,7 +30,7 @@ JsonTypes type_of(const Json& value) {
 }
 
 JsonTypes types_of(const Json& schema, const Json& document, int depth) {
-  if (!schema.is_object() || depth > kMaxReferences) return kAll;
+  if (!schema.is_object() || depth > kMostReferences) return kAll;
   JsonTypes types = kAll;
   const auto has_list = [&](const char* keyword) { return schema.contains(keyword) && schema[keyword].is_array(); };
   if (schema.contains("type")) {

@@ -38,7 +38,7 @@ std::string new_id(const char* prefix) {
   return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
 }
 
-Answers::Answers(Service& service, const std::vector<Generation>& generations) : service_(service) {
+Answers::Answers(Service& service, const std::vector<Generation>& generations) : service_(service), use_(service) {
   try {
     for (const Generation& generation : generations) {
       answers_.push_back({service.start(generation), service.text_of(generation), generation.chat_prompt});
@@ -102,9 +102,9 @@ std::string Answers::summary(bool whole) const {
     reading += answer.sequence->prompt_usage().seconds;
     generation += answer.sequence->generation_usage();
   }
-  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s)",
+  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{})",
                      prompt_tokens_, cached_tokens(), reading, generated_tokens(), generation.tokens_per_second(),
-                     generation.bytes_per_second() / 1e9);
+                     generation.bytes_per_second() / 1e9, answers_.size() > 1 ? " each" : "");
 }
 
 } // namespace ridge::server

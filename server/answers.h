@@ -52,6 +52,7 @@ class Answers {
   void advance(size_t answer, const Take& take);
 
   Service& service_;
+  const Service::Use use_; // the model stays while its answers are written
   std::vector<Answer> answers_;
   int64_t prompt_tokens_ = 0;
 };

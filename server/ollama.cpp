@@ -1,4 +1,4 @@
-// /api/chat, /api/generate, /api/tags, /api/show and /api/version, as Ollama's clients speak: by default a stream with
+// /api/chat, /api/generate and /api/show, as Ollama's clients speak: by default a stream with
 // a line of JSON per piece.
 #include "engine/options.h"
 #include "server/answers.h"
@@ -161,11 +161,6 @@ void ollama_generate(Service& service, const httplib::Request& request, httplib:
   answer(service, request, response, false);
 }
 
-void ollama_tags(Service& service, const httplib::Request&, httplib::Response& response) {
-  const Json model = {{"name", service.name()}, {"model", service.name()}, {"details", details(service)}};
-  reply(response, {{"models", Json::array({model})}});
-}
-
 void ollama_show(Service& service, const httplib::Request&, httplib::Response& response) {
   reply(response, {{"template", service.chat_template().source()},
                    {"details", details(service)},
@@ -173,10 +168,6 @@ void ollama_show(Service& service, const httplib::Request&, httplib::Response& r
                     {{"general.architecture", service.model().program.architecture},
                      {service.model().program.architecture + ".context_length", service.context()}}},
                    {"capabilities", {"completion"}}});
-}
-
-void ollama_version(Service&, const httplib::Request&, httplib::Response& response) {
-  reply(response, {{"version", RIDGE_VERSION}});
 }
 
 } // namespace ridge::server

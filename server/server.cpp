@@ -6,6 +6,8 @@
 #include "server/routes.h"
 
 #include <exception>
+#include <functional>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -35,18 +37,25 @@ bool has_key(const httplib::Request& request, const std::string& key) {
   return equal_in_constant_time(request.get_header_value("x-api-key"), key);
 }
 
-using Route = void (*)(Service&, const httplib::Request&, httplib::Response&);
+// The model that a request names; nothing where it names none or there is only one.
+std::optional<std::string> model_wanted(const Models& models, const httplib::Request& request) {
+  if (!models.several()) return std::nullopt;
+  if (request.method == "GET")
+    return request.has_param("model") ? std::optional(request.get_param_value("model")) : std::nullopt;
+  const Json body = parse_body(request.body);
+  return Fields(body, "").text("model");
+}
 
-void serve(Route route, ErrorForm form, Service& service, const httplib::Request& request,
-           httplib::Response& response) {
+void serve(ErrorForm form, const Models& models, const httplib::Request& request, httplib::Response& response,
+           const std::function<void()>& route) {
   try {
-    route(service, request, response);
+    route();
   } catch (const ApiError& error) {
     reply(response, error_json(form, error.type, error.what(), error.parameter), error.status);
   } catch (const Error& error) { // of the engine: a prompt that does not fit, a template that refuses
     reply(response, error_json(form, kInvalid, error.what()), 400);
   } catch (const std::exception& error) {
-    service.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
+    models.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
     reply(response, error_json(form, "server_error", "internal error"), 500);
   }
 }
@@ -55,8 +64,10 @@ void serve(Route route, ErrorForm form, Service& service, const httplib::Request
 ErrorForm form_of(const std::string& path) {
 #define RIDGE_ROUTE(method, route, name, form)                                                                         \
   if (path == route) return ErrorForm::form;
+#define RIDGE_SERVER_ROUTE RIDGE_ROUTE
 #include "server/routes.def"
 #undef RIDGE_ROUTE
+#undef RIDGE_SERVER_ROUTE
   return ErrorForm::openai;
 }
 
@@ -74,9 +85,21 @@ struct Server::Http {
   httplib::Server server;
 };
 
-Server::Server(Service& service, Settings settings) : settings_(std::move(settings)), http_(std::make_unique<Http>()) {
+Server::Server(Models& models, Settings settings)
+    : models_(models), settings_(std::move(settings)), http_(std::make_unique<Http>()) {
+  listen();
+}
+
+Server::Server(std::unique_ptr<Models> own, Settings settings)
+    : own_(std::move(own)), models_(*own_), settings_(std::move(settings)), http_(std::make_unique<Http>()) {
+  listen();
+}
+
+Server::Server(Service& only, Settings settings) : Server(std::make_unique<Models>(only), std::move(settings)) {}
+
+void Server::listen() {
   httplib::Server& server = http_->server;
-  const size_t threads = static_cast<size_t>(service.model().executor->config().streams) + kIdleConnections;
+  const size_t threads = static_cast<size_t>(models_.parallel()) + kIdleConnections;
   server.new_task_queue = [threads] { return new httplib::ThreadPool(threads); }; // httplib deletes it
   server.set_payload_max_length(kMostBytes);
   server.set_read_timeout(kSecondsToRead);
@@ -90,8 +113,15 @@ Server::Server(Service& service, Settings settings) : settings_(std::move(settin
     listening = socket;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
+  if (!settings_.cors.empty()) server.set_default_headers({{"Access-Control-Allow-Origin", settings_.cors}});
   server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     using Handled = httplib::Server::HandlerResponse;
+    if (!settings_.cors.empty() && request.method == "OPTIONS") { // a page asks whether it may send its request
+      response.set_header("Access-Control-Allow-Methods", "GET, POST");
+      response.set_header("Access-Control-Allow-Headers", "*, Authorization");
+      response.status = 204;
+      return Handled::Handled;
+    }
     if (settings_.key.empty() || request.path == "/health" || has_key(request, settings_.key))
       return Handled::Unhandled;
     reply(response, error_json(form_of(request.path), "authentication_error", "the API key is missing or wrong"), 401);
@@ -102,11 +132,19 @@ Server::Server(Service& service, Settings settings) : settings_(std::move(settin
       reply(response, error_json(form_of(request.path), kInvalid, status_text(response.status)), response.status);
   });
 #define RIDGE_ROUTE(method, path, name, form)                                                                          \
-  server.method(path, [&service](const httplib::Request& request, httplib::Response& response) {                       \
-    serve(name, ErrorForm::form, service, request, response);                                                          \
+  server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
+    serve(ErrorForm::form, models_, request, response, [&] {                                                           \
+      const Service::Use use = models_.use(model_wanted(models_, request));                                            \
+      name(use.service(), request, response);                                                                          \
+    });                                                                                                                \
+  });
+#define RIDGE_SERVER_ROUTE(method, path, name, form)                                                                   \
+  server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
+    serve(ErrorForm::form, models_, request, response, [&] { name(models_, request, response); });                     \
   });
 #include "server/routes.def"
 #undef RIDGE_ROUTE
+#undef RIDGE_SERVER_ROUTE
   port_ = settings_.port;
   const bool bound = settings_.port == 0 ? (port_ = server.bind_to_any_port(settings_.host)) > 0
                                          : server.bind_to_port(settings_.host, settings_.port);
@@ -120,6 +158,9 @@ Server::~Server() = default;
 
 void Server::run() { http_->server.listen_after_bind(); }
 
-void Server::stop() { http_->server.stop(); }
+void Server::stop() {
+  models_.stop();
+  http_->server.stop();
+}
 
 } // namespace ridge::server

@@ -1,7 +1,7 @@
 // The HTTP endpoint: listens, checks keys and limits, and hands requests to the routes.
 #pragma once
 
-#include "server/service.h"
+#include "server/models/models.h"
 
 #include <memory>
 #include <string>
@@ -10,14 +10,16 @@ namespace ridge::server {
 
 struct Settings {
   std::string host = "127.0.0.1";
-  int port = 8080; // 0: a free one
-  std::string key; // that requests must carry; empty: none
+  int port = 8080;  // 0: a free one
+  std::string key;  // that requests must carry; empty: none
+  std::string cors; // the origin whose pages may read answers, or "*"; empty: none
 };
 
 class Server {
  public:
-  // Throws Error where it cannot listen there. The service must outlive the server.
-  Server(Service& service, Settings settings);
+  // Throws Error where it cannot listen there. What it serves must outlive it.
+  Server(Models& models, Settings settings);
+  Server(Service& only, Settings settings);
   ~Server();
 
   int port() const { return port_; }
@@ -26,6 +28,11 @@ class Server {
 
  private:
   struct Http;
+  Server(std::unique_ptr<Models> own, Settings settings);
+  void listen();
+
+  const std::unique_ptr<Models> own_; // of a single service
+  Models& models_;
   const Settings settings_;
   std::unique_ptr<Http> http_;
   int port_ = 0;

@@ -12,6 +12,7 @@
 #include "server/responses/response_store.h"
 #include "text/chat/chat_template.h"
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -38,6 +39,20 @@ class Service {
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
           core::SamplingOptions sampling, std::string name, engine::Notice log);
 
+  // While one lives, the service is needed.
+  class Use {
+   public:
+    explicit Use(Service& service) : service_(&service) { ++service.users_; }
+    Use(const Use& other) : Use(*other.service_) {}
+    Use& operator=(const Use&) = delete;
+    ~Use() { --service_->users_; }
+    Service& service() const { return *service_; }
+
+   private:
+    Service* const service_;
+  };
+  int64_t users() const { return users_; }
+
   // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
   std::shared_ptr<engine::Sequence> start(const Generation& generation);
   engine::AnswerText text_of(const Generation& generation) const;
@@ -52,6 +67,7 @@ class Service {
   const text::ChatTemplate& chat_template() const { return template_; }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
+  const engine::Scheduler& scheduler() const { return scheduler_; }
   ResponseStore& responses() { return responses_; }
   const ResponseStore& responses() const { return responses_; }
   const std::string& name() const { return name_; }
@@ -70,6 +86,7 @@ class Service {
   const std::string name_;
   const engine::Notice log_;
   const int64_t started_;
+  std::atomic<int64_t> users_ = 0;
   mutable std::mutex mutex_;
   std::deque<engine::KnownText> known_;                 // answers, the latest first
   std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it

@@ -1,23 +1,71 @@
 // What the server and its model are and do: health, models, properties, streams, counters.
-#include "core/clock.h"
 #include "server/reply.h"
 #include "server/routes.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <filesystem>
 #include <string>
 
 namespace ridge::server {
 
-void health(Service&, const httplib::Request&, httplib::Response& response) { reply(response, {{"status", "ok"}}); }
+void health(const Models&, const httplib::Request&, httplib::Response& response) {
+  reply(response, {{"status", "ok"}});
+}
 
-void openai_models(Service& service, const httplib::Request&, httplib::Response& response) {
-  const Json model = {{"id", service.name()},
-                      {"object", "model"},
-                      {"created", service.started()},
-                      {"owned_by", "ridge"},
-                      {"max_model_len", service.context()}};
-  reply(response, {{"object", "list"}, {"data", Json::array({model})}});
+void openai_models(const Models& models, const httplib::Request&, httplib::Response& response) {
+  Json list = Json::array();
+  for (const Models::State& state : models.states()) {
+    Json model = {{"id", state.file.name}, {"object", "model"}, {"created", models.started()}, {"owned_by", "ridge"}};
+    if (state.loaded) model["max_model_len"] = state.context;
+    if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
+    list.push_back(std::move(model));
+  }
+  reply(response, {{"object", "list"}, {"data", std::move(list)}});
+}
+
+namespace {
+
+Json ollama_model(const Models::State& state) {
+  Json details = {{"format", "gguf"}};
+  if (state.loaded) details["family"] = state.architecture;
+  return {{"name", state.file.name}, {"model", state.file.name}, {"details", std::move(details)}};
+}
+
+} // namespace
+
+void ollama_tags(const Models& models, const httplib::Request&, httplib::Response& response) {
+  Json list = Json::array();
+  for (const Models::State& state : models.states()) {
+    list.push_back(ollama_model(state));
+    std::error_code error; // the guide has no file
+    if (const auto size = std::filesystem::file_size(state.file.path, error); !error) list.back()["size"] = size;
+  }
+  reply(response, {{"models", std::move(list)}});
+}
+
+void ollama_ps(const Models& models, const httplib::Request&, httplib::Response& response) {
+  Json list = Json::array();
+  for (const Models::State& state : models.states()) {
+    if (!state.loaded) continue;
+    Json model = ollama_model(state);
+    model["size"] = static_cast<int64_t>(state.bytes);
+    model["size_vram"] = static_cast<int64_t>(state.bytes * state.gpu_share);
+    model["context_length"] = state.context;
+    if (models.unload_after() > 0) {
+      const auto left = std::chrono::seconds(static_cast<int64_t>(models.unload_after() - state.idle_seconds));
+      const auto time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() + left);
+      model["expires_at"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time));
+    }
+    list.push_back(std::move(model));
+  }
+  reply(response, {{"models", std::move(list)}});
+}
+
+void ollama_version(const Models&, const httplib::Request&, httplib::Response& response) {
+  reply(response, {{"version", RIDGE_VERSION}});
 }
 
 void props(Service& service, const httplib::Request&, httplib::Response& response) {
@@ -39,24 +87,37 @@ void slots(Service& service, const httplib::Request&, httplib::Response& respons
   reply(response, list);
 }
 
-// In the text format of Prometheus.
-void metrics(Service& service, const httplib::Request&, httplib::Response& response) {
-  const engine::Scheduler::Counts counts = service.scheduler().counts();
+// In the text format of Prometheus; of several models with a label.
+void metrics(const Models& models, const httplib::Request&, httplib::Response& response) {
+  const std::vector<Models::State> states = models.states();
   std::string text;
-  const auto add = [&](const char* name, const char* type, const char* help, double value) {
-    text += fmt::format("# HELP ridge_{0} {1}\n# TYPE ridge_{0} {2}\nridge_{0} {3:.15g}\n", name, help, type, value);
+  const auto add = [&](const char* name, const char* type, const char* help, const auto& value_of) {
+    text += fmt::format("# HELP ridge_{0} {1}\n# TYPE ridge_{0} {2}\n", name, help, type);
+    for (const Models::State& state : states) {
+      std::string label;
+      if (models.several())
+        label = fmt::format("{{model={}}}", Client::to_text(state.file.name)); // quoted as JSON text is
+      text += fmt::format("ridge_{}{} {:.15g}\n", name, label, static_cast<double>(value_of(state)));
+    }
   };
-  const auto count = [](int64_t n) { return static_cast<double>(n); };
-  add("requests_running", "gauge", "Requests being evaluated.", count(counts.running));
-  add("requests_waiting", "gauge", "Requests that wait for a stream.", count(counts.waiting));
-  add("requests_total", "counter", "Requests that have ended.", count(counts.ended));
-  add("prompt_tokens_total", "counter", "Tokens of prompts.", count(counts.prompt_tokens));
-  add("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", count(counts.cached_tokens));
-  add("generated_tokens_total", "counter", "Tokens generated by requests that have ended.",
-      count(counts.generated_tokens));
-  add("steps_total", "counter", "Steps of the model.", count(counts.steps));
-  add("step_seconds_total", "counter", "Time of all steps.", counts.seconds);
-  add("step_bytes_total", "counter", "Bytes that all steps moved, by the cost of their operations.", counts.bytes);
+  const auto count = [&](const char* name, const char* type, const char* help,
+                         auto engine::Scheduler::Counts::*member) {
+    add(name, type, help, [member](const Models::State& state) { return state.counts.*member; });
+  };
+  using Counts = engine::Scheduler::Counts;
+  if (models.several())
+    add("model_loaded", "gauge", "Whether the model is loaded.",
+        [](const Models::State& state) { return state.loaded; });
+  count("requests_running", "gauge", "Requests being evaluated.", &Counts::running);
+  count("requests_waiting", "gauge", "Requests that wait for a stream.", &Counts::waiting);
+  count("requests_total", "counter", "Requests that have ended.", &Counts::ended);
+  count("prompt_tokens_total", "counter", "Tokens of prompts.", &Counts::prompt_tokens);
+  count("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", &Counts::cached_tokens);
+  count("generated_tokens_total", "counter", "Tokens generated by requests that have ended.",
+        &Counts::generated_tokens);
+  count("steps_total", "counter", "Steps of the model.", &Counts::steps);
+  count("step_seconds_total", "counter", "Time of all steps.", &Counts::seconds);
+  count("step_bytes_total", "counter", "Bytes that all steps moved, by the cost of their operations.", &Counts::bytes);
   response.set_content(text, "text/plain; version=0.0.4");
 }
 

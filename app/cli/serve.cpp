@@ -4,17 +4,14 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
-#include "engine/machine.h"
-#include "engine/options.h"
-#include "engine/sampling_defaults.h"
-#include "models/model.h"
+#include "core/strings/units.h"
 #include "server/server.h"
 
 #include <fmt/format.h>
 
 #include <csignal>
-#include <filesystem>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -48,44 +45,57 @@ class StopSignals {
 };
 
 struct ServeCommand {
-  core::ModelOptions model;
-  core::SamplingOptions sampling;
-  core::TemplateOptions chat_template;
+  server::ModelSetup setup;
   server::Settings settings;
-  std::string key_file;
-  int64_t parallel = 4;
+  std::vector<std::string> files;
+  std::string folder, key_file, memory;
+  double idle_seconds = 0;
 
   void run() {
     static const StopSignals signals; // before any thread starts; the waiting thread keeps it
-    core::validate(sampling.params);
+    core::validate(setup.sampling.params);
     if (!key_file.empty()) settings.key = read_key();
-    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
-    engine::take_model_defaults(sampling, loaded.file, note);
-    const text::ChatTemplate chosen = engine::choose_template(chat_template, loaded.file, note);
-    const engine::Json variables = engine::template_variables(chat_template, chosen, note);
-    core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
-    config.streams = config.max_outputs = parallel;
-    config.max_batch = std::max(config.max_batch, parallel);
-    engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
-
+    if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     std::mutex mutex;
     const auto log = [&mutex](const std::string& line) {
       const std::scoped_lock lock(mutex);
       note(line);
     };
-    server::Service service(loaded, chosen, variables, sampling, name(), log);
-    server::Server server(service, settings);
-    log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(), loaded.executor->description(),
-                    parallel, service.context()));
+    const std::unique_ptr<server::ServedModel> only = several() ? nullptr : open_only(log);
+    const std::unique_ptr<server::Models> models = only ? std::make_unique<server::Models>(only->service()) : list(log);
+    server::Server server(*models, settings);
     fmt::print("http://{}:{}\n", settings.host, server.port());
     std::fflush(stdout);
     signals.stop(server);
     server.run();
-    service.scheduler().drain();
+    models->drain();
   }
 
-  std::string name() const {
-    return model.model.empty() ? "guide" : std::filesystem::path(model.model).stem().string();
+  bool several() const { return files.size() > 1 || !folder.empty(); }
+
+  std::unique_ptr<server::ServedModel> open_only(const engine::Notice& log) const {
+    if (!memory.empty() || idle_seconds > 0)
+      throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
+                  Error::kUsage);
+    const std::string path = files.empty() ? "" : files[0];
+    auto model = std::make_unique<server::ServedModel>(engine::open_model(path, load_on_terminal()), setup,
+                                                       path.empty() ? "guide" : server::model_name(path),
+                                                       load_on_terminal(), log);
+    const server::Service& service = model->service();
+    log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),
+                    service.model().executor->description(), setup.parallel, service.context()));
+    return model;
+  }
+
+  std::unique_ptr<server::Models> list(const engine::Notice& log) const {
+    std::vector<server::ModelFile> all;
+    for (const std::string& file : files) all.push_back({server::model_name(file), file});
+    if (!folder.empty())
+      for (server::ModelFile& file : server::model_files(folder)) all.push_back(std::move(file));
+    server::Models::Settings of_all = {setup, 0, idle_seconds};
+    if (!memory.empty()) of_all.memory_bytes = static_cast<double>(core::parse_bytes(memory, "--memory"));
+    log(fmt::format("{} models, each loaded when a request names it; {} requests at once", all.size(), setup.parallel));
+    return std::make_unique<server::Models>(std::move(all), std::move(of_all), engine::LoadSteps{.note = log}, log);
   }
 
   std::string read_key() const {
@@ -102,7 +112,26 @@ struct ServeCommand {
 void add_serve_command(CLI::App& app) {
   auto options = std::make_shared<ServeCommand>();
   CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients");
-  add_model_options(*command, options->model, true);
+  add_model_options(*command, options->setup.model, true);
+  command->remove_option(command->get_option("--model"));
+  command
+      ->add_option(
+          "-m,--model,model", options->files,
+          "GGUF file (of a split model: any part); of several, each is loaded when a request names it; default: "
+          "the built-in guide")
+      ->type_name("FILE");
+  command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--memory", options->memory,
+          "of several models, what those that are loaded may take together, such as 24GiB; default: what is free")
+      ->type_name("SIZE");
+  command
+      ->add_option("--idle-unload", options->idle_seconds,
+                   "of several models, unload one that no request used for so long; default: never")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("SECONDS");
   command->add_option("--host", options->settings.host, "address to listen on; 0.0.0.0: all networks")
       ->capture_default_str()
       ->type_name("NAME");
@@ -112,13 +141,16 @@ void add_serve_command(CLI::App& app) {
       ->type_name("N");
   command->add_option("--api-key-file", options->key_file, "requests must carry the key that is in this file")
       ->type_name("FILE");
+  command->add_option("--cors", options->settings.cors, "pages of this origin may read answers; *: those of any")
+      ->type_name("ORIGIN");
   command
-      ->add_option("--parallel", options->parallel, "requests evaluated together, each with a context of its own (-np)")
+      ->add_option("--parallel", options->setup.parallel,
+                   "requests evaluated together, each with a context of its own (-np)")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
-  add_template_options(*command, options->chat_template);
-  add_sampling_options(*command, options->sampling);
+  add_template_options(*command, options->setup.chat_template);
+  add_sampling_options(*command, options->setup.sampling);
   command->callback([options] { options->run(); });
 }
 

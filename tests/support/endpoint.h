@@ -41,7 +41,7 @@ struct Endpoint {
   explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {})
       : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
         service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
-        server(service, {"127.0.0.1", 0, key}), thread([this] { server.run(); }) {}
+        server(service, {"127.0.0.1", 0, key, ""}), thread([this] { server.run(); }) {}
   ~Endpoint() {
     server.stop();
     thread.join();

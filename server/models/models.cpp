@@ -1,0 +1,273 @@
+#include "server/models/models.h"
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "engine/machine.h"
+#include "kernels/cuda/executor/executor.h"
+#include "server/api_error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <regex>
+#include <utility>
+
+namespace ridge::server {
+namespace {
+
+namespace fs = std::filesystem;
+using core::seconds_now;
+
+constexpr std::chrono::milliseconds kGlance{50}; // for answers that end, which tell nobody
+
+engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Scheduler::Counts& b) {
+  a.ended += b.ended;
+  a.prompt_tokens += b.prompt_tokens;
+  a.cached_tokens += b.cached_tokens;
+  a.generated_tokens += b.generated_tokens;
+  a.steps += b.steps;
+  a.seconds += b.seconds;
+  a.bytes += b.bytes;
+  a.running = b.running;
+  a.waiting = b.waiting;
+  return a;
+}
+
+double bytes_of(const engine::LoadedModel& model) { // with caches and scratch
+  return bytes_of_weights(model.program) + model.executor->memory_bytes();
+}
+
+[[noreturn]] void throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
+
+} // namespace
+
+std::string model_name(const std::string& path) {
+  static const std::regex part("-[0-9]{5}-of-[0-9]{5}$");
+  return std::regex_replace(fs::path(path).stem().string(), part, "");
+}
+
+std::vector<ModelFile> model_files(const std::string& folder) {
+  static const std::regex later_part("-(?!00001)[0-9]{5}-of-[0-9]{5}$");
+  std::error_code error;
+  std::vector<ModelFile> files;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    std::error_code ignored;
+    if (path.extension() == ".gguf" && at->is_regular_file(ignored) &&
+        !std::regex_search(path.stem().string(), later_part))
+      files.push_back({model_name(path.string()), path.string()});
+  }
+  if (error) throw_error("--models-dir: {}: {}", folder, error.message());
+  if (files.empty()) throw_error("--models-dir: {}: no GGUF files are there", folder);
+  std::ranges::sort(files, {}, &ModelFile::name);
+  return files;
+}
+
+Models::Models(Service& only) : only_(&only), started_(std::time(nullptr)) {}
+
+Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
+    : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
+  for (ModelFile& file : files) {
+    for (const Entry& other : entries_)
+      if (other.file.name == file.name)
+        throw_error("{} and {} would both be called {}: rename one", other.file.path, file.path, file.name);
+    entries_.emplace_back().file = std::move(file);
+  }
+  if (settings_.idle_seconds > 0) idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
+}
+
+Models::~Models() {
+  stop();
+  if (idle_watch_.joinable()) {
+    idle_watch_.request_stop();
+    idle_watch_.join();
+  }
+}
+
+int64_t Models::parallel() const {
+  return only_ ? only_->model().executor->config().streams : settings_.setup.parallel;
+}
+
+Models::Entry& Models::find(const std::optional<std::string>& name) {
+  if (!name || name->empty()) return *std::ranges::max_element(entries_, {}, &Entry::last_used);
+  std::string_view wanted = *name;
+  auto at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
+  constexpr std::string_view kLatest = ":latest"; // Ollama's clients add it
+  if (at == entries_.end() && wanted.ends_with(kLatest)) {
+    wanted.remove_suffix(kLatest.size());
+    at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
+  }
+  if (at == entries_.end())
+    throw ApiError(404, "invalid_request_error",
+                   fmt::format("there is no model {}; /v1/models lists those that there are", *name), "model");
+  return *at;
+}
+
+Service::Use Models::use(const std::optional<std::string>& name) {
+  if (only_) return Service::Use(*only_);
+  std::unique_lock lock(mutex_);
+  Entry& entry = find(name);
+  while (!entry.model || entry.leaving) {
+    if (stopping_) throw_stopping();
+    if (loading_)
+      changed_.wait(lock);
+    else
+      load(entry, lock);
+  }
+  entry.last_used = seconds_now();
+  return Service::Use(entry.model->service());
+}
+
+// Opens the file without the lock, makes room for it, and starts it without the lock.
+void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  loading_ = entry.loading = true;
+  const double start = seconds_now();
+  std::string problem;
+  std::unique_ptr<ServedModel> model;
+  lock.unlock();
+  try {
+    engine::LoadedModel opened = engine::open_model(entry.file.path, steps_);
+    const double bytes = ServedModel::bytes_needed(opened, settings_.setup);
+    lock.lock();
+    make_room(bytes, lock);
+    lock.unlock();
+    const auto log = [this, name = entry.file.name](const std::string& line) {
+      log_(fmt::format("{}: {}", name, line));
+    };
+    model = std::make_unique<ServedModel>(std::move(opened), settings_.setup, entry.file.name, steps_, log);
+  } catch (const ApiError&) {
+    problem = "the server is shutting down";
+  } catch (const std::bad_alloc&) {
+    problem = "there is not enough memory for it";
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  if (!lock.owns_lock()) lock.lock();
+  loading_ = entry.loading = false;
+  changed_.notify_all();
+  if (!model) {
+    log_(fmt::format("{} cannot be loaded: {}", entry.file.name, problem));
+    if (stopping_) throw_stopping();
+    throw ApiError(500, "server_error", fmt::format("the model {} cannot be loaded: {}", entry.file.name, problem),
+                   "model");
+  }
+  entry.model = std::move(model);
+  entry.weight_bytes = bytes_of_weights(entry.model->service().model().program);
+  entry.bytes = bytes_of(entry.model->service().model());
+  entry.last_used = seconds_now();
+  log_(fmt::format("{} is loaded, on {}; {:.2f} GiB, {:.1f} s", entry.file.name,
+                   entry.model->service().model().executor->description(), entry.bytes / (1 << 30),
+                   seconds_now() - start));
+}
+
+// Bytes that a further model may take.
+double Models::room() const {
+  double taken = 0, mapped = 0; // mapped weights count as available memory, but would have to be read again
+  for (const Entry& entry : entries_)
+    if (entry.model) {
+      taken += entry.bytes;
+      mapped += entry.weight_bytes * (1 - entry.model->service().model().gpu_share);
+    }
+  if (settings_.memory_bytes > 0) return settings_.memory_bytes - taken;
+  if (settings_.setup.model.device != "cpu" && settings_.setup.model.gpu_layers != 0)
+    if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) return gpu.free_bytes;
+  return 1024 * std::strtod(engine::proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr) - mapped;
+}
+
+// Unloads models, the longest unused first, until there is room. One that is being used takes no further requests then
+// and is unloaded when its answers have ended. Where no model is left the next one has all there is.
+void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
+  while (room() < bytes) {
+    if (stopping_) throw_stopping();
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries_)
+      if (entry.model && (!oldest || std::pair(entry.model->service().users() > 0, entry.last_used) <
+                                         std::pair(oldest->model->service().users() > 0, oldest->last_used)))
+        oldest = &entry;
+    if (!oldest) break;
+    if (oldest->model->service().users() == 0) {
+      unload(*oldest, lock, "to make room");
+    } else {
+      oldest->leaving = true;
+      changed_.wait_for(lock, kGlance);
+    }
+  }
+  for (Entry& entry : entries_) entry.leaving = false;
+  changed_.notify_all();
+  if (settings_.memory_bytes > 0 && room() < bytes)
+    throw_error("it needs {:.2f} GiB, and --memory allows {:.2f}", bytes / (1 << 30),
+                settings_.memory_bytes / (1 << 30));
+}
+
+// Nobody uses it, and with the lock held nobody begins to.
+void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
+  entry.past = sum(entry.past, entry.model->service().scheduler().counts());
+  std::unique_ptr<ServedModel> model = std::move(entry.model);
+  entry.leaving = false;
+  lock.unlock();
+  model.reset();
+  log_(fmt::format("{} is unloaded, {}", entry.file.name, why));
+  lock.lock();
+}
+
+void Models::watch_idle(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stop.stop_requested(); });
+    const double now = seconds_now();
+    for (Entry& entry : entries_) {
+      if (!entry.model || loading_) continue;
+      if (entry.model->service().users() > 0)
+        entry.last_used = now;
+      else if (now - entry.last_used > settings_.idle_seconds)
+        unload(entry, lock, "which nobody used");
+    }
+  }
+}
+
+std::vector<Models::State> Models::states() const {
+  const auto describe = [](State& state, const Service& service) {
+    state.loaded = true;
+    state.architecture = service.model().program.architecture;
+    state.context = service.context();
+    state.gpu_share = service.model().gpu_share;
+    state.bytes = bytes_of(service.model());
+  };
+  std::vector<State> states;
+  if (only_) {
+    State& state = states.emplace_back();
+    state.file = {only_->name(), only_->model().file.path()};
+    state.counts = only_->scheduler().counts();
+    describe(state, *only_);
+    return states;
+  }
+  const std::scoped_lock lock(mutex_);
+  for (const Entry& entry : entries_) {
+    State& state = states.emplace_back();
+    state.file = entry.file;
+    state.loading = entry.loading;
+    state.counts = entry.past;
+    if (!entry.model) continue;
+    state.counts = sum(entry.past, entry.model->service().scheduler().counts());
+    describe(state, entry.model->service());
+    state.idle_seconds = entry.model->service().users() > 0 ? 0 : seconds_now() - entry.last_used;
+  }
+  return states;
+}
+
+void Models::stop() {
+  const std::scoped_lock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+void Models::drain() {
+  if (only_) return only_->scheduler().drain();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !loading_; });
+  for (Entry& entry : entries_)
+    if (entry.model) entry.model->service().scheduler().drain();
+}
+
+} // namespace ridge::server

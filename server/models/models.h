@@ -1,0 +1,96 @@
+// The models of a server: one that is always there, or several files that are loaded when a request names them and make
+// room for each other.
+#pragma once
+
+#include "server/models/served_model.h"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace ridge::server {
+
+struct ModelFile {
+  std::string name, path; // what clients call it
+};
+
+// The GGUF files of a folder, by name; of a split model its first part. Throws Error where it cannot be read or has
+// none.
+std::vector<ModelFile> model_files(const std::string& folder);
+// What clients call the model of a file: its name without ".gguf" and the number of its part.
+std::string model_name(const std::string& path);
+
+class Models {
+ public:
+  struct Settings {
+    ModelSetup setup;
+    double memory_bytes = 0; // that all loaded models may take together; 0: what is free
+    double idle_seconds = 0; // a model that was not used for so long is unloaded; 0: never
+  };
+
+  explicit Models(Service& only); // answers to any name; must outlive this
+  // Loads nothing yet. `log` gets a line for each model that comes or goes, from any thread. Throws Error where two
+  // files have one name.
+  Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log);
+  ~Models(); // no request may be running
+
+  // The model of that name, which is loaded first where it is not; of no name, the one that was used last. It stays
+  // loaded while the returned object or an answer lives. Throws ApiError for an unknown name, for a file that cannot be
+  // loaded, and after stop().
+  Service::Use use(const std::optional<std::string>& name);
+  bool several() const { return !only_; }
+  void log(const std::string& line) const { only_ ? only_->log(line) : log_(line); }
+  int64_t parallel() const;
+
+  struct State {
+    ModelFile file;
+    bool loaded = false, loading = false;
+    engine::Scheduler::Counts counts; // since the server started
+    // Of a loaded model:
+    std::string architecture;
+    int64_t context = 0;
+    double bytes = 0, gpu_share = 0, idle_seconds = 0;
+  };
+  std::vector<State> states() const;
+  double unload_after() const { return settings_.idle_seconds; }
+  int64_t started() const { return started_; } // seconds since 1970
+
+  void stop();  // requests that wait for a model are refused
+  void drain(); // waits for all requests to end; after stop()
+
+ private:
+  struct Entry {
+    ModelFile file;
+    std::unique_ptr<ServedModel> model; // null: not loaded
+    double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
+    bool loading = false, leaving = false;
+    double last_used = 0;           // core::seconds_now()
+    engine::Scheduler::Counts past; // of the times it was loaded before
+  };
+
+  Entry& find(const std::optional<std::string>& name);
+  void load(Entry& entry, std::unique_lock<std::mutex>& lock);
+  void make_room(double bytes, std::unique_lock<std::mutex>& lock);
+  void unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why);
+  double room() const;
+  void watch_idle(const std::stop_token& stop);
+
+  Service* const only_ = nullptr;
+  const Settings settings_;
+  const engine::LoadSteps steps_;
+  const engine::Notice log_;
+  const int64_t started_;
+  mutable std::mutex mutex_; // of all below
+  std::condition_variable changed_;
+  std::vector<Entry> entries_; // as many as files, for good
+  bool loading_ = false;       // one at a time, so that it is known what is free
+  bool stopping_ = false;
+  std::jthread idle_watch_;
+};
+
+} // namespace ridge::server

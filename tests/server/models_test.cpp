@@ -1,0 +1,198 @@
+// Several models behind one server: they come when a request names them, make room for each other, and a broken one
+// disturbs nobody.
+#include "core/error.h"
+#include "server/server.h"
+#include "support/socket.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+#include <doctest/doctest.h>
+#include <httplib.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+using namespace ridge;
+using server::Json;
+using tests::Socket;
+
+namespace {
+
+struct SeveralModels {
+  explicit SeveralModels(const tests::TemporaryFolder& folder, double memory_bytes = 0, double idle_seconds = 0)
+      : models(server::model_files(folder.path()), {setup(), memory_bytes, idle_seconds}, {},
+               [](const std::string&) {}),
+        server(models, {"127.0.0.1", 0, "", ""}), thread([this] { server.run(); }) {}
+  ~SeveralModels() {
+    server.stop();
+    thread.join();
+  }
+
+  static server::ModelSetup setup() {
+    server::ModelSetup setup;
+    setup.model.device = "cpu";
+    setup.model.threads = 1;
+    setup.sampling.ignore_eos = true;
+    return setup;
+  }
+
+  std::string ask(const std::string& model, int64_t max_tokens = 3) const {
+    Json body = {{"prompt", "hello"}, {"max_tokens", max_tokens}, {"stream", max_tokens > 100}};
+    if (!model.empty()) body["model"] = model;
+    return Socket(server.port()).ask("POST /v1/completions", body.dump());
+  }
+  bool answers(const std::string& model) const { return ask(model).starts_with("HTTP/1.1 200"); }
+  Json get(const std::string& path) const {
+    const httplib::Result result = httplib::Client("127.0.0.1", server.port()).Get(path);
+    REQUIRE(result);
+    return Json::parse(result->body);
+  }
+  std::string loaded() const { // the names of the models that are
+    std::string names;
+    const Json running = get("/api/ps");
+    for (const Json& model : running["models"]) names += model["name"].get<std::string>() + " ";
+    return names;
+  }
+
+  server::Models models;
+  server::Server server;
+  std::thread thread;
+};
+
+// Files for a.gguf, b.gguf and one that is broken.
+struct Files {
+  Files() {
+    tests::TinyModel().write(folder / "a.gguf");
+    tests::TinyModel{.seed = 8}.write(folder / "b.gguf");
+    std::ofstream(folder / "broken.gguf") << "GGUF but not really";
+    std::ofstream(folder / "notes.txt") << "no model";
+  }
+  // Room for one of them, but not for two.
+  static double room_for_one(const tests::TemporaryFolder& folder) {
+    return 1.5 * server::ServedModel::bytes_needed(engine::open_model(folder / "a.gguf"), SeveralModels::setup());
+  }
+  tests::TemporaryFolder folder;
+};
+
+bool soon(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
+}
+
+} // namespace
+
+TEST_CASE("models are loaded when a request names them") {
+  const Files files;
+  const SeveralModels endpoint(files.folder);
+  CHECK(endpoint.get("/v1/models")["data"].size() == 3);
+  CHECK(endpoint.get("/api/tags")["models"][1]["name"] == "b");
+  CHECK(endpoint.loaded() == "");
+  CHECK(endpoint.answers("b"));
+  CHECK(endpoint.loaded() == "b ");
+  CHECK(endpoint.answers("")); // the last one
+  CHECK(endpoint.loaded() == "b ");
+  CHECK(endpoint.answers("a:latest"));
+  CHECK(endpoint.loaded() == "a b ");
+  CHECK(endpoint.get("/props?model=a")["model"] == "a");
+  CHECK(endpoint.get("/v1/models")["data"][0]["status"] == "loaded");
+  const std::string metrics = Socket(endpoint.server.port()).ask("GET /metrics");
+  CHECK(metrics.find("\nridge_requests_total{model=\"b\"} 2\n") != std::string::npos);
+  CHECK(metrics.find("\nridge_model_loaded{model=\"broken\"} 0\n") != std::string::npos);
+
+  CHECK(endpoint.ask("c").starts_with("HTTP/1.1 404"));
+  const std::string broken = endpoint.ask("broken");
+  CHECK(broken.starts_with("HTTP/1.1 500"));
+  CHECK(broken.find("the model broken cannot be loaded: ") != std::string::npos);
+  CHECK(endpoint.answers("a"));
+  CHECK(endpoint.loaded() == "a b ");
+}
+
+TEST_CASE("the model unused for longest makes room, and its counters stay") {
+  const Files files;
+  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  for (const char* model : {"a", "b", "a"}) {
+    CHECK(endpoint.answers(model));
+    CHECK(endpoint.loaded() == std::string(model) + " ");
+  }
+  const std::string metrics = Socket(endpoint.server.port()).ask("GET /metrics");
+  CHECK(metrics.find("\nridge_requests_total{model=\"a\"} 2\n") != std::string::npos);
+  CHECK(metrics.find("\nridge_requests_total{model=\"b\"} 1\n") != std::string::npos);
+
+  const SeveralModels narrow(files.folder, 1000);
+  CHECK(narrow.ask("a").find("--memory allows") != std::string::npos);
+}
+
+TEST_CASE("a model that is generating stays until its answer is whole, and nobody waits for longer") {
+  const Files files;
+  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  Socket writing(endpoint.server.port());
+  const Json body = {{"model", "a"}, {"prompt", "hello"}, {"max_tokens", 400}, {"stream", true}};
+  REQUIRE(writing.request("POST /v1/completions", body.dump()));
+  REQUIRE(writing.wait_for_byte());
+  bool other = false, again = false;
+  std::thread for_room([&] { other = endpoint.answers("b"); });
+  std::thread beside([&] { again = endpoint.answers("a"); });
+  CHECK(endpoint.get("/health")["status"] == "ok");
+  const std::string rest = writing.rest();
+  for_room.join();
+  beside.join();
+  CHECK(rest.find("data: [DONE]") != std::string::npos);
+  CHECK(rest.find("\"finish_reason\":\"length\"") != std::string::npos);
+  CHECK(other);
+  CHECK(again);
+}
+
+TEST_CASE("many requests for models that do not fit together are all answered") {
+  const Files files;
+  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 6; ++i)
+    clients.emplace_back([&, i] {
+      for (int k = 0; k < 5; ++k) wrong += !endpoint.answers((i + k) % 2 == 0 ? "a" : "b");
+    });
+  for (std::thread& client : clients) client.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a model that nobody uses is unloaded after a while") {
+  const Files files;
+  const SeveralModels endpoint(files.folder, 0, 0.3);
+  CHECK(endpoint.answers("a"));
+  CHECK(endpoint.get("/api/ps")["models"][0].contains("expires_at"));
+  CHECK(soon([&] { return endpoint.loaded() == ""; }));
+  CHECK(endpoint.answers("a"));
+}
+
+TEST_CASE("a folder's models have names of their own, and split ones are one") {
+  const tests::TemporaryFolder folder;
+  CHECK_THROWS_AS(server::model_files(folder.path()), Error);
+  CHECK_THROWS_AS(server::model_files(folder / "nowhere"), Error);
+  for (const char* name : {"big-00001-of-00002.gguf", "big-00002-of-00002.gguf", "small.gguf"})
+    std::ofstream(folder / name) << "GGUF";
+  const std::vector<server::ModelFile> files = server::model_files(folder.path());
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].name == "big");
+  CHECK(files[1].name == "small");
+  CHECK_THROWS_WITH_AS(server::Models({{"x", "1/x.gguf"}, {"x", "2/x.gguf"}}, {}, {}, [](const std::string&) {}),
+                       "1/x.gguf and 2/x.gguf would both be called x: rename one", Error);
+}
+
+TEST_CASE("pages of another origin may read answers only where that was asked for") {
+  const Files files;
+  server::Models models(server::model_files(files.folder.path()), {}, {}, [](const std::string&) {});
+  for (const std::string origin : {"", "http://localhost:3000"}) {
+    server::Server server(models, {"127.0.0.1", 0, "secret", origin});
+    std::thread thread([&] { server.run(); });
+    httplib::Client client("127.0.0.1", server.port());
+    const httplib::Result asked = client.Options("/v1/chat/completions"), read = client.Get("/health");
+    REQUIRE((asked && read));
+    CHECK((asked->status == 204) == !origin.empty());
+    CHECK(read->get_header_value("Access-Control-Allow-Origin") == origin);
+    if (!origin.empty()) CHECK(client.Get("/v1/models")->status == 401);
+    server.stop();
+    thread.join();
+  }
+}

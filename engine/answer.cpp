@@ -22,7 +22,7 @@ Answerer::Answerer(const LoadedModel& model, Session& session, const core::Gener
 }
 
 Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
-                        const TextSink& sink, const std::atomic<bool>* cancel) {
+                        const TextSink& sink, const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls) {
   Answer answer;
   if (!session_.evaluate(prompt, cancel)) {
     answer.stop = StopReason::interrupted;
@@ -32,22 +32,41 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   for (const int32_t token : prompt) sampler_.accept(token);
 
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  AnswerText answer_text(tokenizer, request_.sampling.stop, chat_prompt);
+  if (constraint_) constraint_->reset();
+  Constraint* constraint = constraint_.get();
+  std::unique_ptr<CallConstraint> call_constraint;
+  if (calls && !constraint) {
+    if (!token_table_) token_table_ = make_token_table(tokenizer);
+    call_constraint = std::make_unique<CallConstraint>(calls, token_table_, tokenizer, *chat_prompt);
+    constraint = call_constraint.get();
+  }
+  AnswerText answer_text(tokenizer, request_.sampling.stop, chat_prompt, std::move(calls));
+  std::vector<text::ToolCall> begun;
   const auto emit = [&](const AnswerText::Piece& piece) {
     answer.reasoning += piece.reasoning;
     answer.content += piece.content;
     if (!piece.reasoning.empty()) sink(piece.reasoning, true);
     if (!piece.content.empty()) sink(piece.content, false);
+    for (const text::CallParser::Delta& delta : piece.calls) {
+      if (delta.begins) {
+        sink((begun.empty() && answer.content.empty() ? "" : "\n") + delta.name + "(", false);
+        begun.push_back({delta.id, delta.name, {}});
+      }
+      sink(delta.arguments, false);
+      begun[delta.index].arguments += delta.arguments;
+      if (!delta.ends) continue;
+      sink(")", false);
+      answer.calls.push_back(begun[delta.index]);
+    }
   };
 
-  if (constraint_) constraint_->reset();
   Session::Options options;
   options.limit = request_.sampling.max_tokens;
   options.cancel = cancel;
-  options.mask = constraint_.get();
-  if (!request_.sampling.ignore_eos || constraint_)
+  options.mask = constraint;
+  if (!request_.sampling.ignore_eos || constraint)
     options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
-  if (constraint_) options.on_accept = [&](int32_t token) { constraint_->accept(token); };
+  if (constraint) options.on_accept = [&](int32_t token) { constraint->accept(token); };
   if (request_.keep_choices)
     options.on_choice = [&](int32_t token, std::span<const float> logits) {
       answer.choices.push_back(core::describe_choice(logits, token));

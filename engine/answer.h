@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/token_choice.h"
+#include "engine/calls/call_constraint.h"
 #include "engine/constraint.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
@@ -17,13 +18,15 @@
 
 namespace ridge::engine {
 
-// Receives text as soon as it is complete. `reasoning`: the text is part of the reasoning, not of the answer.
+// Receives text as soon as it is complete. `reasoning`: the text is part of the reasoning, not of the answer. A call of
+// a tool is a line of text, such as "weather({"city": "Bonn"})".
 using TextSink = std::function<void(std::string_view text, bool reasoning)>;
 
 struct Answer {
   std::string content, reasoning;
-  std::string raw;    // as the model wrote it, markers of reasoning included
-  int64_t tokens = 0; // generated, the one that ended the turn included
+  std::vector<text::ToolCall> calls; // that are whole
+  std::string raw;                   // as the model wrote it, markers of reasoning included
+  int64_t tokens = 0;                // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
   std::vector<core::TokenChoice> choices; // one per token, with keep_choices(); `end` counts bytes of `content`
 };
@@ -37,8 +40,9 @@ class Answerer {
 
   // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
   // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
+  // `calls`: what holds the calls of tools; null: there are none.
   Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
-                const std::atomic<bool>* cancel);
+                const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls = nullptr);
 
   core::Sampler& sampler() { return sampler_; }
 
@@ -47,7 +51,8 @@ class Answerer {
   Session& session_;
   const core::GenerateRequest& request_;
   core::Sampler sampler_;
-  std::unique_ptr<GrammarConstraint> constraint_; // null: none
+  std::unique_ptr<GrammarConstraint> constraint_;       // null: none
+  std::shared_ptr<const text::TokenTable> token_table_; // made for the first answer that may call tools
 };
 
 } // namespace ridge::engine

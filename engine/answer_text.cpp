@@ -1,15 +1,18 @@
 #include "engine/answer_text.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 namespace ridge::engine {
 
 // Markers of reasoning may be control tokens, so a chat renders the text of control tokens; the splitter removes them.
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
-                       std::optional<std::string_view> chat_prompt)
-    : decoder_(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true}), stops_(std::move(stop)) {
-  if (chat_prompt) splitter_.emplace(*chat_prompt);
+                       std::optional<std::string_view> chat_prompt, std::shared_ptr<const CallRules> calls)
+    : decoder_(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true}), stops_(std::move(stop)),
+      rules_(std::move(calls)) {
+  if (chat_prompt) splitter_.emplace(*chat_prompt, rules_ != nullptr);
+  if (rules_) parser_.emplace(*rules_->syntax, rules_->tools, std::random_device{}());
 }
 
 AnswerText::Piece AnswerText::push(int32_t token) { return take(stops_.push(decoder_.push(token))); }
@@ -19,12 +22,14 @@ AnswerText::Piece AnswerText::finish() {
   const auto add = [&](Piece more) {
     piece.content += more.content;
     piece.reasoning += more.reasoning;
+    std::ranges::move(more.calls, std::back_inserter(piece.calls));
   };
   if (!stopped()) {
     add(take(stops_.push(decoder_.finish())));
     add(take(stops_.finish()));
   }
   if (splitter_) add(trimmed(splitter_->finish()));
+  if (parser_) read_calls(piece, true);
   return piece;
 }
 
@@ -37,7 +42,22 @@ AnswerText::Piece AnswerText::take(const std::string& part) {
 AnswerText::Piece AnswerText::trimmed(text::ReasoningSplitter::Piece piece) {
   if (!begun_) piece.answer.erase(0, std::min(piece.answer.size(), piece.answer.find_first_not_of(" \n")));
   begun_ |= !piece.answer.empty();
-  return {std::move(piece.answer), std::move(piece.reasoning)};
+  Piece result = {std::move(piece.answer), std::move(piece.reasoning)};
+  if (parser_) read_calls(result, false);
+  return result;
+}
+
+// The calls in the content of a piece, which loses them. The last piece has been searched already.
+void AnswerText::read_calls(Piece& piece, bool last) {
+  text::CallParser::Piece found = last ? parser_->finish() : parser_->push(piece.content);
+  if (last)
+    piece.content += found.content;
+  else
+    piece.content = std::move(found.content);
+  for (text::CallParser::Delta& delta : found.calls) {
+    calls_ += delta.ends;
+    piece.calls.push_back(std::move(delta));
+  }
 }
 
 } // namespace ridge::engine

@@ -14,6 +14,16 @@ void Conversation::set_system(std::string text) {
 
 void Conversation::add_user(std::string text) { messages_.push_back({{"role", "user"}, {"content", std::move(text)}}); }
 
+void Conversation::set_tools(ToolUse tools) {
+  make_call_rules(call_format_, template_, tools, model_.need_tokenizer(), {}); // says what is wrong with them
+  tools_ = std::move(tools);
+}
+
+void Conversation::add_result(const text::ToolCall& call, std::string result) {
+  messages_.push_back(
+      {{"role", "tool"}, {"tool_call_id", call.id}, {"name", call.name}, {"content", std::move(result)}});
+}
+
 bool Conversation::drop_answer() {
   if (messages_.empty() || !is_role(messages_.back(), "assistant")) return false;
   messages_.erase(messages_.size() - 1);
@@ -21,7 +31,9 @@ bool Conversation::drop_answer() {
 }
 
 bool Conversation::undo() {
-  const bool answered = drop_answer();
+  bool answered = false;
+  const auto is_answer = [&] { return is_role(messages_.back(), "assistant") || is_role(messages_.back(), "tool"); };
+  for (; !messages_.empty() && is_answer(); answered = true) messages_.erase(messages_.size() - 1);
   if (messages_.empty() || !is_role(messages_.back(), "user")) return answered;
   messages_.erase(messages_.size() - 1);
   return true;
@@ -50,9 +62,11 @@ void Conversation::set_messages(const Json& json, const std::string& label) {
 
 Conversation::Prompt Conversation::render(const Json& messages) const {
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  const CallMessages fitted = fit_messages(call_format_, messages, tools_ ? tools_->definitions : Json());
   text::ChatOptions options;
+  options.tools = fitted.tools;
   options.extra = variables_;
-  Prompt prompt{render_chat(model_, template_, messages, options), {}};
+  Prompt prompt{render_chat(model_, template_, fitted.messages, options), {}};
   prompt.tokens =
       known_.begins(prompt.text) ? known_.continued(tokenizer, prompt.text) : chat_tokens(tokenizer, prompt.text);
   return prompt;
@@ -66,7 +80,9 @@ int64_t Conversation::tokens_with(const std::string& user_text) const {
 
 Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
   const Prompt prompt = render(messages_);
-  Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel);
+  std::shared_ptr<const CallRules> rules;
+  if (tools_) rules = make_call_rules(call_format_, template_, *tools_, model_.need_tokenizer(), prompt.text.bytes());
+  Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel, std::move(rules));
 
   known_ = answer.stop == StopReason::stopped // tokens run past the cut text
                ? KnownText()
@@ -74,6 +90,11 @@ Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std:
 
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  for (const text::ToolCall& call : answer.calls)
+    message["tool_calls"].push_back(
+        {{"id", call.id},
+         {"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, false)}}}});
   messages_.push_back(std::move(message));
   return answer;
 }

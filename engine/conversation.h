@@ -15,8 +15,13 @@ class Conversation {
   // Model, session and template must outlive it. `variables`: a JSON object of further variables for the template.
   Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template,
                Json variables = Json::object())
-      : model_(model), session_(session), template_(chat_template), variables_(std::move(variables)) {}
+      : model_(model), session_(session), template_(chat_template), call_format_(find_call_format(chat_template)),
+        variables_(std::move(variables)) {}
 
+  // The functions that answers may call from now on. Throws Error for parameters that no grammar can describe.
+  void set_tools(ToolUse tools);
+  // What a call of the last answer gave. answer() goes on once every call has a result.
+  void add_result(const text::ToolCall& call, std::string result);
   void set_system(std::string text); // replaces the system message; empty: none
   void add_user(std::string text);
   // Generates the assistant's message and appends it, whatever the stop reason. Throws Error when the template refuses
@@ -48,7 +53,9 @@ class Conversation {
   const LoadedModel& model_;
   Session& session_;
   const text::ChatTemplate& template_;
+  const CallFormat call_format_;
   const Json variables_;
+  std::optional<ToolUse> tools_;
   Json messages_ = Json::array();
   KnownText known_; // of the session's tokens
 };

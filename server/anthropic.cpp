@@ -5,6 +5,7 @@
 #include "server/chat_messages.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "server/tools.h"
 
 #include <memory>
 
@@ -23,9 +24,32 @@ Json without_reasoning(Json content) {
   return kept;
 }
 
+// Adds a message's blocks to the conversation: results of calls are messages of their own, before the text.
+void add_message(Json& messages, const std::string& role, const Json& content, const std::string& path) {
+  Json texts = Json::array(), calls = Json::array();
+  if (!content.is_array()) texts = content;
+  for (size_t i = 0; content.is_array() && i < content.size(); ++i) {
+    const Fields block(content[i], fmt::format("{}[{}]", path, i));
+    const std::string type = block.text("type").value_or("");
+    if (type == "tool_use") {
+      const Json function = {{"name", block.text("name").value_or("")}, {"arguments", block.required("input")}};
+      calls.push_back({{"id", block.text("id").value_or("")}, {"function", function}});
+    } else if (type == "tool_result") {
+      const Json* result = block.find("content");
+      messages.push_back({{"role", "tool"},
+                          {"tool_call_id", block.text("tool_use_id").value_or("")},
+                          {"content", result ? content_text(*result, block.path_of("content")) : ""}});
+    } else {
+      texts.push_back(content[i]);
+    }
+  }
+  const bool only_results = texts.empty() && calls.empty() && content.is_array() && !content.empty();
+  if (only_results) return;
+  messages.push_back({{"role", role}, {"content", content_text(texts, path)}});
+  if (!calls.empty()) messages.back()["tool_calls"] = std::move(calls);
+}
+
 Generation generation_of(const Service& service, const Fields& body) {
-  if (const Json* tools = body.find("tools"); tools && !tools->empty())
-    throw_invalid("tools", "tools are not supported");
   Json messages = Json::array();
   if (const Json* system = body.find("system"))
     messages.push_back({{"role", "system"}, {"content", content_text(*system, "system")}});
@@ -37,12 +61,14 @@ Generation generation_of(const Service& service, const Fields& body) {
     if (role != "user" && role != "assistant")
       throw_invalid(message.path_of("role"), "{}: expected user or assistant", message.path_of("role"));
     const Json content = without_reasoning(message.required("content"));
-    messages.push_back({{"role", role}, {"content", content_text(content, message.path_of("content"))}});
+    add_message(messages, role, content, message.path_of("content"));
   }
+  read_calls(messages);
   Json variables = Json::object();
   if (const auto thinking = body.object("thinking"))
     engine::set_thinking(variables, thinking->text("type").value_or("") != "disabled");
-  Generation generation = service.chat(messages, nullptr, variables);
+  const auto tools = anthropic_tools(body);
+  Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables);
   take_numbers(body, generation.sampling.params);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
   return generation;
@@ -64,21 +90,27 @@ class Message {
       if (open) client.event({{"type", "content_block_stop"}, {"index", blocks++}}, "content_block_stop");
       open = nullptr;
     };
+    const auto start = [&](const char* type, const Json& block) {
+      close();
+      client.event({{"type", "content_block_start"}, {"index", blocks}, {"content_block", block}},
+                   "content_block_start");
+      open = type;
+    };
+    const auto send = [&](const Json& delta) {
+      client.event({{"type", "content_block_delta"}, {"index", blocks}, {"delta", delta}}, "content_block_delta");
+    };
     const auto write = [&](const char* type, const std::string& text) {
       if (text.empty()) return;
-      if (open != type) {
-        close();
-        client.event(
-            {{"type", "content_block_start"}, {"index", blocks}, {"content_block", {{"type", type}, {type, ""}}}},
-            "content_block_start");
-        open = type;
-      }
-      const Json delta = {{"type", std::string(type) + "_delta"}, {type, text}};
-      client.event({{"type", "content_block_delta"}, {"index", blocks}, {"delta", delta}}, "content_block_delta");
+      if (open != type) start(type, {{"type", type}, {type, ""}});
+      send({{"type", std::string(type) + "_delta"}, {type, text}});
     };
     const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
       write(kThinking, piece.reasoning);
       write(kText, piece.content);
+      for (const text::CallParser::Delta& call : piece.calls) {
+        if (call.begins) start(kCall, call_block({call.id, call.name, {}}));
+        if (!call.arguments.empty()) send({{"type", "input_json_delta"}, {"partial_json", call.arguments}});
+      }
     });
     if (whole) {
       close();
@@ -90,21 +122,28 @@ class Message {
 
   void answer(Client& client) {
     std::string text, reasoning;
+    CallList calls;
     const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
       text += piece.content;
       reasoning += piece.reasoning;
+      calls.add(piece.calls);
     });
     if (whole) {
       Json content = Json::array();
       if (!reasoning.empty()) content.push_back({{"type", kThinking}, {kThinking, reasoning}, {"signature", ""}});
-      content.push_back({{"type", kText}, {kText, text}});
+      if (!text.empty() || calls.calls().empty()) content.push_back({{"type", kText}, {kText, text}});
+      for (const text::ToolCall& call : calls.calls()) content.push_back(call_block(call));
       client.line(message(std::move(content), stop_json(), usage()));
     }
     log(whole);
   }
 
  private:
-  static constexpr const char *kText = "text", *kThinking = "thinking";
+  static constexpr const char *kText = "text", *kThinking = "thinking", *kCall = "tool_use";
+
+  static Json call_block(const text::ToolCall& call) {
+    return {{"type", kCall}, {"id", call.id}, {"name", call.name}, {"input", arguments_of(call)}};
+  }
 
   static Generation limited(const Service& service, const Fields& body) {
     Generation generation = generation_of(service, body);
@@ -124,7 +163,8 @@ class Message {
     if (answer.stop == StopReason::stopped)
       return {{"stop_reason", "stop_sequence"}, {"stop_sequence", answer.text.stop()}};
     const bool cut = answer.stop == StopReason::limit || answer.stop == StopReason::context_full;
-    return {{"stop_reason", cut ? "max_tokens" : "end_turn"}, {"stop_sequence", nullptr}};
+    const char* reason = cut ? "max_tokens" : answer.text.calls() > 0 ? "tool_use" : "end_turn";
+    return {{"stop_reason", reason}, {"stop_sequence", nullptr}};
   }
 
   Json usage() const { // once ended

@@ -2,6 +2,7 @@
 
 #include "engine/options.h"
 #include "server/api_error.h"
+#include "server/tools.h"
 
 #include <algorithm>
 
@@ -17,8 +18,9 @@ Json read_messages(Json messages) {
     if (role == "developer") messages[i]["role"] = "system";
     Json& content = messages[i]["content"];
     const bool only_calls = content.is_null() && messages[i].contains("tool_calls");
-    if (!only_calls) content = content_text(content, message.path_of("content"));
+    content = only_calls ? Json("") : Json(content_text(content, message.path_of("content")));
   }
+  read_calls(messages);
   return messages;
 }
 
@@ -31,7 +33,8 @@ Generation chat_generation(const Service& service, const Fields& body) {
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) set_effort(variables, *effort);
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
-  return service.chat(read_messages(body.required("messages")), nullptr, variables);
+  const auto tools = openai_tools(body);
+  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, variables);
 }
 
 std::string content_text(const Json& content, const std::string& path) {

@@ -12,7 +12,8 @@ namespace ridge::server {
 // is malformed or no text.
 Json read_messages(Json messages);
 
-// The prompt of a body's `messages`, with `chat_template_kwargs` and `reasoning_effort` handed to the template.
+// The prompt of a body's `messages` and `tools`, with `chat_template_kwargs` and `reasoning_effort` handed to the
+// template.
 Generation chat_generation(const Service& service, const Fields& body);
 
 // Hands OpenAI's reasoning_effort to a template: "none" switches reasoning off.

@@ -6,6 +6,7 @@
 #include "server/chat_messages.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "server/tools.h"
 
 #include <fmt/chrono.h>
 
@@ -53,9 +54,12 @@ Json thinking_variable(const Fields& body) {
 }
 
 Generation chat_of(const Service& service, const Fields& body) {
-  if (const Json* tools = body.find("tools"); tools && !tools->empty())
-    throw_invalid("tools", "tools are not supported");
-  return service.chat(read_messages(body.required("messages")), nullptr, thinking_variable(body));
+  const auto tools = openai_tools(body);
+  Generation generation =
+      service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, thinking_variable(body));
+  if (const Json* format = body.find("format"); generation.calls && format && *format != "")
+    throw_invalid("format", "format: cannot be combined with tools");
+  return generation;
 }
 
 Generation text_of(const Service& service, const Fields& body) {
@@ -85,17 +89,21 @@ class Reply {
 
   void run(Client& client, bool stream) {
     std::string text, reasoning;
+    CallList calls;
     const bool whole =
         answers_.follow([&] { return client.is_there(); },
                         [&](size_t, const engine::Sequence::Token*, const engine::AnswerText::Piece& piece) {
                           text += piece.content;
                           reasoning += piece.reasoning;
-                          if (!stream || (text.empty() && reasoning.empty())) return;
-                          client.line(piece_json(text, reasoning, false));
+                          calls.add(piece.calls);
+                          const bool something = !text.empty() || !reasoning.empty() || !calls.ended().empty();
+                          if (!stream || !something) return;
+                          client.line(with_calls(piece_json(text, reasoning, false), calls, calls.ended()));
                           text.clear(), reasoning.clear();
                         });
     if (whole) {
       Json last = piece_json(text, reasoning, true);
+      if (!stream) last = with_calls(std::move(last), calls, calls.all_ended());
       last.update(end_json());
       client.line(last);
     }
@@ -117,6 +125,16 @@ class Reply {
       piece["response"] = text;
     if (!reasoning.empty()) (chat_ ? piece["message"] : piece)["thinking"] = reasoning;
     piece["done"] = done;
+    return piece;
+  }
+
+  // Calls come whole: Ollama's clients know no parts of them.
+  static Json with_calls(Json piece, const CallList& calls, const std::vector<size_t>& which) {
+    for (const size_t index : which) {
+      const text::ToolCall& call = calls.calls()[index];
+      piece["message"]["tool_calls"].push_back(
+          {{"function", {{"name", call.name}, {"arguments", arguments_of(call)}}}});
+    }
     return piece;
   }
 
@@ -167,7 +185,7 @@ void ollama_show(Service& service, const httplib::Request&, httplib::Response& r
                    {"model_info",
                     {{"general.architecture", service.model().program.architecture},
                      {service.model().program.architecture + ".context_length", service.context()}}},
-                   {"capabilities", {"completion"}}});
+                   {"capabilities", {"completion", "tools"}}});
 }
 
 } // namespace ridge::server

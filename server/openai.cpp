@@ -11,12 +11,6 @@ namespace {
 
 constexpr int64_t kMostAnswers = 16;
 
-void refuse_unsupported(const Fields& body) {
-  const Json *tools = body.find("tools"), *choice = body.find("tool_choice");
-  if (tools && !tools->empty() && !(choice && *choice == "none"))
-    throw_invalid("tools", "tools are not supported; send tool_choice \"none\" to have them ignored");
-}
-
 // An object of token ids and what is added to their logits.
 void take_bias(const Fields& biases, core::SamplerParams& params) {
   params.bias.clear();
@@ -48,7 +42,6 @@ void take_format(const Fields& format, core::SamplingOptions& sampling) {
 int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
 
 void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
-  refuse_unsupported(body);
   take_numbers(body, sampling.params);
   for (const char* name : {"max_tokens", "max_completion_tokens"})
     if (const auto most = body.integer(name, 0, INT32_MAX)) sampling.max_tokens = *most;
@@ -64,9 +57,10 @@ std::vector<Generation> copies(const Generation& generation, int64_t answers) {
   return all;
 }
 
-const char* finish_reason(engine::StopReason stop) {
+const char* finish_reason(const Answers::Answer& answer) {
   using engine::StopReason;
-  return stop == StopReason::limit || stop == StopReason::context_full ? "length" : "stop";
+  if (answer.stop == StopReason::limit || answer.stop == StopReason::context_full) return "length";
+  return answer.text.calls() > 0 ? "tool_calls" : "stop";
 }
 
 std::string token_text(const Service& service, int32_t token) {

@@ -9,8 +9,7 @@
 
 namespace ridge::server {
 
-// Takes a body's sampling parameters; what it leaves open stays. Throws ApiError for values out of range, and for
-// parameters that would change the answer and are not supported.
+// Takes a body's sampling parameters; what it leaves open stays. Throws ApiError for values out of range.
 void take_sampling(const Fields& body, core::SamplingOptions& sampling);
 
 // How many answers a body asks for: n.
@@ -18,7 +17,7 @@ int64_t answers_wanted(const Fields& body);
 // One generation for each of `answers`, with a seed of its own.
 std::vector<Generation> copies(const Generation& generation, int64_t answers);
 
-const char* finish_reason(engine::StopReason stop); // "stop" or "length"
+const char* finish_reason(const Answers::Answer& answer); // "stop", "length" or "tool_calls"
 
 // A token's text, which may be a part of a character; then it has U+FFFD, and its bytes tell.
 std::string token_text(const Service& service, int32_t token);
@@ -48,7 +47,7 @@ class OpenAiReply {
 
   const Service& service() const { return service_; }
   size_t answers() const { return answers_.all().size(); }
-  const char* reason(size_t i) const { return finish_reason(answers_.all()[i].stop); }
+  const char* reason(size_t i) const { return finish_reason(answers_.all()[i]); }
 
  private:
   void run(Client& client);

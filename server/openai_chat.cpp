@@ -3,6 +3,7 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/routes.h"
+#include "server/tools.h"
 
 #include <cmath>
 #include <memory>
@@ -22,12 +23,15 @@ class Chat final : public OpenAiReply {
  private:
   struct Message {
     std::string content, reasoning;
+    CallList calls;
     Json logprobs = Json::array();
   };
 
   static std::vector<Generation> generations(const Service& service, const Fields& body) {
     Generation generation = chat_generation(service, body);
     take_sampling(body, generation.sampling);
+    if (generation.calls && !generation.sampling.json_schema.empty())
+      throw_invalid("response_format", "response_format: cannot be combined with tools that may be called");
     generation.keep_choices = likely_of(body) >= 0;
     return copies(generation, answers_wanted(body));
   }
@@ -40,6 +44,7 @@ class Chat final : public OpenAiReply {
     Json delta = Json::object();
     if (!piece.reasoning.empty()) delta["reasoning_content"] = piece.reasoning;
     if (!piece.content.empty()) delta["content"] = piece.content;
+    if (Json calls = call_deltas(piece.calls); !calls.empty()) delta["tool_calls"] = std::move(calls);
     if (token && delta.empty() && likely_ < 0) return nullptr;
     Json choice = {{"index", i}, {"delta", std::move(delta)}, {"finish_reason", nullptr}};
     if (!token) choice["finish_reason"] = reason(i);
@@ -50,15 +55,29 @@ class Chat final : public OpenAiReply {
   void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
     messages_[i].content += piece.content;
     messages_[i].reasoning += piece.reasoning;
+    messages_[i].calls.add(piece.calls);
     if (token && likely_ >= 0) messages_[i].logprobs.push_back(logprobs_of(*token));
   }
 
   Json whole(size_t i) override {
     Json message = {{"role", "assistant"}, {"content", messages_[i].content}};
     if (!messages_[i].reasoning.empty()) message["reasoning_content"] = messages_[i].reasoning;
+    for (const text::ToolCall& call : messages_[i].calls.calls()) message["tool_calls"].push_back(openai_call(call));
+    if (message.contains("tool_calls") && messages_[i].content.empty()) message["content"] = nullptr;
     Json choice = {{"index", i}, {"message", std::move(message)}, {"logprobs", nullptr}, {"finish_reason", reason(i)}};
     if (likely_ >= 0) choice["logprobs"] = {{"content", std::move(messages_[i].logprobs)}};
     return choice;
+  }
+
+  static Json call_deltas(const std::vector<text::CallParser::Delta>& calls) {
+    Json deltas = Json::array();
+    for (const text::CallParser::Delta& call : calls) {
+      if (call.begins)
+        deltas.push_back(openai_call({call.id, call.name, call.arguments}, static_cast<int64_t>(call.index)));
+      else if (!call.arguments.empty())
+        deltas.push_back({{"index", call.index}, {"function", {{"arguments", call.arguments}}}});
+    }
+    return deltas;
   }
 
   // How many likely tokens are wanted for each one; -1: not even its own probability.

@@ -9,9 +9,9 @@ namespace ridge::server {
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
                  core::SamplingOptions sampling, std::string name, engine::Notice log)
-    : model_(model), template_(chat_template), variables_(std::move(template_variables)),
-      sampling_(std::move(sampling)), name_(std::move(name)), log_(std::move(log)), started_(std::time(nullptr)),
-      scheduler_(*model.executor, model.program) {
+    : model_(model), template_(chat_template), call_format_(engine::find_call_format(chat_template)),
+      variables_(std::move(template_variables)), sampling_(std::move(sampling)), name_(std::move(name)),
+      log_(std::move(log)), started_(std::time(nullptr)), scheduler_(*model.executor, model.program) {
   model.need_tokenizer();
 }
 
@@ -29,6 +29,9 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
   request.keep_choices = generation.keep_choices;
   if (const std::string gbnf = engine::grammar_text(generation.sampling); !gbnf.empty())
     request.constraint = std::make_unique<engine::GrammarConstraint>(gbnf, token_table());
+  else if (generation.calls)
+    request.constraint = std::make_unique<engine::CallConstraint>(generation.calls, token_table(), tokenizer(),
+                                                                  generation.chat_prompt->bytes());
   request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint](int32_t token) {
     model_.file.check(); // throws where the file was truncated: the token would be wrong
     return ends && tokenizer().is_eog(token);
@@ -39,16 +42,18 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
 engine::AnswerText Service::text_of(const Generation& generation) const {
   std::optional<std::string_view> prompt;
   if (generation.chat_prompt) prompt = generation.chat_prompt->bytes();
-  return engine::AnswerText(tokenizer(), generation.sampling.stop, prompt);
+  return engine::AnswerText(tokenizer(), generation.sampling.stop, prompt, generation.calls);
 }
 
-Generation Service::chat(const Json& messages, const Json& tools, const Json& variables) const {
+Generation Service::chat(const Json& messages, const engine::ToolUse* tools, const Json& variables) const {
+  const engine::CallMessages fitted = engine::fit_messages(call_format_, messages, tools ? tools->definitions : Json());
   text::ChatOptions options;
-  options.tools = tools;
+  options.tools = fitted.tools;
   options.extra = variables_;
   options.extra.update(variables);
-  text::jinja::TaintedText prompt = engine::render_chat(model_, template_, messages, std::move(options));
+  text::jinja::TaintedText prompt = engine::render_chat(model_, template_, fitted.messages, std::move(options));
   Generation generation;
+  if (tools) generation.calls = engine::make_call_rules(call_format_, template_, *tools, tokenizer(), prompt.bytes());
   generation.prompt = tokens_of(prompt);
   generation.chat_prompt = std::move(prompt);
   generation.sampling = sampling_;

@@ -3,6 +3,7 @@
 
 #include "core/requests.h"
 #include "engine/answer_text.h"
+#include "engine/calls/call_constraint.h"
 #include "engine/chat_prompt.h"
 #include "engine/constraint.h"
 #include "engine/known_text.h"
@@ -30,6 +31,7 @@ struct Generation {
   std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
   core::SamplingOptions sampling;                      // its grammar is GBNF text or a JSON schema
   bool keep_choices = false;
+  std::shared_ptr<const engine::CallRules> calls = nullptr; // of the tools that the answer may call
 };
 
 class Service {
@@ -58,13 +60,15 @@ class Service {
   engine::AnswerText text_of(const Generation& generation) const;
 
   // The prompt of a chat: its text and tokens. `variables` are handed to the template beside the service's own.
-  Generation chat(const Json& messages, const Json& tools, const Json& variables) const;
+  // `tools`: null: none. Throws Error for parameters that no grammar can describe.
+  Generation chat(const Json& messages, const engine::ToolUse* tools, const Json& variables) const;
   // A chat's answer is whole, and a later prompt that begins with it is to continue its tokens.
   void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
 
   const engine::LoadedModel& model() const { return model_; }
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
   const text::ChatTemplate& chat_template() const { return template_; }
+  const engine::CallFormat& call_format() const { return call_format_; }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }
@@ -81,6 +85,7 @@ class Service {
 
   const engine::LoadedModel& model_;
   const text::ChatTemplate& template_;
+  const engine::CallFormat call_format_;
   const Json variables_;
   const core::SamplingOptions sampling_;
   const std::string name_;

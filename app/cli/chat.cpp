@@ -5,6 +5,7 @@
 #include "app/terminal/line_reader.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "core/files/read_file.h"
 #include "engine/sampling_defaults.h"
 #include "models/model.h"
 
@@ -16,6 +17,7 @@ namespace {
 struct ChatCommand {
   core::ModelOptions model;
   core::GenerateRequest request;
+  std::string tools;
   bool context_shift = false;
 
   void run() {
@@ -30,6 +32,7 @@ struct ChatCommand {
     engine::Conversation conversation(loaded, session, chosen,
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
+    if (!tools.empty()) conversation.set_tools(engine::read_tools(core::read_text_file(tools), tools));
     Chat chat(loaded, session, conversation, request, context_shift);
 
     const bool interactive = stdin_is_terminal();
@@ -62,6 +65,10 @@ void add_chat_command(CLI::App& app) {
   add_model_options(*command, options->model, true);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
+  command
+      ->add_option("--tools", options->tools,
+                   "functions that the model may call: JSON as in OpenAI's API; you type what they return")
+      ->type_name("FILE");
   add_template_options(*command, options->request.chat_template);
   add_sampling_options(*command, options->request.sampling);
   command->callback([options] { options->run(); });

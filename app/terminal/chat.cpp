@@ -59,6 +59,8 @@ bool Chat::take(const std::string& message) {
     const std::string line = trim(message);
     if (line.starts_with('/')) {
       run_command(line);
+    } else if (!calls_.empty()) {
+      give_result(message);
     } else if (!line.empty()) {
       say(message);
     }
@@ -83,6 +85,21 @@ void Chat::say(std::string text) {
   request_.prompt = std::move(text);
   conversation_.add_user(request_.prompt);
   answer(before);
+}
+
+void Chat::give_result(std::string text) {
+  const Json before = conversation_.messages();
+  const text::ToolCall call = calls_.front();
+  calls_.pop_front();
+  conversation_.add_result(call, std::move(text));
+  if (calls_.empty()) return answer(before);
+  ask_for_result();
+}
+
+void Chat::ask_for_result() const {
+  const text::ToolCall& call = calls_.front();
+  note(fmt::format("[the result of {}({})? A line of text, which may be empty; /undo takes the question back]",
+                   call.name, call.arguments));
 }
 
 // Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
@@ -127,6 +144,8 @@ void Chat::answer(const Json& before) {
   total_prompt_ += session_.prompt_usage();
   total_generation_ += session_.generation_usage();
   show_status(answer);
+  calls_.assign(answer.calls.begin(), answer.calls.end());
+  if (!calls_.empty()) ask_for_result();
 }
 
 void Chat::show_status(const engine::Answer& answer) const {
@@ -148,6 +167,7 @@ void Chat::help(const std::string&) {
 
 void Chat::clear(const std::string&) {
   conversation_.clear();
+  calls_.clear();
   warned_full_ = false;
   note("[cleared]");
 }
@@ -164,6 +184,7 @@ void Chat::regenerate(const std::string&) {
 
 void Chat::undo(const std::string&) {
   if (!conversation_.undo()) throw_error("/undo: there is nothing to take back");
+  calls_.clear();
   note("[taken back]");
 }
 
@@ -203,6 +224,7 @@ void Chat::load(const std::string& path) {
   const Json json = Json::parse(core::read_text_file(path), nullptr, false);
   if (json.is_discarded()) throw_error("{}: is no JSON", path);
   conversation_.set_messages(json, path);
+  calls_.clear();
   warned_full_ = false;
   note(fmt::format("[loaded {} messages]", conversation_.messages().size()));
 }

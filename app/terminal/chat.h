@@ -3,6 +3,7 @@
 
 #include "engine/conversation.h"
 
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,8 @@ class Chat {
   static const std::vector<Command>& commands();
   void run_command(const std::string& line);
   void say(std::string text);
+  void give_result(std::string text); // of the first call that waits for one
+  void ask_for_result() const;
   void answer(const Json& before); // messages that it goes back to where it fails
   bool make_room(const std::string& text);
   void show_status(const engine::Answer& answer) const;
@@ -48,6 +51,7 @@ class Chat {
   core::GenerateRequest& request_;
   const bool context_shift_;
   std::unique_ptr<engine::Answerer> answerer_;
+  std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::Usage total_prompt_, total_generation_;
 };

@@ -98,7 +98,7 @@ class Reply {
                           items.add(OutputItems::Kind::message, piece.content);
                         });
     if (whole) {
-      const bool complete = std::string_view(finish_reason(answers_.all()[0].stop)) == "stop";
+      const bool complete = std::string_view(finish_reason(answers_.all()[0])) == "stop";
       items.finish(complete);
       Json result = response(complete ? "completed" : "incomplete", items);
       result["usage"] = usage();

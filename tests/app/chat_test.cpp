@@ -292,3 +292,26 @@ TEST_CASE("a dumb terminal gets plain lines") {
   chat.type(kEndOfInput);
   CHECK(chat.exit_status() == 0);
 }
+
+TEST_CASE("a call of a tool is shown, and what the user types is its result") {
+  const std::string tools =
+      folder().write("tools.json", R"({"tools": [{"type": "function", "function": {"name": "clock",
+      "description": "The time"}}], "tool_choice": "required", "parallel_tool_calls": false})");
+  const Result talk = run_ridge({"chat", "-m", tiny_model(), "-n", "400", "-s", "1", "--tools", tools},
+                                "how late is it?\nhalf past nine\n/save " + (folder() / "calls.json") + "\n");
+  CHECK(talk.status == 0);
+  CHECK(talk.out.find("clock({})") != std::string::npos);
+  CHECK(talk.err.find("[the result of clock({})?") != std::string::npos);
+  const json messages = json::parse(read_file(folder() / "calls.json"))["messages"];
+  REQUIRE(messages.size() == 4);
+  CHECK(messages[1]["tool_calls"][0]["function"]["name"] == "clock");
+  CHECK(messages[2]["role"] == "tool");
+  CHECK(messages[2]["content"] == "half past nine");
+  CHECK(messages[2]["tool_call_id"] == messages[1]["tool_calls"][0]["id"]);
+  CHECK(messages[3]["role"] == "assistant");
+
+  const std::string wrong = folder().write("wrong.json", R"([{"name": "a b"}])");
+  const Result refused = run_ridge({"chat", "-m", tiny_model(), "--tools", wrong}, "");
+  CHECK(refused.status == 1);
+  CHECK(refused.err.find("wrong.json: tool 0: name: expected") != std::string::npos);
+}

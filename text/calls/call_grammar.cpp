@@ -44,10 +44,11 @@ class Builder {
     const bool several = options.parallel && !syntax_.messages;
     const std::string more = several ? fmt::format("({} {}){{0,{}}}", mark(syntax_.between), call, kMostCalls - 1) : "";
     std::string root = fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
+    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the calls belongs to nobody
     if (!options.reasoning_open.empty())
       root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
                          text_without(rules_, options.reasoning_close), mark(options.reasoning_close),
-                         syntax_.messages ? mark("$(<|start|>assistant$|$)") : rules_.primitive("space"), root);
+                         syntax_.messages ? mark("$(<|start|>assistant$|$)") : "\"\"", root);
     return rules_.text(root);
   }
 

@@ -1,0 +1,117 @@
+#include "engine/calls/call_constraint.h"
+
+#include "core/error.h"
+#include "text/calls/call_grammar.h"
+#include "text/calls/call_parser.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace ridge::engine {
+namespace {
+
+constexpr size_t kTailBytes = 64; // of text that is searched again with what follows; longer than any trigger
+constexpr std::string_view kSpace = " \t\r\n";
+
+std::string_view trimmed_left(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
+}
+
+} // namespace
+
+std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
+                                                 const ToolUse& use, const text::Tokenizer& tokenizer,
+                                                 std::string_view prompt) {
+  text::CallGrammarOptions options{.parallel = use.parallel};
+  if (use.required && !text::ReasoningSplitter(prompt).in_reasoning()) {
+    const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
+    const std::string_view end = prompt.substr(0, prompt.find_last_not_of(kSpace) + 1);
+    if (!markers.open.empty() && !end.ends_with(markers.close)) {
+      options.reasoning_open = markers.open;
+      options.reasoning_close = markers.close;
+    }
+  }
+  const std::string gbnf = text::gbnf_from_tools(*format.syntax, use.tools, options, &tokenizer);
+  return std::make_shared<const CallRules>(CallRules{format.syntax, use.tools, use.required, text::Grammar::parse(gbnf),
+                                                     text::call_triggers(*format.syntax, use.tools)});
+}
+
+CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
+                               std::shared_ptr<const text::TokenTable> vocabulary, const text::Tokenizer& tokenizer,
+                               std::string_view prompt)
+    : rules_(std::move(rules)), vocabulary_(std::move(vocabulary)), tokenizer_(tokenizer),
+      matcher_(rules_->grammar, *vocabulary_), splitter_(prompt, true),
+      bound_(rules_->required && !splitter_.in_reasoning()) {
+  if (rules_->syntax->messages) // the prompt has the beginning of the first header
+    tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
+}
+
+std::string CallConstraint::opened_by(std::string_view piece) const {
+  if (!searching_ || splitter_.in_reasoning()) return {};
+  const std::string text = tail_ + std::string(piece);
+  if (rules_->syntax->at_start) {
+    const std::string_view start = trimmed_left(text);
+    const bool opens = std::ranges::any_of(rules_->triggers, [&](const auto& t) { return start.starts_with(t); });
+    return opens ? std::string(start) : std::string();
+  }
+  size_t first = std::string::npos;
+  for (const std::string& trigger : rules_->triggers) {
+    const size_t from = tail_.size() - std::min(tail_.size(), trigger.size() - 1); // what ends before is past
+    first = std::min(first, text.find(trigger, from));
+  }
+  return first == std::string::npos ? std::string() : text.substr(first);
+}
+
+std::optional<std::string> CallConstraint::behind_reasoning(std::string_view piece) const {
+  const std::string_view close = splitter_.reasoning_end();
+  const std::string text = tail_ + std::string(piece);
+  const size_t found = text.find(close, tail_.size() - std::min(tail_.size(), close.size() - 1));
+  if (found == std::string::npos) return std::nullopt;
+  return text.substr(found + close.size());
+}
+
+bool CallConstraint::allows(int32_t token) {
+  if (bound_) return matcher_.allows(token);
+  if (token < 0 || token >= tokenizer_.vocab_size()) return false;
+  if (tokenizer_.is_eog(token)) return !rules_->required;
+  const std::string_view piece = tokenizer_.piece(token);
+  if (rules_->required) {
+    const auto rest = behind_reasoning(piece);
+    return !rest || matcher_.allows_text(*rest);
+  }
+  const std::string call = opened_by(piece);
+  return call.empty() || matcher_.allows_text(call);
+}
+
+void CallConstraint::apply(std::span<float> logits) {
+  if (bound_) return matcher_.apply(logits);
+  for (size_t token = 0; token < logits.size(); ++token)
+    if (!allows(static_cast<int32_t>(token))) logits[token] = -std::numeric_limits<float>::infinity();
+}
+
+void CallConstraint::accept(int32_t token) {
+  if (bound_) return matcher_.accept(token);
+  if (!allows(token)) throw_error("token {} cannot begin a call here", token);
+  const std::string_view piece = tokenizer_.piece(token);
+  const auto bind = [&](const std::string& text) {
+    matcher_.accept_text(text);
+    bound_ = true;
+  };
+  if (rules_->required) {
+    if (const auto rest = behind_reasoning(piece)) return bind(*rest);
+  } else if (const std::string call = opened_by(piece); !call.empty()) {
+    return bind(call);
+  }
+  splitter_.push(piece);
+  tail_ += piece;
+  if (!rules_->syntax->at_start) {
+    if (tail_.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+  } else if (searching_) {
+    const std::string_view start = trimmed_left(tail_);
+    searching_ = std::ranges::any_of(rules_->triggers, [&](const auto& t) { return t.starts_with(start); });
+    if (!searching_) tail_.clear();
+  }
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,155 @@
+#include "engine/calls/call_format.h"
+
+#include "core/error.h"
+#include "core/random.h"
+#include "text/calls/call_writer.h"
+#include "text/calls/tool.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace ridge::engine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Words that no template writes by itself.
+constexpr const char *kName = "zq_probe", *kKey = "zq_key", *kValue = "zqvalue", *kResult = "zqresult";
+
+std::optional<std::string> render(const text::ChatTemplate& chat_template, const Json& messages, const Json& tools) {
+  text::ChatOptions options;
+  options.tools = tools;
+  options.bos_token = "<s>";
+  options.eos_token = "</s>";
+  try {
+    return chat_template.render(messages, options);
+  } catch (const Error&) { // it takes no such messages
+    return std::nullopt;
+  }
+}
+
+bool has(const std::optional<std::string>& text, const std::string& word) {
+  return text && text->find(word) != std::string::npos;
+}
+
+Json sample_tools() {
+  const Json value = {{"type", "string"}, {"description", "the value"}};
+  const Json parameters = {{"type", "object"}, {"properties", {{kKey, value}}}, {"required", {kKey}}};
+  return Json::array({{{"type", "function"},
+                       {"function", {{"name", kName}, {"description", "a probe"}, {"parameters", parameters}}}}});
+}
+
+const char* const kUser = R"([{"role": "user", "content": "zquestion"}])";
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Ids of a length that a template demands: others become such, the same ones for the same text.
+std::string fit_id(const std::string& id, int length) {
+  if (length == 0 || (static_cast<int>(id.size()) == length && text::is_tool_name(id))) return id;
+  uint64_t hash = 0;
+  for (const char c : id) hash = core::mix_bits(hash + static_cast<unsigned char>(c));
+  return text::make_call_id(hash, 0, length);
+}
+
+void add_to_system(Json& messages, const std::string& text) {
+  const bool has_system = !messages.empty() && messages[0]["role"] == "system" && messages[0]["content"].is_string();
+  if (has_system)
+    messages[0]["content"] = messages[0]["content"].get<std::string>() + "\n\n" + text;
+  else
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+}
+
+std::string tools_as_text(const Json& tools) {
+  std::string list;
+  for (const Json& tool : tools) list += dump(tool) + "\n";
+  return fmt::format(
+      "You may call functions to help with the user's request. Their signatures are:\n<tools>\n{}</tools>\n"
+      "To call one, write a JSON object with its name and arguments between these tags:\n<tool_call>\n"
+      "{{\"name\": <name>, \"arguments\": <arguments as JSON>}}\n</tool_call>",
+      list);
+}
+
+std::vector<text::ToolCall> calls_of(const Json& message) {
+  std::vector<text::ToolCall> calls;
+  for (const Json& call : message["tool_calls"]) {
+    const Json& arguments = call["function"]["arguments"];
+    calls.push_back({call.value("id", ""), call["function"].at("name"), dump(arguments)});
+  }
+  return calls;
+}
+
+} // namespace
+
+CallFormat find_call_format(const text::ChatTemplate& chat_template) {
+  CallFormat format;
+  const Json tools = sample_tools();
+  const Json user = Json::parse(kUser);
+  format.syntax = text::find_call_syntax(chat_template.source());
+  format.takes_tools = format.syntax && has(render(chat_template, user, tools), kName);
+  if (!format.takes_tools) format.syntax = &text::generic_call_syntax();
+  for (const bool as_text : {false, true})
+    for (const bool null_content : {false, true}) {
+      if (format.takes_calls) break;
+      const Json arguments = {{kKey, kValue}};
+      const Json function = {{"name", kName}, {"arguments", as_text ? Json(dump(arguments)) : arguments}};
+      const Json call = {{"id", "abcdefgh1"}, {"type", "function"}, {"function", function}};
+      Json messages = user;
+      messages.push_back(
+          {{"role", "assistant"}, {"content", null_content ? Json() : Json("")}, {"tool_calls", {call}}});
+      // Some templates write an answer's text only behind its results.
+      messages.push_back({{"role", "tool"}, {"tool_call_id", "abcdefgh1"}, {"name", kName}, {"content", kResult}});
+      const auto text = render(chat_template, messages, format.takes_tools ? tools : Json());
+      const size_t question = text ? text->find("zquestion") : std::string::npos;
+      format.takes_results |= has(text, kResult);
+      // Before the question there may be the tools, with the same name. An object that is written as text of JSON
+      // within JSON, and text within quotes, are not what the model writes.
+      if (!text || question == std::string::npos || text->find(kName, question) == std::string::npos) continue;
+      if (text->find(kValue, question) == std::string::npos || has(text, "\\\"zq_key")) continue;
+      format.takes_calls = true;
+      format.arguments_as_text = as_text;
+      format.null_content = null_content;
+    }
+  return format;
+}
+
+CallMessages fit_messages(const CallFormat& format, Json messages, Json tools) try {
+  for (Json& message : messages) {
+    const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].empty();
+    if (has_calls)
+      for (Json& call : message["tool_calls"])
+        if (Json& arguments = call.at("function").at("arguments"); arguments.is_string())
+          arguments = Json::parse(arguments.get<std::string>());
+    if (message["role"] == "tool") {
+      if (message.contains("tool_call_id"))
+        message["tool_call_id"] = fit_id(message["tool_call_id"], format.syntax->id_length);
+      if (!format.takes_results)
+        message = {{"role", "user"},
+                   {"content", "<tool_response>\n" + message.value("content", "") + "\n</tool_response>"}};
+    }
+    if (!has_calls) continue;
+    const std::string said =
+        message.contains("content") && message["content"].is_string() ? message["content"].get<std::string>() : "";
+    if (!format.takes_calls) {
+      message["content"] = said + (said.empty() ? "" : "\n") + text::write_calls(*format.syntax, calls_of(message));
+      message.erase("tool_calls");
+      continue;
+    }
+    message["content"] = said.empty() && format.null_content ? Json() : Json(said);
+    for (Json& call : message["tool_calls"]) {
+      if (call.contains("id")) call["id"] = fit_id(call["id"], format.syntax->id_length);
+      Json& arguments = call["function"]["arguments"];
+      if (format.arguments_as_text) arguments = dump(arguments);
+    }
+  }
+  if (!tools.is_null() && !format.takes_tools) {
+    add_to_system(messages, tools_as_text(tools));
+    tools = nullptr;
+  }
+  return {std::move(messages), std::move(tools)};
+} catch (const Json::exception&) {
+  throw_error(
+      "a message's calls or results are malformed: expected a list of calls with a function's name and arguments");
+}
+
+} // namespace ridge::engine

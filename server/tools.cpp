@@ -1,0 +1,190 @@
+#include "server/tools.h"
+
+#include "core/error.h"
+
+#include "server/api_error.h"
+
+#include <algorithm>
+
+namespace ridge::server {
+namespace {
+
+constexpr size_t kMostTools = 512;
+
+struct Choice {
+  bool none = false, required = false;
+  std::string name; // of the only tool that may be called; empty: any
+};
+
+const Json& list_of(const Fields& body, const char* name) {
+  static const Json kNone = Json::array();
+  const Json* list = body.find(name);
+  if (!list) return kNone;
+  if (!list->is_array()) throw_invalid(body.path_of(name), "{}: expected a list", body.path_of(name));
+  if (list->size() > kMostTools) throw_invalid(name, "{}: expected at most {} of them", name, kMostTools);
+  return *list;
+}
+
+void add_tool(engine::ToolUse& use, const Fields& tool, const char* schema) {
+  Json function = {{"name", tool.text("name").value_or("")}, {"description", tool.text("description").value_or("")}};
+  if (const auto given = tool.object(schema)) function["parameters"] = given->json();
+  try {
+    engine::add_tool(use, function);
+  } catch (const core::Error& error) {
+    throw_invalid(tool.path_of("name"), "{}", tool.path_of(error.what()));
+  }
+}
+
+std::optional<engine::ToolUse> with_choice(engine::ToolUse use, const Choice& choice, const std::string& path) {
+  if (use.tools.empty() && (choice.required || !choice.name.empty()))
+    throw_invalid(path, "{}: there are no tools", path);
+  if (choice.none || use.tools.empty()) return std::nullopt;
+  use.required = choice.required;
+  if (!choice.name.empty()) {
+    std::erase_if(use.tools, [&](const text::Tool& tool) { return tool.name != choice.name; });
+    if (use.tools.empty()) throw_invalid(path, "{}: there is no tool {}", path, choice.name);
+  }
+  return use;
+}
+
+Choice openai_choice(const Fields& body) {
+  const Json* given = body.find("tool_choice");
+  if (!given || *given == "auto") return {};
+  if (*given == "none") return {.none = true};
+  if (*given == "required") return {.required = true};
+  if (!given->is_object()) throw_invalid("tool_choice", "tool_choice: expected auto, none, required or a function");
+  const Fields choice(*given, "tool_choice");
+  if (choice.text("type").value_or("") != "function")
+    throw_invalid("tool_choice.type", "tool_choice.type: expected function");
+  const auto function = choice.object("function");
+  const auto name = function ? function->text("name") : choice.text("name");
+  if (!name) throw_invalid("tool_choice", "tool_choice: the function's name is missing");
+  return {.required = true, .name = *name};
+}
+
+Choice anthropic_choice(const Fields& body, bool& parallel) {
+  const auto choice = body.object("tool_choice");
+  if (!choice) return {};
+  parallel = !choice->flag("disable_parallel_tool_use").value_or(false);
+  const std::string type = choice->text("type").value_or("");
+  if (type == "auto") return {};
+  if (type == "none") return {.none = true};
+  if (type == "any") return {.required = true};
+  if (type != "tool") throw_invalid("tool_choice.type", "tool_choice.type: expected auto, any, tool or none");
+  const auto name = choice->text("name");
+  if (!name) throw_invalid("tool_choice.name", "tool_choice.name is missing");
+  return {.required = true, .name = *name};
+}
+
+Json read_arguments(const Json& given, const std::string& path) {
+  if (given.is_object()) return given;
+  Json arguments = Json::object();
+  if (given.is_string() && !given.get_ref<const std::string&>().empty())
+    arguments = Json::parse(given.get_ref<const std::string&>(), nullptr, false);
+  if ((!given.is_string() && !given.is_null()) || !arguments.is_object())
+    throw_invalid(path, "{}: expected the text of a JSON object", path);
+  return arguments;
+}
+
+} // namespace
+
+std::optional<engine::ToolUse> openai_tools(const Fields& body) {
+  engine::ToolUse use{.definitions = Json::array()};
+  const Json& list = list_of(body, "tools");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Fields tool(list[i], fmt::format("tools[{}]", i));
+    if (tool.text("type").value_or("function") != "function")
+      throw_invalid(tool.path_of("type"), "{}: this server takes tools of type \"function\" only",
+                    tool.path_of("type"));
+    const auto function = tool.object("function");
+    add_tool(use, function ? *function : tool, "parameters");
+  }
+  use.parallel = body.flag("parallel_tool_calls").value_or(true);
+  return with_choice(std::move(use), openai_choice(body), "tool_choice");
+}
+
+std::optional<engine::ToolUse> anthropic_tools(const Fields& body) {
+  engine::ToolUse use{.definitions = Json::array()};
+  const Json& list = list_of(body, "tools");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Fields tool(list[i], fmt::format("tools[{}]", i));
+    if (tool.text("type").value_or("custom") != "custom")
+      throw_invalid(tool.path_of("type"), "{}: this server runs no tools of its own", tool.path_of("type"));
+    add_tool(use, tool, "input_schema");
+  }
+  const Choice choice = anthropic_choice(body, use.parallel);
+  return with_choice(std::move(use), choice, "tool_choice");
+}
+
+void read_calls(Json& messages) {
+  std::vector<std::pair<std::string, std::string>> open; // ids and names of calls without results
+  size_t count = 0;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json& message = messages[i];
+    const std::string path = fmt::format("messages[{}]", i);
+    if (message.contains("tool_calls") && !message["tool_calls"].is_null()) {
+      const Json given = message["tool_calls"];
+      if (!given.is_array()) throw_invalid(path + ".tool_calls", "{}.tool_calls: expected a list", path);
+      Json calls = Json::array();
+      for (size_t c = 0; c < given.size(); ++c) {
+        const Fields call(given[c], fmt::format("{}.tool_calls[{}]", path, c));
+        const auto function = call.object("function");
+        const std::string name = function ? function->text("name").value_or("") : "";
+        if (!text::is_tool_name(name))
+          throw_invalid(call.path_of("function"), "{}: expected a function with a name", call.path_of("function"));
+        const Json* arguments = function->find("arguments");
+        const std::string id = call.text("id").value_or(text::make_call_id(0, count++, 0));
+        open.emplace_back(id, name);
+        calls.push_back(
+            {{"id", id},
+             {"type", "function"},
+             {"function",
+              {{"name", name},
+               {"arguments", read_arguments(arguments ? *arguments : Json(), function->path_of("arguments"))}}}});
+      }
+      message["tool_calls"] = std::move(calls);
+      if (message["tool_calls"].empty()) message.erase("tool_calls");
+    }
+    if (message["role"] != "tool") continue;
+    const Fields result(message, path);
+    std::optional<std::string> name = result.text("name");
+    if (!name) name = result.text("tool_name"); // Ollama's
+    const auto id = result.text("tool_call_id");
+    const auto call = std::ranges::find_if(
+        open, [&](const auto& one) { return id ? one.first == *id : !name || one.second == *name; });
+    if (call != open.end()) {
+      message["tool_call_id"] = call->first;
+      message["name"] = call->second;
+      open.erase(call);
+    } else {
+      message["tool_call_id"] = id.value_or("");
+      message["name"] = name.value_or("");
+    }
+  }
+}
+
+Json openai_call(const text::ToolCall& call, int64_t index) {
+  Json json = Json::object();
+  if (index >= 0) json["index"] = index;
+  json.update(
+      {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  return json;
+}
+
+void CallList::add(const std::vector<text::CallParser::Delta>& deltas) {
+  ended_.clear();
+  for (const text::CallParser::Delta& delta : deltas) {
+    if (delta.begins) calls_.push_back({delta.id, delta.name, {}});
+    calls_[delta.index].arguments += delta.arguments;
+    if (!delta.ends) continue;
+    ended_.push_back(delta.index);
+    all_ended_.push_back(delta.index);
+  }
+}
+
+Json arguments_of(const text::ToolCall& call) {
+  Json arguments = Json::parse(call.arguments, nullptr, false);
+  return arguments.is_object() ? arguments : Json::object();
+}
+
+} // namespace ridge::server

@@ -1,7 +1,6 @@
 #include "server/tools.h"
 
 #include "core/error.h"
-
 #include "server/api_error.h"
 
 #include <algorithm>

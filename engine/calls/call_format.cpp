@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "text/calls/call_values.h"
 #include "text/calls/call_writer.h"
 #include "text/calls/tool.h"
 
@@ -15,9 +16,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Words that no template writes by itself.
-constexpr const char *kName = "zq_probe", *kKey = "zq_key", *kValue = "zqvalue", *kResult = "zqresult";
+constexpr const char *kProbeName = "zq_probe", *kProbeKey = "zq_key", *kProbeValue = "zqvalue",
+                     *kProbeResult = "zqresult";
 
-std::optional<std::string> render(const text::ChatTemplate& chat_template, const Json& messages, const Json& tools) {
+std::optional<std::string> render_sample(const text::ChatTemplate& chat_template, const Json& messages,
+                                         const Json& tools) {
   text::ChatOptions options;
   options.tools = tools;
   options.bos_token = "<s>";
@@ -29,20 +32,18 @@ std::optional<std::string> render(const text::ChatTemplate& chat_template, const
   }
 }
 
-bool has(const std::optional<std::string>& text, const std::string& word) {
+bool says(const std::optional<std::string>& text, const std::string& word) {
   return text && text->find(word) != std::string::npos;
 }
 
 Json sample_tools() {
   const Json value = {{"type", "string"}, {"description", "the value"}};
-  const Json parameters = {{"type", "object"}, {"properties", {{kKey, value}}}, {"required", {kKey}}};
+  const Json parameters = {{"type", "object"}, {"properties", {{kProbeKey, value}}}, {"required", {kProbeKey}}};
   return Json::array({{{"type", "function"},
-                       {"function", {{"name", kName}, {"description", "a probe"}, {"parameters", parameters}}}}});
+                       {"function", {{"name", kProbeName}, {"description", "a probe"}, {"parameters", parameters}}}}});
 }
 
-const char* const kUser = R"([{"role": "user", "content": "zquestion"}])";
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+const char* const kProbeQuestion = R"([{"role": "user", "content": "zquestion"}])";
 
 // Ids of a length that a template demands: others become such, the same ones for the same text.
 std::string fit_id(const std::string& id, int length) {
@@ -62,7 +63,7 @@ void add_to_system(Json& messages, const std::string& text) {
 
 std::string tools_as_text(const Json& tools) {
   std::string list;
-  for (const Json& tool : tools) list += dump(tool) + "\n";
+  for (const Json& tool : tools) list += text::compact_json(tool) + "\n";
   return fmt::format(
       "You may call functions to help with the user's request. Their signatures are:\n<tools>\n{}</tools>\n"
       "To call one, write a JSON object with its name and arguments between these tags:\n<tool_call>\n"
@@ -74,7 +75,7 @@ std::vector<text::ToolCall> calls_of(const Json& message) {
   std::vector<text::ToolCall> calls;
   for (const Json& call : message["tool_calls"]) {
     const Json& arguments = call["function"]["arguments"];
-    calls.push_back({call.value("id", ""), call["function"].at("name"), dump(arguments)});
+    calls.push_back({call.value("id", ""), call["function"].at("name"), text::compact_json(arguments)});
   }
   return calls;
 }
@@ -84,28 +85,30 @@ std::vector<text::ToolCall> calls_of(const Json& message) {
 CallFormat find_call_format(const text::ChatTemplate& chat_template) {
   CallFormat format;
   const Json tools = sample_tools();
-  const Json user = Json::parse(kUser);
+  const Json user = Json::parse(kProbeQuestion);
   format.syntax = text::find_call_syntax(chat_template.source());
-  format.takes_tools = format.syntax && has(render(chat_template, user, tools), kName);
+  format.takes_tools = format.syntax && says(render_sample(chat_template, user, tools), kProbeName);
   if (!format.takes_tools) format.syntax = &text::generic_call_syntax();
   for (const bool as_text : {false, true})
     for (const bool null_content : {false, true}) {
       if (format.takes_calls) break;
-      const Json arguments = {{kKey, kValue}};
-      const Json function = {{"name", kName}, {"arguments", as_text ? Json(dump(arguments)) : arguments}};
+      const Json arguments = {{kProbeKey, kProbeValue}};
+      const Json function = {{"name", kProbeName},
+                             {"arguments", as_text ? Json(text::compact_json(arguments)) : arguments}};
       const Json call = {{"id", "abcdefgh1"}, {"type", "function"}, {"function", function}};
       Json messages = user;
       messages.push_back(
           {{"role", "assistant"}, {"content", null_content ? Json() : Json("")}, {"tool_calls", {call}}});
       // Some templates write an answer's text only behind its results.
-      messages.push_back({{"role", "tool"}, {"tool_call_id", "abcdefgh1"}, {"name", kName}, {"content", kResult}});
-      const auto text = render(chat_template, messages, format.takes_tools ? tools : Json());
+      messages.push_back(
+          {{"role", "tool"}, {"tool_call_id", "abcdefgh1"}, {"name", kProbeName}, {"content", kProbeResult}});
+      const auto text = render_sample(chat_template, messages, format.takes_tools ? tools : Json());
       const size_t question = text ? text->find("zquestion") : std::string::npos;
-      format.takes_results |= has(text, kResult);
+      format.takes_results |= says(text, kProbeResult);
       // Before the question there may be the tools, with the same name. An object that is written as text of JSON
       // within JSON, and text within quotes, are not what the model writes.
-      if (!text || question == std::string::npos || text->find(kName, question) == std::string::npos) continue;
-      if (text->find(kValue, question) == std::string::npos || has(text, "\\\"zq_key")) continue;
+      if (!text || question == std::string::npos || text->find(kProbeName, question) == std::string::npos) continue;
+      if (text->find(kProbeValue, question) == std::string::npos || says(text, "\\\"zq_key")) continue;
       format.takes_calls = true;
       format.arguments_as_text = as_text;
       format.null_content = null_content;
@@ -139,7 +142,7 @@ CallMessages fit_messages(const CallFormat& format, Json messages, Json tools) t
     for (Json& call : message["tool_calls"]) {
       if (call.contains("id")) call["id"] = fit_id(call["id"], format.syntax->id_length);
       Json& arguments = call["function"]["arguments"];
-      if (format.arguments_as_text) arguments = dump(arguments);
+      if (format.arguments_as_text) arguments = text::compact_json(arguments);
     }
   }
   if (!tools.is_null() && !format.takes_tools) {

@@ -58,7 +58,8 @@ class Builder {
     return mark("$(<|start|>assistant$|$)$(<|channel|>$(commentary$|analysis$)$|$) to=functions.");
   }
   std::string header_end() {
-    return mark("$(<|channel|>$(commentary$|analysis$)$|$)$( $|$)$(<|constrain|>$|$)$(json$|$)<|message|>");
+    return mark(
+        "$(<|channel|>$(commentary$|analysis$)$|$)$( $(<|constrain|>$|$)json$|<|constrain|>json$|$)<|message|>");
   }
 
   std::string mark(std::string_view pattern) {

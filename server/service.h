@@ -68,7 +68,6 @@ class Service {
   const engine::LoadedModel& model() const { return model_; }
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
   const text::ChatTemplate& chat_template() const { return template_; }
-  const engine::CallFormat& call_format() const { return call_format_; }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }

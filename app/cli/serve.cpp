@@ -121,7 +121,7 @@ void add_serve_command(CLI::App& app) {
           "the built-in guide")
       ->type_name("FILE");
   command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
-      ->type_name("DIR");
+      ->type_name("FOLDER");
   command
       ->add_option(
           "--memory", options->memory,

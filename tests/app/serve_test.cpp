@@ -2,6 +2,7 @@
 #include "support/process.h"
 #include "support/socket.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -85,4 +86,22 @@ TEST_CASE("ridge serve asks for the key in its file, and says what is wrong with
   const tests::Result refused = tests::run({RIDGE_BINARY, "serve", "--api-key-file", folder / "empty"});
   CHECK(refused.status == 1);
   CHECK(refused.err.find("expected one line with the key") != std::string::npos);
+}
+
+TEST_CASE("ridge serve serves a folder's models by name") {
+  const tests::TemporaryFolder folder;
+  tests::TinyModel().write(folder / "tiny.gguf");
+  std::ofstream(folder / "broken.gguf") << "no model";
+  Served served({"--device", "cpu", "--models-dir", folder.path(), "--memory", "1GiB", "--idle-unload", "100"});
+  const auto status = [&](const char* model) {
+    const std::string body = R"({"prompt": "a", "max_tokens": 2, "model": ")" + std::string(model) + "\"}";
+    return served.ask("POST /v1/completions", body).substr(9, 3);
+  };
+  CHECK(status("tiny") == "200");
+  CHECK(status("broken") == "500");
+  CHECK(status("none") == "404");
+  CHECK(served.ask("GET /api/ps").find("\"tiny\"") != std::string::npos);
+  served.signal(SIGTERM);
+  CHECK(served.status() == 0);
+  CHECK(tests::run({RIDGE_BINARY, "serve", "--memory", "1GiB"}).status == 2);
 }

@@ -64,7 +64,8 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
 }
 
 void set_expert_sum_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
-  cost.flops = 2 * elements_of(program, op.outputs[0], step) * static_cast<double>(std::get<ExpertParams>(op.params).used);
+  cost.flops =
+      2 * elements_of(program, op.outputs[0], step) * static_cast<double>(std::get<ExpertParams>(op.params).used);
 }
 
 void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
@@ -72,10 +73,16 @@ void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const S
   cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
 }
 
-// How many (query, key) pairs the first `tokens` tokens of a stream see.
+// How many (query, key) pairs the first `tokens` tokens of a stream see. Without a causal mask the text is whole, and
+// the pairs ahead are as many as those behind.
 double visible_pairs(const AttentionParams& params, double tokens) {
   const auto growing = [](double n) { return n * (n + 1) / 2; }; // each token sees all before it
   const auto window = static_cast<double>(params.window);
+  if (!params.causal) {
+    AttentionParams behind = params;
+    behind.causal = true;
+    return 2 * visible_pairs(behind, tokens) - tokens;
+  }
   if (params.window == 0 || tokens <= window) return growing(tokens);
   if (!params.chunked) return growing(window) + (tokens - window) * window;
   const double chunks = std::floor(tokens / window);

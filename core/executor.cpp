@@ -40,6 +40,14 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
     throw_error("a batch with {} elements of input, expected {}", batch.input.size(), elements);
 }
 
+// Of a Program whose tokens see later ones.
+void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
+  std::vector<int32_t> next(static_cast<size_t>(config.streams), 0);
+  for (size_t i = 0; i < batch.tokens.size(); ++i)
+    if (batch.positions[i] != next[batch.streams.empty() ? 0 : batch.streams[i]]++)
+      throw_error("tokens of this model see later ones: a batch holds whole texts, from position 0 on");
+}
+
 } // namespace
 
 bool amplifies_errors(const Program& program) {
@@ -87,6 +95,7 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
   for (const int32_t stream : batch.streams)
     if (stream < 0 || stream >= config.streams)
       throw_error("stream {} of a batch, expected 0 to {}", stream, config.streams - 1);
+  if (sees_ahead(program)) check_whole_texts(config, batch);
   for (const int32_t output : batch.outputs)
     if (output < 0 || output >= std::ssize(batch.tokens))
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());

@@ -47,7 +47,8 @@ void check_cache_types(const Program& program, const ExecutorConfig& config);
 void check_config(const Program& program, const ExecutorConfig& config);
 
 // Tokens to run at once. Token i of stream s at position p sees the cache of s up to and including p. Positions of one
-// stream are consecutive and start where its cache is to be continued; what lay behind is overwritten.
+// stream are consecutive and start where its cache is to be continued; what lay behind is overwritten. Where tokens see
+// later ones (sees_ahead), positions of each stream start at 0.
 struct Batch {
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions; // same length
@@ -57,8 +58,8 @@ struct Batch {
 };
 
 // Throws Error if forward() cannot run the batch: it has no tokens, more tokens or outputs than the configuration
-// allows, spans of different lengths, or a token, position, stream or output out of range. Executors call it in
-// forward().
+// allows, spans of different lengths, a token, position, stream or output out of range, or part of a text where tokens
+// see later ones. Executors call it in forward().
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
 
 // Which position each stream's recurrent state goes on at, for executors of Programs that have one. Position 0 is

@@ -104,11 +104,25 @@ struct AttentionParams {
   bool chunked = false; // the window does not slide: a token sees those of its own `window` positions up to itself
   float soft_cap = 0;   // scores are soft_cap * tanh(score / soft_cap); 0: as they are
   float max_bias = 0;   // ALiBi (alibi_slope): a score is less by the slope of its head per position; 0: none
+  // A token sees no later ones. Else it sees all of its stream in the batch, or with a window as many from its own
+  // position on as up to it.
+  bool causal = true;
+  int64_t reach = 0; // the weight is a bias of scores by distance, up to this many positions back and ahead; 0: sinks
 
   // The first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {
     if (window == 0) return 0;
     return chunked ? position / window * window : position < window ? 0 : position + 1 - window;
+  }
+  // The position behind the last one that it sees, where its stream ends at `end`.
+  int64_t end_seen(int64_t position, int64_t end) const {
+    if (causal) return position + 1;
+    return window == 0 || end - position < window ? end : position + window;
+  }
+  // Where in a head's row of that bias its number for a score is: of the token at `position`, for the one at `seen`.
+  int64_t bias_at(int64_t position, int64_t seen) const {
+    const int64_t ahead = seen - position;
+    return reach + (ahead < -reach ? -reach : ahead > reach ? reach : ahead);
   }
 };
 

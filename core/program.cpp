@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace ridge::core {
@@ -29,7 +30,10 @@ struct Operands {
 
 // shape_NAME checks the shapes of an op whose operands are those that ops.def lists.
 
-void shape_embed(const Operands& o) { o.expect(o.weight(0).cols == o.out(0).width, "the table has another width"); }
+void shape_embed(const Operands& o) {
+  for (size_t i = 0; i < o.op.weights.size(); ++i)
+    o.expect(o.weight(i).cols == o.out(0).width, "the table or the bias has another width");
+}
 
 void shape_rms_norm(const Operands& o) {
   const int64_t group = std::get<NormParams>(o.op.params).group;
@@ -76,8 +80,13 @@ void shape_attention(const Operands& o) {
   o.expect(!kv.latent, "the cache is one of latent attention");
   o.expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
-  o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked), "params");
-  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.heads, "not one sink per head");
+  o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked) && params.reach >= 0 &&
+               (params.causal || !params.chunked),
+           "params");
+  const int64_t per_head = params.reach > 0 ? 2 * params.reach + 1 : 1;
+  o.expect(params.reach == 0 || !o.op.weights.empty(), "no biases");
+  if (!o.op.weights.empty())
+    o.expect(o.weight(0).cols == params.heads * per_head, "not one sink or row of biases per head");
 }
 
 const KvLayer& latent_layer_of(const Operands& o, int32_t layer) {
@@ -102,7 +111,8 @@ void check_latent_attention(const Operands& o) {
   o.expect(o.in(0).width == params.heads * kv.v_dim && fits_rest(o, params.heads * (kv.k_dim - kv.v_dim)) &&
                o.out(0).width == params.heads * kv.v_dim,
            "shape");
-  o.expect(params.window == 0 && params.soft_cap == 0, "windows and soft caps of latent attention");
+  o.expect(params.window == 0 && params.soft_cap == 0 && params.causal && params.reach == 0,
+           "latent attention is causal, without windows, soft caps and biases");
 }
 
 void shape_latent_attention(const Operands& o) { check_latent_attention(o); }
@@ -308,6 +318,8 @@ void check_rows(const Operands& o) {
 
 void check_result(const Program& program, const std::vector<bool>& written) {
   if (program.output >= 0) {
+    if (program.embeds && !program.values.at(program.output).gathered)
+      throw std::logic_error("Program: embeddings of tokens that nobody wants");
     if (!written.at(program.output)) throw std::logic_error("Program: its output is not written");
   } else if (program.logits < 0 || !written.at(program.logits) || program.values[program.logits].width != program.vocab)
     throw std::logic_error("Program: no logits of the vocabulary's width");
@@ -325,6 +337,13 @@ void validate(const Program& program) {
     kCheckShape[static_cast<size_t>(op.kind)]({program, op});
   }
   check_result(program, written);
+}
+
+bool sees_ahead(const Program& program) {
+  return std::ranges::any_of(program.ops, [](const Op& op) {
+    const auto* attention = std::get_if<AttentionParams>(&op.params);
+    return attention && !attention->causal;
+  });
 }
 
 } // namespace ridge::core

@@ -120,8 +120,9 @@ struct Program {
   ValueId logits = -1; // [outputs, vocab]
 
   // Of a part of a Program (split.h): the value that it is given instead of computing it, and the value that it ends
-  // with instead of logits.
+  // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too.
   ValueId input = -1, output = -1;
+  bool embeds = false;
   ValueId result() const { return output >= 0 ? output : logits; }
 };
 
@@ -146,6 +147,9 @@ Cost program_cost(const Program& program, const Step& step);
 
 // Bytes of KV cache for `context` tokens of one stream.
 double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes);
+
+// Whether tokens see later ones: then a batch has whole texts, from position 0 on.
+bool sees_ahead(const Program& program);
 
 // Elements (f32) of recurrent state of one stream.
 int64_t state_elements(const Program& program);

@@ -164,6 +164,8 @@ SplitProgram split_program(const Program& program, int32_t layer) {
         fmt::format("Program: {} values cross into layer {}, expected the residual stream", crossing.size(), layer));
   parts.front.output = parts.back.input = *crossing.begin();
   parts.back.logits = program.logits;
+  parts.back.output = program.output;
+  parts.back.embeds = program.embeds;
   validate(parts.front);
   validate(parts.back);
   return parts;

@@ -1,9 +1,8 @@
-// attention: each query head against the history of its stream up to its own position.
+// attention: each query head against what its token sees of the history of its stream.
 #include "support/naive.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace ridge::tests {
 namespace {
@@ -15,10 +14,11 @@ double slope_of(const core::AttentionParams& params, int64_t head) {
   return std::pow(2, -params.max_bias / 2 * (2 * (i - n) + 1) / n);
 }
 
-// softmax(q Kᵀ · scale) V of one head over entries [first, last) of the history. A sink is a score without a value.
-Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int64_t first, int64_t last,
-                  const core::KvLayer& kv, int64_t head, const core::AttentionParams& params,
-                  std::optional<double> sink) {
+// softmax(q Kᵀ · scale) V of one head, of the token at `position`, over entries [first, last) of the history. The
+// weights are a sink for each head, a score without a value, or biases by distance.
+Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int64_t position, int64_t first,
+                  int64_t last, const core::KvLayer& kv, int64_t head, const core::AttentionParams& params,
+                  const Naive::Row& weights) {
   const int64_t kv_head = head / (params.heads / kv.heads);
   Naive::Row score;
   for (int64_t pos = first; pos < last; ++pos) {
@@ -26,9 +26,13 @@ Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, in
     for (int64_t d = 0; d < kv.k_dim; ++d) dot += q[d] * history[pos].k[kv_head * kv.k_dim + d];
     dot *= params.scale;
     score.push_back(params.soft_cap > 0 ? params.soft_cap * std::tanh(dot / params.soft_cap) : dot);
-    if (params.max_bias > 0) score.back() -= slope_of(params, head) * static_cast<double>(last - 1 - pos);
+    if (params.max_bias > 0) score.back() -= slope_of(params, head) * static_cast<double>(std::abs(position - pos));
+    if (params.reach > 0) {
+      const int64_t ahead = std::clamp(pos - position, -params.reach, params.reach);
+      score.back() += weights[head * (2 * params.reach + 1) + params.reach + ahead];
+    }
   }
-  if (sink) score.push_back(*sink);
+  if (params.reach == 0 && !weights.empty()) score.push_back(weights[head]);
   const double largest = *std::max_element(score.begin(), score.end());
   double sum = 0;
   for (double& s : score) sum += s = std::exp(s - largest);
@@ -43,15 +47,22 @@ Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, in
 void naive_attention(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::AttentionParams>(op.params);
   const core::KvLayer& kv = naive.program().kv_layers[p.layer];
-  const Naive::Row sinks = op.weights.empty() ? Naive::Row() : naive.weight_row(op.weights[0], 0);
+  const Naive::Row weights = op.weights.empty() ? Naive::Row() : naive.weight_row(op.weights[0], 0);
+  // Where a stream's tokens of this batch end. Their keys are in the history already.
+  const auto end_of = [&](int32_t stream) {
+    int64_t end = 0;
+    for (size_t t = 0; t < naive.batch().tokens.size(); ++t)
+      if (naive.stream(t) == stream) end = std::max<int64_t>(end, naive.batch().positions[t] + 1);
+    return end;
+  };
   naive.for_rows(op, [&](size_t t) {
     const std::vector<Naive::Cached>& history = naive.history(p.layer, naive.stream(t));
-    const int64_t position = naive.batch().positions[t];
+    const int64_t position = naive.batch().positions[t], half = p.window > 0 ? p.window : INT32_MAX;
+    const int64_t last = p.causal ? position + 1 : std::min(end_of(naive.stream(t)), position + half);
     Naive::Row y;
     for (int64_t h = 0; h < p.heads; ++h) {
-      const Naive::Row head =
-          attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, p.first_seen(position), position + 1, kv, h, p,
-                 sinks.empty() ? std::nullopt : std::optional<double>(sinks[h]));
+      const Naive::Row head = attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, position,
+                                     p.first_seen(position), last, kv, h, p, weights);
       y.insert(y.end(), head.begin(), head.end());
     }
     return y;

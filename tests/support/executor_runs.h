@@ -86,6 +86,38 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
 inline constexpr const char* kGelu = "glu and activate with gelu";
 inline double exact_bound(const std::string& name) { return name == kGelu ? 1e-7 : 1e-9; }
 
+// Programs of random shape around what encoders have beyond other models: tokens that see later ones, biases by
+// distance, embeddings with a bias.
+inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomProgram&)>& check) {
+  using core::OpKind;
+  using quant::Type;
+  const auto attention = [&](core::AttentionParams params) {
+    RandomProgram m(seed);
+    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+    const int64_t heads = kv_heads * m.integer(1, 9);
+    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
+    const core::ValueId x =
+        m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 30), m.factors(16, -1, 1)}, 16, core::EmbedParams{2});
+    m.program.vocab = 30;
+    m.op(OpKind::kv_store, {m.linear(x, Type::F32, kv_heads * k_dim), m.linear(x, Type::F32, kv_heads * v_dim)}, {}, 0,
+         core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
+    std::vector<core::WeightId> weights;
+    if (params.reach > 0) weights.push_back(m.factors(heads * (2 * params.reach + 1), -2, 2));
+    params.heads = heads;
+    m.finish(m.op(OpKind::attention, {q}, weights, heads * v_dim, params));
+    check(m);
+  };
+  const auto params = [](int64_t window, float soft_cap, float max_bias, bool causal, int64_t reach) {
+    return core::AttentionParams{0, 0, 0.3f, window, false, soft_cap, max_bias, causal, reach};
+  };
+  for (const int64_t window : {0, 1, 5, 40}) attention(params(window, 0, 0, false, 0));
+  attention(params(0, 0, 8, false, 0));
+  attention(params(0, 0, 0, false, 9));
+  attention(params(7, 2, 3, false, 200));
+  attention(params(0, 0, 0, true, 4));
+}
+
 // Programs of random shape that together have every kind of op: check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const std::string&, RandomProgram&)>& check) {
   using core::OpKind;

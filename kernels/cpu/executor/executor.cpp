@@ -91,8 +91,12 @@ class CpuExecutor final : public core::Executor {
           continue;
         }
       }
-      state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i]});
+      state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i], 0});
     }
+    std::vector<int64_t> ends(static_cast<size_t>(config_.streams), 0);
+    for (const BatchState::Segment& segment : state.segments)
+      ends[segment.stream] = std::max(ends[segment.stream], segment.first_position + segment.tokens);
+    for (BatchState::Segment& segment : state.segments) segment.end = ends[segment.stream];
   }
 
   static void find_sequences(BatchState& state) {

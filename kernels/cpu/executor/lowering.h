@@ -35,6 +35,7 @@ struct BatchState {
   // Consecutive tokens of one stream, few enough for one attention task per KV head.
   struct Segment {
     int64_t stream, first_token, tokens, first_position;
+    int64_t end; // of the stream's positions in the batch
   };
   // All tokens of one stream, in their order: what recurrent ops go through.
   struct Sequence {

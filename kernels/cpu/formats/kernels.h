@@ -120,6 +120,7 @@ struct AttentionTask {
   float* out;          // [group][v_dim]
   int64_t q_dim, q_stride, q_rest_stride, out_stride; // strides: floats between tokens
   int64_t tokens, group, first_position;
+  int64_t end;        // of the stream's tokens in the batch, which tokens without a causal mask see
   const std::byte* k; // this head's key blocks
   const std::byte* v; // this head's value rows; null: a value is the first v_dim elements of its key
   core::KvType k_type, v_type;
@@ -127,6 +128,7 @@ struct AttentionTask {
   const core::AttentionParams* params; // scale, window, soft cap, bias
   int64_t first_head;                  // of the group
   const float* sinks;                  // of the group's heads, or null
+  const float* biases;                 // [group][2 * reach + 1], or null
   float* scratch;                      // attention_scratch floats, 64-byte aligned
 };
 constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {

@@ -1,4 +1,4 @@
-// Decodes one row of the table per token, by its id or its position, and scales it.
+// Decodes one row of the table per token, by its id or its position, scales it and adds the bias.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -12,6 +12,7 @@ void lower_embed(Lowering& lowering, const core::Op& op) {
   if (!of_positions && table.rows < vocab)
     throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
   float* out = lowering.value(op.outputs[0]);
+  const float* bias = op.weights.size() > 1 ? lowering.vector_weight(op.weights[1]).data() : nullptr;
   lowering.add_rows(
       {}, lowering.slots(op.outputs), false, table.cols,
       [=, &table, &format, scale = scale,
@@ -21,6 +22,7 @@ void lower_embed(Lowering& lowering, const core::Op& op) {
           format.decode(table.row(rows[t]), table.cols, row);
           if (scale != 1)
             for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
+          for (int64_t i = 0; bias && i < table.cols; ++i) row[i] += bias[i];
         }
       });
 }

@@ -277,7 +277,7 @@ void attend(const AttentionTask& task) {
   }
   std::fill_n(sums, rows * v_stride, 0.0f);
 
-  const int64_t end = task.first_position + task.tokens;
+  const int64_t end = params.end_seen(task.first_position + task.tokens - 1, task.end);
   const int64_t seen = params.first_seen(task.first_position);
   for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += kAttentionBlock) {
     const int64_t count = std::min(kAttentionBlock, end - first);
@@ -286,14 +286,18 @@ void attend(const AttentionTask& task) {
                                                                                    padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t position = task.first_position + r / task.group;
-      const int64_t valid = std::clamp<int64_t>(position + 1 - first, 0, count);
+      const int64_t valid = std::clamp<int64_t>(params.end_seen(position, task.end) - first, 0, count);
       const int64_t hidden = std::clamp<int64_t>(params.first_seen(position) - first, 0, valid);
       float* row = scores + r * kAttentionBlock;
       if (params.soft_cap > 0) cap_scores(row, padded, params.soft_cap);
       if (params.max_bias > 0) {
         const float slope = core::alibi_slope(params.max_bias, static_cast<int>(params.heads),
                                               static_cast<int>(task.first_head + r % task.group));
-        for (int64_t p = 0; p < valid; ++p) row[p] -= slope * static_cast<float>(position - first - p);
+        for (int64_t p = 0; p < valid; ++p) row[p] -= slope * static_cast<float>(std::abs(position - first - p));
+      }
+      if (task.biases) {
+        const float* biases = task.biases + r % task.group * (2 * params.reach + 1);
+        for (int64_t p = 0; p < valid; ++p) row[p] += biases[params.bias_at(position, first + p)];
       }
       std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
       if (hidden > 0 && hidden == valid) { // nothing of this block is in the window

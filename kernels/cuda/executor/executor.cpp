@@ -17,7 +17,21 @@ namespace {
 constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
 constexpr size_t kPlansKept = 64;           // prompts come in many lengths
 
+// Throws Error for what only the CPU executor can do.
+void check_supported(const core::Program& program) {
+  if (program.embeds) throw_error("CUDA: models that embed texts are not supported yet; use --device cpu");
+  for (const core::Op& op : program.ops) {
+    if (op.kind == core::OpKind::embed && op.weights.size() > 1)
+      throw_error("CUDA: {}: embeddings with a bias are not supported yet; use --device cpu", op.name);
+    const auto* attention = std::get_if<core::AttentionParams>(&op.params);
+    if (attention && (!attention->causal || attention->reach > 0))
+      throw_error("CUDA: {}: attention {} is not supported yet; use --device cpu", op.name,
+                  attention->causal ? "with biases by distance" : "to later tokens");
+  }
+}
+
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
+  check_supported(program);
   core::validate(program);
   core::check_config(program, config);
   return config;

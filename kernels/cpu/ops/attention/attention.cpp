@@ -1,4 +1,4 @@
-// Causal attention over the cache: an item is one KV head for some consecutive tokens (simd/attention.cpp).
+// Attention over the cache: an item is one KV head for some consecutive tokens (simd/attention.cpp).
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -8,7 +8,8 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
   const core::KvLayer kv = lowering.program().kv_layers[params.layer];
   const float* q = lowering.value(op.inputs[0]);
   float* out = lowering.value(op.outputs[0]);
-  const float* sinks = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
+  const float* weights = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
+  const float *sinks = params.reach == 0 ? weights : nullptr, *biases = params.reach > 0 ? weights : nullptr;
   const AttentionKernels& kernels = attention_kernels();
   lowering.schedule().add(
       {lowering.slot(op.inputs[0]), lowering.cache_resource(params.layer)}, lowering.slots(op.outputs),
@@ -27,6 +28,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.tokens = segment.tokens;
         task.group = group;
         task.first_position = segment.first_position;
+        task.end = segment.end;
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
         task.first_head = head * group;
@@ -36,6 +38,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.v_dim = kv.v_dim;
         task.params = &params;
         task.sinks = sinks ? sinks + head * group : nullptr;
+        task.biases = biases ? biases + head * group * (2 * params.reach + 1) : nullptr;
         task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });

@@ -1,6 +1,7 @@
 #include "models/hparams.h"
 
 #include "core/error.h"
+#include "core/strings/printable.h"
 
 #include <algorithm>
 #include <array>
@@ -75,6 +76,9 @@ double Hparams::get_float(std::string_view name, double fallback) const {
   return file_.get_float(asked(name), fallback);
 }
 bool Hparams::get_bool(std::string_view name, bool fallback) const { return file_.get_bool(asked(name), fallback); }
+std::string Hparams::get_string(std::string_view name, std::string_view fallback) const {
+  return core::printable(file_.get_string(asked(name), fallback));
+}
 
 const gguf::Value* Hparams::array(std::string_view name) const {
   const gguf::Value* value = file_.find(asked(name));

@@ -31,6 +31,7 @@ class Hparams {
   int64_t positive_int(std::string_view name, int64_t most) const; // required, 1 to `most`
   double get_float(std::string_view name, double fallback) const;
   bool get_bool(std::string_view name, bool fallback) const;
+  std::string get_string(std::string_view name, std::string_view fallback) const;
   // The same where a file may hold one value for all layers or an array with one for each layer.
   int64_t layer_int(std::string_view name, int64_t layer) const;
   int64_t layer_int(std::string_view name, int64_t layer, int64_t fallback) const;

@@ -24,13 +24,13 @@ std::string count_label(int64_t parameters) {
 
 } // namespace
 
-core::Program build_program(const gguf::File& file) {
+core::Program build_program(const gguf::File& file, Ending ending) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (!architecture)
     throw_error("{}: unknown architecture '{}'; `ridge models` lists those that run", file.path(),
                 core::printable(name));
-  Builder builder(file);
+  Builder builder(file, ending);
   architecture->file.build(builder);
   core::Program program = std::move(builder).finish();
   program.label = model_label(file);

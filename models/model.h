@@ -4,14 +4,19 @@
 #include "core/program.h"
 #include "gguf/gguf.h"
 
+#include <cstdint>
 #include <string>
 
 namespace ridge::models {
 
+// What a Program ends with: logits, or the normed hidden state that an output matrix would make them of.
+enum class Ending : uint8_t { logits, hidden };
+
 // Builds the Program of the file's architecture. Throws Error for an unknown architecture, a tensor that is missing or
 // has another shape, a hyperparameter out of range, and a model that asks for something that is not supported yet. The
-// file must outlive the Program: weights point into its mapping.
-core::Program build_program(const gguf::File& file);
+// file must outlive the Program: weights point into its mapping. Models without an output matrix end with the hidden
+// state, whatever `ending` says.
+core::Program build_program(const gguf::File& file, Ending ending = Ending::logits);
 
 int64_t parameter_count(const gguf::File& file); // weights in all tensors
 

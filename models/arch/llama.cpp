@@ -6,6 +6,7 @@
 //   olmo           has layer norms without weights
 //   bitnet         norms what goes into the last matrix of each part
 //   refact         has ALiBi instead of rope, as the 13B model of baichuan
+//   eurobert, llama-embed end with the hidden state
 //   arcee, apertus have no gate in their feed-forward parts, and activations of their own
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
@@ -23,7 +24,7 @@ using core::Activation;
 using core::ValueId;
 
 constexpr auto kSplitPairs = std::to_array<std::string_view>(
-    {"apertus", "bitnet", "exaone", "openelm", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
+    {"apertus", "bitnet", "eurobert", "exaone", "openelm", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
 
 // Of a layer's feed-forward part.
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
@@ -67,20 +68,21 @@ void build(Builder& b) {
   const bool no_rope = is("refact") || (is("baichuan") && h.layers() != 32); // only the 7B model is known to have it
   AttentionSpec attention = {.rope = std::ranges::count(kSplitPairs, h.architecture()) ? Rope::split : Rope::adjacent,
                              .qk_norm = is("apertus") || is("openelm"),
-                             .rope_factors = !is("pangu-embedded"),
+                             .rope_factors = !is("pangu-embedded") && !is("eurobert"),
                              .rope_axes = is("paddleocr") ? RopeAxes::in_order : RopeAxes::one,
                              .output_norm = is("bitnet"),
                              .qkv_has_more = is("qwen"),
                              .output_bias = !h.architecture().starts_with("ernie") && !is("chatglm") && !is("refact"),
                              .max_bias = is("refact") || (is("baichuan") && h.layers() == 40) ? 8.0 : 0.0};
   if (is("refact")) b.skip("rope_freqs.weight");
+  if (is("eurobert")) attention.causal = h.get_bool("attention.causal", false);
   if (is("mistral3"))
     if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
       attention.position_scale = {static_cast<float>(scale), h.original_context()};
   AttentionSpec without_rope = attention;
   without_rope.rope = Rope::none;
   const int64_t step_without_rope = no_rope ? 1 : is("smollm3") ? 4 : h.layers() + 1;
-  const bool experts = (is("llama") || is("mistral3")) && h.experts() > 0;
+  const bool experts = (is("llama") || is("llama-embed") || is("mistral3")) && h.experts() > 0;
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  if (is("apertus"))
@@ -95,7 +97,8 @@ void build(Builder& b) {
                },
            .ffn_norm = is("seed_oss") ? "post_attention_norm" : "ffn_norm",
            .layer_norms = is("olmo"),
-           .bare_norms = is("olmo")});
+           .bare_norms = is("olmo"),
+           .embeds = is("eurobert") || is("llama-embed")});
 }
 
 constexpr TensorRule kTensors[] = {{"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},

@@ -51,8 +51,7 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
       window < 0 || (!spec.window && window > 0 && window < h.context()))
     h.refuse(kWindow, std::to_string(window), "sliding windows are");
 
-  if (!spec.causal.value_or(h.get_bool("attention.causal", true)))
-    h.refuse("attention.causal", "false", "attention to later tokens is");
+  if (!spec.causal) spec.causal = h.get_bool("attention.causal", true);
   constexpr std::string_view kSoftCap = "attn_logit_softcapping";
   if (!spec.soft_cap) {
     if (const double cap = h.get_float(kSoftCap, 0); cap != 0)
@@ -126,6 +125,33 @@ int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk,
   return layer;
 }
 
+constexpr std::string_view kBiasTensor = "attn_rel_b.weight";
+constexpr int64_t kBiasReach = 128; // positions from which on distances make no difference
+
+// T5's bias of scores as a number for each head and distance. Half the buckets are for what lies ahead. Of a half's
+// buckets, the first half are for one distance each, the others for more and more, up to kBiasReach.
+core::WeightId Builder::distance_bias(const std::string& blk, int64_t heads) {
+  constexpr std::string_view kBuckets = "attention.relative_buckets_count";
+  const int64_t buckets = hparams_.positive_int(kBuckets, kMaxHeads), half = buckets / 2, exact = half / 2;
+  if (exact == 0) throw_error("{}: {} is {}, expected at least 4", file_.path(), hparams_.key(kBuckets), buckets);
+  const auto bucket_of = [&](int64_t ahead) {
+    const int64_t distance = std::abs(ahead);
+    const int64_t first = ahead > 0 ? half : 0;
+    if (distance < exact) return first + distance;
+    const auto first_wide = static_cast<double>(exact); // rounded as in the models' training
+    const float octaves = std::log(static_cast<float>(static_cast<double>(distance) / first_wide));
+    const double wide = octaves * static_cast<float>(half - exact) / std::log(kBiasReach / first_wide);
+    return first + std::min(half - 1, static_cast<int64_t>(std::floor(static_cast<float>(first_wide + wide))));
+  };
+  const core::Weight table = tensor_weight(blk + std::string(kBiasTensor), heads, buckets, 1);
+  std::vector<float> row(heads), biases(heads * (2 * kBiasReach + 1));
+  for (int64_t ahead = -kBiasReach; ahead <= kBiasReach; ++ahead) {
+    quant::find_format(table.type)->decode(table.row(bucket_of(ahead)), heads, row.data());
+    for (int64_t head = 0; head < heads; ++head) biases[head * (2 * kBiasReach + 1) + kBiasReach + ahead] = row[head];
+  }
+  return constant(blk + "attention biases", biases);
+}
+
 // The cache of layer `il`, which must fit the heads of the layer that uses it, too.
 int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
   const auto found = cache_of_layer_.find(il);
@@ -138,7 +164,7 @@ int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
 }
 
 ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
-  const std::string blk = fmt::format("blk.{}.", il);
+  const std::string blk = layer_name(il);
   const AttentionSpec spec = resolved(wanted, il);
   const int64_t heads = *spec.heads, v_dim = *spec.v_dim;
   auto [q, gate, k, v] = queries_keys_values(x, blk, spec);
@@ -153,17 +179,26 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   const int32_t layer = spec.kv_of ? cache_of(*spec.kv_of, spec) : store_keys_values(k, v, blk, spec);
   cache_of_layer_[il] = layer;
 
-  std::vector<core::WeightId> sinks;
-  if (spec.sinks) sinks.push_back(vector(blk + "attn_sinks.weight", heads));
   const int64_t window =
       spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // else no difference
-  ValueId attended =
-      emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, sinks,
-           core::AttentionParams{layer, heads, static_cast<float>(*spec.scale), window, spec.chunked && window > 0,
-                                 static_cast<float>(*spec.soft_cap), static_cast<float>(spec.max_bias)});
+  core::AttentionParams params = {layer,
+                                  heads,
+                                  static_cast<float>(*spec.scale),
+                                  window,
+                                  spec.chunked && window > 0,
+                                  static_cast<float>(*spec.soft_cap),
+                                  static_cast<float>(spec.max_bias),
+                                  *spec.causal};
+  std::vector<core::WeightId> weights;
+  if (spec.sinks) weights.push_back(vector(blk + "attn_sinks.weight", heads));
+  if (spec.distance_bias) {
+    params.reach = kBiasReach;
+    weights.push_back(distance_bias(has(blk + std::string(kBiasTensor)) ? blk : layer_name(0), heads));
+  }
+  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, weights, params);
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
   if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
-  return linear(attended, blk + "attn_output", hparams_.width(), spec.output_bias);
+  return linear(attended, blk + std::string(spec.output_tensor), hparams_.width(), spec.output_bias);
 }
 
 } // namespace ridge::models

@@ -13,15 +13,18 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-Builder::Builder(const gguf::File& file) : file_(file), hparams_(file) {
+Builder::Builder(const gguf::File& file, Ending ending)
+    : file_(file), hparams_(file), embeds_(ending == Ending::hidden) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
 }
 
 std::string Builder::begin_layer(int64_t il) {
   layer_ = static_cast<int32_t>(il);
-  return fmt::format("blk.{}.", il);
+  return layer_name(il);
 }
+
+std::string Builder::layer_name(int64_t il) const { return fmt::format("{}blk.{}.", stack_, il); }
 
 // A tensor of the file that is checked to have this shape.
 core::Weight Builder::tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
@@ -183,8 +186,14 @@ ValueId Builder::embed(double scale) {
   // A file may leave the one or the other of two equal matrices out.
   const std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
   if (const gguf::Tensor* table = file_.find_tensor(name)) program_.vocab = table->dims[1];
-  return emit(OpKind::embed, "token_embd", {}, width, {weight(name, width, program_.vocab)},
-              core::EmbedParams{static_cast<float>(scale)});
+  std::vector<WeightId> weights = {weight(name, width, program_.vocab)};
+  if (const std::string types = "token_types.weight"; has(types)) { // a text is all of the first type
+    const core::Weight table = tensor_weight(types, width, file_.find_tensor(types)->dims[1], 1);
+    std::vector<float> first(width);
+    quant::find_format(table.type)->decode(table.data, width, first.data());
+    weights.push_back(constant(types, first));
+  }
+  return emit(OpKind::embed, "token_embd", {}, width, std::move(weights), core::EmbedParams{static_cast<float>(scale)});
 }
 
 ValueId Builder::embed_positions() {
@@ -311,6 +320,7 @@ double Builder::scale_of(std::string_view key, double fallback) const {
 
 void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap, bool bias) {
   layer_ = -1;
+  if (embeds_) return hidden(x, norm);
   x = final_norm(x, norm, scale);
   const bool tied = !has("output.weight") && !PlanarWeight::find(file_, "output.weight");
   if (!bias) skip("output.bias");
@@ -325,6 +335,20 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
   if (soft_cap != 0)
     program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
                            core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
+}
+
+void Builder::hidden(ValueId x, const std::string& norm) {
+  if (!norm.empty()) x = final_norm(x, norm, 1);
+  // What a mean of hidden states goes through in the end. Without biases and activations it may as well come first.
+  for (const std::string name : {"dense_2", "dense_3"})
+    if (const gguf::Tensor* matrix = file_.find_tensor(name + ".weight")) x = linear(x, name, matrix->dims[1]);
+  program_.output = x;
+  program_.embeds = true;
+  if (const auto planar = PlanarWeight::find(file_, "output.weight"))
+    for (const gguf::Tensor* tensor : planar->tensors()) skip(tensor->name);
+  for (const char* head : {"output.weight", "output.bias", "output.scale", "cls.weight", "cls.bias", "cls.norm.weight",
+                           "cls.output.weight", "cls.output.bias"})
+    skip(head);
 }
 
 void Builder::build(const Model& model) {
@@ -346,6 +370,8 @@ void Builder::build(const Model& model) {
   };
   norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
   bare_norms_ = model.bare_norms;
+  embeds_ |= model.embeds;
+  stack_ = model.stack;
   ValueId x = embed(scale("embedding_scale", model.embedding_scale));
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
@@ -362,11 +388,13 @@ void Builder::build(const Model& model) {
     const ValueId mixer_input = normed(block_input(x, blk + "hc_attn"), blk, model.mixer_norm);
     const ValueId mixed = post_normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
     ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, blk, model.ffn_norm);
+    const ValueId before = x;
     x = join(x, mixed, blk + "attn_add");
     if (il + 1 == layers) { // the last feed-forward only for tokens whose logits are wanted
       x = gather(x);
       if (model.parallel) ffn_input = gather(ffn_input);
     }
+    if (model.end_mixer) x = model.end_mixer(x, before, il);
     if (model.ffn) {
       if (!model.parallel) ffn_input = normed(block_input(x, blk + "hc_ffn"), blk, model.ffn_norm);
       x = join(x, post_normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");

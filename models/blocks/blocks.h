@@ -12,6 +12,7 @@
 #include "gguf/gguf.h"
 #include "models/blocks/specs.h"
 #include "models/hparams.h"
+#include "models/model.h"
 #include "models/planar.h"
 #include "models/rope.h"
 
@@ -30,13 +31,14 @@ namespace ridge::models {
 class Builder {
  public:
   // The architecture is the one that the file names. `file` must outlive the Program.
-  explicit Builder(const gguf::File& file);
+  explicit Builder(const gguf::File& file, Ending ending = Ending::logits);
 
   const Hparams& hparams() const { return hparams_; }
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
+  const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: not there
 
-  core::ValueId embed(double scale = 1);
-  core::ValueId embed_positions(); // learned ones, position_embd.weight
+  core::ValueId embed(double scale = 1); // with the first row of token_types, where the file has it
+  core::ValueId embed_positions();       // learned ones, position_embd.weight
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // of the weights
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // of each group, without weights
   core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one
@@ -83,7 +85,8 @@ class Builder {
   core::ValueId sparse_ffn(core::ValueId x, int64_t il, double deviations);
 
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
-  // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are.
+  // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are. Of a Program that
+  // ends with the hidden state only the norm; without one where `norm` is empty.
   void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0,
               bool bias = true);
 
@@ -107,7 +110,12 @@ class Builder {
     // The residual stream is hyper_connection.count of them, which matrices of the token mix in each layer
     // (core::HyperParams). The embedding begins all; their mean is the end.
     bool hyper_connections = false;
-    std::optional<float> post_norm_epsilon = {};                         // of the two post norms
+    // The model has no output matrix: it ends with the hidden state behind output_norm, which may be empty.
+    bool embeds = false;
+    std::string_view stack = {};                 // before the names of layers' tensors: "enc."
+    std::optional<float> post_norm_epsilon = {}; // of the two post norms
+    // From the residual stream behind the mixer, and what it was before, to itself.
+    std::function<core::ValueId(core::ValueId x, core::ValueId before, int64_t il)> end_mixer;
     std::function<core::ValueId(core::ValueId x)> begin;                 // from the embedding to the residual stream
     std::function<core::ValueId(core::ValueId x, int64_t il)> end_layer; // from the residual stream to itself
   };
@@ -118,6 +126,7 @@ class Builder {
 
   // Ops appended from here on belong to layer `il`. Returns the prefix of its tensors' names, "blk.3.".
   std::string begin_layer(int64_t il);
+  std::string layer_name(int64_t il) const; // that prefix
   // The tensors of an indexer whose choice is not used.
   void skip_indexer(int64_t il);
   // A tensor that a file may have and that the logits do not depend on.
@@ -138,6 +147,8 @@ class Builder {
   // Of the kind that the model has, whole rows.
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
+  void hidden(core::ValueId x, const std::string& norm); // as the result
+  core::WeightId distance_bias(const std::string& blk, int64_t heads);
   void scale_weight(core::WeightId id, double scale);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order);
   core::ValueId repeated(core::ValueId x, const std::string& name, int64_t parts);
@@ -224,6 +235,8 @@ class Builder {
   int32_t layer_ = -1; // that ops are appended to
   std::map<RopeSpec, int32_t> rope_tables_;
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
+  bool embeds_;                               // the Program ends with the hidden state
+  std::string_view stack_;                    // Model::stack
   NormKind norms_ = NormKind::rms;
   bool bare_norms_ = false;               // Model::bare_norms
   std::map<Rope, int32_t> latent_tables_; // of the rotated parts of latent attention

@@ -49,7 +49,7 @@ ValueId Builder::activate(ValueId x, const std::string& name, const ActivationSp
 }
 
 ValueId Builder::ffn(ValueId x, int64_t il, const ActivationSpec& activation) {
-  const std::string blk = fmt::format("blk.{}.", il);
+  const std::string blk = layer_name(il);
   const int64_t width = activation.width ? *activation.width : hparams_.ffn_width(il);
   ValueId hidden = gated_up(x, blk, "", width, activation);
   if (activation.norm) hidden = norm(hidden, blk + "ffn_sub_norm");
@@ -114,7 +114,7 @@ WeightId Builder::expert_bias(const std::string& name, const RowSlice& rows, int
 }
 
 ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const ActivationSpec& activation) {
-  const std::string blk = fmt::format("blk.{}.", il);
+  const std::string blk = layer_name(il);
   if (has(blk + "ffn_gate.0.weight"))
     throw_error("{}: has one tensor per expert ({}ffn_gate.0.weight), a layout that was given up in 2024: convert the "
                 "model again",

@@ -1,14 +1,12 @@
 // What an architecture's file says of attention, routing and activation. An optional field that is not set has the
 // value that the model file gives; the comment names the hyperparameter.
-//
-// The ops of core/ cannot do yet what the fields under "not supported yet" ask for. Builder throws an Error where the
-// architecture or the model file sets one of them to something else than its default.
 #pragma once
 
 #include "core/program.h"
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace ridge::models {
 
@@ -56,9 +54,9 @@ struct AttentionSpec {
   double max_bias = 0;                 // ALiBi: core::AttentionParams
   bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
   bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
-
-  // Not supported yet.
-  std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal
+  std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal, or true
+  bool distance_bias = false;      // attn_rel_b, of the layer or the first one: what scores get by distance, as in T5
+  std::string_view output_tensor = "attn_output"; // the output matrix
 };
 
 // Multi-head latent attention: Builder::latent_spec.

@@ -154,8 +154,6 @@ TEST_CASE("hyperparameters that change the computation and are not supported are
         "small.gguf: llama.attention.sliding_window is 4096: sliding windows are not supported yet");
   CHECK(with(llama, "attn_logit_softcapping", 50.0f) ==
         "small.gguf: llama.attn_logit_softcapping is 50: soft caps of attention's scores are not supported yet");
-  CHECK(with(llama, "attention.causal", false) ==
-        "small.gguf: llama.attention.causal is false: attention to later tokens is not supported yet");
   CHECK(with(llama, "logit_scale", 0.25f) ==
         "small.gguf: llama.logit_scale is 0.25: a scale of logits is not supported yet");
   CHECK(with(llama, "use_parallel_residual", true) ==
@@ -190,12 +188,17 @@ TEST_CASE("a tensor that no op would use is refused by name") {
   CHECK(with(ModelImage::dense("qwen3"), "cls.output.weight") == "accepted");
 }
 
-TEST_CASE("fields of a spec that the ops lack are refused") {
-  const gguf::File file = ModelImage(ModelImage::dense("llama")).open();
-  Builder b(file);
-  const core::ValueId x = b.embed();
-  const auto attention = [&](const AttentionSpec& spec) { return message_of([&] { b.attention(x, 0, spec); }); };
-  CHECK(attention({.causal = false}).find("llama.attention.causal is false") != std::string::npos);
+TEST_CASE("a decoder's Program may end with the hidden state, and tokens may see later ones") {
+  ModelImage image(ModelImage::dense("llama"));
+  image.metadata.set("llama.attention.causal", false);
+  const gguf::File file = image.open();
+  const core::Program program = models::build_program(file, models::Ending::hidden);
+  CHECK(program.embeds);
+  CHECK(program.logits < 0);
+  CHECK(program.values[program.result()].width == 64);
+  CHECK(program.values[program.result()].gathered);
+  CHECK(core::sees_ahead(program));
+  CHECK(!core::sees_ahead(models::build_program(ModelImage(ModelImage::dense("qwen3")).open())));
 }
 
 TEST_CASE("windows, soft caps, sinks and caches of other layers reach the ops of each layer") {

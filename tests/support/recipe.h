@@ -25,7 +25,8 @@ struct Recipe {
 
   std::string path() const { return reference_dir() + "/recipes/" + name; }
   std::vector<int32_t> ids() const { return document["ids"]; }
-  std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); } // [ids, vocab]
+  std::vector<float> golden_embeddings() const { return read_array<float>(path() + ".embeddings.f32"); } // [ids, width]
+  std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); }                // [ids, vocab]
 
   gguf::File open() const { return opened(image()); }
   // With the tensors of these names in another type.
@@ -37,7 +38,9 @@ struct Recipe {
   std::vector<std::byte> image(const gguf::Metadata& further = {}, quant::Type type = quant::Type::F32,
                                const std::set<std::string>& encoded = {}) const {
     gguf::Metadata metadata;
-    for (const auto& entry : document["metadata"]) metadata.set(entry[0].get<std::string>(), value(entry[1], entry[2]));
+    for (const auto& entry : document["metadata"])
+      if (const auto key = entry[0].get<std::string>(); !key.starts_with("tokenizer."))
+        metadata.set(key, value(entry[1], entry[2]));
     metadata.set("tokenizer.ggml.model", "none");
     for (const auto& [key, value] : further.entries()) metadata.set(key, value);
     std::vector<gguf::TensorInfo> infos;

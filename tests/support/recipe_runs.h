@@ -17,13 +17,13 @@
 namespace ridge::tests {
 
 // The recipes of architectures that are known, by name.
-inline std::vector<std::string> known_recipes() {
+inline std::vector<std::string> known_recipes(const std::string& output = "logits") {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(reference_dir() + "/recipes")) {
     if (entry.path().extension() != ".json") continue;
     const Recipe recipe(entry.path().stem().string());
     const std::string architecture = recipe.document["metadata"][0][2];
-    if (recipe.document["output"] == "logits" && models::find_architecture(architecture)) names.push_back(recipe.name);
+    if (recipe.document["output"] == output && models::find_architecture(architecture)) names.push_back(recipe.name);
   }
   std::ranges::sort(names);
   return names;

@@ -1,6 +1,7 @@
-// gemma, gemma2, gemma3 and muse-glimmer: Gemma 1, 2 and 3, Muse Glimmer. But for Gemma 1, some layers have windows,
-// and norms behind each block. Gemma 2 caps scores and logits; Gemma 3 has another rope in layers with a window; Muse
-// Glimmer has a gate behind attention, rope in layers with a window only, and normed embeddings.
+// gemma, gemma2, gemma3, gemma-embedding and muse-glimmer: Gemma 1, 2 and 3, EmbeddingGemma, Muse Glimmer. But for
+// Gemma 1, some layers have windows, and norms behind each block. Gemma 2 caps scores and logits; Gemma 3 has another
+// rope in layers with a window; Muse Glimmer has a gate behind attention, rope in layers with a window only, and normed
+// embeddings. EmbeddingGemma is a Gemma 3 whose tokens see later ones, with windows that reach as far ahead as back.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -46,6 +47,16 @@ static AttentionSpec muse_glimmer(const Hparams& h, int64_t il) {
   return spec;
 }
 
+static AttentionSpec gemma_embedding(const Hparams& h, int64_t il) {
+  AttentionSpec spec = {.rope = Rope::split, .qk_norm = true, .rope_factors = false, .window = 0, .causal = false};
+  spec.scale = 1 / std::sqrt(static_cast<double>(h.k_dim(0)));
+  if (!h.slides(il, 6)) return spec;
+  spec.window = h.window() / 2 + 1; // half of it to each side
+  spec.rope_base = h.sliding_rope_base(10000);
+  spec.rope_divisor = 1;
+  return spec;
+}
+
 static AttentionSpec gemma1(const Hparams& h, int64_t il) {
   return {.rope = Rope::split, .rope_factors = false, .scale = 1 / std::sqrt(static_cast<double>(h.v_dim(il)))};
 }
@@ -53,8 +64,8 @@ static AttentionSpec gemma1(const Hparams& h, int64_t il) {
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool muse = h.architecture() == "muse-glimmer", third = h.architecture() == "gemma3";
-  const bool first = h.architecture() == "gemma";
-  const auto attention = first ? gemma1 : muse ? muse_glimmer : third ? gemma3 : gemma2;
+  const bool first = h.architecture() == "gemma", embeds = h.architecture() == "gemma-embedding";
+  const auto attention = first ? gemma1 : muse ? muse_glimmer : third ? gemma3 : embeds ? gemma_embedding : gemma2;
   const ActivationSpec activation = {.activation = {muse ? core::Activation::silu : core::Activation::gelu}};
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention(h, il)); },
            .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il, activation); },
@@ -62,7 +73,8 @@ static void build(Builder& b) {
            .ffn_post_norm = first ? "" : "post_ffw_norm",
            .embedding_scale = muse ? 1 : std::sqrt(static_cast<double>(h.width())),
            .logit_scale = muse ? h.get_float("logit_scale", 1) : 1,
-           .soft_cap = h.get_float("final_logit_softcapping", first || third ? 0 : 30),
+           .soft_cap = h.get_float("final_logit_softcapping", first || third || embeds ? 0 : 30),
+           .embeds = embeds,
            .post_norm_epsilon = muse ? std::optional(1e-8f) : std::nullopt,
            .begin = [&](ValueId x) { return muse ? b.unit_norm(x, "embd_norm", h.width()) : x; }});
 }

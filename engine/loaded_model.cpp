@@ -7,7 +7,6 @@
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
-#include "models/model.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -27,19 +26,22 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
   return text::Tokenizer::from_file(file);
 }
 
-LoadedModel open_model(gguf::File file) {
+LoadedModel open_model(gguf::File file, models::Ending ending) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
-  model.program = models::build_program(model.file);
+  model.program = models::build_program(model.file, ending);
+  if (ending == models::Ending::logits && (model.program.embeds || core::sees_ahead(model.program)))
+    throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
+                model.program.architecture);
   model.tokenizer = find_tokenizer(model.file);
   return model;
 }
 
-LoadedModel open_model(const std::string& path, const LoadSteps& steps) {
-  if (!path.empty()) return open_model(gguf::File::open(path));
+LoadedModel open_model(const std::string& path, const LoadSteps& steps, models::Ending ending) {
+  if (!path.empty()) return open_model(gguf::File::open(path), ending);
   if (steps.note)
     steps.note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m "
                "model.gguf");
-  return open_model(models::open_guide());
+  return open_model(models::open_guide(), ending);
 }
 
 namespace {

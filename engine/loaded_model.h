@@ -3,6 +3,7 @@
 
 #include "core/executor.h"
 #include "gguf/gguf.h"
+#include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <functional>
@@ -35,10 +36,12 @@ struct LoadedModel {
 // Null where the file has none.
 std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file);
 
-// Builds the Program and the tokenizer; no executor yet.
-LoadedModel open_model(gguf::File file);
+// Builds the Program and the tokenizer; no executor yet. With Ending::logits, throws Error for a model that cannot
+// write text: one without an output matrix, or whose tokens see later ones.
+LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits);
 // Opens the file at `path`. An empty path means the built-in guide, with a note.
-LoadedModel open_model(const std::string& path, const LoadSteps& steps = {});
+LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
+                       models::Ending ending = models::Ending::logits);
 
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };

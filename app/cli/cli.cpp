@@ -51,6 +51,7 @@ int run_cli(int argc, const char* const* argv) {
   add_tokenize_commands(app);
   add_template_command(app);
   add_logits_command(app);
+  add_embed_command(app);
   add_convert_command(app);
   add_quantize_command(app);
   add_imatrix_command(app);

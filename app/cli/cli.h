@@ -16,6 +16,7 @@ void add_models_command(CLI::App& app);
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);
+void add_embed_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_imatrix_command(CLI::App& app);

@@ -55,7 +55,7 @@ TEST_CASE("a bad file is one line and exit status 1") {
 TEST_CASE("--help and --version succeed, and every command has help") {
   CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
   for (const char* command : {"chat", "run", "inspect", "models", "tokenize", "detokenize", "template", "logits",
-                              "bench", "perplexity", "roofline", "doctor"}) {
+                              "embed", "bench", "perplexity", "roofline", "doctor"}) {
     const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);
@@ -132,6 +132,29 @@ TEST_CASE("logits have one row per token") {
   check_refusal(run_ridge({"logits", "-m", tiny_model(), "--ids", "70000", "--out", folder() / "no.npy"}), 1,
                 "vocabulary");
   CHECK(!std::filesystem::exists(folder() / "no.npy"));
+}
+
+TEST_CASE("embed writes a line of JSON for each text, or an array") {
+  const Result lines = run_ridge({"embed", "-m", tiny_model(), "the rain", "a"});
+  REQUIRE(lines.status == 0);
+  CHECK(std::ranges::count(lines.out, '\n') == 2);
+  const auto first = nlohmann::json::parse(lines.out.substr(0, lines.out.find('\n')));
+  CHECK(first["index"] == 0);
+  CHECK(first["tokens"] == 9);
+  CHECK(first["embedding"].size() == 64);
+
+  const std::string texts = folder().write("texts.txt", "the rain\na\n");
+  CHECK(run_ridge({"embed", "-m", tiny_model(), "--file", texts}).out == lines.out);
+  REQUIRE(run_ridge({"embed", "-m", tiny_model(), "--file", texts, "--out", folder() / "e.npy"}).status == 0);
+  CHECK(read_file(folder() / "e.npy").find("'shape': (2, 64)") != std::string::npos);
+  REQUIRE(run_ridge({"embed", "-m", tiny_model(), "--ids", "1,2 3", "--pooling", "none", "--exact", "--out",
+                     folder() / "n.npy"})
+              .status == 0);
+  CHECK(read_file(folder() / "n.npy").find("'shape': (3, 64)") != std::string::npos);
+
+  check_refusal(run_ridge({"embed", "-m", tiny_model(), "--pooling", "max", "x"}), 2, "unknown pooling 'max'");
+  check_refusal(run_ridge({"embed", "-m", tiny_model(), "-c", "4", "the rain"}), 1, "the context holds 4");
+  CHECK(run_ridge({"embed", "-m", tiny_model(), "-c", "4", "--truncate", "the rain"}).status == 0);
 }
 
 TEST_CASE("run samples as the model file recommends, where no option says otherwise") {

@@ -1,0 +1,110 @@
+// ridge embed: the vectors of texts, as a line of JSON for each or as a NumPy file.
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/report/npy.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "engine/embedder.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <iostream>
+
+namespace ridge::app {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+
+struct EmbedCommand {
+  core::ModelOptions model;
+  std::vector<std::string> texts;
+  std::string file, ids, out, pooling;
+  bool exact = false, no_normalize = false, truncate = false;
+
+  void run() const {
+    if (model.model.empty()) throw Error("embed: no model; give -m FILE", Error::kUsage);
+    if (!pooling.empty()) engine::pooling_of_name(pooling);
+    std::vector<std::vector<int32_t>> inputs;
+    if (!ids.empty()) inputs.push_back(parse_ids(ids, "--ids"));
+    const std::vector<std::string> given = ids.empty() ? read_texts() : std::vector<std::string>();
+    if (!out.empty()) core::check_output(out, {model.model, file});
+    engine::Embedder embedder(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden), model,
+                              {pooling, exact, ids.empty() ? 0 : std::ssize(inputs[0])}, load_on_terminal());
+    for (const std::string& text : given) inputs.push_back(embedder.tokens_of(text, truncate));
+    if (out.empty()) return print(embedder, inputs);
+
+    const bool each_token = embedder.pooling() == engine::Pooling::none;
+    if (each_token && inputs.size() != 1)
+      throw Error("--out: with --pooling none a file takes the vectors of one text", Error::kUsage);
+    NpyWriter npy(out, {each_token ? std::ssize(inputs[0]) : std::ssize(inputs), embedder.width()});
+    for (const std::vector<int32_t>& tokens : inputs) npy.append(embedder.embed(tokens, !no_normalize));
+    npy.finish();
+  }
+
+ private:
+  std::vector<std::string> read_texts() const {
+    std::vector<std::string> given = texts;
+    if (!file.empty() || texts.empty()) given = lines_of(core::read_text_file(file.empty() ? "-" : file));
+    if (given.empty()) throw Error("embed: no text; give TEXT, --file FILE or lines on standard input", Error::kUsage);
+    return given;
+  }
+
+  void print(engine::Embedder& embedder, const std::vector<std::vector<int32_t>>& inputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::vector<float> vector = embedder.embed(inputs[i], !no_normalize);
+      nlohmann::ordered_json line = {{"index", i}, {"tokens", inputs[i].size()}};
+      if (embedder.pooling() == engine::Pooling::none) {
+        auto& rows = line["embedding"] = nlohmann::ordered_json::array();
+        for (auto at = vector.begin(); at != vector.end(); at += embedder.width())
+          rows.push_back(std::vector<float>(at, at + embedder.width()));
+      } else {
+        line["embedding"] = vector;
+      }
+      fmt::print("{}\n", line.dump());
+      std::fflush(stdout);
+    }
+  }
+};
+
+} // namespace
+
+void add_embed_command(CLI::App& app) {
+  auto options = std::make_shared<EmbedCommand>();
+  CLI::App* command = app.add_subcommand("embed", "vectors of texts: a line of JSON for each, or a NumPy file");
+  add_model_options(*command, options->model);
+  CLI::Option* texts =
+      command->add_option("text", options->texts, "the texts; none: each line of standard input is one")
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->type_name("TEXT");
+  CLI::Option* file = command->add_option("--file", options->file, "each line of the file is a text; -: standard input")
+                          ->type_name("FILE");
+  CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of texts: 1,2,3");
+  ids->excludes(texts)->excludes(file);
+  file->excludes(texts);
+  command
+      ->add_option("--out", options->out,
+                   "NumPy file to write, shape [texts, width]; with --pooling none [tokens, width]")
+      ->type_name("X.npy");
+  command
+      ->add_option("--pooling", options->pooling,
+                   "which vector is the text's: mean, cls (first token), last, or none: one per token, as it is")
+      ->type_name("KIND");
+  command->add_flag("--no-normalize", options->no_normalize, "vectors keep their length, else it is 1");
+  command->add_flag("--truncate", options->truncate, "leave out the end of a text that does not fit the context");
+  command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,84 @@
+#include "engine/embedder.h"
+
+#include "core/error.h"
+#include "engine/options.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::engine {
+
+bool is_embedding_model(const gguf::File& file, const core::Program& program) {
+  return program.embeds || file.find(program.architecture + ".pooling_type");
+}
+
+Embedder::Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps)
+    : model_(std::move(model)) {
+  const core::Program& program = model_.program;
+  const bool whole = core::sees_ahead(program); // texts
+  const std::optional<Pooling> own = options.pooling.empty() ? pooling_of_file(model_.file) : std::nullopt;
+  pooling_ = !options.pooling.empty() ? pooling_of_name(options.pooling)
+             : own                    ? *own
+             : whole                  ? Pooling::mean
+                                      : Pooling::last;
+  core::ExecutorConfig config = executor_config(where, program.trained_context);
+  if (options.tokens > 0 && where.context < 0) config.context = options.tokens;
+  if (whole) config.max_batch = config.context;
+  const bool all = pooling_ == Pooling::mean || pooling_ == Pooling::none;
+  config.max_outputs = all ? config.max_batch : 1;
+  config.exact = options.exact;
+  if (options.exact) config.k_type = config.v_type = core::KvType::f32;
+  start_executor(model_, config, where.device, where.gpu_layers, steps);
+}
+
+std::vector<int32_t> Embedder::tokens_of(std::string_view text, bool truncate) const {
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = true, .parse_special = true});
+  const int64_t count = std::ssize(tokens);
+  if (count <= context()) return tokens;
+  if (!truncate)
+    throw_error("a text of {} tokens, the context holds {}: raise -c, or truncate the text", count, context());
+  const int32_t end = tokens.back();
+  tokens.resize(context());
+  if (tokenizer.add_eos()) tokens.back() = end;
+  return tokens;
+}
+
+std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens) {
+  const core::ExecutorConfig& config = model_.executor->config();
+  const int64_t count = std::ssize(tokens);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<float> rows;
+  for (int64_t at = 0; at < count; at += config.max_batch) {
+    const int64_t now = std::min(config.max_batch, count - at);
+    std::vector<int32_t> outputs;
+    if (pooling_ == Pooling::cls) {
+      if (at == 0) outputs = {0};
+    } else if (pooling_ == Pooling::last) {
+      if (at + now == count) outputs = {static_cast<int32_t>(now - 1)};
+    } else {
+      outputs.assign(positions.begin(), positions.begin() + now);
+    }
+    model_.executor->forward({tokens.subspan(at, now), std::span(positions).subspan(at, now), {}, outputs});
+    for (int64_t i = 0; i < std::ssize(outputs); ++i) {
+      const std::span<const float> row = model_.executor->logits(i);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    if (pooling_ == Pooling::cls) break; // of a causal model nothing that follows counts
+  }
+  return rows;
+}
+
+std::vector<float> Embedder::embed(std::span<const int32_t> tokens, bool normalized) {
+  if (tokens.empty()) throw_error("a text without tokens has no embedding");
+  if (std::ssize(tokens) > context())
+    throw_error("{} tokens, the context holds {}: raise -c, or truncate the text", tokens.size(), context());
+  const std::scoped_lock lock(mutex_);
+  std::vector<float> vector = pooled(hidden_states(tokens), width(), pooling_);
+  model_.file.check();
+  if (normalized && pooling_ != Pooling::none) normalize(vector);
+  return vector;
+}
+
+} // namespace ridge::engine

@@ -2,11 +2,12 @@
 // missing.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
-#include "app/xdg.h"
+#include "app/models/model_names.h"
 #include "core/error.h"
 
 #if RIDGE_GUI
 #include "app/window/window_engine.h"
+#include "core/files/xdg.h"
 #include "ui/window.h"
 
 #include <fmt/format.h>
@@ -34,9 +35,9 @@ struct GuiCommand {
     if (light || dark) window.light = light;
     // A screenshot shows what it was asked for and leaves no trace.
     setup.remember_files = window.screenshot.empty();
-    if (const std::string folder = data_folder(); !folder.empty() && window.screenshot.empty())
+    if (const std::string folder = core::data_folder(); !folder.empty() && window.screenshot.empty())
       setup.conversation_folder = folder + "/conversations";
-    if (const std::string folder = config_folder(); !folder.empty() && window.screenshot.empty())
+    if (const std::string folder = core::config_folder(); !folder.empty() && window.screenshot.empty())
       window.layout_file = folder + "/window.ini";
     ui::Window shown(window);
     WindowEngine engine(setup, [&] { shown.wake(); });
@@ -52,7 +53,8 @@ void add_gui_command(CLI::App& app) {
   auto options = std::make_shared<GuiCommand>();
   CLI::App* command = app.add_subcommand("gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs");
   add_model_options(*command, options->setup.model, true);
-  command->add_option("file", options->setup.model.model, "GGUF file; default: the built-in guide")->type_name("FILE");
+  command->add_option("file", options->setup.model.model, "GGUF file or name; default: the built-in guide")
+      ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
   command

@@ -1,7 +1,7 @@
 #include "app/terminal/line_reader.h"
 
 #include "app/terminal/terminal.h"
-#include "app/xdg.h"
+#include "core/files/xdg.h"
 
 #include <histedit.h>
 #include <langinfo.h>
@@ -29,7 +29,7 @@ constexpr size_t kShownPaste = 400; // characters of a one-line paste that are s
 
 volatile std::sig_atomic_t window_changed = 0;
 
-std::string history_path() { return state_folder().empty() ? "" : state_folder() + "/history"; }
+std::string history_path() { return core::state_folder().empty() ? "" : core::state_folder() + "/history"; }
 
 std::string to_utf8(const std::wstring& text) {
   std::string out(text.size() * MB_CUR_MAX + 1, '\0');

@@ -1,8 +1,8 @@
 #include "app/window/recent_files.h"
 
-#include "app/xdg.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "core/files/xdg.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -19,8 +19,8 @@ constexpr size_t kMostFiles = 12;
 
 std::vector<std::string> read_list() {
   std::vector<std::string> paths;
-  if (state_folder().empty()) return paths;
-  std::ifstream file(state_folder() + "/recent");
+  if (core::state_folder().empty()) return paths;
+  std::ifstream file(core::state_folder() + "/recent");
   for (std::string line; paths.size() < kMostFiles && std::getline(file, line);)
     if (!line.empty()) paths.push_back(line);
   return paths;
@@ -38,17 +38,17 @@ std::vector<std::string> recent_files() {
 void remember_file(const std::string& path) {
   std::error_code problem;
   const std::string whole = fs::absolute(path, problem).lexically_normal().string();
-  if (problem || state_folder().empty() || whole.find('\n') != std::string::npos) return;
+  if (problem || core::state_folder().empty() || whole.find('\n') != std::string::npos) return;
   std::vector<std::string> paths = read_list();
   std::erase(paths, whole);
   paths.insert(paths.begin(), whole);
   paths.resize(std::min(paths.size(), kMostFiles));
   std::string text;
   for (const std::string& each : paths) text += each + "\n";
-  fs::create_directories(state_folder(), problem);
+  fs::create_directories(core::state_folder(), problem);
   if (problem) return;
   try {
-    core::AtomicFile file(state_folder() + "/recent", text.size());
+    core::AtomicFile file(core::state_folder() + "/recent", text.size());
     file.write(std::as_bytes(std::span(text)));
     file.commit();
   } catch (const Error&) { // a convenience is not worth a message

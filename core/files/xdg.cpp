@@ -1,8 +1,8 @@
-#include "app/xdg.h"
+#include "core/files/xdg.h"
 
 #include <cstdlib>
 
-namespace ridge::app {
+namespace ridge::core {
 namespace {
 
 std::string folder(const char* variable, const char* below_home) {
@@ -18,4 +18,4 @@ std::string config_folder() { return folder("XDG_CONFIG_HOME", "/.config"); }
 std::string state_folder() { return folder("XDG_STATE_HOME", "/.local/state"); }
 std::string data_folder() { return folder("XDG_DATA_HOME", "/.local/share"); }
 
-} // namespace ridge::app
+} // namespace ridge::core

@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace ridge::app {
+namespace ridge::core {
 
 std::string config_folder(); // $XDG_CONFIG_HOME/ridge, else ~/.config/ridge
 std::string state_folder();  // $XDG_STATE_HOME/ridge, else ~/.local/state/ridge
 std::string data_folder();   // $XDG_DATA_HOME/ridge, else ~/.local/share/ridge
 
-} // namespace ridge::app
+} // namespace ridge::core

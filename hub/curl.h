@@ -1,0 +1,83 @@
+// The part of libcurl that pulling uses. The library is loaded when it is first used, so that the executable starts
+// where it is missing. Its binary interface is stable: functions, options and codes are declared here as its manual
+// documents them, and a test compares them with its headers where these are installed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ridge::hub::curl {
+
+struct Easy; // one connection
+struct List; // of strings
+struct Url;
+
+// Long options begin at 0, pointers at 10000, functions at 20000, 64-bit offsets at 30000.
+enum Option : int {
+  kWriteData = 10001,
+  kUrl = 10002,
+  kRange = 10007,
+  kErrorBuffer = 10010,
+  kUserAgent = 10018,
+  kLowSpeedLimit = 19,
+  kLowSpeedTime = 20,
+  kHttpHeader = 10023,
+  kHeaderData = 10029,
+  kNoProgress = 43,
+  kProgressData = 10057,
+  kConnectTimeout = 78,
+  kBufferSize = 98,
+  kNoSignal = 99,
+  kProtocols = 181,
+  kWriteFunction = 20011,
+  kHeaderFunction = 20079,
+  kProgressFunction = 20219,
+};
+enum Protocol : long { kHttp = 1, kHttps = 2 };
+enum Info : int { kRedirectUrl = 0x10001f };
+enum Code : int {
+  kOk = 0,
+  kNoProxy = 5,
+  kNoHost = 6,
+  kNoConnection = 7,
+  kHttp2Failed = 16,
+  kPartOfFile = 18,
+  kWriteError = 23,
+  kTimedOut = 28,
+  kNoSecureConnection = 35,
+  kGotNothing = 52,
+  kSendFailed = 55,
+  kReceiveFailed = 56,
+  kStreamFailed = 92,
+  kHttp3Failed = 95,
+  kQuicFailed = 96,
+};
+enum UrlPart : int { kScheme = 1, kHost = 5, kPort = 6 };
+enum UrlFlag : unsigned { kDefaultPort = 1 };
+inline constexpr int kErrorBytes = 256; // of an error buffer
+
+using DataFunction = size_t (*)(char* data, size_t one, size_t bytes,
+                                void* user);                                      // bytes taken; others end the request
+using ProgressFunction = int (*)(void* user, int64_t, int64_t, int64_t, int64_t); // not 0 ends the request
+
+struct Library {
+  Easy* (*easy_init)();
+  void (*easy_cleanup)(Easy*);
+  void (*easy_reset)(Easy*);
+  int (*easy_setopt)(Easy*, int option, ...);
+  int (*easy_perform)(Easy*);
+  int (*easy_getinfo)(Easy*, int info, ...);
+  const char* (*easy_strerror)(int code);
+  List* (*slist_append)(List*, const char*);
+  void (*slist_free_all)(List*);
+  Url* (*url)();
+  void (*url_cleanup)(Url*);
+  int (*url_set)(Url*, int part, const char*, unsigned flags);
+  int (*url_get)(Url*, int part, char** text, unsigned flags);
+  void (*free)(void*);
+};
+
+// Loads it at the first call. Throws Error where it is not installed.
+const Library& library();
+
+} // namespace ridge::hub::curl

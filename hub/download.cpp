@@ -1,0 +1,253 @@
+#include "hub/download.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+
+#include <sha2.h>
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ridge::hub {
+namespace {
+
+constexpr int kOk = 200, kPart = 206;
+constexpr int64_t kNoteEvery = int64_t{1} << 20; // bytes between notes for the next process
+
+class Hash {
+ public:
+  Hash() { SHA256Init(&state_); }
+  // What there is of the file behind what was added, up to `end`, but not more than `most` bytes.
+  void follow(const IncompleteFile& file, int64_t end, int64_t most = kStep) {
+    for (int64_t left = std::min(end - at_, most); left > 0;) {
+      const size_t n = file.read(at_, std::span(buffer_).first(static_cast<size_t>(std::min<int64_t>(left, kBuffer))));
+      if (n == 0) throw_error("the file became shorter");
+      SHA256Update(&state_, reinterpret_cast<const uint8_t*>(buffer_.data()), n);
+      at_ += static_cast<int64_t>(n);
+      left -= static_cast<int64_t>(n);
+    }
+  }
+  int64_t at() const { return at_; }
+  std::string text() {
+    char digits[SHA256_DIGEST_STRING_LENGTH];
+    return SHA256End(&state_, digits);
+  }
+  static constexpr int64_t kStep = int64_t{8} << 20;
+
+ private:
+  static constexpr int64_t kBuffer = int64_t{1} << 20;
+  SHA2_CTX state_;
+  std::vector<char> buffer_ = std::vector<char>(kBuffer);
+  int64_t at_ = 0;
+};
+
+struct ContentRange {
+  int64_t first = -1, total = -1;
+};
+
+ContentRange parse_content_range(std::string_view text) { // "bytes 0-99/1234"
+  ContentRange range;
+  const size_t digits = text.find_first_of("0123456789"), slash = text.find('/');
+  if (digits == std::string_view::npos || slash == std::string_view::npos) return {};
+  std::from_chars(text.data() + digits, text.data() + text.size(), range.first);
+  std::from_chars(text.data() + slash + 1, text.data() + text.size(), range.total);
+  return range;
+}
+
+// The workers of a download and what they share.
+class Fetch {
+ public:
+  Fetch(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
+        const std::function<void(const Head&)>& refused)
+      : what_(what), asker_(asker), file_(file), options_(options), refused_(refused) {
+    int64_t missing = 0;
+    for (int64_t i = 0; i < file_.pieces(); ++i) missing += !file_.is_full(i);
+    running_ = static_cast<int>(std::min<int64_t>(options_.connections, missing));
+    for (int i = running_; i > 0; --i)
+      workers_.emplace_back([this] {
+        try {
+          work();
+        } catch (...) {
+          stop(std::current_exception());
+        }
+        const std::scoped_lock lock(mutex_);
+        --running_;
+        changed_.notify_all();
+      });
+  }
+  ~Fetch() { stop(nullptr); } // the threads join
+
+  // Up to some milliseconds; false: all workers have ended. Throws what stopped them.
+  bool wait(int milliseconds) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return running_ == 0; });
+    if (running_ > 0) return true;
+    if (problem_) std::rethrow_exception(problem_);
+    return false;
+  }
+  bool whole() const { return whole_by_; } // the server sends the file from its start only
+
+ private:
+  void stop(std::exception_ptr problem) {
+    const std::scoped_lock lock(mutex_);
+    if (!problem_) problem_ = std::move(problem);
+    stopping_ = true;
+  }
+  bool stopped() const { return stopping_ || (asker_.cancel && asker_.cancel->load()); }
+
+  int64_t next_piece() {
+    const std::scoped_lock lock(mutex_);
+    while (next_ < file_.pieces() && file_.is_full(next_)) ++next_;
+    return next_ < file_.pieces() && !whole_by_ ? next_++ : -1;
+  }
+
+  void work() {
+    Connection connection(asker_);
+    for (int64_t piece; !stopped() && (piece = next_piece()) >= 0;) {
+      const auto have = [&] { return whole_by_ ? file_.have_from_start() : file_.have(piece); };
+      const auto complete = [&] { return whole_by_ ? have() == file_.bytes() : file_.is_full(piece); };
+      int64_t farthest = 0;
+      for (int tries = 0; !complete();) {
+        Head head;
+        const Failure failure = fetch(connection, piece, head);
+        if (stopped() || (whole_by_ && whole_by_ != &connection)) return;
+        if (complete()) break;
+        if (have() > farthest) tries = 0;
+        farthest = std::max(farthest, have());
+        const bool refused = failure.reason.empty() && head.status != kOk && head.status != kPart;
+        if (refused && !is_busy(head.status)) refused_(head);
+        if (!failure.reason.empty() && !failure.again) throw_error("{}: {}", what_.name, failure.reason);
+        if (++tries == options_.tries) {
+          if (refused) refused_(head);
+          throw_error("{}: {} ({} tries); what is here stays, the same command goes on", what_.name,
+                      failure.reason.empty() ? "the answer ends too early" : failure.reason, tries);
+        }
+        wait_to_retry(asker_, tries - 1, options_.retry_seconds, head);
+        if (stopped()) return;
+      }
+    }
+  }
+
+  // One request for what is missing of a piece, or for the whole file.
+  Failure fetch(Connection& connection, int64_t piece, Head& head) {
+    const bool whole = whole_by_ == &connection;
+    int64_t at = whole ? 0 : file_.start_of(piece) + file_.have(piece), noted = at;
+    int64_t end = whole ? file_.bytes() : file_.end_of(piece);
+    const Request request = whole ? Request{what_.url} : Request{what_.url, at, end - 1, what_.etag};
+    const auto begin = [&](const Head& answer) {
+      head = answer;
+      if (head.status == kPart) {
+        const ContentRange range = parse_content_range(head.header("content-range"));
+        if (range.first != at || range.total != file_.bytes())
+          throw_error("{}: asked for the bytes from {} on of {}, the server sends \"{}\"", what_.name, at,
+                      file_.bytes(), core::printable(head.header("content-range")));
+        return true;
+      }
+      if (head.status != kOk) return false;
+      if (file_.pieces() == 1 && at == 0) return check_length(head); // all there is
+      const std::scoped_lock lock(mutex_);
+      if (whole_by_ && whole_by_ != &connection) return false;
+      check_length(head);
+      whole_by_ = &connection;
+      file_.forget();
+      at = noted = 0;
+      end = file_.bytes();
+      return true;
+    };
+    const auto body = [&](std::span<const char> bytes) {
+      while (!bytes.empty() && at < end) {
+        const int64_t place = at / options_.piece_bytes;
+        const auto now =
+            bytes.first(static_cast<size_t>(std::min<int64_t>(std::ssize(bytes), file_.end_of(place) - at)));
+        const std::scoped_lock lock(mutex_);
+        if (stopping_ || (whole_by_ && whole_by_ != &connection)) return false;
+        file_.write(at, now);
+        at += std::ssize(now);
+        bytes = bytes.subspan(now.size());
+        if (at - noted >= kNoteEvery || at == file_.end_of(place)) {
+          file_.note_progress(place);
+          noted = at;
+        }
+      }
+      return at < end; // what is longer than it should be is cut off
+    };
+    // Exceptions cannot pass through libcurl.
+    std::exception_ptr thrown;
+    const auto guarded = [&](const auto& function) {
+      return [&](const auto& argument) {
+        try {
+          return function(argument);
+        } catch (...) {
+          thrown = std::current_exception();
+          return false;
+        }
+      };
+    };
+    const Failure failure = connection.get(request, guarded(begin), guarded(body));
+    if (thrown) std::rethrow_exception(thrown);
+    if (at > noted) file_.note_progress((at - 1) / options_.piece_bytes);
+    return failure;
+  }
+
+  bool check_length(const Head& head) const {
+    const std::string length = head.header("content-length");
+    if (!length.empty() && length != std::to_string(file_.bytes()))
+      throw_error("{}: is {} bytes long, the server sends {}", what_.name, file_.bytes(), core::printable(length));
+    return true;
+  }
+
+  const Download& what_;
+  const Asker& asker_;
+  IncompleteFile& file_;
+  const DownloadOptions& options_;
+  const std::function<void(const Head&)>& refused_;
+  std::mutex mutex_; // of what follows, and of writing
+  std::condition_variable changed_;
+  std::exception_ptr problem_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<const Connection*> whole_by_ = nullptr; // the only one that goes on where the server sends no ranges
+  int64_t next_ = 0;
+  int running_ = 0;
+  std::vector<std::jthread> workers_;
+};
+
+} // namespace
+
+void download(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
+              const std::function<void(const Head&)>& refused) {
+  Hash hash;
+  const bool hashed = !what.sha256.empty();
+  const auto report = [&] {
+    if (options.progress) options.progress(file.have_in_all(), file.bytes());
+  };
+  {
+    constexpr int kGlance = 100; // ms
+    Fetch fetch(what, asker, file, options, refused);
+    for (bool behind = true; fetch.wait(behind ? 1 : kGlance);) {
+      report();
+      if (hashed && !fetch.whole()) hash.follow(file, file.have_from_start());
+      behind = hashed && !fetch.whole() && hash.at() < file.have_from_start();
+    }
+    if (fetch.whole()) hash = Hash();
+  }
+  if (asker.cancel && asker.cancel->load())
+    throw Error(fmt::format("{}: was cancelled; the same command goes on where it stopped", what.name), 130);
+  if (file.have_from_start() != file.bytes()) throw_error("{}: bytes are missing", what.name);
+  while (hashed && hash.at() < file.bytes()) {
+    hash.follow(file, file.bytes());
+    report();
+    if (asker.cancel && asker.cancel->load()) throw Error(fmt::format("{}: was cancelled", what.name), 130);
+  }
+  if (!hashed) return;
+  if (const std::string found = hash.text(); found != what.sha256) {
+    file.remove();
+    throw_error("{}: has the SHA-256 {} and should have {}; it is removed, another try may get it whole", what.name,
+                found, what.sha256);
+  }
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,232 @@
+#include "hub/http.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "hub/names.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+namespace ridge::hub {
+namespace {
+
+constexpr int kMostRedirects = 10;
+constexpr size_t kMostHeaderBytes = 256 << 10;
+constexpr int kMostTries = 6;
+constexpr long kConnectSeconds = 20, kSlowSeconds = 30, kSlowBytes = 128; // a connection as slow as that is dead
+
+std::string trimmed(std::string_view text) {
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  return start == std::string_view::npos
+             ? ""
+             : std::string(text.substr(start, text.find_last_not_of(" \t\r\n") + 1 - start));
+}
+
+bool may_help(int code) { // to try again
+  constexpr int kLost[] = {curl::kNoProxy,    curl::kNoHost,        curl::kNoConnection,       curl::kHttp2Failed,
+                           curl::kPartOfFile, curl::kTimedOut,      curl::kNoSecureConnection, curl::kGotNothing,
+                           curl::kSendFailed, curl::kReceiveFailed, curl::kStreamFailed,       curl::kHttp3Failed,
+                           curl::kQuicFailed};
+  return std::ranges::find(kLost, code) != std::end(kLost);
+}
+
+bool is_redirect(int status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+} // namespace
+
+// Of one answer.
+struct Connection::State {
+  const Connection& connection;
+  const std::function<bool(const Head&)>& begin;
+  const std::function<bool(std::span<const char>)>& body;
+  Head head;
+  size_t header_bytes = 0, redirect_bytes = 0;
+  bool begun = false, ended = false, flooded = false;
+  char problem[curl::kErrorBytes] = "";
+
+  bool start() { // of the body
+    if (begun) return !ended;
+    begun = true;
+    if (!is_redirect(head.status)) ended = !begin(head);
+    return !ended;
+  }
+};
+
+std::string origin_of(const std::string& url) {
+  const curl::Library& curl = curl::library();
+  const std::unique_ptr<curl::Url, void (*)(curl::Url*)> parsed(curl.url(), curl.url_cleanup);
+  constexpr int kWhole = 0;
+  std::string parts[3];
+  bool good = parsed && curl.url_set(parsed.get(), kWhole, url.c_str(), 0) == curl::kOk;
+  for (size_t i = 0; good && i < 3; ++i) {
+    char* text = nullptr;
+    good = curl.url_get(parsed.get(), std::array{curl::kScheme, curl::kHost, curl::kPort}[i], &text,
+                        curl::kDefaultPort) == curl::kOk;
+    if (text) parts[i] = lower(text);
+    curl.free(text);
+  }
+  if (!good || (parts[0] != "http" && parts[0] != "https"))
+    throw_error("{}: is no address of https", core::printable(url, 200));
+  return parts[0] + "://" + parts[1] + ":" + parts[2];
+}
+
+Connection::Connection(const Asker& asker) : asker_(asker), curl_(curl::library()), easy_(curl_.easy_init()) {
+  if (!easy_) throw_error("cannot download: libcurl does not start");
+}
+
+Connection::~Connection() { curl_.easy_cleanup(easy_); }
+
+size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
+  State& state = *static_cast<State*>(user);
+  state.header_bytes += bytes;
+  if (state.header_bytes > kMostHeaderBytes) {
+    state.flooded = true;
+    return 0;
+  }
+  const std::string_view line(data, bytes);
+  if (line.starts_with("HTTP/")) { // of this answer, or of one before it such as 100 or a proxy's
+    const size_t space = line.find(' ');
+    state.head.status = 0;
+    if (space != std::string_view::npos)
+      std::from_chars(line.data() + space + 1, line.data() + line.size(), state.head.status);
+  } else if (const size_t colon = line.find(':'); colon != std::string_view::npos) {
+    state.head.headers[lower(trimmed(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
+  }
+  return bytes;
+}
+
+size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
+  State& state = *static_cast<State*>(user);
+  if (!state.start()) return 0;
+  if (is_redirect(state.head.status)) { // nobody reads it
+    state.redirect_bytes += bytes;
+    return state.redirect_bytes > kMostHeaderBytes ? 0 : bytes;
+  }
+  state.ended = !state.body({data, bytes});
+  return state.ended ? 0 : bytes;
+}
+
+int Connection::check_cancel(void* user, int64_t, int64_t, int64_t, int64_t) {
+  const std::atomic<bool>* cancel = static_cast<const State*>(user)->connection.asker_.cancel;
+  return cancel && cancel->load();
+}
+
+int Connection::perform(State& state, const Request& request, const std::string& url) {
+  const auto set = [&](int option, auto value) { curl_.easy_setopt(easy_, option, value); };
+  curl_.easy_reset(easy_);
+  std::unique_ptr<curl::List, void (*)(curl::List*)> headers(nullptr, curl_.slist_free_all);
+  const auto add = [&](const std::string& line) {
+    if (curl::List* longer = curl_.slist_append(headers.get(), line.c_str())) {
+      headers.release();
+      headers.reset(longer);
+    }
+  };
+  if (!asker_.token.empty() && origin_of(url) == origin_of(asker_.endpoint))
+    add("Authorization: Bearer " + asker_.token);
+  if (!request.if_range.empty()) add("If-Range: " + request.if_range);
+  const std::string range = fmt::format("{}-{}", request.first, request.last < 0 ? "" : std::to_string(request.last));
+  set(curl::kUrl, url.c_str());
+  set(curl::kHttpHeader, headers.get());
+  if (request.first >= 0) set(curl::kRange, range.c_str());
+  set(curl::kUserAgent, "ridge/" RIDGE_VERSION);
+  set(curl::kProtocols, static_cast<long>(curl::kHttp | curl::kHttps));
+  set(curl::kNoSignal, 1L);
+  set(curl::kConnectTimeout, kConnectSeconds);
+  set(curl::kLowSpeedLimit, kSlowBytes);
+  set(curl::kLowSpeedTime, kSlowSeconds);
+  set(curl::kBufferSize, 256L << 10);
+  set(curl::kErrorBuffer, state.problem);
+  set(curl::kWriteFunction, curl::DataFunction(take_body));
+  set(curl::kWriteData, &state);
+  set(curl::kHeaderFunction, curl::DataFunction(take_header));
+  set(curl::kHeaderData, &state);
+  set(curl::kProgressFunction, curl::ProgressFunction(check_cancel));
+  set(curl::kProgressData, &state);
+  set(curl::kNoProgress, 0L);
+  return curl_.easy_perform(easy_);
+}
+
+Failure Connection::get(const Request& request, const std::function<bool(const Head&)>& begin,
+                        const std::function<bool(std::span<const char>)>& body) {
+  std::string url = request.url;
+  std::map<std::string, std::string> before; // headers of redirects
+  for (int redirects = 0;; ++redirects) {
+    const bool secure = origin_of(url).starts_with("https:");
+    State state{*this, begin, body};
+    state.head.headers = before;
+    const int code = perform(state, request, url);
+    if (state.flooded)
+      throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMostHeaderBytes >> 10);
+    if (asker_.cancel && asker_.cancel->load()) return {"was cancelled", false};
+    if (state.ended) return {};
+    if (code != curl::kOk && !(code == curl::kWriteError && is_redirect(state.head.status))) {
+      const std::string reason = *state.problem ? state.problem : curl_.easy_strerror(code);
+      return {core::printable(trimmed(reason), 300), may_help(code)};
+    }
+    if (!is_redirect(state.head.status)) {
+      state.start(); // of an empty body
+      return {};
+    }
+    char* next = nullptr;
+    curl_.easy_getinfo(easy_, curl::kRedirectUrl, &next);
+    if (!next) throw_error("{}: answers with a redirect that leads nowhere", core::printable(url, 200));
+    if (redirects == kMostRedirects)
+      throw_error("{}: leads from redirect to redirect, more than {} times", core::printable(request.url, 200),
+                  kMostRedirects);
+    const std::string target = next;
+    if (secure && !origin_of(target).starts_with("https:"))
+      throw_error("{}: leads to {}, which is not encrypted", core::printable(url, 200), core::printable(target, 200));
+    before = std::move(state.head.headers);
+    for (const char* own : {"etag", "content-length", "content-range", "content-encoding", "retry-after"})
+      before.erase(own);
+    url = target;
+  }
+}
+
+bool is_busy(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501); }
+
+void wait_to_retry(const Asker& asker, int number, double first_seconds, const Head& head) {
+  constexpr double kLongest = 60;
+  double seconds = std::min(first_seconds * (1 << std::min(number, 6)), kLongest);
+  const std::string asked = head.header("retry-after");
+  int wanted = 0;
+  if (std::from_chars(asked.data(), asked.data() + asked.size(), wanted).ec == std::errc() && wanted > 0)
+    seconds = std::min<double>(std::max<double>(seconds, wanted), kLongest);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end && !(asker.cancel && asker.cancel->load()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100, static_cast<int>(1 + seconds * 100))));
+}
+
+Answer get_text(Connection& connection, const Asker& asker, const std::string& url, size_t most_bytes,
+                double retry_seconds) {
+  for (int attempt = 0;; ++attempt) {
+    Answer answer;
+    bool too_long = false;
+    const Failure failure = connection.get(
+        {url},
+        [&](const Head& head) {
+          answer.head = head;
+          return true;
+        },
+        [&](std::span<const char> bytes) {
+          too_long = answer.body.size() + bytes.size() > most_bytes;
+          if (!too_long) answer.body.append(bytes.data(), bytes.size());
+          return !too_long;
+        });
+    if (too_long) throw_error("{}: answers with more than {} MB", core::printable(url, 200), most_bytes >> 20);
+    const bool good = failure.reason.empty() && !is_busy(answer.head.status);
+    if (good || attempt + 1 == kMostTries || (!failure.reason.empty() && !failure.again)) {
+      if (!failure.reason.empty()) throw_error("{}: {}", core::printable(url, 200), failure.reason);
+      return answer;
+    }
+    wait_to_retry(asker, attempt, retry_seconds, answer.head);
+  }
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,90 @@
+// Requests over HTTP by libcurl, which takes proxies from the environment (https_proxy, no_proxy).
+//
+// Redirects are followed here and not by libcurl, so that the token goes to the hub alone, whatever the version of
+// libcurl: never to another scheme, host or port, and never from https to http.
+#pragma once
+
+#include "hub/curl.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+namespace ridge::hub {
+
+// Who asks.
+struct Asker {
+  std::string endpoint;                      // https://huggingface.co: where the token may go
+  std::string token;                         // empty: none
+  const std::atomic<bool>* cancel = nullptr; // raised: requests end
+};
+
+struct Request {
+  std::string url;
+  int64_t first = -1, last = -1; // bytes of the file; -1: all of it, to the end
+  std::string if_range;          // the ETag for which they are wanted; empty: any
+};
+
+// What came before the body. Names are in lower case; a header of a redirect counts where the last answer has none.
+struct Head {
+  int status = 0; // of the last answer
+  std::map<std::string, std::string> headers;
+  std::string header(const std::string& name) const {
+    const auto at = headers.find(name);
+    return at == headers.end() ? "" : at->second;
+  }
+};
+
+// A request that got no answer, or lost it: `again` where another try may succeed.
+struct Failure {
+  std::string reason; // empty: none
+  bool again = false;
+};
+
+// One connection, for one thread. It stays open from request to request.
+class Connection {
+ public:
+  explicit Connection(const Asker& asker); // throws Error where there is no libcurl
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Returns when all of the body came or something failed. begin(head) comes before the body of the last answer, which
+  // goes to body(bytes) piece by piece; where one returns false, the request ends there without a failure. Throws Error
+  // for addresses that cannot be used, too many redirects and too many headers.
+  Failure get(const Request& request, const std::function<bool(const Head&)>& begin,
+              const std::function<bool(std::span<const char>)>& body);
+
+ private:
+  struct State;
+  static size_t take_header(char* data, size_t one, size_t bytes, void* user);
+  static size_t take_body(char* data, size_t one, size_t bytes, void* user);
+  static int check_cancel(void* user, int64_t, int64_t, int64_t, int64_t);
+  int perform(State& state, const Request& request, const std::string& url);
+
+  const Asker asker_;
+  const curl::Library& curl_;
+  curl::Easy* easy_;
+};
+
+// A whole small text. Tries again where that may help. Throws Error where it is longer than `most_bytes` and where it
+// cannot be got; an answer of another status than 200 is the caller's.
+struct Answer {
+  Head head;
+  std::string body;
+};
+Answer get_text(Connection& connection, const Asker& asker, const std::string& url, size_t most_bytes,
+                double retry_seconds);
+
+// Waits before the next try, the first being number 0; less where the asker cancels.
+void wait_to_retry(const Asker& asker, int number, double first_seconds, const Head& head);
+bool is_busy(int status); // an answer that may be another one soon: 408, 429, 5xx
+
+// "https://host:443" of an address. Throws Error where it is none of HTTP.
+std::string origin_of(const std::string& url);
+
+} // namespace ridge::hub

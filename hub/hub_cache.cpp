@@ -1,0 +1,162 @@
+#include "hub/hub_cache.h"
+
+#include "core/error.h"
+#include "core/files/atomic_file.h"
+#include "hub/names.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace ridge::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRecord = ".ridge-pulled"; // a blob's name on each line
+
+void make_folder(const fs::path& folder) {
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (problem)
+    throw_error("{}: cannot create the folder: {}; HF_HOME names another", folder.string(), problem.message());
+}
+
+std::set<std::string> pulled_blobs(const fs::path& repository) {
+  std::set<std::string> blobs;
+  std::ifstream record(repository / kRecord);
+  for (std::string line; std::getline(record, line);)
+    if (is_hash(line, 64) || is_hash(line, 40)) blobs.insert(line);
+  return blobs;
+}
+
+// Whether a link below `folder` leads to the blob.
+bool is_linked(const fs::path& folder, const fs::path& blob) {
+  std::error_code problem;
+  for (fs::recursive_directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+    std::error_code ignored;
+    if (at->is_symlink(ignored) && fs::read_symlink(at->path(), ignored).filename() == blob.filename()) return true;
+  }
+  return false;
+}
+
+// Removes empty folders from `folder` up to, but not, `top`.
+void remove_empty(fs::path folder, const fs::path& top) {
+  std::error_code problem;
+  for (; folder != top && folder.has_relative_path() && fs::is_empty(folder, problem) && !problem;
+       folder = folder.parent_path())
+    fs::remove(folder, problem);
+}
+
+} // namespace
+
+HubCache::HubCache(const std::string& cache, const std::string& repository) {
+  if (cache.empty()) throw_error("there is no folder for models: set HF_HOME or HOME");
+  std::string name = repository;
+  name.replace(name.find('/'), 1, "--");
+  folder_ = cache + "/models--" + name;
+}
+
+std::string HubCache::blob_path(const RemoteFile& file) const { return folder_ + "/blobs/" + file.blob; }
+
+// Not HASH.incomplete, which other tools append to: what is there has gaps.
+std::string HubCache::incomplete_path(const RemoteFile& file) const { return blob_path(file) + ".ridge.incomplete"; }
+
+std::string HubCache::link_path(const std::string& commit, const RemoteFile& file) const {
+  return folder_ + "/snapshots/" + commit + "/" + file.path;
+}
+
+bool HubCache::has_blob(const RemoteFile& file) const {
+  struct stat info;
+  return ::stat(blob_path(file).c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == file.bytes;
+}
+
+void HubCache::make_folders() { make_folder(folder_ + "/blobs"); }
+
+void HubCache::note_pulled(const RemoteFile& file) const {
+  if (pulled_blobs(folder_).contains(file.blob)) return;
+  const std::string path = folder_ + "/" + kRecord, line = file.blob + "\n";
+  const int record = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const bool good = record >= 0 && ::write(record, line.data(), line.size()) == std::ssize(line);
+  if (!good) throw_error("{}: cannot write: {}", path, std::strerror(errno));
+  ::close(record);
+}
+
+void HubCache::link(const std::string& commit, const RemoteFile& file) const {
+  const fs::path path = link_path(commit, file);
+  const fs::path target = fs::path(blob_path(file)).lexically_relative(path.parent_path());
+  make_folder(path.parent_path());
+  std::error_code problem;
+  if (fs::read_symlink(path, problem) == target) return;
+  const fs::path made = fmt::format("{}.ridge-{}", path.string(), ::getpid()); // then renamed, over another if need be
+  fs::remove(made, problem);
+  fs::create_symlink(target, made, problem);
+  if (!problem) fs::rename(made, path, problem);
+  if (problem) throw_error("{}: cannot be linked: {}", path.string(), problem.message());
+}
+
+void HubCache::set_revision(const std::string& revision, const std::string& commit) const {
+  if (is_hash(revision, 40)) return; // is one itself
+  const fs::path path = folder_ + "/refs/" + revision;
+  make_folder(path.parent_path());
+  core::AtomicFile file(path.string(), commit.size());
+  file.write(std::as_bytes(std::span(commit)));
+  file.commit();
+}
+
+int64_t remove_model(const LocalModel& model) {
+  int64_t freed = 0;
+  if (model.source == Source::ridge) {
+    for (const std::string& part : model.parts) {
+      std::error_code problem;
+      const auto bytes = fs::file_size(part, problem);
+      if (!fs::remove(part, problem)) throw_error("{}: cannot be removed: {}", part, problem.message());
+      freed += static_cast<int64_t>(bytes);
+    }
+    return freed;
+  }
+  const std::string from(name_of(model.source));
+  const auto refuse = [&] {
+    throw_error("{}: ridge did not pull it ({}); it removes only what it pulled: {}", model.name, from, model.path);
+  };
+  if (model.source != Source::hugging_face) refuse();
+  fs::path repository = model.path;
+  while (repository.has_relative_path() && repository.filename() != "snapshots") repository = repository.parent_path();
+  repository = repository.parent_path();
+  std::set<std::string> pulled = pulled_blobs(repository);
+  std::error_code problem;
+  for (const std::string& part : model.parts)
+    if (fs::is_symlink(part, problem) && !pulled.contains(fs::read_symlink(part, problem).filename().string()))
+      refuse();
+  for (const std::string& part : model.parts) {
+    if (!fs::is_symlink(part, problem)) continue; // a part that was not pulled yet
+    const fs::path blob = repository / "blobs" / fs::read_symlink(part, problem).filename();
+    if (!fs::remove(part, problem)) throw_error("{}: cannot be removed: {}", part, problem.message());
+    if (is_linked(repository / "snapshots", blob)) continue;
+    const auto bytes = fs::file_size(blob, problem);
+    if (fs::remove(blob, problem)) freed += static_cast<int64_t>(bytes);
+    pulled.erase(blob.filename().string());
+  }
+  remove_empty(fs::path(model.path).parent_path(), repository);
+  std::string record;
+  for (const std::string& blob : pulled) record += blob + "\n";
+  if (record.empty()) {
+    fs::remove(repository / kRecord, problem);
+    if (!fs::exists(repository / "snapshots", problem)) fs::remove_all(repository / "refs", problem);
+    remove_empty(repository / "blobs", repository.parent_path());
+  } else {
+    core::AtomicFile file((repository / kRecord).string(), record.size());
+    file.write(std::as_bytes(std::span(record)));
+    file.commit();
+  }
+  return freed;
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,206 @@
+#include "hub/local_models.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "gguf/shard_name.h"
+#include "hub/manifest.h"
+#include "hub/names.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <tuple>
+
+namespace ridge::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDeepest = 6;            // folders below a place
+constexpr size_t kMostEntries = 50000; // of a place
+constexpr int64_t kMostParts = 50000;  // of a model
+constexpr size_t kMostBytes = 1 << 20; // of a manifest or a ref
+
+bool is_shown(const std::string& name) { return core::printable(name, name.size() + 1) == name; }
+
+// Entries of a folder, by name. Empty where it cannot be read.
+std::vector<fs::path> entries_of(const fs::path& folder, size_t& left) {
+  std::vector<fs::path> entries;
+  std::error_code problem;
+  for (fs::directory_iterator at(folder, fs::directory_options::skip_permission_denied, problem), end;
+       !problem && at != end && left > 0; at.increment(problem), --left)
+    if (is_shown(at->path().filename().string())) entries.push_back(at->path());
+  std::ranges::sort(entries);
+  return entries;
+}
+
+// Every file below a folder; links to files and folders are followed.
+void walk(const fs::path& folder, int depth, size_t& left, const std::function<void(const fs::path&)>& visit) {
+  for (const fs::path& path : entries_of(folder, left)) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      if (depth > 0) walk(path, depth - 1, left, visit);
+    } else {
+      visit(path);
+    }
+  }
+}
+
+std::string read_small(const fs::path& path) {
+  std::error_code problem;
+  if (!fs::is_regular_file(path, problem) || fs::file_size(path, problem) > kMostBytes || problem) return "";
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Collector {
+ public:
+  std::vector<LocalModel> models;
+
+  void add_hugging_face(const fs::path& cache) {
+    size_t left = kMostEntries;
+    for (const fs::path& repo : entries_of(cache, left)) {
+      constexpr std::string_view kPrefix = "models--";
+      std::string origin = repo.filename().string();
+      if (!origin.starts_with(kPrefix)) continue;
+      origin.erase(0, kPrefix.size());
+      if (const size_t dashes = origin.find("--"); dashes != std::string::npos) origin.replace(dashes, 2, "/");
+      for (const fs::path& snapshot : snapshots(repo, left))
+        walk(snapshot, kDeepest, left, [&](const fs::path& path) { add_file(path, origin, Source::hugging_face); });
+    }
+  }
+
+  void add_ollama(const fs::path& place) {
+    size_t left = kMostEntries;
+    const fs::path manifests = place / "manifests";
+    walk(manifests, kDeepest, left, [&](const fs::path& path) {
+      const auto blob = model_blob(read_small(path));
+      if (!blob) return;
+      std::vector<std::string> words; // HOST, NAMESPACE, MODEL, TAG
+      for (const fs::path& word : path.lexically_relative(manifests)) words.push_back(word.string());
+      if (words.size() < 2) return;
+      std::string name;
+      const bool own = words[0] == "registry.ollama.ai";
+      for (size_t i = own ? 1 : 0; i + 1 < words.size(); ++i)
+        if (!own || words[i] != "library") name += (name.empty() ? "" : "/") + words[i];
+      add({name + ":" + words.back(), words[0], Source::ollama, (place / "blobs" / *blob).string()});
+    });
+  }
+
+  void add_folder(const Place& place) {
+    size_t left = kMostEntries;
+    walk(place.folder, kDeepest, left, [&](const fs::path& path) {
+      const std::string folder = path.parent_path().lexically_relative(place.folder).string();
+      const bool published = place.source == Source::lm_studio && folder.find('/') != std::string::npos;
+      add_file(path, published ? folder : path.parent_path().string(), place.source);
+    });
+  }
+
+ private:
+  // The commit of main first, then the others, the newest first.
+  static std::vector<fs::path> snapshots(const fs::path& repo, size_t& left) {
+    std::vector<fs::path> found = entries_of(repo / "snapshots", left);
+    std::string commit = read_small(repo / "refs" / "main");
+    commit.erase(commit.find_last_not_of(" \r\n") + 1);
+    std::ranges::sort(found, [&](const fs::path& a, const fs::path& b) {
+      const auto rank = [&](const fs::path& path) {
+        std::error_code ignored;
+        return std::pair(path.filename() == commit, fs::last_write_time(path, ignored));
+      };
+      return rank(a) > rank(b);
+    });
+    return found;
+  }
+
+  void add_file(const fs::path& path, const std::string& origin, Source source) {
+    const std::string file = path.filename().string();
+    if (!is_model_file(file)) return;
+    const auto shard = gguf::shard_name(file);
+    if (shard && (shard->number != 1 || shard->count > kMostParts)) return;
+    LocalModel model{shard ? shard->stem : file.substr(0, file.size() - 5), origin, source, path.string()};
+    if (shard)
+      for (int64_t i = 1; i < static_cast<int64_t>(shard->count); ++i)
+        model.parts.push_back((path.parent_path() / shard->path(i)).string());
+    add(std::move(model));
+  }
+
+  void add(LocalModel model) {
+    struct stat info;
+    if (::stat(model.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
+        !seen_.emplace(info.st_dev, info.st_ino).second)
+      return;
+    model.bytes = info.st_size;
+    for (const std::string& part : model.parts)
+      if (::stat(part.c_str(), &info) == 0)
+        model.bytes += info.st_size;
+      else
+        model.whole = false;
+    model.parts.insert(model.parts.begin(), model.path);
+    models.push_back(std::move(model));
+  }
+
+  std::set<std::pair<dev_t, ino_t>> seen_;
+};
+
+} // namespace
+
+std::vector<LocalModel> local_models(std::span<const Place> places) {
+  Collector collector;
+  for (const Place& place : places) {
+    if (place.source == Source::hugging_face || place.source == Source::llama_cpp)
+      collector.add_hugging_face(place.folder);
+    if (place.source == Source::ollama)
+      collector.add_ollama(place.folder);
+    else if (place.source != Source::hugging_face)
+      collector.add_folder(place);
+  }
+  std::ranges::stable_sort(collector.models, {}, [](const LocalModel& m) { return lower(m.name); });
+  return std::move(collector.models);
+}
+
+namespace {
+
+[[noreturn]] void throw_ambiguous(const std::vector<const LocalModel*>& candidates, const std::string& wanted) {
+  constexpr size_t kShown = 6;
+  std::string list;
+  for (size_t i = 0; i < std::min(kShown, candidates.size()); ++i) {
+    const LocalModel& model = *candidates[i];
+    const bool shared = std::ranges::count(candidates, model.name, &LocalModel::name) > 1;
+    list += (i > 0 ? ", " : "") + (shared ? model.origin + "/" + model.name : model.name);
+  }
+  if (candidates.size() > kShown) list += fmt::format(" and {} more", candidates.size() - kShown);
+  throw Error(fmt::format("{}: may be {}", core::printable(wanted), list), Error::kUsage);
+}
+
+} // namespace
+
+const LocalModel* find_model(std::span<const LocalModel> models, const std::string& wanted) {
+  const std::string small = lower(wanted);
+  const auto address = [](const LocalModel& model) { // a folder's name says nothing about the model
+    const bool known = model.source == Source::hugging_face || model.source == Source::lm_studio;
+    return known ? model.origin + "/" + model.name : model.name;
+  };
+  const std::function<bool(const LocalModel&)> ways[] = {
+      [&](const LocalModel& m) { return m.name == wanted || address(m) == wanted; },
+      [&](const LocalModel& m) { return lower(m.name) == small || lower(address(m)) == small; },
+      [&](const LocalModel& m) { return m.source == Source::ollama && lower(m.name) == small + ":latest"; },
+      [&](const LocalModel& m) { return lower(m.name).starts_with(small); },
+      [&](const LocalModel& m) { return lower(address(m)).find(small) != std::string::npos; },
+  };
+  for (const auto& matches : ways) {
+    std::vector<const LocalModel*> found;
+    for (const LocalModel& model : models)
+      if (matches(model)) found.push_back(&model);
+    if (found.empty()) continue;
+    for (const LocalModel* model : found) // copies of one model in several places
+      if (model->name != found[0]->name || model->bytes != found[0]->bytes) throw_ambiguous(found, wanted);
+    return found[0];
+  }
+  return nullptr;
+}
+
+} // namespace ridge::hub

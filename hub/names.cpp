@@ -1,0 +1,85 @@
+#include "hub/names.h"
+
+#include "core/strings/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::hub {
+namespace {
+
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+} // namespace
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+bool is_model_file(std::string_view file_name) {
+  const std::string small = lower(file_name);
+  if (!small.ends_with(".gguf") || small == ".gguf") return false;
+  for (const char* other : {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"})
+    if (small.find(other) != std::string::npos) return false;
+  return true;
+}
+
+std::string type_in_name(std::string_view name) {
+  size_t start = name.size();
+  while (start > 0 && is_word(name[start - 1])) --start;
+  std::string tag;
+  for (const char c : name.substr(start)) tag += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  if (start == 0 || (name[start - 1] != '-' && name[start - 1] != '.')) return "";
+  const auto numbered = [&](std::string_view prefix) {
+    return tag.starts_with(prefix) && tag.size() > prefix.size() && tag[prefix.size()] >= '0' &&
+           tag[prefix.size()] <= '9';
+  };
+  const bool known = numbered("Q") || numbered("IQ") || numbered("TQ") || numbered("BF") || numbered("F") ||
+                     numbered("FP") || numbered("MXFP") || numbered("NVFP");
+  return known ? tag : "";
+}
+
+bool is_hash(std::string_view text, size_t digits) {
+  return text.size() == digits &&
+         std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool is_safe_path(std::string_view path) {
+  constexpr size_t kMostBytes = 1000, kMostPart = 240;
+  if (path.empty() || path.size() > kMostBytes || core::printable(path, path.size() + 1) != path) return false;
+  while (true) {
+    const size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part.empty() || part.size() > kMostPart || part == "." || part == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+bool is_repository(std::string_view text) {
+  constexpr size_t kMostBytes = 200;
+  return text.size() <= kMostBytes && std::ranges::count(text, '/') == 1 && is_safe_path(text) &&
+         text.find("--") == std::string_view::npos && text.find("..") == std::string_view::npos &&
+         std::ranges::all_of(text, [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; });
+}
+
+bool is_revision(std::string_view text) {
+  return is_safe_path(text) && !text.starts_with('-') &&
+         std::ranges::all_of(text, [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/' || c == '+'; });
+}
+
+std::string url_escaped(std::string_view path, bool slashes) {
+  std::string out;
+  for (const char c : path)
+    if (is_word(c) || c == '-' || c == '.' || c == '~' || (c == '/' && !slashes))
+      out += c;
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  return out;
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,215 @@
+#include "hub/pull.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "core/strings/units.h"
+#include "hub/hub_cache.h"
+#include "hub/names.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace ridge::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// HF_TOKEN, or what `huggingface-cli login` wrote.
+std::string find_token(const std::string& cache) {
+  std::string token = variable("HF_TOKEN");
+  if (token.empty()) {
+    std::string path = variable("HF_TOKEN_PATH");
+    const std::string home = variable("HF_HOME");
+    if (path.empty()) path = (home.empty() ? fs::path(cache).parent_path().string() : home) + "/token";
+    std::ifstream file(path);
+    std::getline(file, token);
+  }
+  token.erase(token.find_last_not_of(" \t\r\n") + 1);
+  for (const char c : token)
+    if (c <= ' ' || c > '~') throw_error("HF_TOKEN: is no token: it has characters that no token has");
+  return token;
+}
+
+// Another process is pulling the same file.
+std::function<bool()> waiting(const PullOptions& options, const std::string& name) {
+  return [&options, name, told = false]() mutable {
+    if (!told && options.note) options.note(fmt::format("{}: another process is pulling it; waiting", name));
+    told = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return !(options.asker.cancel && options.asker.cancel->load());
+  };
+}
+
+DownloadOptions download_options(const PullOptions& options, const std::string& label, int64_t before, int64_t total) {
+  DownloadOptions download = options.download;
+  download.progress = [&options, label, before, total](int64_t done, int64_t) {
+    if (options.progress) options.progress(label, before + done, total);
+  };
+  return download;
+}
+
+Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
+  const Asker& asker = options.asker;
+  Connection connection(asker);
+  const Listing listing = list_repository(connection, asker, reference, options.download.retry_seconds);
+  const std::vector<RemoteModel> models = models_of(listing.files);
+  std::vector<std::string> others;
+  const RemoteModel& model = choose_model(models, reference, &others);
+  const std::string label = fs::path(model.name).filename().string();
+  if (options.note) {
+    options.note(
+        fmt::format("{}: {}{}", text_of(reference), label,
+                    fmt::format(", {}{}", core::human_bytes(static_cast<double>(model.bytes())),
+                                model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : "")));
+    if (!others.empty()) options.note(fmt::format("of this type there are also {}", fmt::join(others, ", ")));
+  }
+
+  HubCache cache(options.cache, reference.repository);
+  cache.make_folders();
+  int64_t before = 0;
+  for (const RemoteFile& file : model.files) {
+    if (!cache.has_blob(file)) {
+      IncompleteFile incomplete(cache.incomplete_path(file), waiting(options, file.path));
+      if (cache.has_blob(file)) { // another process has pulled it meanwhile
+        incomplete.remove();
+      } else {
+        const std::string url = fmt::format("{}/{}/resolve/{}/{}", asker.endpoint, url_escaped(reference.repository),
+                                            listing.commit, url_escaped(file.path));
+        incomplete.begin(file.bytes, options.download.piece_bytes, file.blob);
+        download({url, file.path, file.sha256 ? file.blob : "", ""}, asker, incomplete,
+                 download_options(options, label, before, model.bytes()),
+                 [&](const Head& head) { throw_refused(head, asker, reference); });
+        cache.note_pulled(file);
+        incomplete.finish(cache.blob_path(file));
+      }
+    }
+    cache.link(listing.commit, file);
+    before += file.bytes;
+  }
+  cache.set_revision(reference.revision, listing.commit);
+  return {cache.link_path(listing.commit, model.files[0]), model.bytes()};
+}
+
+// What a server says of a file before it is fetched.
+struct Probe {
+  int64_t bytes = -1;
+  std::string etag, sha256;
+};
+
+Probe probe(Connection& connection, const Asker& asker, const std::string& url, double retry_seconds) {
+  for (int tries = 0;; ++tries) {
+    Probe found;
+    Head head;
+    const Failure failure = connection.get(
+        {url, 0, 0},
+        [&](const Head& answer) {
+          head = answer;
+          return false;
+        },
+        [](std::span<const char>) { return false; });
+    constexpr int kMostTries = 5;
+    const bool again = failure.reason.empty() ? is_busy(head.status) : failure.again;
+    if (again && tries < kMostTries) {
+      wait_to_retry(asker, tries, retry_seconds, head);
+      continue;
+    }
+    if (!failure.reason.empty()) throw_error("{}: {}", url, failure.reason);
+    if (head.status != 200 && head.status != 206)
+      throw_error("{}: the server answers with status {}", url, head.status);
+    const std::string range = head.header("content-range"),
+                      length = head.status == 206 ? range.substr(range.find('/') + 1) : head.header("content-length");
+    std::from_chars(length.data(), length.data() + length.size(), found.bytes);
+    constexpr int64_t kMostBytes = int64_t{1} << 44;
+    if (found.bytes < 1 || found.bytes > kMostBytes)
+      throw_error("{}: the server does not say how long the file is", url);
+    found.etag = head.header("etag");
+    if (!found.etag.starts_with('"')) found.etag.clear(); // a weak one says nothing about bytes
+    std::string hash = head.header("x-linked-etag");
+    std::erase(hash, '"');
+    if (is_hash(hash, 64)) found.sha256 = hash;
+    return found;
+  }
+}
+
+Pulled pull_address(const std::string& url, const PullOptions& options) {
+  std::string name = url.substr(0, url.find_first_of("?#"));
+  name = name.substr(name.rfind('/') + 1);
+  if (!is_safe_path(name) || !is_model_file(name))
+    throw_error("{}: names no GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
+  if (options.downloads.empty()) throw_error("there is no folder for models: set XDG_DATA_HOME or HOME");
+  std::error_code problem;
+  fs::create_directories(options.downloads, problem);
+  if (problem) throw_error("{}: cannot create the folder: {}", options.downloads, problem.message());
+
+  Connection connection(options.asker);
+  const Probe found = probe(connection, options.asker, url, options.download.retry_seconds);
+  const std::string target = options.downloads + "/" + name;
+  const auto is_there = [&] {
+    std::error_code ignored;
+    if (!fs::exists(target, ignored)) return false;
+    if (static_cast<int64_t>(fs::file_size(target, ignored)) != found.bytes)
+      throw_error("{}: is there already, with another size; remove it first: ridge rm {}", target,
+                  name.substr(0, name.size() - 5));
+    return true;
+  };
+  if (is_there()) return {target, found.bytes};
+  IncompleteFile incomplete(target + ".incomplete", waiting(options, name));
+  if (is_there()) {
+    incomplete.remove();
+    return {target, found.bytes};
+  }
+  if (options.note) options.note(fmt::format("{}, {}", name, core::human_bytes(static_cast<double>(found.bytes))));
+  incomplete.begin(found.bytes, options.download.piece_bytes, found.sha256.empty() ? found.etag : found.sha256);
+  if (found.sha256.empty() && found.etag.empty()) incomplete.forget(); // nothing says that it is the same file
+  download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.asker, incomplete,
+           download_options(options, name, 0, found.bytes),
+           [&](const Head& head) { throw_error("{}: the server answers with status {}", url, head.status); });
+  incomplete.finish(target);
+  if (found.sha256.empty() && options.note)
+    options.note(fmt::format("{}: the server has no checksum; its size is right", name));
+  return {target, found.bytes};
+}
+
+} // namespace
+
+PullOptions pull_options() {
+  PullOptions options;
+  options.cache = hugging_face_cache();
+  options.downloads = download_folder();
+  options.asker.endpoint = variable("HF_ENDPOINT");
+  if (options.asker.endpoint.empty()) options.asker.endpoint = "https://huggingface.co";
+  while (options.asker.endpoint.ends_with('/')) options.asker.endpoint.pop_back();
+  options.asker.token = find_token(options.cache);
+  return options;
+}
+
+const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference) {
+  if (reference.repository.empty() || reference.revision != "main") return nullptr;
+  std::vector<RemoteModel> of_repository;
+  std::vector<const LocalModel*> found;
+  for (const LocalModel& model : models)
+    if (model.source == Source::hugging_face && model.origin == reference.repository && model.whole) {
+      if (!reference.file.empty() && model.path.ends_with("/" + reference.file)) return &model;
+      of_repository.push_back({model.name, {}});
+      found.push_back(&model);
+    }
+  const RemoteModel* chosen = reference.file.empty() ? model_of_type(of_repository, reference.type) : nullptr;
+  return chosen ? found[static_cast<size_t>(chosen - of_repository.data())] : nullptr;
+}
+
+Pulled pull(const Reference& reference, const PullOptions& options) {
+  return reference.repository.empty() ? pull_address(reference.url, options) : pull_from_hub(reference, options);
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,209 @@
+#include "hub/repository.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "gguf/shard_name.h"
+#include "hub/names.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace ridge::hub {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMostAnswerBytes = size_t{32} << 20;
+constexpr int kMostPages = 50;
+constexpr int64_t kMostFileBytes = int64_t{1} << 44;
+
+// Types from the one that is usually wanted to those that are farther from it.
+constexpr std::string_view kUsual[] = {"Q4_K_M", "Q4_K_S", "Q4_K_L", "Q4_K_XL", "IQ4_XS", "IQ4_NL", "Q4_0",
+                                       "MXFP4",  "NVFP4",  "Q4_1",   "Q5_K_M",  "Q5_K_S", "Q5_K",   "Q5_0",
+                                       "Q5_1",   "Q6_K",   "Q8_0",   "Q4_K",    "Q3_K_L", "Q3_K_M", "Q3_K_S",
+                                       "IQ3_M",  "Q2_K",   "BF16",   "F16",     "FP16",   "F32"};
+
+const std::string* text_at(const Json& object, const char* key) {
+  const auto at = object.find(key);
+  return at != object.end() && at->is_string() ? &at->get_ref<const std::string&>() : nullptr;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+// Whether the name of a model ends with a type, or a folder of it has its name: "UD-Q4_K_XL" of x/UD-Q4_K_XL/y.
+bool is_of_type(const RemoteModel& model, const std::string& type) {
+  const std::string name = upper(model.name), wanted = upper(type);
+  if (("/" + name).find("/" + wanted + "/") != std::string::npos) return true;
+  if (!name.ends_with(wanted)) return false;
+  if (name.size() == wanted.size()) return true;
+  const char before = name[name.size() - wanted.size() - 1];
+  return before == '-' || before == '.' || before == '/';
+}
+
+std::string list_of(const std::vector<RemoteModel>& models) {
+  constexpr size_t kShown = 24;
+  std::vector<std::string> names;
+  std::set<std::string> types;
+  for (const RemoteModel& model : models) {
+    std::string type = type_in_name(model.name);
+    if (type.empty() || !types.insert(type).second) type = model.name + ".gguf";
+    names.push_back(core::printable(type, 200));
+  }
+  const size_t shown = std::min(kShown, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                     names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
+}
+
+} // namespace
+
+int64_t RemoteModel::bytes() const {
+  int64_t sum = 0;
+  for (const RemoteFile& file : files) sum += file.bytes;
+  return sum;
+}
+
+std::vector<RemoteFile> parse_tree(std::string_view json, const std::string& where) {
+  const Json parsed = Json::parse(json, nullptr, false);
+  if (!parsed.is_array()) throw_error("{}: expected a list of files, found something else", where);
+  std::vector<RemoteFile> files;
+  for (const Json& entry : parsed) {
+    if (!entry.is_object()) continue;
+    const std::string *type = text_at(entry, "type"), *path = text_at(entry, "path"), *hash = text_at(entry, "oid");
+    if (!type || *type != "file" || !path || !is_safe_path(*path)) continue;
+    const auto lfs = entry.find("lfs");
+    const bool large = lfs != entry.end() && lfs->is_object();
+    const Json& sized = large ? *lfs : entry;
+    if (large) hash = text_at(*lfs, "oid");
+    const auto bytes = sized.find("size");
+    if (!hash || !is_hash(*hash, large ? 64 : 40) || bytes == sized.end() || !bytes->is_number_unsigned()) continue;
+    const uint64_t count = bytes->get<uint64_t>();
+    if (count < 1 || count > static_cast<uint64_t>(kMostFileBytes)) continue;
+    files.push_back({*path, static_cast<int64_t>(count), *hash, large});
+  }
+  return files;
+}
+
+std::string parse_commit(std::string_view json, const std::string& where) {
+  const Json parsed = Json::parse(json, nullptr, false);
+  const std::string* commit = parsed.is_object() ? text_at(parsed, "sha") : nullptr;
+  if (!commit || !is_hash(*commit, 40)) throw_error("{}: expected \"sha\", the hash of a commit", where);
+  return *commit;
+}
+
+std::string next_page(std::string_view link) {
+  while (!link.empty()) {
+    const size_t open = link.find('<'), close = link.find('>', open == std::string_view::npos ? 0 : open);
+    if (open == std::string_view::npos || close == std::string_view::npos) return "";
+    const size_t end = std::min(link.find('<', close), link.size());
+    if (link.substr(close, end - close).find("rel=\"next\"") != std::string_view::npos)
+      return std::string(link.substr(open + 1, close - open - 1));
+    link.remove_prefix(end);
+  }
+  return "";
+}
+
+std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files) {
+  std::map<std::string, std::map<int64_t, RemoteFile>> parts; // by the name, how many it is of, and the number
+  std::vector<RemoteModel> models;
+  for (const RemoteFile& file : files) {
+    if (!is_model_file(file.path.substr(file.path.rfind('/') + 1))) continue;
+    if (const auto shard = gguf::shard_name(file.path))
+      parts[fmt::format("{}/{}", shard->stem, shard->count)][shard->number] = file;
+    else
+      models.push_back({file.path.substr(0, file.path.size() - 5), {file}});
+  }
+  for (const auto& [key, numbered] : parts) {
+    const auto shard = gguf::shard_name(numbered.begin()->second.path);
+    if (numbered.begin()->first != 1 || std::ssize(numbered) != shard->count ||
+        numbered.rbegin()->first != shard->count)
+      continue;
+    RemoteModel& model = models.emplace_back();
+    model.name = shard->stem;
+    for (const auto& [number, file] : numbered) model.files.push_back(file);
+  }
+  std::ranges::sort(models, {}, &RemoteModel::name);
+  return models;
+}
+
+const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const std::string& type,
+                                 std::vector<std::string>* others) {
+  if (type.empty()) {
+    for (const std::string_view usual : kUsual)
+      if (const RemoteModel* found = model_of_type(models, std::string(usual), others)) return found;
+    return models.size() == 1 ? &models[0] : nullptr;
+  }
+  std::vector<const RemoteModel*> found;
+  for (const RemoteModel& model : models)
+    if (is_of_type(model, type)) found.push_back(&model);
+  std::ranges::stable_sort(found, {}, [](const RemoteModel* m) { return m->name.size(); });
+  for (size_t i = 1; others && i < found.size(); ++i) others->push_back(found[i]->name);
+  return found.empty() ? nullptr : found[0];
+}
+
+const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Reference& wanted,
+                                std::vector<std::string>* others) {
+  const std::string what = core::printable(text_of(wanted), 300);
+  if (models.empty()) throw_error("{}: has no whole GGUF model", what);
+  if (!wanted.file.empty()) {
+    for (const RemoteModel& model : models)
+      if (std::ranges::count(model.files, wanted.file, &RemoteFile::path)) return model;
+    throw_error("{}: there is no such file; there are: {}", what, list_of(models));
+  }
+  if (const RemoteModel* found = model_of_type(models, wanted.type, others)) return *found;
+  if (wanted.type.empty()) throw_error("{}: has several models; name a type or a file: {}", what, list_of(models));
+  throw_error("{}: there is no {}; there are: {}", what, wanted.type, list_of(models));
+}
+
+[[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference) {
+  const std::string what = core::printable(text_of(reference), 300), code = head.header("x-error-code");
+  const std::string page = fmt::format("{}/{}", asker.endpoint, reference.repository);
+  if (code == "GatedRepo" || (head.status == 403 && code.empty()))
+    throw_error("{}: is gated: accept its terms at {}, and {}", what, page,
+                asker.token.empty() ? "set HF_TOKEN to a token of yours (huggingface.co/settings/tokens)"
+                                    : "see that your HF_TOKEN may read it");
+  if (head.status == 401)
+    throw_error("{}: {}", what,
+                asker.token.empty() ? "there is no such public repository; for a private or gated one set HF_TOKEN"
+                                    : "your HF_TOKEN is not taken, or there is no such repository");
+  if (head.status == 404)
+    throw_error("{}: there is no such {} at {}", what,
+                code == "RevisionNotFound" ? "revision"
+                : code == "EntryNotFound"  ? "file"
+                                           : "repository",
+                asker.endpoint);
+  if (head.status == 429) throw_error("{}: {} says that these are too many requests; try later", what, asker.endpoint);
+  throw_error("{}: {} answers with status {}", what, asker.endpoint, head.status);
+}
+
+Listing list_repository(Connection& connection, const Asker& asker, const Reference& reference, double retry_seconds) {
+  const std::string base = asker.endpoint + "/api/models/" + url_escaped(reference.repository);
+  const auto ask = [&](const std::string& url) {
+    Answer answer = get_text(connection, asker, url, kMostAnswerBytes, retry_seconds);
+    if (answer.head.status != 200) throw_refused(answer.head, asker, reference);
+    return answer;
+  };
+  Listing listing;
+  std::string url = base + "/revision/" + url_escaped(reference.revision, true);
+  listing.commit = parse_commit(ask(url).body, url);
+  url = base + "/tree/" + listing.commit + "?recursive=1";
+  for (int page = 0; !url.empty(); ++page) {
+    if (page == kMostPages) throw_error("{}: its list of files does not end", text_of(reference));
+    const Answer answer = ask(url);
+    for (RemoteFile& file : parse_tree(answer.body, url)) listing.files.push_back(std::move(file));
+    url = next_page(answer.head.header("link"));
+    if (!url.empty() && origin_of(url) != origin_of(asker.endpoint))
+      throw_error("{}: its list of files goes on at another host, {}", text_of(reference), core::printable(url, 200));
+  }
+  return listing;
+}
+
+} // namespace ridge::hub

@@ -1,0 +1,452 @@
+// Pulling from a hub that behaves, and from ones that do not: what is said, what is asked again, and what is left on
+// the disk.
+#include "core/error.h"
+#include "hub/hub_cache.h"
+#include "hub/names.h"
+#include "hub/pull.h"
+#include "hub/speed.h"
+#include "support/fake_hub.h"
+#include "support/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <sys/resource.h>
+
+using namespace ridge;
+using namespace ridge::hub;
+using namespace ridge::tests;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string random_bytes(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::string bytes(count, '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  return bytes;
+}
+
+const std::string kBig = random_bytes(3'000'000, 1), kSmall = random_bytes(1000, 2);
+
+std::string read_whole(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A cache in a folder of its own, asked as a person would.
+struct Puller {
+  TemporaryFolder folder;
+  PullOptions options;
+  std::vector<std::string> notes;
+
+  explicit Puller(const std::string& endpoint) {
+    options.asker.endpoint = endpoint;
+    options.cache = folder / "hub";
+    options.downloads = folder / "downloads";
+    options.download.retry_seconds = 0.001;
+    options.download.tries = 3;
+    options.note = [this](const std::string& line) { notes.push_back(line); };
+  }
+  Pulled pull(const std::string& what) { return hub::pull(*parse_reference(what), options); }
+  std::string refusal(const std::string& what) {
+    try {
+      pull(what);
+    } catch (const Error& error) {
+      const std::string line = error.what();
+      CHECK(line.find('\n') == std::string::npos);
+      CHECK(line.size() < 700);
+      return line;
+    }
+    return "(no error)";
+  }
+  // Files that lie there, links included, by their path below the folder.
+  std::vector<std::string> files() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+      if (!entry.is_directory() || entry.is_symlink())
+        found.push_back(fs::relative(entry.path().parent_path(), folder.path()) / entry.path().filename());
+    std::ranges::sort(found);
+    return found;
+  }
+  bool has_model() const {
+    for (const std::string& file : files())
+      if (file.find("snapshots") != std::string::npos || file.ends_with(".gguf")) return true;
+    return false;
+  }
+};
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string kRepository = "hub/models--acme--Tall-GGUF";
+
+} // namespace
+
+TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the token to the hub alone") {
+  FakeHub hub;
+  hub.files = {
+      {"Tall-Q8_0.gguf", kSmall}, {"sub/Tall-Q4_K_M.gguf", kBig}, {"mmproj-F16.gguf", "eyes"}, {"README.md", "text"}};
+  Puller puller(hub.hub.address());
+  puller.options.asker.token = "hf_secret";
+  puller.options.download.piece_bytes = 500'000;
+  const Pulled pulled = puller.pull("hf:acme/Tall-GGUF");
+  CHECK(read_whole(pulled.path) == kBig);
+  const std::string hash = sha256_of(kBig), link = kRepository + "/snapshots/" + hub.commit + "/sub/Tall-Q4_K_M.gguf";
+  CHECK(pulled.path == puller.folder / link);
+  CHECK(fs::read_symlink(pulled.path) == "../../../blobs/" + hash);
+  CHECK(read_whole(puller.folder / (kRepository + "/refs/main")) == hub.commit);
+  CHECK(puller.files() == std::vector<std::string>{kRepository + "/.ridge-pulled", kRepository + "/blobs/" + hash,
+                                                   kRepository + "/refs/main", link});
+  CHECK(hub.store.requests().size() == 6);
+  for (const HttpRequest& request : hub.store.requests()) CHECK(request.header("authorization").empty());
+  for (const HttpRequest& request : hub.hub.requests()) CHECK(request.header("authorization") == "Bearer hf_secret");
+
+  hub.store.clear();
+  CHECK(puller.pull("hf:acme/Tall-GGUF:q4_k_m").path == pulled.path); // it is there
+  CHECK(hub.store.requests().empty());
+  CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF/Tall-Q8_0.gguf").path) == kSmall);
+  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q2_K") ==
+        "hf:acme/Tall-GGUF:Q2_K: there is no Q2_K; there are: Q8_0, Q4_K_M");
+
+  // Other tools find it, and `rm` takes it away with what it needs, but not the rest.
+  const Place place[] = {{Source::hugging_face, puller.options.cache}};
+  std::vector<LocalModel> models = local_models(place);
+  REQUIRE(models.size() == 2);
+  CHECK(find_pulled(models, *parse_reference("hf:acme/Tall-GGUF"))->name == "Tall-Q4_K_M");
+  CHECK(find_pulled(models, *parse_reference("hf:acme/Tall-GGUF/sub/Tall-Q4_K_M.gguf"))->name == "Tall-Q4_K_M");
+  CHECK(find_pulled(models, *parse_reference("hf:acme/Tall-GGUF:Q2_K")) == nullptr);
+  CHECK(find_pulled(models, *parse_reference("hf:acme/Other")) == nullptr);
+  CHECK(remove_model(models[0]) == 3'000'000);
+  CHECK(local_models(place).size() == 1);
+  CHECK_FALSE(fs::exists(puller.folder / (kRepository + "/blobs/" + hash)));
+  CHECK(remove_model(local_models(place)[0]) == 1000);
+  CHECK(puller.files().empty());
+}
+
+TEST_CASE("all parts of a split model are pulled, and what others put there is not removed") {
+  FakeHub hub;
+  hub.files = {{"Big-Q4_K_M-00001-of-00002.gguf", kSmall},
+               {"Big-Q4_K_M-00002-of-00002.gguf", kBig},
+               {"Half-Q8_0-00002-of-00002.gguf", "x"}};
+  Puller puller(hub.hub.address());
+  const Pulled pulled = puller.pull("hf:acme/Tall-GGUF");
+  CHECK(pulled.path.ends_with("/Big-Q4_K_M-00001-of-00002.gguf"));
+  CHECK(pulled.bytes == 3'001'000);
+  const Place place[] = {{Source::hugging_face, puller.options.cache}};
+  const std::vector<LocalModel> models = local_models(place);
+  REQUIRE(models.size() == 1);
+  CHECK(models[0].whole);
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF:Q8_0"), "there is no Q8_0"));
+  fs::remove(puller.folder / (kRepository + "/.ridge-pulled"));
+  CHECK_THROWS_AS(remove_model(models[0]), Error);
+  CHECK(read_whole(pulled.path) == kSmall);
+}
+
+TEST_CASE("a pull goes on where connections died, and where a server sends no ranges") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  std::atomic<int64_t> sent = 0;
+  bool dying = true, ranges = true;
+  hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
+    if (dying) { // 300,000 bytes of what is asked for
+      const size_t first = std::stoul(request.header("range").substr(6));
+      if (sent >= 600'000) return true;
+      reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{}\r\n\r\n{}",
+                            kBig.size() - first, first, kBig.size() - 1, kBig.size(), kBig.substr(first, 300'000)));
+      sent += 300'000;
+      return true;
+    }
+    if (ranges) return false;
+    reply.raw(fmt::format("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n{}", kBig.size(), kBig));
+    return true;
+  };
+  const std::string said = puller.refusal("hf:acme/Tall-GGUF");
+  CHECK(holds(said, "Tall-Q4_K_M.gguf: "));
+  CHECK(holds(said, "3 tries"));
+  CHECK_FALSE(puller.has_model());
+
+  SUBCASE("with ranges") {
+    dying = false;
+    hub.store.clear();
+    CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+    CHECK(hub.store.requests()[0].header("range") == "bytes=600000-2999999");
+  }
+  SUBCASE("without") {
+    dying = ranges = false;
+    puller.options.download.piece_bytes = 500'000; // other pieces: from the beginning, by several connections at first
+    CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+  }
+  SUBCASE("cancelled, it goes on too") {
+    std::atomic<bool> cancel = true;
+    puller.options.asker.cancel = &cancel;
+    dying = false;
+    CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "cancelled"));
+    cancel = false;
+    CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+  }
+}
+
+TEST_CASE("busy servers are asked again") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  std::atomic<int> of_hub = 0, of_store = 0;
+  hub.before = [&](const HttpRequest&, const HttpReply& reply) {
+    const int now = of_hub++ % 3;
+    if (now == 0) reply.send(503, "busy");
+    return now < 2; // 1: gone without a word
+  };
+  hub.store_before = [&](const HttpRequest&, const HttpReply& reply) {
+    const bool busy = of_store++ % 2 == 0;
+    if (busy) reply.send(429, "");
+    return busy;
+  };
+  puller.options.download.tries = 6;
+  CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+}
+
+TEST_CASE("two pulls of one file at once take turns") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  std::vector<std::string> paths(3);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& path : paths)
+      threads.emplace_back([&] {
+        PullOptions own = puller.options;
+        own.note = nullptr;
+        path = hub::pull(*parse_reference("hf:acme/Tall-GGUF"), own).path;
+      });
+  }
+  for (const std::string& path : paths) CHECK(read_whole(path) == kBig);
+  CHECK(hub.store.requests().size() == 1);
+  CHECK(puller.files().size() == 4);
+}
+
+TEST_CASE("a wrong hash is said, and nothing of it stays") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
+    std::string other = kBig;
+    other[1'500'000] ^= 1;
+    return send_file(request, reply, other);
+  };
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "has the SHA-256 "));
+  CHECK(puller.files().empty());
+  hub.store_before = [](const HttpRequest&, const HttpReply&) { return false; };
+  CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+}
+
+TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  const auto at_hub = [&](const HttpHandler& handler) {
+    hub.before = handler;
+    return puller.refusal("hf:acme/Tall-GGUF");
+  };
+  const auto answer = [](int status, const std::string& body, const std::string& headers = "") -> HttpHandler {
+    return [=](const HttpRequest&, const HttpReply& reply) {
+      reply.send(status, body, headers);
+      return true;
+    };
+  };
+  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "there is no such repository"));
+  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RevisionNotFound\r\n")), "there is no such revision"));
+  CHECK(holds(at_hub(answer(401, "", "X-Error-Code: GatedRepo\r\n")), "is gated: accept its terms at"));
+  CHECK(holds(at_hub(answer(401, "")), "set HF_TOKEN"));
+  CHECK(holds(at_hub(answer(403, "")), "is gated"));
+  CHECK(holds(at_hub(answer(418, "")), "status 418"));
+  CHECK(holds(at_hub(answer(200, "no json")), "expected"));
+  CHECK(holds(at_hub(answer(200, "[]")), "expected"));
+  CHECK(holds(at_hub(answer(200, R"({"sha": "../../x"})")), "expected"));
+  CHECK(holds(at_hub(answer(302, "", "Location: /again\r\n")), "redirect to redirect"));
+  CHECK(holds(at_hub(answer(302, "")), "leads nowhere"));
+  CHECK(holds(at_hub(answer(302, "", "Location: file:///etc/passwd\r\n")), "is no address"));
+  CHECK(holds(at_hub([](const HttpRequest&, const HttpReply& reply) {
+                reply.raw("HTTP/1.1 200 x\r\n");
+                while (reply.raw("X-More: " + std::string(60'000, 'x') + "\r\n")) {
+                }
+                return true;
+              }),
+              "headers"));
+  CHECK(holds(at_hub([](const HttpRequest&, const HttpReply& reply) {
+                reply.raw("HTTP/1.1 200 x\r\n\r\n");
+                const std::string more(1 << 20, ' ');
+                while (reply.raw(more)) {
+                }
+                return true;
+              }),
+              "more than 32 MB"));
+  const auto tree = [&](const std::string& list) -> HttpHandler {
+    return [=](const HttpRequest& request, const HttpReply& reply) {
+      if (!holds(request.path, "/tree/")) return false;
+      reply.send(200, list);
+      return true;
+    };
+  };
+  const auto entry = [](const std::string& path, const std::string& size = "5",
+                        const std::string& oid = std::string(64, 'a')) {
+    return fmt::format(R"([{{"type": "file", "path": "{}", "lfs": {{"oid": "{}", "size": {}}}}}])", path, oid, size);
+  };
+  for (const char* path :
+       {"../x-Q4_K_M.gguf", "/etc/x.gguf", "a/../../x.gguf", "a//x.gguf", "./x.gguf", "x\\n.gguf", "x\\u0000.gguf"})
+    CHECK_MESSAGE(holds(at_hub(tree(entry(path))), "has no whole GGUF model"), path);
+  for (const char* size : {"0", "-1", "1e30", "\"5\"", "99999999999999999", "null"})
+    CHECK_MESSAGE(holds(at_hub(tree(entry("x.gguf", size))), "has no whole GGUF model"), size);
+  CHECK(holds(at_hub(tree(entry("x.gguf", "5", "../../../x"))), "has no whole GGUF model"));
+  CHECK(holds(at_hub(tree(entry("x.gguf", "17000000000000"))), "the disk has"));
+  CHECK_FALSE(puller.has_model());
+  hub.before = [](const HttpRequest&, const HttpReply&) { return false; };
+
+  const auto at_store = [&](const HttpHandler& handler) {
+    hub.store_before = handler;
+    return puller.refusal("hf:acme/Tall-GGUF");
+  };
+  CHECK(holds(at_store(answer(404, "")), "there is no such"));
+  CHECK(holds(at_store(answer(416, "")), "status 416"));
+  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 7-11/3000000\r\n")), "asked for the bytes"));
+  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 0-4/5\r\n")), "asked for the bytes"));
+  CHECK(holds(at_store(answer(206, "12345")), "asked for the bytes"));
+  CHECK(holds(at_store(answer(200, "12345")), "the server sends 5"));
+  CHECK(holds(at_store([](const HttpRequest&, const HttpReply& reply) { return reply.raw("nonsense\r\n\r\n"); }),
+              "Tall-Q4_K_M.gguf: "));
+  CHECK_FALSE(puller.has_model());
+  hub.store_before = [](const HttpRequest& request, const HttpReply& reply) { // more than was asked for
+    return reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Range: bytes {}-2999999/3000000\r\n\r\n",
+                                 request.header("range").substr(6, request.header("range").find('-') - 6))) &&
+           reply.raw(kBig.substr(std::stoul(request.header("range").substr(6)))) &&
+           reply.raw(std::string(5'000'000, 'x'));
+  };
+  CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+}
+
+TEST_CASE("a token goes nowhere else, and from https nowhere unencrypted") {
+  FakeServer other([](const HttpRequest&, const HttpReply& reply) { return reply.send(200, "{}"), true; });
+  FakeServer hub([&](const HttpRequest&, const HttpReply& reply) {
+    return reply.send(307, "", "Location: " + other.address() + "/x\r\n"), true;
+  });
+  Puller puller(hub.address());
+  puller.options.asker.token = "hf_secret";
+  puller.refusal("hf:acme/Tall-GGUF");
+  REQUIRE(hub.requests().size() == 1);
+  REQUIRE(other.requests().size() == 1);
+  CHECK(hub.requests()[0].header("authorization") == "Bearer hf_secret");
+  CHECK(other.requests()[0].header("authorization").empty());
+  CHECK(origin_of("https://Host/x") == "https://host:443");
+  CHECK(origin_of("http://user@host:80/x") == "http://host:80");
+  CHECK_THROWS_AS(origin_of("ftp://host/x"), Error);
+}
+
+TEST_CASE("a full disk is one line, and with room again the pull goes on") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  auto* before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit;
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit low = {1'000'000, limit.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &low);
+  const std::string said = puller.refusal("hf:acme/Tall-GGUF");
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
+  CHECK(holds(said, "cannot write: File too large"));
+  CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+}
+
+TEST_CASE("a file of any address is pulled, and one that changed meanwhile from its beginning") {
+  std::string content = kBig, tag = "\"a\"";
+  bool dying = true;
+  FakeServer server([&](const HttpRequest& request, const HttpReply& reply) {
+    if (request.path != "/models/Wide-Q8_0.gguf?download=1") return reply.send(404, ""), true;
+    const std::string range = request.header("range");
+    if (dying && range != "bytes=0-0") {
+      reply.raw(fmt::format(
+          "HTTP/1.1 206 x\r\nETag: {}\r\nContent-Length: 3000000\r\nContent-Range: bytes 0-2999999/3000000\r\n\r\n{}",
+          tag, content.substr(0, 1'200'000)));
+      return false;
+    }
+    const bool changed = !request.header("if-range").empty() && request.header("if-range") != tag;
+    if (changed) return reply.send(200, content, "ETag: " + tag + "\r\n"), true;
+    return send_file(request, reply, content, "ETag: " + tag + "\r\n");
+  });
+  Puller puller("http://127.0.0.1:1");
+  const std::string url = server.address() + "/models/Wide-Q8_0.gguf?download=1";
+  puller.options.download.tries = 1;
+  CHECK(holds(puller.refusal(url), "Wide-Q8_0.gguf: "));
+  dying = false;
+  SUBCASE("unchanged") {
+    server.clear();
+    const Pulled pulled = puller.pull(url);
+    CHECK(pulled.path == puller.folder / "downloads/Wide-Q8_0.gguf");
+    CHECK(server.requests()[1].header("range") == "bytes=1200000-2999999");
+    CHECK(server.requests()[1].header("if-range") == "\"a\"");
+  }
+  SUBCASE("changed") {
+    content = random_bytes(3'000'000, 9);
+    tag = "\"b\"";
+  }
+  CHECK(read_whole(puller.pull(url).path) == content);
+  CHECK(puller.files() == std::vector<std::string>{"downloads/Wide-Q8_0.gguf"});
+  const Place place[] = {{Source::ridge, puller.options.downloads}};
+  CHECK(remove_model(local_models(place).at(0)) == 3'000'000);
+  CHECK(holds(puller.refusal(server.address() + "/Other-Q8_0.gguf"), "status 404"));
+  CHECK(holds(puller.refusal(server.address() + "/page.html"), "names no GGUF file"));
+  CHECK(holds(puller.refusal("http://127.0.0.1:1/x.gguf"), "127.0.0.1"));
+}
+
+TEST_CASE("references are read, and wrong ones refused") {
+  const auto read = [](const char* text) {
+    const auto r = parse_reference(text);
+    return r ? fmt::format("{}|{}|{}|{}|{}", r->repository, r->revision, r->type, r->file, r->url) : "none";
+  };
+  CHECK(read("hf:a/b") == "a/b|main|||");
+  CHECK(read("hf:a/b:Q4_K_M") == "a/b|main|Q4_K_M||");
+  CHECK(read("hf:a/b@v1:UD-Q4_K_XL") == "a/b|v1|UD-Q4_K_XL||");
+  CHECK(read("hf:a/b/c/d.gguf") == "a/b|main||c/d.gguf|");
+  CHECK(read("https://huggingface.co/a/b") == "a/b|main|||");
+  CHECK(read("https://huggingface.co/a/b/resolve/main/c/d.gguf?download=true") == "a/b|main||c/d.gguf|");
+  CHECK(read("https://hf.co/a/b/blob/v2/d.gguf") == "a/b|v2||d.gguf|");
+  CHECK(read("https://example.org/d.gguf") == "|main|||https://example.org/d.gguf");
+  CHECK(read("model.gguf") == "none");
+  CHECK(read("a/b") == "none");
+  for (const char* wrong :
+       {"hf:", "hf:a", "hf:a/", "hf:a/..", "hf:../b", "hf:a/b/../c.gguf", "hf:a/b:", "hf:a/b:x y", "hf:a/b@",
+        "hf:a/b@../x", "hf:a/b/readme.md", "hf:a--b/c", "hf:a/b\n", "https://", "https:///x.gguf", "https://x/a b.gguf",
+        "https://huggingface.co/a/b/resolve/main/x.txt", "https://huggingface.co/a"})
+    CHECK_THROWS_AS_MESSAGE(parse_reference(wrong), Error, wrong);
+  CHECK(type_in_name("Qwen3-8B-Q4_K_M") == "Q4_K_M");
+  CHECK(type_in_name("x.iq4_xs") == "IQ4_XS");
+  CHECK(type_in_name("Qwen3-8B") == "");
+  CHECK(next_page(R"(<https://h/a?p=2>; rel="next", <https://h/a?p=9>; rel="last")") == "https://h/a?p=2");
+  CHECK(next_page(R"(<https://h/a>; rel="first")") == "");
+}
+
+TEST_CASE("the type that is nearest to the usual one is chosen") {
+  const auto chosen = [](std::vector<std::string> names, const std::string& type = "") {
+    std::vector<RemoteModel> models;
+    for (const std::string& name : names) models.push_back({name, {}});
+    const RemoteModel* model = model_of_type(models, type);
+    return model ? model->name : "none";
+  };
+  CHECK(chosen({"x-Q8_0", "x-Q4_K_M", "x-Q4_0"}) == "x-Q4_K_M");
+  CHECK(chosen({"x-Q8_0", "x-Q5_K_M", "x-F16"}) == "x-Q5_K_M");
+  CHECK(chosen({"x-mxfp4", "x-F16"}) == "x-mxfp4");
+  CHECK(chosen({"only"}) == "only");
+  CHECK(chosen({"one", "two"}) == "none");
+  CHECK(chosen({"long-x-Q4_K_M", "x-Q4_K_M"}) == "x-Q4_K_M");
+  CHECK(chosen({"UD-Q4_K_XL/x-UD-Q4_K_XL", "x-Q8_0"}, "UD-Q4_K_XL") == "UD-Q4_K_XL/x-UD-Q4_K_XL");
+  CHECK(chosen({"x-IQ4_XS", "x-Q4_K_M"}, "Q4_XS") == "none");
+}
+
+TEST_CASE("the line of progress says speed and time left") {
+  Speed speed;
+  CHECK(speed.text(0, 0, 4'000'000'000) == "0 B of 4.00 GB");
+  CHECK(speed.text(2, 200'000'000, 4'000'000'000) == "200.00 MB of 4.00 GB, 100.00 MB/s, 38 s left");
+  CHECK(speed.text(3, 100, 4'000'000'000) == "100 B of 4.00 GB"); // it began again
+}

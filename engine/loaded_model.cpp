@@ -1,7 +1,8 @@
 #include "engine/loaded_model.h"
 
 #include "core/error.h"
-#include "core/split.h"
+#include "core/strings/units.h"
+#include "engine/fit/fit.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
@@ -87,37 +88,16 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// The most last layers, of at most `layers`, that can be split off. The output counts as one.
-int32_t layers_together(const core::Program& program, int32_t layers) {
-  const int32_t all = core::layer_count(program) + 1;
-  return layers == 0 ? 0 : all - core::next_cut(program, all - layers);
-}
-
-// The last `layers` layers of a Program.
-core::SplitProgram split_off(const core::Program& program, int32_t layers) {
-  return core::split_program(program, core::layer_count(program) + 1 - layers);
-}
-
-// The largest number of last layers that fit on the GPU.
-int32_t layers_that_fit(const core::Program& program, const core::ExecutorConfig& config) {
-  int32_t fitting = 0, too_many = core::layer_count(program) + 1;
-  if (kernels::cuda::fits(program, config)) return too_many;
-  while (too_many - fitting > 1) {
-    const int32_t layers = (fitting + too_many) / 2;
-    const core::Program back = split_off(program, layers_together(program, layers)).back;
-    (kernels::cuda::fits(back, config) ? fitting : too_many) = layers;
-  }
-  return layers_together(program, fitting);
-}
-
 // Returns false where not even the output fits.
 bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_t wanted, const LoadSteps& steps) {
   const core::Program& program = model.program;
   const int32_t all = core::layer_count(program) + 1;
   const double free_bytes = kernels::cuda::device_info().free_bytes;
-  const int32_t layers = wanted < 0      ? layers_that_fit(program, config)
-                         : wanted >= all ? all
-                                         : layers_together(program, static_cast<int32_t>(wanted));
+  const int32_t layers =
+      wanted < 0
+          ? layers_that_fit(program, [&](const core::Program& part) { return kernels::cuda::fits(part, config); })
+      : wanted >= all ? all
+                      : layers_together(program, static_cast<int32_t>(wanted));
   model.gpu_share = layers == all ? 1 : 0;
   if (layers == all) {
     model.executor = on_cuda(program, config, steps);
@@ -162,6 +142,13 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
     }
   }
   model.gpu_share = 0;
+  if (Room room = free_room(); static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
+    room.gpu = 0;
+    const Fit found = fit(model.program, config, room);
+    note(fmt::format("this needs {} of memory, and {} are free: it will be slow; {}",
+                     core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
+                     what_would_fit(model.program, found, models::parameter_count(model.file))));
+  }
   model.executor = on_cpu(model.program, config, steps);
   return Device::cpu;
 }

@@ -117,11 +117,26 @@ class CpuExecutor final : public core::Executor {
 
 } // namespace
 
-std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config) {
+namespace {
+
+int threads_of(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
   const int wanted = config.threads > 0 ? config.threads : omp_get_num_procs();
-  return std::make_unique<CpuExecutor>(program, config, std::min(wanted, omp_get_thread_limit()));
+  return std::min(wanted, omp_get_thread_limit());
+}
+
+} // namespace
+
+std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config) {
+  return std::make_unique<CpuExecutor>(program, config, threads_of(program, config));
+}
+
+MemoryUse memory_use(const core::Program& program, const core::ExecutorConfig& config) {
+  Lowering lowering(program, config, threads_of(program, config));
+  const int64_t cache = lowering.cache().bytes();
+  const int64_t state = static_cast<int64_t>(sizeof(float)) * core::state_elements(program) * config.streams;
+  return {cache, state, lowering.bytes() - cache - state};
 }
 
 } // namespace ridge::kernels::cpu

@@ -18,6 +18,13 @@ namespace ridge::kernels::cpu {
 // plus activations for max_batch tokens.
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config);
 
+// What such an executor takes of memory beside the weights when its caches are full, in bytes. Plans one and touches
+// nothing. Throws what make_cpu_executor throws.
+struct MemoryUse {
+  int64_t cache, state, scratch; // keys and values; recurrent state; what lies between and inside ops
+};
+MemoryUse memory_use(const core::Program& program, const core::ExecutorConfig& config);
+
 // The instruction set that run-time dispatch picks, the best of those compiled that this CPU has: "AVX3_DL".
 std::string_view instruction_set();
 

@@ -1,0 +1,62 @@
+// How much memory a model needs, where its layers go, and how fast it can be: before it is loaded.
+//
+// The CPU's numbers come from planning the executor that would run: they are what it then takes. The GPU's are computed
+// without one, so that they can be had for a GPU that is not here; scratch of its products and attention counts with
+// what it is at most. Where there is a GPU, loading tries what fits (kernels::cuda::fits).
+#pragma once
+
+#include "core/executor.h"
+#include "core/split.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ridge::engine {
+
+// The bytes of the weights that a Program's ops read, those that are shared once.
+int64_t weight_bytes(const core::Program& program);
+
+// Of a part of a model on one device.
+struct Need {
+  int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes; state: recurrent
+  int64_t total() const { return weights + cache + state + scratch; }
+};
+Need cpu_need(const core::Program& program, const core::ExecutorConfig& config);
+Need gpu_need(const core::Program& program, const core::ExecutorConfig& config);
+
+// The most last layers, of at most `layers`, that can be split off; the output is one of them.
+int32_t layers_together(const core::Program& program, int32_t layers);
+// The last `layers` layers of a Program, which can be.
+core::SplitProgram split_off(const core::Program& program, int32_t layers);
+// The largest number of them for which fits(their Program) holds. 0: not even the output.
+int32_t layers_that_fit(const core::Program& program, const std::function<bool(const core::Program&)>& fits);
+
+// Memory that a model may take, in bytes.
+struct Room {
+  double cpu = 0, gpu = 0; // gpu 0: there is none
+};
+Room free_room(); // of this machine, now
+
+struct Fit {
+  core::ExecutorConfig config;
+  int32_t layers = 0, gpu_layers = 0; // the output is one
+  std::optional<Need> cpu, gpu;       // of the parts that are there
+  double cache_per_token = 0;         // bytes, of both
+  Room room;
+  bool fits = false;
+  int64_t largest_context = 0;                   // tokens for which it fits, at most what it was trained for; 0: none
+  double cpu_bytes = 0, gpu_bytes = 0;           // that a token reads at the beginning of a text
+  double full_cpu_bytes = 0, full_gpu_bytes = 0; // and at the end of the context
+};
+
+// Where a model goes that starts with `config`: as many last layers on the GPU as have room (or gpu_layers of them,
+// if that is not negative), the rest on the CPU.
+Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room, int64_t gpu_layers = -1);
+
+// Of a model that does not fit: what would. "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)".
+// `parameters`: weights in all tensors.
+std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters);
+
+} // namespace ridge::engine

@@ -28,7 +28,7 @@ core::Program build_program(const gguf::File& file, Ending ending) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (!architecture)
-    throw_error("{}: unknown architecture '{}'; `ridge models` lists those that run", file.path(),
+    throw_error("{}: unknown architecture '{}'; `ridge models --architectures` lists those that run", file.path(),
                 core::printable(name));
   Builder builder(file, ending);
   architecture->file.build(builder);

@@ -3,6 +3,7 @@
 // share of the measured peak. Every combination of the lists given is one test.
 #include "measure/bench.h"
 #include "app/cli/cli.h"
+#include "app/models/model_names.h"
 #include "app/report/bench_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -59,9 +60,9 @@ void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<BenchCommand>();
   CLI::App* command = app.add_subcommand("bench", "measure prompt and generation speed against the memory roofline");
   command->footer("N is a count or a list of them: 512 or 512,1024 or 128-512+128 or 128-1024*2");
-  command->add_option("-m,--model", o->request.files, "GGUF file (repeatable; default: the built-in guide)")
+  command->add_option("-m,--model", o->request.files, "GGUF file or name (repeatable; default: the built-in guide)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->type_name("FILE");
+      ->type_name(kModelType);
   command->add_option("--shape", o->request.shapes, "a synthetic model instead, e.g. llama-1b:Q4_K_M (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME:TYPE");

@@ -1,6 +1,7 @@
 #include "app/cli/cli.h"
 
 #include "app/help/command_tree.h"
+#include "app/models/model_names.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
@@ -48,6 +49,8 @@ int run_cli(int argc, const char* const* argv) {
   add_serve_command(app);
   add_inspect_command(app);
   add_models_command(app);
+  add_pull_commands(app);
+  add_fit_command(app);
   add_tokenize_commands(app);
   add_template_command(app);
   add_logits_command(app);
@@ -62,6 +65,10 @@ int run_cli(int argc, const char* const* argv) {
   add_doctor_command(app);
   add_completion_command(app);
   add_manual_command(app);
+
+  app.parse_complete_callback([&app] { // before the command itself
+    for (CLI::App* command : app.get_subcommands()) resolve_models(*command);
+  });
 
   if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
   try {

@@ -13,6 +13,8 @@ void add_chat_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_models_command(CLI::App& app);
+void add_fit_command(CLI::App& app);
+void add_pull_commands(CLI::App& app);     // pull and rm
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);

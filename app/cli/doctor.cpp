@@ -4,6 +4,7 @@
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "engine/machine.h"
+#include "hub/curl.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
@@ -92,6 +93,15 @@ Finding find_toolkit() {
   return {"CUDA toolkit", false, "no nvcc", "needed only to build GPU kernels: developer.nvidia.com/cuda-downloads"};
 }
 
+Finding find_curl() {
+  try {
+    hub::curl::library();
+    return {"libcurl", true, "found: ridge pull can download", ""};
+  } catch (const Error& error) {
+    return {"libcurl", false, "missing", error.what()};
+  }
+}
+
 Finding find_display() {
   for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
     if (const char* value = std::getenv(name); value && *value)
@@ -122,8 +132,10 @@ struct DoctorCommand {
         find_gpu(),
         find_cuda(),
         find_toolkit(),
+        find_curl(),
         find_display(),
-        {"architectures", true, fmt::format("{}; `ridge models` lists them", models::architecture_table().size()), ""},
+        {"architectures", true,
+         fmt::format("{}; `ridge models --architectures` lists them", models::architecture_table().size()), ""},
         {"formats", true, fmt::format("{}", fmt::join(types, " ")), ""},
     };
     if (json) {

@@ -2,6 +2,7 @@
 // exact.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "convert/calibration.h"
@@ -99,8 +100,8 @@ struct ImatrixCommand {
 void add_imatrix_command(CLI::App& app) {
   auto options = std::make_shared<ImatrixCommand>();
   CLI::App* command = app.add_subcommand("imatrix", "make an importance matrix from a text, for ridge quantize");
-  command->add_option("-m,--model", options->model, "GGUF file (of a split model: any part)")
-      ->type_name("FILE")
+  command->add_option("-m,--model", options->model, "GGUF file (of a split model: any part) or name")
+      ->type_name(kModelType)
       ->required();
   command->add_option("-f,--file", options->text, "text like what the model is for")->type_name("TEXT")->required();
   command->add_option("-o,--output", options->out, "file to write")->type_name("X.gguf")->required();

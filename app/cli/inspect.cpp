@@ -3,6 +3,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/inspect_errors.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/report/report.h"
 #include "core/error.h"
@@ -143,7 +144,7 @@ struct InspectCommand {
     std::vector<std::string> facts;
     const std::string_view architecture = file.get_string("general.architecture", "");
     if (!models::find_architecture(architecture))
-      facts.push_back("runs: no, its architecture is unknown (ridge models)");
+      facts.push_back("runs: no, its architecture is unknown (ridge models --architectures)");
     if (file.find("tokenizer.ggml.tokens")) {
       try {
         const text::ChosenTemplate chosen = text::choose_chat_template(file);
@@ -270,7 +271,7 @@ struct InspectCommand {
 void add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<InspectCommand>();
   CLI::App* command = app.add_subcommand("inspect", "show a file's metadata, tensors and sizes");
-  command->add_option("file", options->path, "GGUF file (of a split model: any part)")->type_name("FILE");
+  command->add_option("file", options->path, "GGUF file (of a split model: any part) or name")->type_name(kModelType);
   command->add_flag("--json", options->json, "machine-readable");
   command->add_flag("--full", options->full, "long arrays and strings whole");
   command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")
@@ -281,7 +282,7 @@ void add_inspect_command(CLI::App& app) {
   command->add_option("--imatrix", options->imatrix, "with --as: encode with this importance matrix")
       ->type_name("FILE");
   command->add_option("--compare", options->compared, "each tensor's error in A against B")
-      ->type_name("A B")
+      ->type_name(kModelType)
       ->expected(2);
   command->callback([options] { options->run(); });
 }

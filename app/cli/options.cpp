@@ -1,5 +1,6 @@
 #include "app/cli/options.h"
 
+#include "app/models/model_names.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/options.h"
@@ -14,8 +15,9 @@ namespace ridge::app {
 void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
   command
       .add_option("-m,--model,model", o.model,
-                  fmt::format("GGUF file (of a split model: any part){}", guide ? "; default: the built-in guide" : ""))
-      ->type_name("FILE")
+                  fmt::format("GGUF file (of a split model: any part), or the name of one that `ridge models` lists{}",
+                              guide ? "; default: the built-in guide" : ""))
+      ->type_name(kModelType)
       ->required(!guide);
   command.add_option("--device", o.device, "auto (the GPU where there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))

@@ -5,6 +5,7 @@
 // another model in the same run (--against) or a small file (--kl-divergence-base) written by an earlier one.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/clock.h"
@@ -309,7 +310,7 @@ void add_perplexity_command(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
       ->type_name("N");
   command->add_option("--against", options->against, "compare with this model, token by token, in the same run")
-      ->type_name("OTHER.gguf");
+      ->type_name(kModelType);
   command
       ->add_option("--kl-divergence-base", options->base,
                    "write the model's likeliest tokens here; with --kl-divergence: compare with them")

@@ -2,6 +2,7 @@
 #include "measure/roofline.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/report/roofline_report.h"
 #include "app/terminal/terminal.h"
@@ -94,8 +95,8 @@ void add_roofline_command(CLI::App& app) {
   auto o = std::make_shared<RooflineCommand>();
   CLI::App* command =
       app.add_subcommand("roofline", "measure what this machine can do at most, and place kernels and a step under it");
-  auto* file =
-      command->add_option("-m,--model", o->request.file, "place the shapes and steps of this model")->type_name("FILE");
+  auto* file = command->add_option("-m,--model", o->request.file, "place the shapes and steps of this model")
+                   ->type_name(kModelType);
   command
       ->add_option("--shape", o->request.shape,
                    "or of a synthetic one (default: llama-8b:Q4_K_M; llama-1b:Q4_K_M on a CPU or in less than 7 GB)")

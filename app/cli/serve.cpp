@@ -1,6 +1,7 @@
 // ridge serve: an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
@@ -115,11 +116,11 @@ void add_serve_command(CLI::App& app) {
   add_model_options(*command, options->setup.model, true);
   command->remove_option(command->get_option("--model"));
   command
-      ->add_option(
-          "-m,--model,model", options->files,
-          "GGUF file (of a split model: any part); of several, each is loaded when a request names it; default: "
-          "the built-in guide")
-      ->type_name("FILE");
+      ->add_option("-m,--model,model", options->files,
+                   "GGUF file (of a split model: any part) or name; of several, each is loaded when a request names "
+                   "it; default: "
+                   "the built-in guide")
+      ->type_name(kModelType);
   command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
       ->type_name("FOLDER");
   command

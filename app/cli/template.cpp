@@ -1,6 +1,7 @@
 // ridge template: what a chat template makes of messages, to the byte.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -66,7 +67,8 @@ struct TemplateCommand {
 void add_template_command(CLI::App& app) {
   auto options = std::make_shared<TemplateCommand>();
   CLI::App* command = app.add_subcommand("template", "render a chat template");
-  command->add_option("-m,--model", options->model, "GGUF file whose template to use")->type_name("FILE");
+  command->add_option("-m,--model", options->model, "GGUF file or name of the model whose template to use")
+      ->type_name(kModelType);
   command->add_option("--template-file", options->file, "Jinja template")->type_name("FILE");
   command->add_option("--chat-template", options->name, "built-in template")->type_name("NAME");
   command->add_option("--messages", options->messages, "JSON list of messages (-: standard input)")

@@ -1,6 +1,7 @@
 // ridge tokenize and ridge detokenize: text to token ids and back.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -74,7 +75,9 @@ void add_tokenize_commands(CLI::App& app) {
   {
     auto options = std::make_shared<TokenizeCommand>();
     CLI::App* command = app.add_subcommand("tokenize", "text to token ids");
-    command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")->type_name("FILE")->required();
+    command->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name")
+        ->type_name(kModelType)
+        ->required();
     options->text.add_to(*command, "the text");
     command->add_flag("--ids", options->ids, "only the ids, space-separated, on one line");
     command->add_flag("--json", options->json, "machine-readable: ids and texts");
@@ -85,7 +88,9 @@ void add_tokenize_commands(CLI::App& app) {
   {
     auto options = std::make_shared<DetokenizeCommand>();
     CLI::App* command = app.add_subcommand("detokenize", "token ids to text");
-    command->add_option("-m,--model", options->model, "GGUF file with a tokenizer")->type_name("FILE")->required();
+    command->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name")
+        ->type_name(kModelType)
+        ->required();
     command->add_option("ids", options->ids, "token ids: 1,2,3 or 1 2 3")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->type_name("IDS")

@@ -2,6 +2,7 @@
 // command or option, and cannot lag behind.
 #include "app/cli/cli.h"
 #include "app/help/command_tree.h"
+#include "app/models/model_names.h"
 
 #include <fmt/format.h>
 
@@ -26,19 +27,23 @@ _ridge() {
 complete -F _ridge ridge
 )SCRIPT";
 
+// clang-format off
 constexpr const char* kZsh = R"SCRIPT(#compdef ridge
 _ridge() {
   local line
   local -a found
-  for line in ${(f)" $(ridge __complete-- "${(@)words[2,CURRENT]}" 2 > / dev / null) "}; do
-    if[[$line ==:files]];
-then _files else found += ("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")fi done(($ #found)) && _describe ridge found
+  for line in ${(f)"$(ridge __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"}; do
+    if [[ $line == :files ]]; then
+      _files
+    else
+      found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+    fi
+  done
+  (( $#found )) && _describe ridge found
 }
-if
-  [[$funcstack [1] == _ridge]];
-then _ridge "$@";
-else compdef _ridge ridge; fi
+if [[ $funcstack[1] == _ridge ]]; then _ridge "$@"; else compdef _ridge ridge; fi
 )SCRIPT";
+// clang-format on
 
 constexpr const char* kFish = R"SCRIPT(# fish completion for ridge
 function __ridge_complete
@@ -63,7 +68,10 @@ struct Found {
   }
   void add_values(const OptionWords& option) {
     for (const std::string& choice : option.choices) add(choice, option.help);
-    if (option.value.starts_with("FILE") || option.value.starts_with("FOLDER")) lines.emplace_back(":files");
+    if (option.value == kModelType || option.value == kLocalModelType)
+      for (const std::string& name : model_names()) add(name, option.help);
+    if (option.value == kModelType || option.value.starts_with("FILE") || option.value.starts_with("FOLDER"))
+      lines.emplace_back(":files");
   }
   void add_options(const std::vector<OptionWords>& options) {
     for (const OptionWords& option : options)

@@ -14,7 +14,22 @@ how the window looked last (default folder: ~/.config)
 .TP
 .I $XDG_DATA_HOME/ridge
 conversations, and what was typed in the terminal (default folder: ~/.local/share)
+.TP
+.I $HF_HOME/hub
+models that were pulled, shared with other tools (default folder: ~/.cache/huggingface)
 .SH ENVIRONMENT
+.TP
+.B HF_HOME, HF_HUB_CACHE
+where models of Hugging Face lie
+.TP
+.B HF_TOKEN
+lets \-\-model and pull read gated and private models
+.TP
+.B HF_ENDPOINT
+another hub than https://huggingface.co
+.TP
+.B https_proxy, no_proxy
+heeded by downloads
 .TP
 .B NO_COLOR
 plain text in the terminal
@@ -25,6 +40,7 @@ which GPUs may be used
 0: done. 1: it failed, and a line on standard error says why. 2: the command line was wrong.
 .SH EXAMPLES
 .EX
+ridge chat \-m hf:OWNER/REPO:Q4_K_M
 ridge chat \-m model.gguf
 ridge run \-p 'What is a roofline?'
 ridge bench \-m model.gguf

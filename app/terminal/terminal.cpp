@@ -110,27 +110,27 @@ void Progress::clear() {
   drawn_ = false;
 }
 
-void Progress::update(std::string_view label, int64_t done, int64_t total) {
+void Progress::update(std::string_view label, int64_t done, int64_t total, std::string_view detail) {
   if (label != label_) {
     clear();
     label_ = label;
     start_ = shown_ = Clock::now();
   }
-  update(done, total);
+  update(done, total, detail);
 }
 
-void Progress::update(int64_t done, int64_t total) {
+void Progress::update(int64_t done, int64_t total, std::string_view detail) {
   const auto now = Clock::now();
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   if (stderr_is_terminal()) {
     if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
     constexpr int kWidth = 30;
     const int full = static_cast<int>(share * kWidth);
-    fmt::print(stderr, "\r{} [{}{}] {:3.0f} %\033[K", label_, std::string(full, '#'), std::string(kWidth - full, ' '),
-               100 * share);
+    fmt::print(stderr, "\r{} [{}{}] {:3.0f} %{}\033[K", label_, std::string(full, '#'),
+               std::string(kWidth - full, ' '), 100 * share, detail);
   } else {
     if (now - shown_ < kLineTime) return;
-    fmt::print(stderr, "{}: {:.0f} %\n", label_, 100 * share);
+    fmt::print(stderr, "{}: {:.0f} %{}\n", label_, 100 * share, detail);
   }
   std::fflush(stderr);
   shown_ = now;

@@ -50,8 +50,9 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void update(int64_t done, int64_t total);
-  void update(std::string_view label, int64_t done, int64_t total); // another label is other work
+  void update(int64_t done, int64_t total, std::string_view detail = "");
+  // Another label is other work. `detail`: shown behind the percentage.
+  void update(std::string_view label, int64_t done, int64_t total, std::string_view detail = "");
   void clear(); // makes room for a line; the next update draws it again
 
  private:

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 
 using namespace ridge::tests;
 using nlohmann::json;
@@ -62,9 +63,37 @@ TEST_CASE("--help and --version succeed, and every command has help") {
   }
 }
 
-TEST_CASE("models lists the architectures as text and as the table of the docs") {
-  CHECK(run_ridge({"models"}).out.find("\nqwen3moe ") != std::string::npos);
+TEST_CASE("models --architectures lists those that run, as text and as the table of the docs") {
+  CHECK(run_ridge({"models", "--architectures"}).out.find("\nqwen3moe ") != std::string::npos);
   CHECK(run_ridge({"models", "--markdown"}).out.find("\n| `qwen3moe` | ") != std::string::npos);
+}
+
+TEST_CASE("models on this machine are listed, named with -m, and completed") {
+  namespace fs = std::filesystem;
+  const std::string home = folder() / "home", models = home + "/models";
+  fs::create_directories(models);
+  fs::copy_file(tiny_model(), models + "/Tiny-Llama-F16.gguf", fs::copy_options::overwrite_existing);
+  fs::copy_file(tiny_model(), models + "/Tiny-Other-F16.gguf", fs::copy_options::overwrite_existing);
+  folder().write("home/models/broken.gguf", "no model");
+  const auto at_home = [&](std::vector<std::string> args) {
+    const std::vector<std::string> clean = {"env", "-i", "HOME=" + home, "PATH=/usr/bin:/bin", RIDGE_BINARY};
+    args.insert(args.begin(), clean.begin(), clean.end());
+    return run(args);
+  };
+  const Result listed = at_home({"models"});
+  CHECK(listed.status == 0);
+  for (const char* part : {"Tiny-Llama-F16", "llama", "F16", "512", "folder: "})
+    CHECK_MESSAGE(listed.out.find(part) != std::string::npos, listed.out);
+  CHECK(listed.err.find("broken: ") != std::string::npos);
+  CHECK(at_home({"tokenize", "-m", "tiny-llama", "-p", "on", "--ids"}).out ==
+        run_ridge({"tokenize", "-m", tiny_model(), "-p", "on", "--ids"}).out);
+  CHECK(at_home({"inspect", "tiny-other"}).status == 0);
+  check_refusal(at_home({"inspect", "tiny"}), 2, "tiny: may be Tiny-Llama-F16, Tiny-Other-F16");
+  check_refusal(at_home({"run", "-m", "absent", "-p", "x"}), 1, "absent: there is no such file");
+  check_refusal(at_home({"run", "-m", "tiny", "--no-such-flag"}), 2,
+                "no-such-flag"); // said before the name is looked up
+  CHECK(at_home({"__complete", "run", "-m", "Tiny-O"}).out.starts_with("Tiny-Other-F16\t"));
+  CHECK(at_home({"models"}).out.find("qwen3moe") == std::string::npos);
 }
 
 TEST_CASE("inspect says how a chat with the model will be") {

@@ -21,7 +21,7 @@ const std::set<std::string> kPureNumbers = {
     // counts
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
     "streams", "threads", "gpu_layers", "matrices_never_used", "dependent_steps", "not_finite", "shape", "matrix_rows",
-    "length",
+    "length", "layers",
     // names and places
     "id", "version", "seed", "layer", "position", "shard",
     // ratios and statistics of weights and probabilities
@@ -111,6 +111,8 @@ TEST_CASE("every command with --json prints one object with the machine, and uni
        {{"perplexity", "-m", tiny_model(), "-f", kText, "-c", "32", "--chunks", "2", "--against", tiny_model()}}},
       {"roofline", {{"roofline", "--device", "cpu", "--ceilings"}}},
       {"doctor", {{"doctor"}}},
+      {"models", {{"models"}}},
+      {"fit", {{"fit", "-m", tiny_model(), "--device", "cpu"}, {"fit", "-m", tiny_model(), "--memory", "1MB"}}},
   };
   const std::vector<std::string> commands = commands_with_json();
   CHECK(commands.size() == calls.size());

@@ -1,0 +1,110 @@
+// ridge fit: how much memory a model needs, where its layers go, how much context has room and how fast it can be.
+#include "engine/fit/fit.h"
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/models/model_names.h"
+#include "app/report/report.h"
+#include "app/terminal/terminal.h"
+#include "core/strings/units.h"
+#include "engine/options.h"
+#include "models/model.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ridge::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct FitCommand {
+  core::ModelOptions model;
+  std::string gpu_memory, memory;
+  bool json = false;
+
+  void run() const {
+    const engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    engine::Room room = engine::free_room();
+    const bool gpu_here = room.gpu > 0 && gpu_memory.empty();
+    if (model.device == "cpu") room.gpu = 0;
+    if (!gpu_memory.empty()) room.gpu = static_cast<double>(core::parse_bytes(gpu_memory, "--gpu-memory"));
+    if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
+    const core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
+    const engine::Fit fit = engine::fit(loaded.program, config, room, model.gpu_layers);
+    const std::string advice =
+        fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
+
+    // Of the devices that are here; nobody knows the other ones' bandwidth.
+    const double cpu_bandwidth =
+        fit.cpu && fit.fits ? engine::measure_read_bandwidth(engine::Device::cpu, model.threads) : 0;
+    const double gpu_bandwidth =
+        fit.gpu && fit.fits && gpu_here ? engine::measure_read_bandwidth(engine::Device::cuda, 0) : 0;
+    const bool known = fit.fits && (!fit.gpu || gpu_bandwidth > 0);
+    const auto speed = [&](double cpu_bytes, double gpu_bytes) {
+      return 1 / ((fit.cpu ? cpu_bytes / cpu_bandwidth : 0) + (fit.gpu ? gpu_bytes / gpu_bandwidth : 0));
+    };
+    const double fastest = known ? speed(fit.cpu_bytes, fit.gpu_bytes) : 0;
+    const double slowest = known ? speed(fit.full_cpu_bytes, fit.full_gpu_bytes) : 0;
+    if (json) return print_json(loaded, fit, advice, fastest, slowest);
+
+    const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
+    row("model", models::model_label(loaded.file));
+    print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
+    print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
+    row("KV cache", fmt::format("{} per 1,000 tokens", core::human_bytes(1000 * fit.cache_per_token)));
+    row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
+                               fit.largest_context, loaded.program.trained_context));
+    if (known)
+      row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with the context full (by measured memory bandwidth)",
+                               fastest, slowest));
+    row("fits", fit.fits ? "yes" : "no: " + advice);
+  }
+
+  static void print_device(const char* name, const std::optional<engine::Need>& need, double room, int32_t layers,
+                           int32_t all) {
+    if (!need) return;
+    const auto size = [](int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); };
+    std::string parts = fmt::format("{} weights, {} KV cache", size(need->weights), size(need->cache));
+    if (need->state > 0) parts += fmt::format(", {} recurrent state", size(need->state));
+    fmt::print("{:<17}{} of {} layers: {}, {} scratch: {} of {} free\n", name, layers, all, parts, size(need->scratch),
+               size(need->total()), core::human_bytes(room));
+  }
+
+  void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
+                  double slowest) const {
+    const auto device = [](const std::optional<engine::Need>& need, double room) {
+      if (!need) return Json();
+      return Json{{"weight_bytes", need->weights},  {"cache_bytes", need->cache},   {"state_bytes", need->state},
+                  {"scratch_bytes", need->scratch}, {"total_bytes", need->total()}, {"free_bytes", room}};
+    };
+    print_report("fit", {{"file", loaded.file.path()},
+                         {"label", models::model_label(loaded.file)},
+                         {"fits", fit.fits},
+                         {"advice", advice},
+                         {"layers", fit.layers},
+                         {"gpu_layers", fit.gpu_layers},
+                         {"gpu", device(fit.gpu, fit.room.gpu)},
+                         {"cpu", device(fit.cpu, fit.room.cpu)},
+                         {"cache_bytes_per_token", fit.cache_per_token},
+                         {"context_tokens", fit.config.context},
+                         {"largest_context_tokens", fit.largest_context},
+                         {"trained_context_tokens", loaded.program.trained_context},
+                         {"tokens_per_second", fastest},
+                         {"tokens_per_second_full_context", slowest}});
+  }
+};
+
+} // namespace
+
+void add_fit_command(CLI::App& app) {
+  auto options = std::make_shared<FitCommand>();
+  CLI::App* command = app.add_subcommand("fit", "what a model needs of memory, where it goes, and how fast it can be");
+  add_model_options(*command, options->model, true);
+  command->add_option("--gpu-memory", options->gpu_memory, "as if there were a GPU with so much free, such as 24GiB")
+      ->type_name("SIZE");
+  command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
+  command->add_flag("--json", options->json, "machine-readable");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,28 @@
+// Options that take a model: a path, the name of a model that lies on this machine, or one of a hub, which is pulled.
+// All commands mark them by their type, and run_cli puts paths in place of names, once the whole command line is known
+// to be right.
+#pragma once
+
+#include "hub/reference.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+inline constexpr const char* kModelType = "MODEL";      // of such an option
+inline constexpr const char* kLocalModelType = "LOCAL"; // of one that takes names only, which are left as they are
+
+// Puts the paths of models in place of names given to such options of `command`, and pulls those that are hf:… or an
+// address. Throws Error where no model or several have a name, or a pull fails.
+void resolve_models(CLI::App& command);
+
+// The names of the models on this machine, as `ridge models` lists them.
+std::vector<std::string> model_names();
+
+// Gets a model, with progress on stderr; Ctrl-C stops it. Returns its path. Throws Error.
+std::string pull_model(const hub::Reference& reference);
+
+} // namespace ridge::app

@@ -1,0 +1,87 @@
+// ridge pull and ridge rm: models from a hub, and away again.
+#include "hub/pull.h"
+#include "app/cli/cli.h"
+#include "app/models/model_names.h"
+#include "app/terminal/terminal.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "core/strings/units.h"
+#include "hub/hub_cache.h"
+#include "hub/names.h"
+#include "hub/speed.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+
+std::string pull_model(const hub::Reference& reference) {
+  const InterruptFlag interrupt;
+  Progress bar;
+  hub::Speed speed;
+  hub::PullOptions options = hub::pull_options();
+  options.asker.cancel = interrupt.flag();
+  options.progress = [&](const std::string& what, int64_t done, int64_t total) {
+    bar.update(what, done, total, "  " + speed.text(core::seconds_now(), done, total));
+  };
+  options.note = [&](const std::string& line) {
+    bar.clear();
+    note(line);
+  };
+  return hub::pull(reference, options).path;
+}
+
+namespace {
+
+void pull(const std::vector<std::string>& wanted) {
+  std::vector<hub::Reference> references;
+  for (const std::string& text : wanted) {
+    references.push_back(hub::parse_reference(text).value_or(hub::Reference{}));
+    if (references.back().repository.empty() && references.back().url.empty())
+      references.back() = *hub::parse_reference("hf:" + text); // throws, or takes OWNER/REPO
+  }
+  for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference));
+}
+
+void remove(const std::vector<std::string>& wanted) {
+  for (const std::string& text : wanted) {
+    const std::vector<hub::LocalModel> models = hub::local_models(hub::places());
+    const auto reference = hub::parse_reference(text);
+    const hub::LocalModel* model = reference ? hub::find_pulled(models, *reference) : hub::find_model(models, text);
+    if (!model) throw_error("{}: there is no such model here (ridge models)", core::printable(text, 300));
+    if (!reference && hub::lower(text) != hub::lower(model->name) &&
+        !hub::lower(text).ends_with(hub::lower("/" + model->name)))
+      throw Error(fmt::format("{}: to remove {}, write its whole name", core::printable(text, 300), model->name),
+                  Error::kUsage);
+    const std::string path = model->path;
+    const int64_t freed = hub::remove_model(*model);
+    fmt::print("{}: removed, {} more are free\n", path, core::human_bytes(static_cast<double>(freed)));
+  }
+}
+
+} // namespace
+
+void add_pull_commands(CLI::App& app) {
+  const auto wanted = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand("pull", "download a model from Hugging Face, or a GGUF file from anywhere");
+  command
+      ->add_option("model", *wanted,
+                   "hf:OWNER/REPO, hf:OWNER/REPO:Q8_0, hf:OWNER/REPO/FILE.gguf or https://HOST/FILE.gguf")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME")
+      ->required();
+  command->footer(
+      "Of a repository, the file of the type that is named, by default Q4_K_M or the nearest. It goes where Hugging\n"
+      "Face's own tools keep theirs (HF_HOME, HF_HUB_CACHE), and is checked by its SHA-256. A pull that was\n"
+      "stopped goes on when it is run again. HF_TOKEN, HF_ENDPOINT and https_proxy are heeded.");
+  command->callback([wanted] { pull(*wanted); });
+
+  command = app.add_subcommand("rm", "remove models that ridge pulled");
+  command->add_option("model", *wanted, "as `ridge models` names it, or hf:OWNER/REPO:TYPE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name(kLocalModelType)
+      ->required();
+  command->callback([wanted] { remove(*wanted); });
+}
+
+} // namespace ridge::app

@@ -18,7 +18,7 @@ std::string_view name_of(StopReason stop) {
 Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
     : model_(model), session_(session), request_(request), sampler_(request.sampling.params, model.program.vocab) {
   if (const std::string gbnf = grammar_text(request.sampling); !gbnf.empty())
-    constraint_ = std::make_unique<GrammarConstraint>(gbnf, make_token_table(model.need_tokenizer()));
+    constraint_ = std::make_unique<GrammarConstraint>(gbnf, token_table_ = make_token_table(model.need_tokenizer()));
 }
 
 Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
@@ -35,7 +35,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   if (constraint_) constraint_->reset();
   Constraint* constraint = constraint_.get();
   std::unique_ptr<CallConstraint> call_constraint;
-  if (calls && !constraint) {
+  if (calls && (!constraint || !request_.sampling.json_schema.empty())) { // a chat's schema lets it reason first
     if (!token_table_) token_table_ = make_token_table(tokenizer);
     call_constraint = std::make_unique<CallConstraint>(calls, token_table_, tokenizer, *chat_prompt);
     constraint = call_constraint.get();

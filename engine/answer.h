@@ -40,11 +40,13 @@ class Answerer {
 
   // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
   // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
-  // `calls`: what holds the calls of tools; null: there are none.
+  // `calls`: what holds the calls of tools and a chat's schema; null: nothing does.
   Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
                 const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls = nullptr);
 
   core::Sampler& sampler() { return sampler_; }
+  // The JSON schema that a chat's answers are to satisfy; null: none.
+  nlohmann::ordered_json schema() const { return answer_schema(request_.sampling); }
 
  private:
   const LoadedModel& model_;
@@ -52,7 +54,7 @@ class Answerer {
   const core::GenerateRequest& request_;
   core::Sampler sampler_;
   std::unique_ptr<GrammarConstraint> constraint_;       // null: none
-  std::shared_ptr<const text::TokenTable> token_table_; // made for the first answer that may call tools
+  std::shared_ptr<const text::TokenTable> token_table_; // made for the first answer that needs it
 };
 
 } // namespace ridge::engine

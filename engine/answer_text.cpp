@@ -11,8 +11,10 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string
                        std::optional<std::string_view> chat_prompt, std::shared_ptr<const CallRules> calls)
     : decoder_(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true}), stops_(std::move(stop)),
       rules_(std::move(calls)) {
-  if (chat_prompt) splitter_.emplace(*chat_prompt, rules_ != nullptr);
-  if (rules_) parser_.emplace(*rules_->syntax, rules_->tools, std::random_device{}());
+  const bool may_call = rules_ && !rules_->tools.empty();
+  if (chat_prompt) splitter_.emplace(*chat_prompt, may_call);
+  if (may_call) parser_.emplace(*rules_->syntax, rules_->tools, std::random_device{}());
+  undecided_ = may_call && rules_->json;
 }
 
 AnswerText::Piece AnswerText::push(int32_t token) { return take(stops_.push(decoder_.push(token))); }
@@ -47,8 +49,22 @@ AnswerText::Piece AnswerText::trimmed(text::ReasoningSplitter::Piece piece) {
   return result;
 }
 
-// The calls in the content of a piece, which loses them. The last piece has been searched already.
+// Whether the content so far, with this part of it, cannot become a call.
+bool AnswerText::begins_otherwise(std::string_view content) {
+  start_ += content;
+  undecided_ = std::ranges::any_of(rules_->triggers, [&](const auto& trigger) { return trigger.starts_with(start_); });
+  return !undecided_ &&
+         std::ranges::none_of(rules_->triggers, [&](const auto& trigger) { return start_.starts_with(trigger); });
+}
+
+// The calls in the content of a piece, which loses them. The last piece has been searched already. An answer that is to
+// be JSON has calls from its start on or none: what looks like one within the JSON is text.
 void AnswerText::read_calls(Piece& piece, bool last) {
+  if (!last && undecided_ && begins_otherwise(piece.content)) {
+    piece.content.insert(0, parser_->finish().content);
+    parser_.reset();
+    return;
+  }
   text::CallParser::Piece found = last ? parser_->finish() : parser_->push(piece.content);
   if (last)
     piece.content += found.content;

@@ -41,6 +41,7 @@ class AnswerText {
   Piece take(const std::string& part);
   Piece trimmed(text::ReasoningSplitter::Piece piece);
   void read_calls(Piece& piece, bool last);
+  bool begins_otherwise(std::string_view content);
 
   text::StreamDecoder decoder_;
   text::StopMatcher stops_;
@@ -48,6 +49,8 @@ class AnswerText {
   std::shared_ptr<const CallRules> rules_;
   std::optional<text::CallParser> parser_;
   size_t calls_ = 0;
+  std::string start_; // of the content, while it is open whether it becomes a call or JSON
+  bool undecided_ = false;
   std::string raw_;
   bool begun_ = false; // the content of a chat's answer
 };

@@ -81,7 +81,9 @@ int64_t Conversation::tokens_with(const std::string& user_text) const {
 Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
   const Prompt prompt = render(messages_);
   std::shared_ptr<const CallRules> rules;
-  if (tools_) rules = make_call_rules(call_format_, template_, *tools_, model_.need_tokenizer(), prompt.text.bytes());
+  if (const Json schema = answerer.schema(); tools_ || !schema.is_null())
+    rules = make_call_rules(call_format_, template_, tools_.value_or(ToolUse()), model_.need_tokenizer(),
+                            prompt.text.bytes(), schema);
   Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel, std::move(rules));
 
   known_ = answer.stop == StopReason::stopped // tokens run past the cut text

@@ -24,12 +24,17 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
   return config;
 }
 
+nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {
+  if (options.json_schema.empty()) return nullptr;
+  auto schema = nlohmann::ordered_json::parse(options.json_schema, nullptr, false);
+  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
+  return schema;
+}
+
 std::string grammar_text(const core::SamplingOptions& options) {
   if (!options.grammar_file.empty()) return core::read_text_file(options.grammar_file);
   if (options.json_schema.empty()) return options.grammar;
-  const auto schema = nlohmann::ordered_json::parse(options.json_schema, nullptr, false);
-  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
-  return text::gbnf_from_json_schema(schema);
+  return text::gbnf_from_json_schema(answer_schema(options));
 }
 
 text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model,

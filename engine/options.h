@@ -17,6 +17,9 @@ inline constexpr int64_t kDefaultContext = 8192; // tokens
 // The executor that the options ask for; trained_context: of the model, tokens.
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);
 
+// The JSON schema that the answer is to satisfy; null: none. Throws Error where the option is no JSON.
+nlohmann::ordered_json answer_schema(const core::SamplingOptions& options);
+
 // The GBNF text that constrains the answer, from whichever of the three options was given; empty: none. Throws Error
 // where a file cannot be read or a schema is no JSON.
 std::string grammar_text(const core::SamplingOptions& options);

@@ -22,9 +22,11 @@ std::string_view trimmed_left(std::string_view text) {
 
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
-                                                 std::string_view prompt) {
+                                                 std::string_view prompt, const nlohmann::ordered_json& answer_schema) {
   text::CallGrammarOptions options{.parallel = use.parallel};
-  if (use.required && !text::ReasoningSplitter(prompt).in_reasoning()) {
+  if (!use.required && !answer_schema.is_null()) options.answer_schema = &answer_schema;
+  const bool bound = use.required || options.answer_schema;
+  if (bound && !text::ReasoningSplitter(prompt).in_reasoning()) {
     const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
     const std::string_view end = prompt.substr(0, prompt.find_last_not_of(kSpace) + 1);
     if (!markers.open.empty() && !end.ends_with(markers.close)) {
@@ -33,7 +35,8 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
     }
   }
   const std::string gbnf = text::gbnf_from_tools(*format.syntax, use.tools, options, &tokenizer);
-  return std::make_shared<const CallRules>(CallRules{format.syntax, use.tools, use.required, text::Grammar::parse(gbnf),
+  return std::make_shared<const CallRules>(CallRules{format.syntax, use.tools, bound, options.answer_schema != nullptr,
+                                                     text::Grammar::parse(gbnf),
                                                      text::call_triggers(*format.syntax, use.tools)});
 }
 
@@ -42,7 +45,7 @@ CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
                                std::string_view prompt)
     : rules_(std::move(rules)), vocabulary_(std::move(vocabulary)), tokenizer_(tokenizer),
       matcher_(rules_->grammar, *vocabulary_), splitter_(prompt, true),
-      bound_(rules_->required && !splitter_.in_reasoning()) {
+      bound_(rules_->bound && !splitter_.in_reasoning()) {
   if (rules_->syntax->messages) // the prompt has the beginning of the first header
     tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
 }
@@ -74,9 +77,9 @@ std::optional<std::string> CallConstraint::behind_reasoning(std::string_view pie
 bool CallConstraint::allows(int32_t token) {
   if (bound_) return matcher_.allows(token);
   if (token < 0 || token >= tokenizer_.vocab_size()) return false;
-  if (tokenizer_.is_eog(token)) return !rules_->required;
+  if (tokenizer_.is_eog(token)) return !rules_->bound;
   const std::string_view piece = tokenizer_.piece(token);
-  if (rules_->required) {
+  if (rules_->bound) {
     const auto rest = behind_reasoning(piece);
     return !rest || matcher_.allows_text(*rest);
   }
@@ -98,7 +101,7 @@ void CallConstraint::accept(int32_t token) {
     matcher_.accept_text(text);
     bound_ = true;
   };
-  if (rules_->required) {
+  if (rules_->bound) {
     if (const auto rest = behind_reasoning(piece)) return bind(*rest);
   } else if (const std::string call = opened_by(piece); !call.empty()) {
     return bind(call);

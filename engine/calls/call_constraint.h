@@ -1,4 +1,4 @@
-// Keeps the calls of an answer within the grammar of its tools, and leaves everything else alone.
+// Keeps the calls of an answer within the grammar of its tools, and the rest of it free or within a JSON schema.
 #pragma once
 
 #include "engine/calls/call_format.h"
@@ -32,18 +32,23 @@ void add_tool(ToolUse& use, const nlohmann::ordered_json& function);
 // What the answers to one prompt are held to.
 struct CallRules {
   const text::CallSyntax* syntax;
-  std::vector<text::Tool> tools;
-  bool required;
+  std::vector<text::Tool> tools; // none: only the answer's schema counts
+  bool bound;                    // the grammar binds from the start, or from the end of reasoning
+  bool json;                     // an answer that calls nothing is JSON
   text::Grammar grammar;
   std::vector<std::string> triggers;
 };
-// `prompt`: the text that the answer continues. Throws Error for tools whose parameters have no grammar.
+// `prompt`: the text that the answer continues. `answer_schema`: of an answer that calls nothing; null: it is free. It
+// counts only where no call is required. Throws Error for tools whose parameters, and for a schema that, have no
+// grammar.
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
-                                                 std::string_view prompt);
+                                                 std::string_view prompt,
+                                                 const nlohmann::ordered_json& answer_schema = nullptr);
 
 // Text is free until a trigger is written outside of reasoning; from there to the end of the answer the grammar binds.
-// Where a call is required, it binds from the start, or from the end of the reasoning that the prompt has opened.
+// Where a call is required, or the answer has a schema, it binds from the start, or from the end of the reasoning that
+// the prompt has opened.
 class CallConstraint final : public Constraint {
  public:
   // The tokenizer must outlive it.

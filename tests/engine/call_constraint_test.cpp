@@ -32,7 +32,8 @@ const text::Tokenizer& tokenizer() {
                                               "<|tool_call_start|>",
                                               "<|tool_call_end|>",
                                               "<|constrain|>",
-                                              "</think>"};
+                                              "</think>",
+                                              "<|return|>"};
     const size_t controls = tokens.size();
     for (const char* space : {"\u0120", "\u010A", "th"}) tokens.push_back(space);
     for (char c = '!'; c <= '~'; ++c) tokens.push_back(std::string(1, c));
@@ -68,16 +69,17 @@ engine::ToolUse weather(bool required) {
 }
 
 struct Run {
-  Run(std::string_view syntax, bool required, std::string prompt_text, std::string_view source = "")
+  Run(std::string_view syntax, bool required, std::string prompt_text, std::string_view source = "",
+      const Json& schema = nullptr)
       : prompt(std::move(prompt_text)),
         rules(engine::make_call_rules({.syntax = &syntax_of(syntax)},
                                       text::ChatTemplate::parse("{#" + std::string(source) + "#}", "t"),
-                                      weather(required), tokenizer(), prompt)),
+                                      weather(required), tokenizer(), prompt, schema)),
         constraint(rules, table(), tokenizer(), prompt), answer(tokenizer(), {}, prompt, rules) {}
 
   bool allows(std::string_view token) { return constraint.allows(tokenizer().find(token)); }
-  void write(std::string_view text) {
-    for (const int32_t token : tokenizer().encode(text, {.parse_special = true})) accept(token);
+  void write(std::string_view text, bool parse_special = true) {
+    for (const int32_t token : tokenizer().encode(text, {.parse_special = parse_special})) accept(token);
   }
   void accept(int32_t token) {
     constraint.accept(token);
@@ -188,6 +190,50 @@ TEST_CASE("a required call binds from the start, or after reasoning") {
   itself.write("\n\n<tool_call>");
   CHECK(itself.write_randomly(4));
   check_arguments(itself.arguments);
+}
+
+TEST_CASE("an answer with a schema is JSON that satisfies it, or calls, after reasoning") {
+  const Json schema = Json::parse(R"({"type": "object", "properties": {"text": {"type": "string", "maxLength": 60}},
+      "required": ["text"]})");
+  int calls = 0, answers = 0;
+  for (const char* syntax : {"hermes", "llama3", "qwen3-coder", "mistral", "gemma4", "harmony"}) {
+    CAPTURE(syntax);
+    const std::string prompt = syntax == std::string_view("harmony") ? "<|start|>assistant" : "hi";
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      Run run(syntax, false, prompt, "", schema);
+      CHECK(!run.allows("</s>"));
+      if (!run.write_randomly(seed)) continue;
+      if (run.begun > 0) {
+        ++calls;
+        CHECK(run.content == "");
+        check_arguments(run.arguments);
+      } else {
+        ++answers;
+        CHECK(Json::parse(run.content)["text"].is_string());
+      }
+    }
+  }
+  CHECK(calls > 5);
+  CHECK(answers > 5);
+
+  const std::string quoted = R"({"text": "<tool_call>\n<function=get_weather> [TOOL_CALLS]"})";
+  for (const char* syntax : {"hermes", "qwen3-coder", "mistral"}) {
+    Run run(syntax, false, "hi<think>", "<think>", schema);
+    run.write("Hm {</think>\n\n");
+    run.write(quoted, false);
+    CHECK(run.allows("</s>"));
+    run.take(run.answer.finish());
+    CHECK(run.content == quoted);
+    CHECK(run.begun == 0);
+  }
+  Run required("hermes", true, "hi", "", schema);
+  CHECK(!required.allows("{"));
+  Run harmony("harmony", false, "<|start|>assistant", "<|channel|>analysis", schema);
+  harmony.write("<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>");
+  CHECK(!harmony.allows("I"));
+  harmony.write(quoted, false);
+  harmony.take(harmony.answer.finish());
+  CHECK(harmony.content == quoted);
 }
 
 TEST_CASE("marks within reasoning begin no call, and a token that would begin a malformed one is refused") {

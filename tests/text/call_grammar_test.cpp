@@ -1,10 +1,11 @@
 // Grammars of calls: whatever a random model writes under them is a call that fits its schema.
 #include "core/error.h"
-#include "core/random.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_parser.h"
 #include "text/calls/call_writer.h"
 #include "text/grammar/grammar_matcher.h"
+
+#include "support/random_tools.h"
 
 #include <doctest/doctest.h>
 
@@ -13,6 +14,7 @@
 using namespace ridge;
 using namespace ridge::text;
 using Json = nlohmann::ordered_json;
+using tests::fits, tests::Random, tests::random_tools;
 
 namespace {
 
@@ -28,72 +30,6 @@ const TokenTable& vocabulary() {
     return TokenTable(pieces, std::vector<int32_t>{0});
   }();
   return table;
-}
-
-// Whether a value fits a schema of those below.
-bool fits(const Json& value, const Json& schema) {
-  if (schema.contains("anyOf"))
-    return std::ranges::any_of(schema["anyOf"], [&](const Json& part) { return fits(value, part); });
-  if (schema.contains("enum")) return std::ranges::find(schema["enum"], value) != schema["enum"].end();
-  const std::string type = schema["type"];
-  if (type == "object") {
-    if (!value.is_object()) return false;
-    for (const Json& name : schema.value("required", Json::array()))
-      if (!value.contains(name.get<std::string>())) return false;
-    for (const auto& [key, one] : value.items())
-      if (!schema["properties"].contains(key) || !fits(one, schema["properties"][key])) return false;
-    return true;
-  }
-  if (type == "array") {
-    return value.is_array() && value.size() <= schema.value("maxItems", size_t{1000}) &&
-           std::ranges::all_of(value, [&](const Json& one) { return fits(one, schema["items"]); });
-  }
-  if (type == "string") {
-    if (!value.is_string()) return false;
-    size_t characters = 0;
-    for (const char c : value.get<std::string>()) characters += (c & 0xC0) != 0x80;
-    return characters <= schema.value("maxLength", size_t{1000}) && characters >= schema.value("minLength", size_t{0});
-  }
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  if (type == "boolean") return value.is_boolean();
-  return value.is_null();
-}
-
-struct Random {
-  uint64_t seed, count = 0;
-  size_t below(size_t n) { return core::mix_bits(core::mix_bits(seed) + ++count) % n; }
-};
-
-Json random_schema(Random& random, int depth) {
-  switch (random.below(depth > 2 ? 6 : 8)) {
-  case 0: return {{"type", "integer"}};
-  case 1: return {{"type", "boolean"}};
-  case 2: return {{"enum", {"red", "green <b>", "blue"}}};
-  case 3: return {{"type", "string"}, {"minLength", random.below(3)}, {"maxLength", 3 + random.below(5)}};
-  case 4: return {{"anyOf", {{{"type", "string"}, {"maxLength", 6}}, {{"type", "null"}}}}};
-  case 5: return {{"type", "number"}};
-  case 6: return {{"type", "array"}, {"items", random_schema(random, depth + 1)}, {"maxItems", 3}};
-  default: break;
-  }
-  Json properties = Json::object(), required = Json::array();
-  for (size_t i = random.below(4); i-- > 0;) {
-    const std::string key = "k" + std::to_string(i);
-    properties[key] = random_schema(random, depth + 1);
-    if (random.below(2)) required.push_back(key);
-  }
-  return {{"type", "object"}, {"properties", properties}, {"required", required}};
-}
-
-std::vector<Tool> random_tools(Random& random) {
-  std::vector<Tool> tools;
-  for (const char* name : {"get_weather", "add", "get"}) {
-    Json schema;
-    do schema = random_schema(random, 0);
-    while (!schema.contains("type") || schema["type"] != "object");
-    tools.push_back({name, schema});
-  }
-  return tools;
 }
 
 // A text that a model of random weights writes under the grammar.
@@ -124,7 +60,7 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
   for (const CallSyntax& syntax : call_syntaxes()) {
     CAPTURE(syntax.name);
     if (syntax.messages) continue; // below
-    for (uint64_t seed = 0; seed < 12; ++seed) {
+    for (uint64_t seed = 0; seed < tests::call_seeds(12); ++seed) {
       CAPTURE(seed);
       Random random{seed + std::hash<std::string_view>()(syntax.name)};
       const std::vector<Tool> tools = random_tools(random);

@@ -27,6 +27,23 @@ class Builder {
   Builder(const CallSyntax& syntax, const Tokenizer* tokenizer) : syntax_(syntax), tokenizer_(tokenizer) {}
 
   std::string build(std::span<const Tool> tools, const CallGrammarOptions& options) {
+    std::string root = tools.empty() ? "" : calls(tools, options);
+    if (options.answer_schema) {
+      const std::string answer = add_json_schema(rules_, *options.answer_schema, *options.answer_schema, "answer");
+      root = fmt::format("({}{} {})", root.empty() ? "" : root + " | ",
+                         syntax_.messages ? mark("<|channel|>final$( <|constrain|>json$|$)<|message|>") : "", answer);
+    }
+    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the answer belongs to nobody
+    if (!options.reasoning_open.empty())
+      root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
+                         text_without(rules_, options.reasoning_close), mark(options.reasoning_close),
+                         syntax_.messages ? mark("$(<|start|>assistant$|$)") : "\"\"", root);
+    return rules_.text(root);
+  }
+
+ private:
+  // One call or several, with the marks around all of them.
+  std::string calls(std::span<const Tool> tools, const CallGrammarOptions& options) {
     std::string bodies;
     for (const Tool& tool : tools) {
       bodies += bodies.empty() ? "" : " | ";
@@ -43,16 +60,9 @@ class Builder {
                                        mark(syntax_.call_close)));
     const bool several = options.parallel && !syntax_.messages;
     const std::string more = several ? fmt::format("({} {}){{0,{}}}", mark(syntax_.between), call, kMostCalls - 1) : "";
-    std::string root = fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
-    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the calls belongs to nobody
-    if (!options.reasoning_open.empty())
-      root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
-                         text_without(rules_, options.reasoning_close), mark(options.reasoning_close),
-                         syntax_.messages ? mark("$(<|start|>assistant$|$)") : "\"\"", root);
-    return rules_.text(root);
+    return fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
   }
 
- private:
   // A header of gpt-oss up to the function's name. It has several forms, of which the parser sees one.
   std::string header() {
     return mark("$(<|start|>assistant$|$)$(<|channel|>$(commentary$|analysis$)$|$) to=functions.");
@@ -159,7 +169,13 @@ class Builder {
         return fmt::format("{} {} {} {} {} {} {}", mark(syntax_.key_open), gbnf_literal(key), mark(key_end), pad, value,
                            pad, mark(syntax_.value_close));
       };
-      if (syntax_.key_end_other.empty() || types.only_string())
+      if (syntax_.cdata) {
+        std::string value = values.tagged(schema, hint, "<");
+        if (types.only_string())
+          value = fmt::format("({} | {} {} {})", value, gbnf_literal(kCdataOpen),
+                              values.tagged(schema, hint, kCdataClose), gbnf_literal(kCdataClose));
+        body = tagged(syntax_.key_end, value);
+      } else if (syntax_.key_end_other.empty() || types.only_string())
         body = tagged(syntax_.key_end, values.tagged(schema, hint, syntax_.value_close));
       else if (!types.string)
         body = tagged(other_key_end(), values.json(schema, hint));

@@ -334,18 +334,29 @@ class CallParser::Reader {
       while (rest().size() < pad.size() && !whole_) co_await more();
       if (rest().starts_with(pad)) at_ += pad.size();
     }
+    std::string until(close);
+    if (syntax_.cdata) {
+      while (kCdataOpen.starts_with(rest()) && rest().size() < kCdataOpen.size()) {
+        if (whole_) co_return false;
+        co_await more();
+      }
+      if (rest().starts_with(kCdataOpen)) {
+        at_ += kCdataOpen.size();
+        until.insert(0, kCdataClose);
+      }
+    }
     add("\"");
     while (true) {
       const std::string_view text = rest();
-      const size_t found = text.find(close);
+      const size_t found = text.find(until);
       if (found != std::string_view::npos) {
         std::string_view value = text.substr(0, found);
-        at_ += found;
+        at_ += found + until.size() - close.size();
         if (!pad.empty() && value.ends_with(pad)) value.remove_suffix(pad.size());
         add(escape_json(value) + "\"");
         co_return true;
       }
-      const size_t held = std::max(possible_start(text, close), possible_start(text, end));
+      const size_t held = std::max(possible_start(text, until), possible_start(text, end));
       add(escape_json(text.substr(0, text.size() - held)));
       at_ += text.size() - held;
       if (whole_) co_return false;
@@ -363,7 +374,13 @@ class CallParser::Reader {
     const std::string_view pad = syntax_.value_pad;
     if (!pad.empty() && value.starts_with(pad)) value.remove_prefix(pad.size());
     if (!pad.empty() && value.ends_with(pad)) value.remove_suffix(pad.size());
-    add(json_of(value, types));
+    if (syntax_.cdata && value.starts_with(kCdataOpen) && value.ends_with(kCdataClose)) {
+      value.remove_prefix(kCdataOpen.size());
+      value.remove_suffix(std::min(value.size(), kCdataClose.size()));
+      add(json_text(value));
+    } else {
+      add(json_of(value, types));
+    }
     at_ += found;
     co_return true;
   }

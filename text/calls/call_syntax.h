@@ -33,6 +33,7 @@ struct CallSyntax {
   std::string_view key_open = {}, key_end = {}, value_close = {};
   // Where strings and other values are marked differently: what ends the key of any other value. Empty: as `key_end`.
   std::string_view key_end_other = {};
+  bool cdata = false;              // strings may stand between <![CDATA[ and ]]>, and do where they contain `<`
   std::string_view value_pad = {}; // white space on both sides of a tagged value, part of the markup
   std::string_view id = {};        // how ids follow from the call: "functions.$N:$I"; empty: free
   int id_length = 0;               // that the template demands of ids, letters and digits; 0: any

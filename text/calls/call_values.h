@@ -9,6 +9,8 @@
 
 namespace ridge::text {
 
+inline constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>"; // CallSyntax::cdata
+
 // A value as Python or JSON writes it: 'text', "text", True, None, {'a': 1}, (1, 2). Nothing: it is none.
 std::optional<nlohmann::ordered_json> read_python_value(std::string_view text);
 // KEY=VALUE, KEY=VALUE as an object.

@@ -16,7 +16,10 @@ std::string tagged(const CallSyntax& syntax, const Json& arguments) {
     const char* type = value.is_number() ? "number" : value.type_name();
     text += write_pattern(syntax.key_open, {}) + key +
             write_pattern(is_text ? syntax.key_end : syntax.key_end_other, {.type = type});
-    text.append(syntax.value_pad) += value.is_string() ? value.get<std::string>() : value.dump();
+    std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+    if (syntax.cdata && value.is_string() && shown.find_first_of("<&\n") != std::string::npos)
+      shown = fmt::format("{}{}{}", kCdataOpen, shown, kCdataClose);
+    text.append(syntax.value_pad) += shown;
     text.append(syntax.value_pad) += write_pattern(syntax.value_close, {});
   }
   return text;

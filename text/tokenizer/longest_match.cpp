@@ -21,8 +21,8 @@ int hex_digit(char c) {
 
 bool is_white_space(int32_t c) {
   const auto category = utf8proc_category(c);
-  return (c >= '\t' && c <= '\r') || c == 0x85 || category == UTF8PROC_CATEGORY_ZS ||
-         category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+  return c == '\t' || c == '\n' || c == '\r' || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
 }
 
 bool is_control(utf8proc_category_t category) {

@@ -38,7 +38,8 @@ std::string new_id(const char* prefix) {
   return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
 }
 
-Answers::Answers(Service& service, const std::vector<Generation>& generations) : service_(service), use_(service) {
+Answers::Answers(Service& service, const char* route, const std::vector<Generation>& generations)
+    : service_(service), use_(service), route_(route) {
   try {
     for (const Generation& generation : generations) {
       answers_.push_back({service.start(generation), service.text_of(generation), generation.chat_prompt});
@@ -48,6 +49,7 @@ Answers::Answers(Service& service, const std::vector<Generation>& generations) :
     for (const Answer& answer : answers_) answer.sequence->cancel();
     throw;
   }
+  running_.emplace(service.requests(), route_, prompt_tokens_);
 }
 
 Answers::~Answers() {
@@ -56,12 +58,25 @@ Answers::~Answers() {
 }
 
 bool Answers::follow(const std::function<bool()>& client_is_there, const Take& take) {
+  try {
+    const bool whole = follow_all(client_is_there, take);
+    if (whole) running_->end("", cached_tokens());
+    service_.log(fmt::format("{}: {}", route_, whole ? summary() : "the client has gone"));
+    return whole;
+  } catch (const std::exception& error) {
+    running_->end(error.what());
+    service_.log(fmt::format("{}: {}", route_, error.what()));
+    throw;
+  }
+}
+
+bool Answers::follow_all(const std::function<bool()>& client_is_there, const Take& take) {
   const auto left = [&] { return std::ranges::count(answers_, false, &Answer::ended); };
   while (left() > 0) {
     const std::chrono::milliseconds patience = left() > 1 ? kGlance : kPatience;
     for (size_t i = 0; i < answers_.size(); ++i)
       if (!answers_[i].ended && answers_[i].sequence->wait(patience)) advance(i, take);
-    if (!client_is_there()) return false;
+    if (service_.abandoned() || !client_is_there()) return false;
   }
   return true;
 }
@@ -70,6 +85,7 @@ void Answers::advance(size_t number, const Take& take) {
   Answer& answer = answers_[number];
   if (const auto token = answer.sequence->next()) {
     if (answer.text.stopped()) return; // the sequence ends soon
+    running_->count_token();
     take(number, &*token, answer.text.push(token->id));
     if (answer.text.stopped()) answer.sequence->cancel();
     return;
@@ -94,8 +110,7 @@ int64_t Answers::cached_tokens() const {
   return sum;
 }
 
-std::string Answers::summary(bool whole) const {
-  if (!whole) return "the client has gone";
+std::string Answers::summary() const {
   double reading = 0;
   engine::Usage generation;
   for (const Answer& answer : answers_) {

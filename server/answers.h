@@ -30,31 +30,34 @@ class Answers {
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
   };
 
-  // Starts the answers to each of these generations. Throws what Service::start throws; none runs then.
-  Answers(Service& service, const std::vector<Generation>& generations);
+  // Starts the answers to each of these generations, for a request to `route`. Throws what Service::start throws; none
+  // runs then.
+  Answers(Service& service, const char* route, const std::vector<Generation>& generations);
   ~Answers(); // cancels what has not ended
 
   // Hands on what each token completes, and once more what is left when an answer ends; `token` is null then.
   using Take =
       std::function<void(size_t answer, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece)>;
   // Returns whether all have ended; false: the client has gone, and what was left is cancelled. Throws the Error that
-  // ended an answer.
+  // ended an answer. The service's log gets a line then.
   bool follow(const std::function<bool()>& client_is_there, const Take& take);
 
   const std::vector<Answer>& all() const { return answers_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t generated_tokens() const; // once all have ended
   int64_t cached_tokens() const;
-  // For the log, once followed: tokens, times, bandwidth. `whole`: what follow() returned.
-  std::string summary(bool whole) const;
 
  private:
+  bool follow_all(const std::function<bool()>& client_is_there, const Take& take);
+  std::string summary() const; // of whole answers: tokens, times, bandwidth
   void advance(size_t answer, const Take& take);
 
   Service& service_;
-  const Service::Use use_; // the model stays while its answers are written
+  const ModelService::Use use_; // the model stays while its answers are written
+  const std::string route_;
   std::vector<Answer> answers_;
   int64_t prompt_tokens_ = 0;
+  std::optional<RequestList::Running> running_;
 };
 
 } // namespace ridge::server

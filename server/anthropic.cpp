@@ -49,6 +49,14 @@ void add_message(Json& messages, const std::string& role, const Json& content, c
   if (!calls.empty()) messages.back()["tool_calls"] = std::move(calls);
 }
 
+// The JSON schema that `output_config.format`, or `output_format` as it was called before, holds the answer to; null:
+// none.
+Json schema_of(const Fields& body) {
+  const auto config = body.object("output_config");
+  const auto format = config ? config->object("format") : body.object("output_format");
+  return format ? schema_of_format(*format) : Json();
+}
+
 Generation generation_of(const Service& service, const Fields& body) {
   Json messages = Json::array();
   if (const Json* system = body.find("system"))
@@ -68,7 +76,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   if (const auto thinking = body.object("thinking"))
     engine::set_thinking(variables, thinking->text("type").value_or("") != "disabled");
   const auto tools = anthropic_tools(body);
-  Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables);
+  Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables, schema_of(body));
   take_numbers(body, generation.sampling.params);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
   return generation;
@@ -78,8 +86,8 @@ Generation generation_of(const Service& service, const Fields& body) {
 class Message {
  public:
   Message(Service& service, const Fields& body)
-      : service_(service), model_(body.text("model").value_or(service.name())),
-        answers_(service, {limited(service, body)}) {}
+      : model_(body.text("model").value_or(service.name())),
+        answers_(service, "/v1/messages", {limited(service, body)}) {}
 
   void stream(Client& client) {
     const Json begun = {{"input_tokens", answers_.prompt_tokens()}, {"output_tokens", 0}};
@@ -117,7 +125,6 @@ class Message {
       client.event({{"type", "message_delta"}, {"delta", stop_json()}, {"usage", usage()}}, "message_delta");
       client.event({{"type", "message_stop"}}, "message_stop");
     }
-    log(whole);
   }
 
   void answer(Client& client) {
@@ -135,7 +142,6 @@ class Message {
       for (const text::ToolCall& call : calls.calls()) content.push_back(call_block(call));
       client.line(message(std::move(content), stop_json(), usage()));
     }
-    log(whole);
   }
 
  private:
@@ -188,9 +194,6 @@ class Message {
     return result;
   }
 
-  void log(bool whole) const { service_.log(fmt::format("/v1/messages: {}", answers_.summary(whole))); }
-
-  const Service& service_;
   const std::string model_, id_ = new_id("msg");
   Answers answers_;
 };

@@ -29,12 +29,25 @@ void set_effort(Json& variables, const std::string& effort) {
   if (effort == "none") engine::set_thinking(variables, false);
 }
 
+Json schema_of_format(const Fields& format) {
+  const std::string type = format.text("type").value_or("");
+  const auto named = format.object("json_schema");
+  const Fields& holder = named ? *named : format;
+  if (type == "json_schema") return holder.required("schema");
+  if (type == "json_object") return holder.find("schema") ? *holder.find("schema") : Json::object({{"type", "object"}});
+  if (type != "text")
+    throw_invalid(format.path_of("type"), "{}: expected text, json_object or json_schema", format.path_of("type"));
+  return nullptr;
+}
+
 Generation chat_generation(const Service& service, const Fields& body) {
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) set_effort(variables, *effort);
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   const auto tools = openai_tools(body);
-  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, variables);
+  const auto format = body.object("response_format");
+  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, variables,
+                      format ? schema_of_format(*format) : Json());
 }
 
 std::string content_text(const Json& content, const std::string& path) {

@@ -12,8 +12,12 @@ namespace ridge::server {
 // is malformed or no text.
 Json read_messages(Json messages);
 
-// The prompt of a body's `messages` and `tools`, with `chat_template_kwargs` and `reasoning_effort` handed to the
-// template.
+// The JSON schema that a format of type text, json_object or json_schema asks for; null: none. Chats have it in a
+// member `json_schema`, responses as a member. Throws ApiError for another type.
+Json schema_of_format(const Fields& format);
+
+// The prompt of a body's `messages` and `tools`, held to its `response_format`, with `chat_template_kwargs` and
+// `reasoning_effort` handed to the template.
 Generation chat_generation(const Service& service, const Fields& body);
 
 // Hands OpenAI's reasoning_effort to a template: "none" switches reasoning off.

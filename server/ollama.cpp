@@ -1,6 +1,7 @@
 // /api/chat, /api/generate and /api/show, as Ollama's clients speak: by default a stream with
 // a line of JSON per piece.
 #include "engine/options.h"
+#include "models/model.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -24,14 +25,6 @@ std::string now() {
 }
 
 void take_options(const Fields& body, core::SamplingOptions& sampling) {
-  if (const Json* format = body.find("format"); format && *format != "") {
-    if (format->is_object())
-      sampling.json_schema = Client::to_text(*format);
-    else if (*format == "json")
-      sampling.json_schema = R"({"type": "object"})";
-    else
-      throw_invalid("format", "format: expected \"json\" or a JSON schema");
-  }
   const auto options = body.object("options");
   if (!options) return;
   take_numbers(*options, sampling.params);
@@ -53,13 +46,19 @@ Json thinking_variable(const Fields& body) {
   return variables;
 }
 
+// The JSON schema that `format` holds the answer to; null: none.
+Json schema_of(const Fields& body) {
+  const Json* format = body.find("format");
+  if (!format || *format == "") return nullptr;
+  if (*format == "json") return Json::object({{"type", "object"}});
+  if (!format->is_object()) throw_invalid("format", "format: expected \"json\" or a JSON schema");
+  return *format;
+}
+
 Generation chat_of(const Service& service, const Fields& body) {
   const auto tools = openai_tools(body);
-  Generation generation =
-      service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, thinking_variable(body));
-  if (const Json* format = body.find("format"); generation.calls && format && *format != "")
-    throw_invalid("format", "format: cannot be combined with tools");
-  return generation;
+  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, thinking_variable(body),
+                      schema_of(body));
 }
 
 Generation text_of(const Service& service, const Fields& body) {
@@ -71,21 +70,23 @@ Generation text_of(const Service& service, const Fields& body) {
     Generation generation;
     generation.prompt = service.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
     generation.sampling = service.sampling();
+    if (const Json schema = schema_of(body); !schema.is_null())
+      generation.sampling.json_schema = Client::to_text(schema);
     return generation;
   }
   Json messages = Json::array();
   if (const auto system = body.text("system"); system && !system->empty())
     messages.push_back({{"role", "system"}, {"content", *system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return service.chat(messages, nullptr, thinking_variable(body));
+  return service.chat(messages, nullptr, thinking_variable(body), schema_of(body));
 }
 
 // One request on its way. A chat's pieces are messages, a text's are the members "response" and "thinking".
 class Reply {
  public:
   Reply(Service& service, const Fields& body, bool chat)
-      : service_(service), chat_(chat), model_(body.text("model").value_or(service.name())),
-        answers_(service, {generation_of(service, body, chat)}) {}
+      : chat_(chat), model_(body.text("model").value_or(service.name())),
+        answers_(service, chat ? "/api/chat" : "/api/generate", {generation_of(service, body, chat)}) {}
 
   void run(Client& client, bool stream) {
     std::string text, reasoning;
@@ -107,7 +108,6 @@ class Reply {
       last.update(end_json());
       client.line(last);
     }
-    service_.log(fmt::format("{}: {}", chat_ ? "/api/chat" : "/api/generate", answers_.summary(whole)));
   }
 
  private:
@@ -152,7 +152,6 @@ class Reply {
             {"eval_duration", nanoseconds(generation.seconds)}};
   }
 
-  const Service& service_;
   const bool chat_;
   const std::string model_;
   Answers answers_;
@@ -167,8 +166,6 @@ void answer(Service& service, const httplib::Request& request, httplib::Response
               [stream, reply](Client& client) { reply->run(client, stream); });
 }
 
-Json details(const Service& service) { return {{"format", "gguf"}, {"family", service.model().program.architecture}}; }
-
 } // namespace
 
 void ollama_chat(Service& service, const httplib::Request& request, httplib::Response& response) {
@@ -179,13 +176,24 @@ void ollama_generate(Service& service, const httplib::Request& request, httplib:
   answer(service, request, response, false);
 }
 
-void ollama_show(Service& service, const httplib::Request&, httplib::Response& response) {
-  reply(response, {{"template", service.chat_template().source()},
-                   {"details", details(service)},
-                   {"model_info",
-                    {{"general.architecture", service.model().program.architecture},
-                     {service.model().program.architecture + ".context_length", service.context()}}},
-                   {"capabilities", {"completion", "tools"}}});
+void ollama_show(ModelService& service, const httplib::Request&, httplib::Response& response) {
+  const gguf::File& file = service.model().file;
+  const core::Program& program = service.model().program;
+  const std::string& family = program.architecture;
+  Json info = {{"general.architecture", family},
+               {"general.parameter_count", models::parameter_count(file)},
+               {family + ".context_length", service.context()}};
+  const auto* texts = dynamic_cast<const Service*>(&service);
+  const auto* embeddings = dynamic_cast<const EmbeddingService*>(&service);
+  if (embeddings) info[family + ".embedding_length"] = embeddings->embedder().width();
+  reply(response, {{"template", texts ? texts->chat_template().source() : ""},
+                   {"details",
+                    {{"format", "gguf"},
+                     {"family", family},
+                     {"families", {family}},
+                     {"quantization_level", models::file_type_label(file)}}},
+                   {"model_info", std::move(info)},
+                   {"capabilities", capabilities(file, program)}});
 }
 
 } // namespace ridge::server

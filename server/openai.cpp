@@ -24,19 +24,6 @@ void take_bias(const Fields& biases, core::SamplerParams& params) {
   }
 }
 
-void take_format(const Fields& format, core::SamplingOptions& sampling) {
-  const std::string type = format.text("type").value_or("");
-  if (type == "json_object") {
-    sampling.json_schema = R"({"type": "object"})";
-  } else if (type == "json_schema") {
-    const auto named = format.object("json_schema");
-    if (!named) throw_invalid(format.path_of("json_schema"), "{} is missing", format.path_of("json_schema"));
-    sampling.json_schema = Client::to_text(named->required("schema"));
-  } else if (type != "text") {
-    throw_invalid(format.path_of("type"), "{}: expected text, json_object or json_schema", format.path_of("type"));
-  }
-}
-
 } // namespace
 
 int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
@@ -47,7 +34,6 @@ void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
     if (const auto most = body.integer(name, 0, INT32_MAX)) sampling.max_tokens = *most;
   if (body.find("stop")) sampling.stop = body.texts("stop", kMostStops);
   if (const auto biases = body.object("logit_bias")) take_bias(*biases, sampling.params);
-  if (const auto format = body.object("response_format")) take_format(*format, sampling);
 }
 
 std::vector<Generation> copies(const Generation& generation, int64_t answers) {
@@ -71,7 +57,7 @@ OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& name
                          const std::vector<Generation>& generations)
     : service_(service), names_(names), stream_(body.flag("stream").value_or(false)),
       model_(body.text("model").value_or(service.name())), id_(new_id(names.id)), created_(std::time(nullptr)),
-      answers_(service, generations) {
+      answers_(service, names.route, generations) {
   if (const auto options = body.object("stream_options"))
     usage_in_stream_ = options->flag("include_usage").value_or(false);
 }
@@ -81,38 +67,33 @@ void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, httplib::Response& re
   reply_later(response, stream, ErrorForm::openai, [reply = std::move(reply)](Client& client) { reply->run(client); });
 }
 
-void OpenAiReply::run(Client& client) {
-  const bool whole = stream_ ? stream(client) : answer(client);
-  service_.log(fmt::format("{}: {}", names_.route, answers_.summary(whole)));
-}
+void OpenAiReply::run(Client& client) { stream_ ? stream(client) : answer(client); }
 
-bool OpenAiReply::stream(Client& client) {
+void OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice) {
     if (!choice.is_null()) client.event(envelope(names_.event, Json::array({std::move(choice)})));
   };
   for (size_t i = 0; i < answers(); ++i) send_choice(opening(i));
   if (!answers_.follow([&] { return client.is_there(); },
                        [&](size_t i, const auto* token, const auto& piece) { send_choice(event(i, token, piece)); }))
-    return false;
+    return;
   if (usage_in_stream_) {
     Json last = envelope(names_.event, Json::array());
     last["usage"] = usage();
     client.event(last);
   }
   client.write("data: [DONE]\n\n");
-  return true;
 }
 
-bool OpenAiReply::answer(Client& client) {
+void OpenAiReply::answer(Client& client) {
   if (!answers_.follow([&] { return client.is_there(); },
                        [&](size_t i, const auto* token, const auto& piece) { add(i, token, piece); }))
-    return false;
+    return;
   Json choices = Json::array();
   for (size_t i = 0; i < answers(); ++i) choices.push_back(whole(i));
   Json object = envelope(names_.whole, std::move(choices));
   object["usage"] = usage();
   client.line(object);
-  return true;
 }
 
 Json OpenAiReply::envelope(const char* object, Json choices) const {

@@ -51,8 +51,8 @@ class OpenAiReply {
 
  private:
   void run(Client& client);
-  bool stream(Client& client);
-  bool answer(Client& client);
+  void stream(Client& client);
+  void answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
 

@@ -30,8 +30,6 @@ class Chat final : public OpenAiReply {
   static std::vector<Generation> generations(const Service& service, const Fields& body) {
     Generation generation = chat_generation(service, body);
     take_sampling(body, generation.sampling);
-    if (generation.calls && !generation.sampling.json_schema.empty())
-      throw_invalid("response_format", "response_format: cannot be combined with tools that may be called");
     generation.keep_choices = likely_of(body) >= 0;
     return copies(generation, answers_wanted(body));
   }

@@ -41,6 +41,9 @@ class Completion final : public OpenAiReply {
     Generation generation;
     generation.sampling = service.sampling();
     take_sampling(body, generation.sampling);
+    if (const auto format = body.object("response_format"))
+      if (const Json schema = schema_of_format(*format); !schema.is_null())
+        generation.sampling.json_schema = Client::to_text(schema);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts_of(service, body)) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab); // before there are copies of it

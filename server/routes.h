@@ -1,6 +1,7 @@
 // The functions behind the routes of routes.def. They throw ApiError or Error; the server makes the answer of it.
 #pragma once
 
+#include "server/embeddings/embedding_service.h"
 #include "server/models/models.h"
 #include "server/service.h"
 
@@ -8,12 +9,9 @@
 
 namespace ridge::server {
 
-#define RIDGE_ROUTE(method, path, name, form)                                                                          \
-  void name(Service& service, const httplib::Request& request, httplib::Response& response);
-#define RIDGE_SERVER_ROUTE(method, path, name, form)                                                                   \
-  void name(const Models& models, const httplib::Request& request, httplib::Response& response);
+#define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
+  void name(Takes& served, const httplib::Request& request, httplib::Response& response);
 #include "server/routes.def"
 #undef RIDGE_ROUTE
-#undef RIDGE_SERVER_ROUTE
 
 } // namespace ridge::server

@@ -5,10 +5,13 @@
 #include "server/reply.h"
 #include "server/routes.h"
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace ridge::server {
@@ -46,6 +49,23 @@ std::optional<std::string> model_wanted(const Models& models, const httplib::Req
   return Fields(body, "").text("model");
 }
 
+// Calls `route` with what it takes: the models, or the service of the one that the request names.
+template <typename Takes>
+void with(Models& models, const httplib::Request& request, const std::function<void(Takes&)>& route) {
+  if constexpr (std::is_same_v<Takes, const Models>) {
+    route(models);
+  } else {
+    const ModelService::Use use = models.use(model_wanted(models, request));
+    Takes* const service = dynamic_cast<Takes*>(&use.service());
+    if (!service)
+      throw_invalid("model", "the model {} {}", use.service().name(),
+                    std::is_same_v<Takes, EmbeddingService>
+                        ? "writes texts and embeds none: this needs an embedding model"
+                        : "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings");
+    route(*service);
+  }
+}
+
 void serve(ErrorForm form, const Models& models, const httplib::Request& request, httplib::Response& response,
            const std::function<void()>& route) {
   try {
@@ -62,12 +82,10 @@ void serve(ErrorForm form, const Models& models, const httplib::Request& request
 
 // The form of errors that no route answers: of a wrong key, or a body that is too large.
 ErrorForm form_of(const std::string& path) {
-#define RIDGE_ROUTE(method, route, name, form)                                                                         \
+#define RIDGE_ROUTE(method, route, name, form, Takes)                                                                  \
   if (path == route) return ErrorForm::form;
-#define RIDGE_SERVER_ROUTE RIDGE_ROUTE
 #include "server/routes.def"
 #undef RIDGE_ROUTE
-#undef RIDGE_SERVER_ROUTE
   return ErrorForm::openai;
 }
 
@@ -95,7 +113,7 @@ Server::Server(std::unique_ptr<Models> own, Settings settings)
   listen();
 }
 
-Server::Server(Service& only, Settings settings) : Server(std::make_unique<Models>(only), std::move(settings)) {}
+Server::Server(ModelService& only, Settings settings) : Server(std::make_unique<Models>(only), std::move(settings)) {}
 
 void Server::listen() {
   httplib::Server& server = http_->server;
@@ -131,20 +149,13 @@ void Server::listen() {
     if (response.body.empty())
       reply(response, error_json(form_of(request.path), kInvalid, status_text(response.status)), response.status);
   });
-#define RIDGE_ROUTE(method, path, name, form)                                                                          \
+#define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
   server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
-    serve(ErrorForm::form, models_, request, response, [&] {                                                           \
-      const Service::Use use = models_.use(model_wanted(models_, request));                                            \
-      name(use.service(), request, response);                                                                          \
-    });                                                                                                                \
-  });
-#define RIDGE_SERVER_ROUTE(method, path, name, form)                                                                   \
-  server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
-    serve(ErrorForm::form, models_, request, response, [&] { name(models_, request, response); });                     \
+    serve(ErrorForm::form, models_, request, response,                                                                 \
+          [&] { with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); }); });            \
   });
 #include "server/routes.def"
 #undef RIDGE_ROUTE
-#undef RIDGE_SERVER_ROUTE
   port_ = settings_.port;
   const bool bound = settings_.port == 0 ? (port_ = server.bind_to_any_port(settings_.host)) > 0
                                          : server.bind_to_port(settings_.host, settings_.port);
@@ -156,10 +167,17 @@ void Server::listen() {
 
 Server::~Server() = default;
 
-void Server::run() { http_->server.listen_after_bind(); }
+void Server::run() {
+  entered_ = true;
+  if (!stopping_) http_->server.listen_after_bind();
+  left_ = true;
+}
 
 void Server::stop() {
   models_.stop();
+  stopping_ = true;
+  // A run() that has begun and does not listen yet would not notice.
+  while (entered_ && !left_ && !http_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   http_->server.stop();
 }
 

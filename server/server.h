@@ -3,6 +3,7 @@
 
 #include "server/models/models.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -19,11 +20,11 @@ class Server {
  public:
   // Throws Error where it cannot listen there. What it serves must outlive it.
   Server(Models& models, Settings settings);
-  Server(Service& only, Settings settings);
+  Server(ModelService& only, Settings settings);
   ~Server();
 
   int port() const { return port_; }
-  void run();  // serves until stop(), then lets the requests end that it has
+  void run();  // serves until stop(), then lets the requests end that it has; once
   void stop(); // from any thread
 
  private:
@@ -36,6 +37,7 @@ class Server {
   const Settings settings_;
   std::unique_ptr<Http> http_;
   int port_ = 0;
+  std::atomic<bool> entered_ = false, left_ = false, stopping_ = false; // run(), run(), by stop()
 };
 
 } // namespace ridge::server

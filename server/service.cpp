@@ -2,18 +2,15 @@
 
 #include "engine/options.h"
 
-#include <ctime>
 #include <utility>
 
 namespace ridge::server {
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
                  core::SamplingOptions sampling, std::string name, engine::Notice log)
-    : model_(model), template_(chat_template), call_format_(engine::find_call_format(chat_template)),
-      variables_(std::move(template_variables)), sampling_(std::move(sampling)), name_(std::move(name)),
-      log_(std::move(log)), started_(std::time(nullptr)), scheduler_(*model.executor, model.program) {
-  model.need_tokenizer();
-}
+    : ModelService(model, std::move(name), std::move(log)), template_(chat_template),
+      call_format_(engine::find_call_format(chat_template)), variables_(std::move(template_variables)),
+      sampling_(std::move(sampling)), scheduler_(*model.executor, model.program) {}
 
 std::shared_ptr<const text::TokenTable> Service::token_table() {
   const std::scoped_lock lock(mutex_);
@@ -27,13 +24,13 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
   request.sampling = generation.sampling.params;
   request.limit = generation.sampling.max_tokens;
   request.keep_choices = generation.keep_choices;
-  if (const std::string gbnf = engine::grammar_text(generation.sampling); !gbnf.empty())
-    request.constraint = std::make_unique<engine::GrammarConstraint>(gbnf, token_table());
-  else if (generation.calls)
+  if (generation.calls)
     request.constraint = std::make_unique<engine::CallConstraint>(generation.calls, token_table(), tokenizer(),
                                                                   generation.chat_prompt->bytes());
+  else if (const std::string gbnf = engine::grammar_text(generation.sampling); !gbnf.empty())
+    request.constraint = std::make_unique<engine::GrammarConstraint>(gbnf, token_table());
   request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint](int32_t token) {
-    model_.file.check(); // throws where the file was truncated: the token would be wrong
+    model().file.check(); // throws where the file was truncated: the token would be wrong
     return ends && tokenizer().is_eog(token);
   };
   return scheduler_.submit(std::move(request));
@@ -45,15 +42,19 @@ engine::AnswerText Service::text_of(const Generation& generation) const {
   return engine::AnswerText(tokenizer(), generation.sampling.stop, prompt, generation.calls);
 }
 
-Generation Service::chat(const Json& messages, const engine::ToolUse* tools, const Json& variables) const {
+Generation Service::chat(const Json& messages, const engine::ToolUse* tools, const Json& variables,
+                         const Json& schema) const {
   const engine::CallMessages fitted = engine::fit_messages(call_format_, messages, tools ? tools->definitions : Json());
   text::ChatOptions options;
   options.tools = fitted.tools;
   options.extra = variables_;
   options.extra.update(variables);
-  text::jinja::TaintedText prompt = engine::render_chat(model_, template_, fitted.messages, std::move(options));
+  text::jinja::TaintedText prompt = engine::render_chat(model(), template_, fitted.messages, std::move(options));
   Generation generation;
-  if (tools) generation.calls = engine::make_call_rules(call_format_, template_, *tools, tokenizer(), prompt.bytes());
+  const Json& wanted = schema.is_null() ? engine::answer_schema(sampling_) : schema;
+  if (tools || !wanted.is_null())
+    generation.calls = engine::make_call_rules(call_format_, template_, tools ? *tools : engine::ToolUse(), tokenizer(),
+                                               prompt.bytes(), wanted);
   generation.prompt = tokens_of(prompt);
   generation.chat_prompt = std::move(prompt);
   generation.sampling = sampling_;
@@ -74,7 +75,7 @@ void Service::remember(const text::jinja::TaintedText& prompt, std::string_view 
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));
   // Older ones have hardly anything left in the streams' caches.
-  if (std::ssize(known_) > 4 * model_.executor->config().streams) known_.pop_back();
+  if (std::ssize(known_) > 4 * model().executor->config().streams) known_.pop_back();
 }
 
 } // namespace ridge::server

@@ -40,6 +40,7 @@ void ollama_tags(const Models& models, const httplib::Request&, httplib::Respons
   Json list = Json::array();
   for (const Models::State& state : models.states()) {
     list.push_back(ollama_model(state));
+    list.back()["capabilities"] = models.capabilities(state);
     std::error_code error; // the guide has no file
     if (const auto size = std::filesystem::file_size(state.file.path, error); !error) list.back()["size"] = size;
   }
@@ -68,13 +69,15 @@ void ollama_version(const Models&, const httplib::Request&, httplib::Response& r
   reply(response, {{"version", RIDGE_VERSION}});
 }
 
-void props(Service& service, const httplib::Request&, httplib::Response& response) {
+void props(ModelService& service, const httplib::Request&, httplib::Response& response) {
   const engine::LoadedModel& model = service.model();
-  reply(response, {{"model", service.name()},
-                   {"executor", model.executor->description()},
-                   {"total_slots", model.executor->config().streams},
-                   {"n_ctx", service.context()},
-                   {"chat_template", service.chat_template().source()}});
+  Json properties = {{"model", service.name()},
+                     {"executor", model.executor->description()},
+                     {"total_slots", model.executor->config().streams},
+                     {"n_ctx", service.context()}};
+  if (const auto* texts = dynamic_cast<const Service*>(&service))
+    properties["chat_template"] = texts->chat_template().source();
+  reply(response, properties);
 }
 
 void slots(Service& service, const httplib::Request&, httplib::Response& response) {

@@ -6,7 +6,7 @@
 
 namespace ridge::server {
 
-void tokenize(Service& service, const httplib::Request& request, httplib::Response& response) {
+void tokenize(ModelService& service, const httplib::Request& request, httplib::Response& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   if (!fields.required("content").is_string()) throw_invalid("content", "content: expected a string");
@@ -15,7 +15,7 @@ void tokenize(Service& service, const httplib::Request& request, httplib::Respon
   reply(response, {{"tokens", service.tokenizer().encode(body["content"].get<std::string>(), options)}});
 }
 
-void detokenize(Service& service, const httplib::Request& request, httplib::Response& response) {
+void detokenize(ModelService& service, const httplib::Request& request, httplib::Response& response) {
   const Json body = parse_body(request.body);
   const std::vector<int32_t> tokens = token_ids(Fields(body, "").required("tokens"), "tokens");
   reply(response, {{"content", service.tokenizer().decode(tokens, {.render_special = true})}});

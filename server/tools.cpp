@@ -115,6 +115,15 @@ std::optional<engine::ToolUse> anthropic_tools(const Fields& body) {
   return with_choice(std::move(use), choice, "tool_choice");
 }
 
+Json read_call(const Fields& function, const std::string& id) {
+  const std::string name = function.text("name").value_or("");
+  if (!text::is_tool_name(name))
+    throw_invalid(function.path_of("name"), "{}: expected the name of a function", function.path_of("name"));
+  const Json* given = function.find("arguments");
+  Json arguments = read_arguments(given ? *given : Json(), function.path_of("arguments"));
+  return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
+}
+
 void read_calls(Json& messages) {
   std::vector<std::pair<std::string, std::string>> open; // ids and names of calls without results
   size_t count = 0;
@@ -128,18 +137,10 @@ void read_calls(Json& messages) {
       for (size_t c = 0; c < given.size(); ++c) {
         const Fields call(given[c], fmt::format("{}.tool_calls[{}]", path, c));
         const auto function = call.object("function");
-        const std::string name = function ? function->text("name").value_or("") : "";
-        if (!text::is_tool_name(name))
-          throw_invalid(call.path_of("function"), "{}: expected a function with a name", call.path_of("function"));
-        const Json* arguments = function->find("arguments");
+        if (!function) throw_invalid(call.path_of("function"), "{} is missing", call.path_of("function"));
         const std::string id = call.text("id").value_or(text::make_call_id(0, count++, 0));
-        open.emplace_back(id, name);
-        calls.push_back(
-            {{"id", id},
-             {"type", "function"},
-             {"function",
-              {{"name", name},
-               {"arguments", read_arguments(arguments ? *arguments : Json(), function->path_of("arguments"))}}}});
+        calls.push_back(read_call(*function, id));
+        open.emplace_back(id, calls.back()["function"]["name"]);
       }
       message["tool_calls"] = std::move(calls);
       if (message["tool_calls"].empty()) message.erase("tool_calls");

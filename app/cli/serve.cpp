@@ -79,12 +79,13 @@ struct ServeCommand {
       throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
                   Error::kUsage);
     const std::string path = files.empty() ? "" : files[0];
-    auto model = std::make_unique<server::ServedModel>(engine::open_model(path, load_on_terminal()), setup,
+    auto model = std::make_unique<server::ServedModel>(server::open_served(path, load_on_terminal()), setup,
                                                        path.empty() ? "guide" : server::model_name(path),
                                                        load_on_terminal(), log);
-    const server::Service& service = model->service();
+    const server::ModelService& service = model->service();
     log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),
-                    service.model().executor->description(), setup.parallel, service.context()));
+                    service.model().executor->description(), service.model().executor->config().streams,
+                    service.context()));
     return model;
   }
 

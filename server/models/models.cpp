@@ -64,7 +64,7 @@ std::vector<ModelFile> model_files(const std::string& folder) {
   return files;
 }
 
-Models::Models(Service& only) : only_(&only), started_(std::time(nullptr)) {}
+Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) {}
 
 Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
     : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
@@ -104,8 +104,8 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
   return *at;
 }
 
-Service::Use Models::use(const std::optional<std::string>& name) {
-  if (only_) return Service::Use(*only_);
+ModelService::Use Models::use(const std::optional<std::string>& name) {
+  if (only_) return ModelService::Use(*only_);
   std::unique_lock lock(mutex_);
   Entry& entry = find(name);
   while (!entry.model || entry.leaving) {
@@ -116,7 +116,7 @@ Service::Use Models::use(const std::optional<std::string>& name) {
       load(entry, lock);
   }
   entry.last_used = seconds_now();
-  return Service::Use(entry.model->service());
+  return ModelService::Use(entry.model->service());
 }
 
 // Opens the file without the lock, makes room for it, and starts it without the lock.
@@ -127,7 +127,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<ServedModel> model;
   lock.unlock();
   try {
-    engine::LoadedModel opened = engine::open_model(entry.file.path, steps_);
+    engine::LoadedModel opened = open_served(entry.file.path, steps_);
     const double bytes = ServedModel::bytes_needed(opened, settings_.setup);
     lock.lock();
     make_room(bytes, lock);
@@ -202,7 +202,7 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
 
 // Nobody uses it, and with the lock held nobody begins to.
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
-  entry.past = sum(entry.past, entry.model->service().scheduler().counts());
+  entry.past = sum(entry.past, entry.model->service().counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
   entry.leaving = false;
   lock.unlock();
@@ -227,9 +227,10 @@ void Models::watch_idle(const std::stop_token& stop) {
 }
 
 std::vector<Models::State> Models::states() const {
-  const auto describe = [](State& state, const Service& service) {
+  const auto describe = [](State& state, const ModelService& service) {
     state.loaded = true;
     state.architecture = service.model().program.architecture;
+    state.capabilities = server::capabilities(service.model().file, service.model().program);
     state.context = service.context();
     state.gpu_share = service.model().gpu_share;
     state.bytes = bytes_of(service.model());
@@ -238,7 +239,7 @@ std::vector<Models::State> Models::states() const {
   if (only_) {
     State& state = states.emplace_back();
     state.file = {only_->name(), only_->model().file.path()};
-    state.counts = only_->scheduler().counts();
+    state.counts = only_->counts();
     describe(state, *only_);
     return states;
   }
@@ -249,11 +250,24 @@ std::vector<Models::State> Models::states() const {
     state.loading = entry.loading;
     state.counts = entry.past;
     if (!entry.model) continue;
-    state.counts = sum(entry.past, entry.model->service().scheduler().counts());
+    state.counts = sum(entry.past, entry.model->service().counts());
     describe(state, entry.model->service());
     state.idle_seconds = entry.model->service().users() > 0 ? 0 : seconds_now() - entry.last_used;
   }
   return states;
+}
+
+Json Models::capabilities(const State& state) const {
+  if (state.loaded) return state.capabilities;
+  const std::scoped_lock lock(capabilities_mutex_);
+  const auto known = capabilities_.find(state.file.path);
+  if (known != capabilities_.end()) return known->second;
+  try {
+    const gguf::File file = gguf::File::open(state.file.path);
+    return capabilities_[state.file.path] = server::capabilities(file, models::build_program(file));
+  } catch (const Error&) { // loading it says what is wrong
+    return Json::array();
+  }
 }
 
 void Models::stop() {
@@ -263,11 +277,11 @@ void Models::stop() {
 }
 
 void Models::drain() {
-  if (only_) return only_->scheduler().drain();
+  if (only_) return only_->drain();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !loading_; });
   for (Entry& entry : entries_)
-    if (entry.model) entry.model->service().scheduler().drain();
+    if (entry.model) entry.model->service().drain();
 }
 
 } // namespace ridge::server

@@ -5,6 +5,7 @@
 #include "server/models/served_model.h"
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,7 +34,7 @@ class Models {
     double idle_seconds = 0; // a model that was not used for so long is unloaded; 0: never
   };
 
-  explicit Models(Service& only); // answers to any name; must outlive this
+  explicit Models(ModelService& only); // answers to any name; must outlive this
   // Loads nothing yet. `log` gets a line for each model that comes or goes, from any thread. Throws Error where two
   // files have one name.
   Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log);
@@ -42,7 +43,7 @@ class Models {
   // The model of that name, which is loaded first where it is not; of no name, the one that was used last. It stays
   // loaded while the returned object or an answer lives. Throws ApiError for an unknown name, for a file that cannot be
   // loaded, and after stop().
-  Service::Use use(const std::optional<std::string>& name);
+  ModelService::Use use(const std::optional<std::string>& name);
   bool several() const { return !only_; }
   void log(const std::string& line) const { only_ ? only_->log(line) : log_(line); }
   int64_t parallel() const;
@@ -53,10 +54,13 @@ class Models {
     engine::Scheduler::Counts counts; // since the server started
     // Of a loaded model:
     std::string architecture;
+    Json capabilities;
     int64_t context = 0;
     double bytes = 0, gpu_share = 0, idle_seconds = 0;
   };
   std::vector<State> states() const;
+  // What a model can do (model_service.h), loaded or not; nothing for a file that cannot be read.
+  Json capabilities(const State& state) const;
   double unload_after() const { return settings_.idle_seconds; }
   int64_t started() const { return started_; } // seconds since 1970
 
@@ -80,7 +84,7 @@ class Models {
   double room() const;
   void watch_idle(const std::stop_token& stop);
 
-  Service* const only_ = nullptr;
+  ModelService* const only_ = nullptr;
   const Settings settings_;
   const engine::LoadSteps steps_;
   const engine::Notice log_;
@@ -90,6 +94,8 @@ class Models {
   std::vector<Entry> entries_; // as many as files, for good
   bool loading_ = false;       // one at a time, so that it is known what is free
   bool stopping_ = false;
+  mutable std::mutex capabilities_mutex_;
+  mutable std::map<std::string, Json> capabilities_; // of files that were read, by path
   std::jthread idle_watch_;
 };
 

@@ -1,7 +1,10 @@
 #include "server/models/served_model.h"
 
+#include "engine/embedder.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
+#include "server/embeddings/embedding_service.h"
+#include "server/service.h"
 
 #include <algorithm>
 #include <set>
@@ -20,6 +23,13 @@ core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConf
   return sampling;
 }
 
+core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
+  core::ExecutorConfig config = engine::executor_config(setup.model, opened.program.trained_context);
+  config.streams = config.max_outputs = setup.parallel;
+  config.max_batch = std::max(config.max_batch, setup.parallel);
+  return config;
+}
+
 } // namespace
 
 double bytes_of_weights(const core::Program& program) {
@@ -30,22 +40,59 @@ double bytes_of_weights(const core::Program& program) {
   return static_cast<double>(bytes);
 }
 
-ServedModel::ServedModel(engine::LoadedModel opened, const ModelSetup& setup, std::string name,
-                         const engine::LoadSteps& steps, const engine::Notice& log)
-    : model_(std::move(opened)), sampling_(start(model_, config_of(model_, setup), setup, steps)),
-      template_(engine::choose_template(setup.chat_template, model_.file, steps.note)),
-      service_(model_, template_, engine::template_variables(setup.chat_template, template_, steps.note), sampling_,
-               std::move(name), log) {}
-
-core::ExecutorConfig ServedModel::config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
-  core::ExecutorConfig config = engine::executor_config(setup.model, opened.program.trained_context);
-  config.streams = config.max_outputs = setup.parallel;
-  config.max_batch = std::max(config.max_batch, setup.parallel);
-  return config;
+engine::LoadedModel open_served(const std::string& path, const engine::LoadSteps& steps) {
+  if (path.empty()) return engine::open_model(path, steps);
+  gguf::File file = gguf::File::open(path);
+  const bool embeds = engine::is_embedding_model(file, models::build_program(file));
+  return engine::open_model(std::move(file), embeds ? models::Ending::hidden : models::Ending::logits);
 }
 
+// What stays where it is: executors refer to their Programs, and services to their models.
+struct ServedModel::Kind {
+  virtual ~Kind() = default;
+  virtual ModelService& service() = 0;
+};
+
+struct ServedModel::Writing final : Kind {
+  Writing(engine::LoadedModel opened, const ModelSetup& setup, std::string name, const engine::LoadSteps& steps,
+          const engine::Notice& log)
+      : model(std::move(opened)), sampling(start(model, config_of(model, setup), setup, steps)),
+        chat_template(engine::choose_template(setup.chat_template, model.file, steps.note)),
+        texts(model, chat_template, engine::template_variables(setup.chat_template, chat_template, steps.note),
+              sampling, std::move(name), log) {}
+  ModelService& service() override { return texts; }
+
+  engine::LoadedModel model;
+  core::SamplingOptions sampling;
+  text::ChatTemplate chat_template;
+  Service texts;
+};
+
+struct ServedModel::Embedding final : Kind {
+  Embedding(engine::LoadedModel opened, const ModelSetup& setup, std::string name, const engine::LoadSteps& steps,
+            const engine::Notice& log)
+      : embedder(std::move(opened), setup.model, {}, steps), vectors(embedder, std::move(name), log) {}
+  ModelService& service() override { return vectors; }
+
+  engine::Embedder embedder;
+  EmbeddingService vectors;
+};
+
+ServedModel::ServedModel(engine::LoadedModel opened, const ModelSetup& setup, std::string name,
+                         const engine::LoadSteps& steps, const engine::Notice& log) {
+  if (engine::is_embedding_model(opened.file, opened.program))
+    kind_ = std::make_unique<Embedding>(std::move(opened), setup, std::move(name), steps, log);
+  else
+    kind_ = std::make_unique<Writing>(std::move(opened), setup, std::move(name), steps, log);
+}
+
+ServedModel::~ServedModel() = default;
+
+ModelService& ServedModel::service() { return kind_->service(); }
+
 double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup) {
-  const core::ExecutorConfig config = config_of(opened, setup);
+  core::ExecutorConfig config = config_of(opened, setup);
+  if (engine::is_embedding_model(opened.file, opened.program)) config.streams = 1;
   const double cache = core::kv_cache_bytes(opened.program, config.context, core::bytes_per_element(config.k_type),
                                             core::bytes_per_element(config.v_type));
   return bytes_of_weights(opened.program) + static_cast<double>(config.streams) * cache;

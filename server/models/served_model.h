@@ -1,9 +1,10 @@
-// A model as a server serves it: opened, on its executor, with its template and the scheduler of its requests.
+// A model as a server serves it: opened, on its executor, with the service of its requests.
 #pragma once
 
 #include "core/requests.h"
-#include "server/service.h"
+#include "server/models/model_service.h"
 
+#include <memory>
 #include <string>
 
 namespace ridge::server {
@@ -18,23 +19,26 @@ struct ModelSetup {
 
 double bytes_of_weights(const core::Program& program);
 
+// Opens a file as what it is: a model that embeds texts with its hidden state as the end, any other with its logits. An
+// empty path means the built-in guide. Throws Error for what cannot be opened.
+engine::LoadedModel open_served(const std::string& path, const engine::LoadSteps& steps);
+
 class ServedModel {
  public:
-  // `opened` has no executor yet. Throws Error where it cannot run: no tokenizer, not enough memory.
+  // `opened`, by open_served(), has no executor yet. Throws Error where it cannot run: no tokenizer, not enough memory.
   ServedModel(engine::LoadedModel opened, const ModelSetup& setup, std::string name, const engine::LoadSteps& steps,
               const engine::Notice& log);
+  ~ServedModel();
 
-  Service& service() { return service_; }
+  ModelService& service();
   // What an opened model will need at least: its weights, and the caches of its streams.
   static double bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup);
 
  private:
-  static core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup);
-
-  engine::LoadedModel model_; // stays where it is: the executor refers to its Program
-  core::SamplingOptions sampling_;
-  text::ChatTemplate template_;
-  Service service_;
+  struct Kind;
+  struct Writing;
+  struct Embedding;
+  std::unique_ptr<Kind> kind_;
 };
 
 } // namespace ridge::server

@@ -8,6 +8,7 @@
 #include "server/reply.h"
 #include "server/responses/response_items.h"
 #include "server/routes.h"
+#include "server/tools.h"
 
 #include <ctime>
 #include <memory>
@@ -21,19 +22,6 @@ void refuse_unsupported(const Fields& body) {
       throw_invalid(name, "{} is not supported", name);
   if (body.text("truncation").value_or("disabled") != "disabled")
     throw_invalid("truncation", "truncation: this server takes \"disabled\" only");
-  const Json *tools = body.find("tools"), *choice = body.find("tool_choice");
-  if (tools && !tools->empty() && !(choice && *choice == "none"))
-    throw_invalid("tools", "tools are not supported; send tool_choice \"none\" to have them ignored");
-}
-
-void take_format(const Fields& format, core::SamplingOptions& sampling) {
-  const std::string type = format.text("type").value_or("");
-  if (type == "json_object")
-    sampling.json_schema = R"({"type": "object"})";
-  else if (type == "json_schema")
-    sampling.json_schema = Client::to_text(format.required("schema"));
-  else if (type != "text")
-    throw_invalid(format.path_of("type"), "{}: expected text, json_object or json_schema", format.path_of("type"));
 }
 
 // What a request continues: the conversation of an earlier answer and its own input.
@@ -48,7 +36,7 @@ Json messages_of(const Service& service, const Fields& body) {
                      "previous_response_id");
     messages = std::move(*known);
   }
-  for (Json& message : input_messages(body.required("input"))) messages.push_back(std::move(message));
+  add_input(messages, body.required("input"));
   return messages;
 }
 
@@ -61,11 +49,12 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
   Json variables = Json::object();
   if (const auto reasoning = body.object("reasoning"))
     if (const auto effort = reasoning->text("effort")) set_effort(variables, *effort);
-  Generation generation = service.chat(prompt, nullptr, variables);
+  const auto tools = openai_tools(body);
+  const auto text = body.object("text"), format = text ? text->object("format") : std::nullopt;
+  Generation generation =
+      service.chat(prompt, tools ? &*tools : nullptr, variables, format ? schema_of_format(*format) : Json());
   take_numbers(body, generation.sampling.params);
   if (const auto most = body.integer("max_output_tokens", 1, INT32_MAX)) generation.sampling.max_tokens = *most;
-  if (const auto text = body.object("text"))
-    if (const auto format = text->object("format")) take_format(*format, generation.sampling);
   return generation;
 }
 
@@ -75,7 +64,7 @@ class Reply {
   Reply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
         messages_(messages_of(service, body)), request_(echo(service, body)),
-        answers_(service, {generation_of(service, body, messages_)}) {}
+        answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
 
   bool streams() const { return stream_; }
 
@@ -96,21 +85,21 @@ class Reply {
                           reasoning_tokens_ += token && !piece.reasoning.empty();
                           items.add(OutputItems::Kind::reasoning, piece.reasoning);
                           items.add(OutputItems::Kind::message, piece.content);
+                          for (const text::CallParser::Delta& call : piece.calls) items.add_call(call);
                         });
     if (whole) {
-      const bool complete = std::string_view(finish_reason(answers_.all()[0])) == "stop";
+      const bool complete = std::string_view(finish_reason(answers_.all()[0])) != "length";
       items.finish(complete);
       Json result = response(complete ? "completed" : "incomplete", items);
       result["usage"] = usage();
       if (!complete) result["incomplete_details"] = {{"reason", "max_output_tokens"}};
       if (store_) {
-        messages_.push_back({{"role", "assistant"}, {"content", items.text()}});
+        messages_.push_back(items.message());
         service_.responses().add(id_, messages_);
       }
       emit(complete ? "response.completed" : "response.incomplete", {{"response", result}});
       if (!stream_) client.line(result);
     }
-    service_.log(fmt::format("/v1/responses: {}", answers_.summary(whole)));
   }
 
  private:
@@ -132,8 +121,10 @@ class Reply {
     repeat("temperature", params.temp);
     repeat("text", {{"format", {{"type", "text"}}}});
     repeat("tool_choice", "auto");
+    repeat("tools", Json::array());
+    repeat("parallel_tool_calls", true);
     repeat("top_p", params.top_p);
-    json.update({{"parallel_tool_calls", true}, {"tools", Json::array()}, {"truncation", "disabled"}});
+    json["truncation"] = "disabled";
     return json;
   }
 
@@ -148,7 +139,8 @@ class Reply {
   Json usage() const {
     const int64_t prompt = answers_.prompt_tokens(), generated = answers_.generated_tokens();
     return {{"input_tokens", prompt},
-            {"input_tokens_details", {{"cached_tokens", answers_.cached_tokens()}}},
+            {"input_tokens_details",
+             {{"cached_tokens", answers_.cached_tokens()}, {"cache_write_tokens", prompt - answers_.cached_tokens()}}},
             {"output_tokens", generated},
             {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens_}}},
             {"total_tokens", prompt + generated}};

@@ -2,33 +2,37 @@
 #pragma once
 
 #include "server/fields.h"
+#include "text/calls/call_parser.h"
 
 #include <functional>
 #include <string>
 
 namespace ridge::server {
 
-// The `input` of a request, a text or a list of items, as messages of a chat. Reasoning is left out. Throws ApiError
-// for what is malformed, and for items that are no text.
-Json input_messages(const Json& input);
+// Adds the `input` of a request, a text or a list of items, to a conversation's messages, which have the form that
+// read_calls() gives. Reasoning is left out. Throws ApiError for what is malformed, for items that are neither text nor
+// calls, and for the output of a call that is not there.
+void add_input(Json& messages, const Json& input);
 
 // The items of an answer as they come: each piece of text becomes part of an item, and of events that say so.
 class OutputItems {
  public:
-  enum class Kind { reasoning, message };
+  enum class Kind { reasoning, message, call };
   // An event: its type and members.
   using Emit = std::function<void(const char* type, Json members)>;
   explicit OutputItems(Emit emit) : emit_(std::move(emit)) {}
 
-  void add(Kind kind, const std::string& text); // an empty text adds nothing
-  void finish(bool complete);                   // a complete answer has a message then, even an empty one
+  void add(Kind kind, const std::string& text); // an empty text adds nothing; of calls there is add_call()
+  void add_call(const text::CallParser::Delta& delta);
+  void finish(bool complete); // a complete answer has a message or a call then, even an empty message
 
   const Json& items() const { return items_; }
-  const std::string& text() const { return message_; } // of the messages
+  Json message() const; // the answer as a chat's message, with the calls that are complete
 
  private:
   void open(Kind kind);
   void close(bool complete);
+  void emit_of_item(const char* type, Json members) const;
   void emit_part(const char* type, Json members) const;
   Json item(const char* status, bool with_text) const;
   Json part(const std::string& text) const;
@@ -36,9 +40,8 @@ class OutputItems {
   const Emit emit_;
   Json items_ = Json::array();
   bool open_ = false;
-  Kind kind_ = Kind::message; // of the open item
-  std::string id_, text_;
-  std::string message_;
+  Kind kind_ = Kind::message;                  // of the open item
+  std::string id_, text_, call_id_, function_; // its text is a call's arguments
 };
 
 } // namespace ridge::server

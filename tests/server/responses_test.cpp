@@ -111,12 +111,97 @@ TEST_CASE("a response is held to its schema, and what it cannot do is refused") 
     return endpoint.post("/v1/responses", wrong, 400)["error"]["message"].get<std::string>();
   };
   CHECK(error("background", true) == "background is not supported");
-  CHECK(error("tools", {{{"type", "web_search"}}}).starts_with("tools are not supported"));
+  CHECK(error("tools", {{{"type", "web_search"}}}).starts_with("tools[0].type: "));
   CHECK(error("truncation", "auto").starts_with("truncation: "));
   CHECK(error("input", 1) == "input: expected text or a list of items");
   CHECK(error("input", {{{"type", "item_reference"}}}).starts_with("input[0].type: items of type"));
   CHECK(error("input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}})
             .starts_with("input[0].content[0].type"));
+}
+
+TEST_CASE("calls are items of their own, whole or as events, and a request goes on with their outputs") {
+  const Endpoint endpoint;
+  Json body = {{"input", "How is the weather?"}, {"max_output_tokens", 400}, {"temperature", 2}, {"seed", 3}};
+  const Json unit = {{"type", "string"}, {"enum", {"C", "F"}}};
+  body["tools"] = {{{"type", "function"},
+                    {"name", "get_weather"},
+                    {"description", "The weather"},
+                    {"strict", true},
+                    {"parameters", {{"type", "object"}, {"properties", {{"unit", unit}}}, {"required", {"unit"}}}}}};
+  body["tool_choice"] = {{"type", "function"}, {"name", "get_weather"}};
+  body["parallel_tool_calls"] = false;
+  const Json response = endpoint.post("/v1/responses", body);
+  CHECK(response["status"] == "completed");
+  CHECK(response["tools"] == body["tools"]);
+  CHECK(response["parallel_tool_calls"] == false);
+  REQUIRE(response["output"].size() == 1);
+  const Json call = response["output"][0];
+  CHECK(call["type"] == "function_call");
+  CHECK(call["status"] == "completed");
+  CHECK(call["name"] == "get_weather");
+  const Json given = Json::parse(call["arguments"].get<std::string>())["unit"];
+  CHECK((given == "C" || given == "F"));
+
+  std::string names, last, arguments;
+  Json item;
+  for (const Json& event : events_of(endpoint, body)) {
+    if (event["type"] != last) names += event["type"].get<std::string>().substr(9) + " ";
+    last = event["type"];
+    if (last == "response.output_item.added") item = event["item"];
+    if (last == "response.function_call_arguments.delta") arguments += event["delta"];
+    if (last == "response.function_call_arguments.done") CHECK(event["arguments"] == arguments);
+    if (event.contains("item_id")) CHECK(event["item_id"] == item["id"]);
+    if (last != "response.output_item.done") continue;
+    item["arguments"] = arguments;
+    item["status"] = "completed";
+    CHECK(event["item"] == item);
+  }
+  CHECK(names == "created in_progress output_item.added function_call_arguments.delta function_call_arguments.done "
+                 "output_item.done completed ");
+  CHECK(arguments == call["arguments"]);
+
+  // Its output continues the response, or all of the conversation is sent again: both are the chat's prompt.
+  const Json output = {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "21 degrees"}};
+  Json next = {{"max_output_tokens", 12}, {"temperature", 0}, {"tools", body["tools"]}};
+  next["previous_response_id"] = response["id"];
+  next["input"] = {output};
+  const Json first = endpoint.post("/v1/responses", next);
+  next.erase("previous_response_id");
+  next["input"] = {{{"role", "user"}, {"content", body["input"]}}, call, output};
+  const Json second = endpoint.post("/v1/responses", next);
+  CHECK(second["output"][0]["content"] == first["output"][0]["content"]);
+  CHECK(second["usage"]["input_tokens"] == first["usage"]["input_tokens"]);
+  Json chat = chat_body(body["input"], 12);
+  chat["tools"] = body["tools"];
+  const Json function = {{"name", "get_weather"}, {"arguments", call["arguments"]}};
+  chat["messages"].push_back(
+      {{"role", "assistant"}, {"tool_calls", {{{"id", call["call_id"]}, {"function", function}}}}});
+  chat["messages"].push_back({{"role", "tool"}, {"tool_call_id", call["call_id"]}, {"content", "21 degrees"}});
+  CHECK(first["output"][0]["content"][0]["text"] == content_of_chat(endpoint, chat));
+
+  const auto error = [&](const Json& item) {
+    next["input"] = {item};
+    return endpoint.post("/v1/responses", next, 400)["error"]["message"].get<std::string>();
+  };
+  CHECK(error(output).starts_with("input[0].call_id: there is no function call"));
+  CHECK(error({{"type", "function_call"}, {"name", "f"}}) == "input[0].call_id is missing");
+  CHECK(error({{"type", "function_call"}, {"call_id", "1"}, {"name", "f"}, {"arguments", "["}}) ==
+        "input[0].arguments: expected the text of a JSON object");
+}
+
+TEST_CASE("a call that is cut off is incomplete, and the conversation goes on without it") {
+  using server::OutputItems;
+  OutputItems items([](const char*, const Json&) {});
+  items.add(OutputItems::Kind::message, "Let me look.");
+  items.add_call({.index = 0, .begins = true, .ends = true, .id = "1", .name = "f", .arguments = "{}"});
+  items.add_call({.index = 1, .begins = true, .id = "2", .name = "f", .arguments = "{\"a"});
+  items.finish(false);
+  REQUIRE(items.items().size() == 3);
+  CHECK(items.items()[1]["status"] == "completed");
+  CHECK(items.items()[2]["status"] == "incomplete");
+  CHECK(items.message()["content"] == "Let me look.");
+  REQUIRE(items.message()["tool_calls"].size() == 1);
+  CHECK(items.message()["tool_calls"][0]["id"] == "1");
 }
 
 TEST_CASE("reasoning is an item before the message, and an answer of nothing is an empty message") {
@@ -131,7 +216,7 @@ TEST_CASE("reasoning is an item before the message, and an answer of nothing is 
   CHECK(items.items()[0]["type"] == "reasoning");
   CHECK(items.items()[0]["content"][0]["text"] == "Hm, well");
   CHECK(items.items()[1]["status"] == "incomplete");
-  CHECK(items.text() == "Yes");
+  CHECK(items.message() == Json{{"role", "assistant"}, {"content", "Yes"}});
   CHECK(std::ranges::count(types, "response.reasoning_text.delta") == 2);
   OutputItems nothing([](const char*, const Json&) {});
   nothing.finish(true);

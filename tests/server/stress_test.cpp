@@ -176,7 +176,9 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   CHECK(std::ranges::count(scheduler.positions(), -1) == kStreams);
   const double grown = resident_bytes() - bytes;
   MESSAGE(requests, " requests; memory grew from ", bytes / 1048576, " MiB by ", grown / 1048576, " MiB");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they keep memory that was freed
   CHECK(grown < 48.0 * 1048576);
+#endif
   CHECK(Json::parse(endpoint->get("/health"))["status"] == "ok");
   // Connections that their clients closed are closed as soon as a thread looks after them.
   for (int i = 0; i < 1200 && open_files() > files + 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));

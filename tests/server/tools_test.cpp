@@ -1,5 +1,6 @@
 // Tools over sockets: the guide, held to grammars, calls them in all three APIs; what it calls fits their schemas.
 #include "support/endpoint.h"
+#include "support/random_tools.h"
 
 #include <set>
 #include <sstream>
@@ -116,6 +117,78 @@ TEST_CASE("a named tool is the one that is called, and only once without paralle
     CHECK(function["name"] == "clock");
     check_arguments("clock", Json::parse(function["arguments"].get<std::string>()));
   }
+}
+
+TEST_CASE("with a schema for the answer, too, it is JSON or calls") {
+  const Endpoint endpoint;
+  const Json schema = {{"type", "object"}, {"properties", {{"kind", {{"enum", {"a", "b"}}}}}}, {"required", {"kind"}}};
+  int calls = 0, answers = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    Json body = tool_body(seed);
+    body["tool_choice"] = "auto";
+    body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "kind"}, {"schema", schema}}}};
+    const Json choice = endpoint.post("/v1/chat/completions", body)["choices"][0];
+    const Json& message = choice["message"];
+    if (choice["finish_reason"] == "tool_calls") {
+      ++calls;
+      CHECK(message["content"].is_null());
+      for (const Json& call : message["tool_calls"])
+        check_arguments(call["function"]["name"], Json::parse(call["function"]["arguments"].get<std::string>()));
+    } else if (choice["finish_reason"] == "stop") {
+      ++answers;
+      const Json kind = Json::parse(message["content"].get<std::string>())["kind"];
+      CHECK((kind == "a" || kind == "b"));
+    }
+  }
+  CHECK(calls + answers > 0);
+
+  Json ollama = {{"stream", false}, {"options", {{"num_predict", 400}, {"temperature", 0}}}, {"format", schema}};
+  ollama["messages"] = chat_body("Which kind?")["messages"];
+  ollama["tools"] = {clock_tool()};
+  const Json message = endpoint.post("/api/chat", ollama)["message"];
+  CHECK((message.contains("tool_calls") || Json::parse(message["content"].get<std::string>()).contains("kind")));
+  Json anthropic = chat_body("Which kind?", 200);
+  anthropic["output_config"]["format"] = {{"type", "json_schema"}, {"schema", schema}};
+  const Json reply = endpoint.post("/v1/messages", anthropic);
+  CHECK(Json::parse(reply["content"][0]["text"].get<std::string>()).contains("kind"));
+}
+
+TEST_CASE("whatever the guide calls of random tools fits their schemas, and any other answer the schema for it") {
+  const Endpoint endpoint;
+  uint64_t calls = 0, answers = 0, cut = 0;
+  for (uint64_t seed = 0; seed < tests::call_seeds(6); ++seed) {
+    CAPTURE(seed);
+    tests::Random random{seed};
+    const std::vector<text::Tool> tools = tests::random_tools(random);
+    Json body = chat_body("How is the weather?", 300);
+    body["temperature"] = 2;
+    body["seed"] = seed;
+    for (const text::Tool& tool : tools)
+      body["tools"].push_back({{"type", "function"}, {"name", tool.name}, {"parameters", tool.parameters}});
+    const Json schema = {{"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}}}, {"required", {"n"}}};
+    if (seed % 2)
+      body["tool_choice"] = "required";
+    else
+      body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
+    const Json choice = endpoint.post("/v1/chat/completions", body)["choices"][0];
+    const Json& message = choice["message"];
+    cut += choice["finish_reason"] == "length";
+    if (choice["finish_reason"] == "stop") {
+      ++answers;
+      CHECK(tests::fits(Json::parse(message["content"].get<std::string>()), schema));
+    }
+    if (choice["finish_reason"] != "tool_calls") continue;
+    for (const Json& call : message["tool_calls"]) {
+      ++calls;
+      CAPTURE(call.dump());
+      const auto tool = std::ranges::find(tools, call["function"]["name"].get<std::string>(), &text::Tool::name);
+      REQUIRE(tool != tools.end());
+      CHECK(tests::fits(Json::parse(call["function"]["arguments"].get<std::string>()), tool->parameters));
+    }
+  }
+  MESSAGE(calls, " calls, ", answers, " other answers, ", cut, " cut off");
+  CHECK(calls + answers > 0);
 }
 
 TEST_CASE("tools that the guide does not call leave its answer as text, and none are left out of the prompt") {

@@ -3,7 +3,8 @@
 
 #include "engine/options.h"
 #include "server/server.h"
-#include "support/history_executor.h"
+#include "server/service.h"
+#include "support/history_model.h"
 
 #include <doctest/doctest.h>
 #include <httplib.h>
@@ -22,15 +23,6 @@ inline engine::LoadedModel open_guide(int64_t streams) {
   config.streams = config.max_outputs = streams;
   config.exact = true; // answers must not depend on what else a step evaluates
   engine::start_executor(model, config, "cpu");
-  return model;
-}
-
-// The guide's tokens and template, but an executor that costs nothing, and whose answers mean nothing.
-inline engine::LoadedModel open_history(History::Settings settings) {
-  engine::LoadedModel model = engine::open_model("");
-  settings.vocab = static_cast<int32_t>(model.program.vocab);
-  settings.max_batch = std::max<int64_t>(512, settings.streams);
-  model.executor = std::make_unique<History>(settings);
   return model;
 }
 

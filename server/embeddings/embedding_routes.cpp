@@ -1,0 +1,191 @@
+// The vectors of texts: POST /v1/embeddings as OpenAI's clients speak, /api/embed and /api/embeddings as Ollama's do.
+#include "core/clock.h"
+#include "server/api_error.h"
+#include "server/chat_messages.h"
+#include "server/embeddings/embedding_service.h"
+#include "server/reply.h"
+#include "server/routes.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace ridge::server {
+namespace {
+
+constexpr size_t kMostInputs = 2048; // in one request
+
+// One request: what is embedded, and then its vectors.
+class Embeddings {
+ public:
+  // `inputs`: tokens, checked.
+  Embeddings(EmbeddingService& service, const Fields& body, std::vector<std::vector<int32_t>> inputs)
+      : service_(service), use_(service), model_(body.text("model").value_or(service.name())),
+        dimensions_(dimensions(service, body)), inputs_(std::move(inputs)) {}
+
+  // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
+  static void send(std::shared_ptr<Embeddings> request, ErrorForm form, const char* route,
+                   const std::function<Json(const Embeddings&)>& make, httplib::Response& response) {
+    reply_later(response, Stream::none, form, [request = std::move(request), make, route](Client& client) {
+      RequestList::Running running(request->service_.requests(), route, request->tokens());
+      const double start = core::seconds_now();
+      bool whole = false;
+      try {
+        whole = request->embed(client);
+      } catch (const std::exception& error) {
+        running.end(error.what());
+        throw;
+      }
+      if (whole) running.end("");
+      if (whole) client.line(make(*request));
+      request->service_.log(whole ? fmt::format("{}: {} texts, {} tokens, {:.2f} s", route, request->inputs_.size(),
+                                                request->tokens(), core::seconds_now() - start)
+                                  : fmt::format("{}: the client has gone", route));
+    });
+  }
+
+  const std::string& model() const { return model_; }
+  const std::vector<std::vector<float>>& vectors() const { return vectors_; }
+  double seconds() const { return seconds_; }
+  int64_t tokens() const {
+    int64_t sum = 0;
+    for (const std::vector<int32_t>& input : inputs_) sum += std::ssize(input);
+    return sum;
+  }
+
+ private:
+  static int64_t dimensions(const EmbeddingService& service, const Fields& body) {
+    const int64_t width = service.embedder().width();
+    const auto wanted = body.integer("dimensions", 1, INT32_MAX);
+    if (wanted > width)
+      throw_invalid("dimensions", "dimensions: {} has vectors of {} elements, and {} were asked for", service.name(),
+                    width, *wanted);
+    return wanted == width ? 0 : wanted.value_or(0);
+  }
+
+  bool embed(Client& client) {
+    const double start = core::seconds_now();
+    for (const std::vector<int32_t>& input : inputs_) {
+      if (!client.is_there()) return false;
+      vectors_.push_back(service_.embed(input, dimensions_));
+    }
+    seconds_ = core::seconds_now() - start;
+    service_.count_request();
+    return true;
+  }
+
+  EmbeddingService& service_;
+  const ModelService::Use use_;
+  const std::string model_;
+  const int64_t dimensions_; // 0: all
+  const std::vector<std::vector<int32_t>> inputs_;
+  std::vector<std::vector<float>> vectors_;
+  double seconds_ = 0;
+};
+
+// Throws where the tokens have no vector.
+void check(const EmbeddingService& service, const std::vector<int32_t>& tokens, const std::string& path) {
+  const int64_t vocab = service.model().program.vocab;
+  if (tokens.empty()) throw_invalid(path, "{}: a text without tokens has no embedding", path);
+  if (std::ssize(tokens) > service.context())
+    throw_invalid(path, "{}: {} tokens, the context holds {}", path, tokens.size(), service.context());
+  for (const int32_t token : tokens)
+    if (token >= vocab) throw_invalid(path, "{}: {} is no token of this vocabulary", path, token);
+}
+
+std::vector<int32_t> tokens_of(const EmbeddingService& service, const Json& text, bool truncate,
+                               const std::string& path) {
+  if (!text.is_string()) throw_invalid(path, "{}: expected a string", path);
+  std::vector<int32_t> tokens = service.embedder().tokens_of(text.get<std::string>(), truncate);
+  check(service, tokens, path);
+  return tokens;
+}
+
+// A text, a list of texts, a list of tokens or, `with_tokens`, a list of such lists.
+std::vector<std::vector<int32_t>> inputs_of(const EmbeddingService& service, const Fields& body, bool with_tokens,
+                                            bool truncate) {
+  const Json& input = body.required("input");
+  const auto ids = [&](const Json& list, const std::string& path) {
+    std::vector<int32_t> tokens = token_ids(list, path);
+    check(service, tokens, path);
+    return tokens;
+  };
+  if (input.is_string()) return {tokens_of(service, input, truncate, "input")};
+  if (!input.is_array() || input.empty() || input.size() > std::max<size_t>(kMostInputs, service.context()))
+    throw_invalid("input", "input: expected a text or a list of at most {} texts", kMostInputs);
+  if (with_tokens && input[0].is_number()) return {ids(input, "input")};
+  if (input.size() > kMostInputs) throw_invalid("input", "input: a list of {} at most", kMostInputs);
+  std::vector<std::vector<int32_t>> inputs;
+  for (size_t i = 0; i < input.size(); ++i) {
+    const std::string path = fmt::format("input[{}]", i);
+    inputs.push_back(with_tokens && input[i].is_array() ? ids(input[i], path)
+                                                        : tokens_of(service, input[i], truncate, path));
+  }
+  return inputs;
+}
+
+// The bytes of the elements, least significant first, in base64.
+std::string base64(const std::vector<float>& vector) {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes(vector.size() * sizeof(float), '\0'), text;
+  std::memcpy(bytes.data(), vector.data(), bytes.size());
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i)
+      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
+    for (size_t i = 0; i < 4; ++i) text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
+}
+
+} // namespace
+
+void openai_embeddings(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64")
+    throw_invalid("encoding_format", "encoding_format: expected float or base64");
+  const auto make = [as_text = format == "base64"](const Embeddings& embeddings) {
+    Json data = Json::array();
+    for (const std::vector<float>& vector : embeddings.vectors())
+      data.push_back({{"object", "embedding"},
+                      {"index", data.size()},
+                      {"embedding", as_text ? Json(base64(vector)) : Json(vector)}});
+    const int64_t tokens = embeddings.tokens();
+    return Json{{"object", "list"},
+                {"data", std::move(data)},
+                {"model", embeddings.model()},
+                {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
+  };
+  Embeddings::send(std::make_shared<Embeddings>(service, fields, inputs_of(service, fields, true, false)),
+                   ErrorForm::openai, "/v1/embeddings", make, response);
+}
+
+void ollama_embed(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const bool truncate = fields.flag("truncate").value_or(true);
+  const auto make = [](const Embeddings& embeddings) {
+    const auto nanoseconds = static_cast<int64_t>(embeddings.seconds() * 1e9);
+    return Json{{"model", embeddings.model()},
+                {"embeddings", embeddings.vectors()},
+                {"total_duration", nanoseconds},
+                {"load_duration", 0},
+                {"prompt_eval_count", embeddings.tokens()}};
+  };
+  Embeddings::send(std::make_shared<Embeddings>(service, fields, inputs_of(service, fields, false, truncate)),
+                   ErrorForm::ollama, "/api/embed", make, response);
+}
+
+void ollama_embeddings(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const auto make = [](const Embeddings& embeddings) { return Json::object({{"embedding", embeddings.vectors()[0]}}); };
+  std::vector<std::vector<int32_t>> inputs = {tokens_of(service, fields.required("prompt"), true, "prompt")};
+  Embeddings::send(std::make_shared<Embeddings>(service, fields, std::move(inputs)), ErrorForm::ollama,
+                   "/api/embeddings", make, response);
+}
+
+} // namespace ridge::server

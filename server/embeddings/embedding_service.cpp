@@ -1,0 +1,44 @@
+#include "server/embeddings/embedding_service.h"
+
+#include "core/clock.h"
+#include "core/error.h"
+
+#include <utility>
+
+namespace ridge::server {
+
+EmbeddingService::EmbeddingService(engine::Embedder& embedder, std::string name, engine::Notice log)
+    : ModelService(embedder.model(), std::move(name), std::move(log)), embedder_(embedder) {
+  if (embedder.pooling() == engine::Pooling::none)
+    throw_error("{}: its pooling is none: it has a vector for each token and none for a text, which no API takes; see "
+                "ridge embed --pooling",
+                embedder.model().file.path());
+}
+
+std::vector<float> EmbeddingService::embed(std::span<const int32_t> tokens, int64_t dimensions) {
+  const double start = core::seconds_now();
+  std::vector<float> vector = embedder_.embed(tokens, dimensions == 0);
+  if (dimensions > 0) {
+    vector.resize(static_cast<size_t>(dimensions));
+    engine::normalize(vector);
+  }
+  const std::scoped_lock lock(mutex_);
+  ++counts_.steps;
+  counts_.prompt_tokens += std::ssize(tokens);
+  counts_.seconds += core::seconds_now() - start;
+  return vector;
+}
+
+void EmbeddingService::count_request() {
+  const std::scoped_lock lock(mutex_);
+  ++counts_.ended;
+}
+
+engine::Scheduler::Counts EmbeddingService::counts() const {
+  const std::scoped_lock lock(mutex_);
+  engine::Scheduler::Counts counts = counts_;
+  counts.running = users();
+  return counts;
+}
+
+} // namespace ridge::server

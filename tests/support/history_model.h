@@ -1,0 +1,21 @@
+// The guide's tokens and template over an executor that costs nothing.
+#pragma once
+
+#include "engine/loaded_model.h"
+#include "support/history_executor.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace ridge::tests {
+
+// Its answers mean nothing.
+inline engine::LoadedModel open_history(History::Settings settings) {
+  engine::LoadedModel model = engine::open_model("");
+  settings.vocab = static_cast<int32_t>(model.program.vocab);
+  settings.max_batch = std::max<int64_t>(512, settings.streams);
+  model.executor = std::make_unique<History>(settings);
+  return model;
+}
+
+} // namespace ridge::tests

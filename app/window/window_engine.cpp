@@ -77,6 +77,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   state_.max_tokens = setup_.request.sampling.max_tokens;
   state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
   state_.jobs = std::make_shared<std::vector<core::Job>>();
+  state_.serving = std::make_shared<core::Serving>();
   state_.recent = recent_files();
   list_conversations(state_);
   if (!store_.problem().empty()) {
@@ -87,6 +88,9 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   jobs_ = std::make_unique<JobQueue>(
       [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
       setup_.model.device, setup_.model.threads);
+  server_ = std::make_unique<WindowServer>(
+      server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template},
+      [this](auto serving) { change([&](core::Snapshot& s) { s.serving = std::move(serving); }); });
   worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
   study_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) {
     --studies_waiting_;
@@ -103,6 +107,7 @@ WindowEngine::~WindowEngine() {
   cancel_ = true;
   ++studies_waiting_; // the one that runs stops
   jobs_.reset();
+  server_.reset();
   worker_.reset();
   study_worker_.reset();
   query_worker_.reset();
@@ -164,6 +169,11 @@ void WindowEngine::send(core::Intent intent) {
     jobs_->cancel(unwanted->id);
   } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
     jobs_->forget(old->id);
+  } else if (const auto* server = std::get_if<intent::StartServer>(&intent)) {
+    const std::shared_ptr<const core::ModelFacts> model = snapshot()->model;
+    if (model) server_->start(*server, model->built_in ? "" : model->path);
+  } else if (std::holds_alternative<intent::StopServer>(intent)) {
+    server_->stop();
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
              std::holds_alternative<intent::StudySlice>(intent) ||
              std::holds_alternative<intent::PredictStep>(intent)) {
@@ -215,8 +225,7 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
     const std::string value = setting.get(changed);
     if (value == setting.get(sampling)) continue;
     setting.set(asked_, value);
-    if (std::ranges::find(asked_.chosen, setting.name) == asked_.chosen.end())
-      asked_.chosen.emplace_back(setting.name);
+    if (std::ranges::find(asked_.chosen, setting.name) == asked_.chosen.end()) asked_.chosen.emplace_back(setting.name);
   }
   sampling = changed;
   change([&](core::Snapshot& s) {

@@ -2,12 +2,13 @@
 //
 // Three threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
 // the conversation; the query worker answers what takes no time, such as a single block; the study worker reads whole
-// tensors, which takes seconds. Jobs have threads of their own.
+// tensors, which takes seconds. Jobs and the server have threads of their own.
 #pragma once
 
 #include "app/jobs.h"
 #include "app/terminal/terminal.h"
 #include "app/window/conversation_store.h"
+#include "app/window/window_server.h"
 #include "core/view/snapshot.h"
 #include "engine/conversation.h"
 #include "engine/options.h"
@@ -121,6 +122,7 @@ class WindowEngine {
   // Last, because their threads use all of the above.
   std::unique_ptr<Worker> worker_, study_worker_, query_worker_;
   std::unique_ptr<JobQueue> jobs_;
+  std::unique_ptr<WindowServer> server_;
   std::jthread gpu_watch_;
 };
 

@@ -9,6 +9,7 @@
 #include "core/sampler.h"
 #include "core/token_choice.h"
 #include "core/view/jobs.h"
+#include "core/view/serving.h"
 
 #include <cstdint>
 #include <functional>
@@ -209,6 +210,7 @@ struct Snapshot {
   std::shared_ptr<const SliceStudy> slice;
   std::shared_ptr<const std::vector<Job>> jobs;  // newest first
   std::shared_ptr<const JobChoices> job_choices; // never null
+  std::shared_ptr<const Serving> serving;        // never null
   std::vector<std::string> recent;               // model files that were open, the last one first
 };
 
@@ -277,6 +279,13 @@ struct CancelJob {
 struct ForgetJob { // takes one that is over off the list
   uint64_t id;
 };
+struct StartServer { // of the open model; one that is on ends first
+  std::string host;
+  int port;        // 0: a free one
+  int parallel;    // requests evaluated together
+  std::string key; // that requests must carry; empty: none
+};
+struct StopServer {};
 } // namespace intent
 
 using Intent =
@@ -284,6 +293,7 @@ using Intent =
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
                  intent::SetSampling, intent::OpenModel, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
-                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob>;
+                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
+                 intent::StartServer, intent::StopServer>;
 
 } // namespace ridge::core

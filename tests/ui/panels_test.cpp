@@ -28,6 +28,25 @@ void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup
 core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
   core::Snapshot s = of_engine;
   s.gpu = core::GpuGauge{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9};
+  core::Serving serving = {.state = core::Serving::State::on, .address = "http://127.0.0.1:8080", .model = "guide"};
+  serving.engine = "NVIDIA H200";
+  serving.context = 8192;
+  serving.weight_bytes = 23.4e9;
+  serving.cache_bytes = serving.scratch_bytes = 1.2e9;
+  serving.slots = {{true, 5321}, {true, 812}, {}, {}, {true, 8192}, {}, {}, {}};
+  serving.waiting = 3;
+  serving.requests = 1234;
+  serving.prompt_tokens = 7654321;
+  serving.cached_tokens = 6543210;
+  for (uint64_t i = 40; i > 0; --i)
+    serving.latest.push_back({.number = i,
+                              .route = i % 3 ? "/v1/chat/completions" : "/api/chat",
+                              .prompt_tokens = static_cast<int64_t>(i * 211),
+                              .answer_tokens = static_cast<int64_t>(i * 17 % 400),
+                              .seconds = 0.3 * static_cast<double>(i),
+                              .ended = i < 38,
+                              .problem = i == 30 ? "the client has gone" : ""});
+  s.serving = std::make_shared<core::Serving>(serving);
   s.speed.prompt_tokens_per_s = 41234;
   s.speed.tokens_per_s = 431.5;
   s.speed.bytes_per_s = 2.12e12;
@@ -148,6 +167,24 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
   });
 }
 
+TEST_CASE("the server is switched on, asked and switched off in its panel") {
+  ui::WindowOptions options;
+  options.panel = "server";
+  with_window(options, guide_setup(), [&](User& user, app::WindowEngine& engine, ui::Window&) {
+    const auto now = [&] { return engine.snapshot()->serving; };
+    user.click(220, 131); // the port
+    user.press("ctrl+a");
+    user.type("0"); // a free one
+    user.click(220, 267);
+    REQUIRE(wait_for([&] { return now()->state == core::Serving::State::on; }));
+    CHECK(now()->address.starts_with("http://127.0.0.1:"));
+    CHECK(now()->slots.size() == 4);
+    user.click(220, 267);
+    REQUIRE(wait_for([&] { return now()->state == core::Serving::State::off; }));
+    CHECK(now()->problem == "");
+  });
+}
+
 TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
   app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
@@ -180,7 +217,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any si
   REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
   REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
-  for (const char* panel : {"chat", "gauges", "roofline"})
+  for (const char* panel : {"chat", "gauges", "roofline", "server"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
       core::Roofs roofs;

@@ -10,6 +10,7 @@ std::span<const PanelInfo> panels() {
       {"model", "Model", make_model_panel},
       {"quant", "Quant lab", make_quant_panel},
       {"jobs", "Jobs", make_jobs_panel, false},
+      {"server", "Server", make_server_panel},
   };
   return kPanels;
 }

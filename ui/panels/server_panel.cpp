@@ -1,0 +1,236 @@
+// The endpoint as a switch: where it listens on the left; on the right what it has of memory, its slots, and the
+// requests that run and the latest that have ended.
+#include "core/strings/units.h"
+#include "ui/panels/panel.h"
+#include "ui/widgets/widgets.h"
+
+#include <fmt/format.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+
+namespace ridge::ui {
+namespace {
+
+namespace intent = core::intent;
+using core::Serving;
+
+constexpr const char* kHere = "127.0.0.1";
+constexpr int kMostSlots = 64;
+
+void label(const char* text) {
+  ImGui::Dummy({0, px(2)});
+  dim_text(text);
+}
+
+void wrapped(const std::string& what, ImU32 color) {
+  ImGui::PushTextWrapPos(0);
+  text(what, color, fonts().small);
+  ImGui::PopTextWrapPos();
+}
+
+// A name and a number in two columns.
+void line(const char* name, const std::string& value) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  text_at(at, name, theme().dim, fonts().small);
+  text_at({at.x + width, at.y}, value, theme().text, fonts().small, 1);
+  ImGui::Dummy({width, fonts().small->FontSize});
+}
+
+class ServerPanel : public Panel {
+ public:
+  void draw(const View& view) override {
+    const Serving& serving = *view.now.serving;
+    const ImVec2 area = ImGui::GetContentRegionAvail();
+    const float gap = px(12), form = std::clamp(area.x * 0.3f, px(270), px(330)), rest = area.x - form - gap;
+    const float top = px(176);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
+    begin_card("switch", {form, area.y}, "Server", true);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(5)));
+    draw_switch(view, serving);
+    ImGui::PopStyleVar();
+    end_card();
+    ImGui::SameLine();
+    ImGui::BeginGroup();
+    begin_card("slots", {(rest - gap) * 0.6f, top}, serving.embeds ? "Texts" : "Slots", true);
+    draw_slots(serving);
+    end_card();
+    ImGui::SameLine();
+    begin_card("memory", {0, top}, "Cache and memory");
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
+    draw_memory(serving);
+    ImGui::PopStyleVar();
+    end_card();
+    begin_card("requests", {0, area.y - top - gap}, "Requests");
+    draw_requests(serving);
+    end_card();
+    ImGui::EndGroup();
+    ImGui::PopStyleVar();
+  }
+
+ private:
+  void draw_switch(const View& view, const Serving& serving) {
+    const Theme& t = theme();
+    const bool off = serving.state == Serving::State::off;
+    ImGui::BeginDisabled(!off);
+    label("Listens to");
+    segments("reach", {"this machine", "the network"}, reach_);
+    label("Port");
+    ImGui::SetNextItemWidth(-1);
+    if (ImGui::InputInt("##port", &port_, 0)) port_ = std::clamp(port_, 0, 65535);
+    label("Requests at once");
+    ImGui::SetNextItemWidth(-1);
+    ImGui::SliderInt("##parallel", &parallel_, 1, kMostSlots, "%d", ImGuiSliderFlags_AlwaysClamp);
+    label("Key that clients must send");
+    ImGui::SetNextItemWidth(-1);
+    ImGui::InputTextWithHint("##key", "none", &key_);
+    ImGui::EndDisabled();
+    if (off && reach_ == 1 && key_.empty()) wrapped("Without a key anybody in the network may use it.", t.amber);
+    ImGui::Dummy({0, px(6)});
+    draw_button(view, serving);
+    if (!serving.problem.empty()) wrapped(serving.problem, t.red);
+    if (off) {
+      ImGui::Dummy({0, px(6)});
+      wrapped(
+          fmt::format("Serves {} to OpenAI's, Anthropic's and Ollama's clients. It runs beside the chat: the weights "
+                      "in main memory are shared, the caches are its own.",
+                      view.now.model->label),
+          t.dim);
+    }
+    if (serving.state == Serving::State::on) draw_address(serving);
+  }
+
+  void draw_button(const View& view, const Serving& serving) {
+    const ImVec2 size{-1, px(34)};
+    switch (serving.state) {
+    case Serving::State::off:
+      if (accent_button("Switch on", size))
+        view.send(intent::StartServer{reach_ ? "0.0.0.0" : kHere, port_, parallel_, key_});
+      break;
+    case Serving::State::starting:
+      ImGui::BeginDisabled();
+      ImGui::Button("Loading the model …", size);
+      ImGui::EndDisabled();
+      break;
+    case Serving::State::on:
+      if (ImGui::Button("Switch off", size)) view.send(intent::StopServer{});
+      tooltip("Answers that are being written end");
+      break;
+    case Serving::State::stopping:
+      ImGui::BeginDisabled();
+      ImGui::Button("Switching off …", size);
+      ImGui::EndDisabled();
+      break;
+    }
+  }
+
+  static void draw_address(const Serving& serving) {
+    const Theme& t = theme();
+    ImGui::Dummy({0, px(4)});
+    wrapped(fmt::format("{} is served at", serving.model), t.dim);
+    text(serving.address, t.text, fonts().mono);
+    const std::string base = serving.address + "/v1";
+    if (ImGui::Button("Copy for OpenAI")) ImGui::SetClipboardText(base.c_str());
+    tooltip(base);
+    ImGui::SameLine();
+    if (ImGui::Button("Copy")) ImGui::SetClipboardText(serving.address.c_str());
+    tooltip("Anthropic's and Ollama's clients take the address as it is");
+    ImGui::Dummy({0, px(2)});
+    wrapped("on " + serving.engine, t.dim);
+  }
+
+  static void draw_slots(const Serving& serving) {
+    const Theme& t = theme();
+    if (serving.state == Serving::State::off || serving.state == Serving::State::starting)
+      return dim_text("What each request that runs has in its context is shown here.");
+    if (serving.embeds) return dim_text(fmt::format("{} texts embedded, one after the other", serving.requests));
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(10), px(6)));
+    const int columns = serving.slots.size() > 4 ? 2 : 1;
+    const float width =
+        (ImGui::GetContentRegionAvail().x - px(10) * static_cast<float>(columns - 1)) / static_cast<float>(columns);
+    for (size_t i = 0; i < serving.slots.size(); ++i) {
+      const Serving::Slot& slot = serving.slots[i];
+      if (i % static_cast<size_t>(columns) > 0) ImGui::SameLine();
+      ImGui::BeginGroup();
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      text_at(at, fmt::format("{}", i + 1), t.dim, fonts().small);
+      text_at({at.x + width, at.y}, slot.busy ? fmt::format("{} of {} tokens", slot.tokens, serving.context) : "free",
+              slot.busy ? t.text : t.dim, fonts().small, 1);
+      ImGui::Dummy({width, fonts().small->FontSize});
+      bar(static_cast<float>(slot.tokens) / static_cast<float>(std::max<int64_t>(1, serving.context)), {width, px(5)},
+          t.accent);
+      ImGui::EndGroup();
+    }
+    ImGui::PopStyleVar();
+    if (serving.waiting > 0) text(fmt::format("{} more wait for a slot", serving.waiting), t.amber, fonts().small);
+  }
+
+  static void draw_memory(const Serving& serving) {
+    if (serving.context == 0) return dim_text("Off: it takes nothing.");
+    line("Weights", core::human_bytes(serving.weight_bytes));
+    if (!serving.embeds) line("KV caches", core::human_bytes(serving.cache_bytes));
+    line("Scratch", core::human_bytes(serving.scratch_bytes));
+    line("Tokens read", fmt::format("{}", serving.prompt_tokens));
+    if (serving.embeds) return;
+    const double share = serving.prompt_tokens > 0 ? 100.0 * static_cast<double>(serving.cached_tokens) /
+                                                         static_cast<double>(serving.prompt_tokens)
+                                                   : 0;
+    line("of them from the cache", fmt::format("{} ({:.0f} %)", serving.cached_tokens, share));
+    line("Tokens written", fmt::format("{}", serving.answer_tokens));
+  }
+
+  static void draw_requests(const Serving& serving) {
+    const Theme& t = theme();
+    if (serving.latest.empty()) {
+      dim_text(serving.state == Serving::State::on ? "Nobody has asked yet." : "Those that run and the latest ones.");
+      return;
+    }
+    ImGui::PushFont(fonts().small);
+    if (ImGui::BeginTable("requests", 6,
+                          ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_PadOuterX |
+                              ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingFixedFit)) {
+      ImGui::TableSetupScrollFreeze(0, 1);
+      ImGui::TableSetupColumn("request", ImGuiTableColumnFlags_WidthStretch);
+      for (const char* column : {"prompt", "cached", "answer", "time"})
+        ImGui::TableSetupColumn(column, ImGuiTableColumnFlags_WidthFixed, px(66));
+      ImGui::TableSetupColumn("state", ImGuiTableColumnFlags_WidthFixed, px(150));
+      ImGui::TableHeadersRow();
+      for (const Serving::Request& request : serving.latest) {
+        ImGui::TableNextRow();
+        ImGui::TableNextColumn();
+        ImGui::TextUnformatted(request.route.c_str());
+        number(fmt::format("{}", request.prompt_tokens));
+        number(request.ended ? fmt::format("{}", request.cached_tokens) : "");
+        number(fmt::format("{}", request.answer_tokens));
+        number(core::human_seconds(request.seconds));
+        ImGui::TableNextColumn();
+        const bool failed = !request.problem.empty();
+        const char* const state = failed                      ? request.problem.c_str()
+                                  : request.ended             ? "done"
+                                  : request.answer_tokens > 0 ? "writing"
+                                                              : "reading";
+        text(state, failed ? t.red : request.ended ? t.dim : t.green, fonts().small);
+        if (failed) tooltip(request.problem);
+      }
+      ImGui::EndTable();
+    }
+    ImGui::PopFont();
+  }
+
+  static void number(const std::string& cell) {
+    ImGui::TableNextColumn();
+    const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(cell.c_str()).x;
+    ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0f, room));
+    ImGui::TextUnformatted(cell.c_str());
+  }
+
+  int reach_ = 0, port_ = 8080, parallel_ = 4;
+  std::string key_;
+};
+
+} // namespace
+
+std::unique_ptr<Panel> make_server_panel() { return std::make_unique<ServerPanel>(); }
+
+} // namespace ridge::ui

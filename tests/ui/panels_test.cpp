@@ -172,14 +172,14 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
   options.panel = "server";
   with_window(options, guide_setup(), [&](User& user, app::WindowEngine& engine, ui::Window&) {
     const auto now = [&] { return engine.snapshot()->serving; };
-    user.click(220, 131); // the port
+    user.click(300, 145); // the port
     user.press("ctrl+a");
     user.type("0"); // a free one
-    user.click(220, 267);
+    user.click(316, 308);
     REQUIRE(wait_for([&] { return now()->state == core::Serving::State::on; }));
     CHECK(now()->address.starts_with("http://127.0.0.1:"));
     CHECK(now()->slots.size() == 4);
-    user.click(220, 267);
+    user.click(316, 308);
     REQUIRE(wait_for([&] { return now()->state == core::Serving::State::off; }));
     CHECK(now()->problem == "");
   });

@@ -44,7 +44,7 @@ class ServerPanel : public Panel {
     const Serving& serving = *view.now.serving;
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float gap = px(12), form = std::clamp(area.x * 0.3f, px(270), px(330)), rest = area.x - form - gap;
-    const float top = px(176);
+    const float top = px(196);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
     begin_card("switch", {form, area.y}, "Server", true);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(5)));
@@ -134,7 +134,7 @@ class ServerPanel : public Panel {
     if (ImGui::Button("Copy for OpenAI")) ImGui::SetClipboardText(base.c_str());
     tooltip(base);
     ImGui::SameLine();
-    if (ImGui::Button("Copy")) ImGui::SetClipboardText(serving.address.c_str());
+    if (ImGui::Button("Copy address")) ImGui::SetClipboardText(serving.address.c_str());
     tooltip("Anthropic's and Ollama's clients take the address as it is");
     ImGui::Dummy({0, px(2)});
     wrapped("on " + serving.engine, t.dim);
@@ -196,6 +196,7 @@ class ServerPanel : public Panel {
         ImGui::TableSetupColumn(column, ImGuiTableColumnFlags_WidthFixed, px(66));
       ImGui::TableSetupColumn("state", ImGuiTableColumnFlags_WidthFixed, px(150));
       ImGui::TableHeadersRow();
+      int64_t waiting = serving.waiting; // of the requests that have no slot yet, which are the latest
       for (const Serving::Request& request : serving.latest) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
@@ -205,12 +206,14 @@ class ServerPanel : public Panel {
         number(fmt::format("{}", request.answer_tokens));
         number(core::human_seconds(request.seconds));
         ImGui::TableNextColumn();
-        const bool failed = !request.problem.empty();
-        const char* const state = failed                      ? request.problem.c_str()
-                                  : request.ended             ? "done"
-                                  : request.answer_tokens > 0 ? "writing"
-                                                              : "reading";
-        text(state, failed ? t.red : request.ended ? t.dim : t.green, fonts().small);
+        const bool failed = !request.problem.empty(), begun = request.ended || request.answer_tokens > 0;
+        const bool waits = !begun && waiting-- > 0;
+        const char* const state = failed          ? request.problem.c_str()
+                                  : request.ended ? "done"
+                                  : begun         ? "writing"
+                                  : waits         ? "waiting"
+                                                  : "reading";
+        text(state, failed || waits ? t.amber : request.ended ? t.dim : t.green, fonts().small);
         if (failed) tooltip(request.problem);
       }
       ImGui::EndTable();

@@ -12,7 +12,7 @@ constexpr size_t kMostTools = 512;
 
 struct Choice {
   bool none = false, required = false;
-  std::string name; // of the only tool that may be called; empty: any
+  std::optional<std::vector<std::string>> names; // of the tools that may be called; nothing: all
 };
 
 const Json& list_of(const Fields& body, const char* name) {
@@ -35,15 +35,25 @@ void add_tool(engine::ToolUse& use, const Fields& tool, const char* schema) {
 }
 
 std::optional<engine::ToolUse> with_choice(engine::ToolUse use, const Choice& choice, const std::string& path) {
-  if (use.tools.empty() && (choice.required || !choice.name.empty()))
-    throw_invalid(path, "{}: there are no tools", path);
+  if (use.tools.empty() && choice.required) throw_invalid(path, "{}: there are no tools", path);
   if (choice.none || use.tools.empty()) return std::nullopt;
   use.required = choice.required;
-  if (!choice.name.empty()) {
-    std::erase_if(use.tools, [&](const text::Tool& tool) { return tool.name != choice.name; });
-    if (use.tools.empty()) throw_invalid(path, "{}: there is no tool {}", path, choice.name);
-  }
+  if (!choice.names) return use;
+  const auto is_allowed = [&](const std::string& name) { return std::ranges::count(*choice.names, name) > 0; };
+  for (const std::string& name : *choice.names)
+    if (std::ranges::find(use.tools, name, &text::Tool::name) == use.tools.end())
+      throw_invalid(path, "{}: there is no tool {}", path, name);
+  std::erase_if(use.tools, [&](const text::Tool& tool) { return !is_allowed(tool.name); });
   return use;
+}
+
+// The name of a tool in OpenAI's form, where its members are in `function` or beside its `type`.
+std::string function_name(const Fields& tool) {
+  const auto function = tool.object("function");
+  const auto name = function ? function->text("name") : tool.text("name");
+  const std::string path = tool.path_of(function ? "function.name" : "name");
+  if (!name) throw_invalid(path, "{} is missing", path);
+  return *name;
 }
 
 Choice openai_choice(const Fields& body) {
@@ -53,12 +63,21 @@ Choice openai_choice(const Fields& body) {
   if (*given == "required") return {.required = true};
   if (!given->is_object()) throw_invalid("tool_choice", "tool_choice: expected auto, none, required or a function");
   const Fields choice(*given, "tool_choice");
-  if (choice.text("type").value_or("") != "function")
-    throw_invalid("tool_choice.type", "tool_choice.type: expected function");
-  const auto function = choice.object("function");
-  const auto name = function ? function->text("name") : choice.text("name");
-  if (!name) throw_invalid("tool_choice", "tool_choice: the function's name is missing");
-  return {.required = true, .name = *name};
+  const std::string type = choice.text("type").value_or("");
+  if (type == "function") return {.required = true, .names = std::vector{function_name(choice)}};
+  if (type != "allowed_tools")
+    throw_invalid("tool_choice.type", "tool_choice.type: expected function or allowed_tools");
+  const auto inner = choice.object("allowed_tools"); // in /v1/responses its members are the choice's own
+  const Fields& allowed = inner ? *inner : choice;
+  const std::string mode = allowed.text("mode").value_or("auto");
+  if (mode != "auto" && mode != "required")
+    throw_invalid(allowed.path_of("mode"), "{}: expected auto or required", allowed.path_of("mode"));
+  const Json& tools = list_of(allowed, "tools");
+  if (tools.empty()) throw_invalid(allowed.path_of("tools"), "{}: expected at least one", allowed.path_of("tools"));
+  Choice several = {.required = mode == "required", .names = std::vector<std::string>()};
+  for (size_t i = 0; i < tools.size(); ++i)
+    several.names->push_back(function_name(Fields(tools[i], fmt::format("{}[{}]", allowed.path_of("tools"), i))));
+  return several;
 }
 
 Choice anthropic_choice(const Fields& body, bool& parallel) {
@@ -72,7 +91,7 @@ Choice anthropic_choice(const Fields& body, bool& parallel) {
   if (type != "tool") throw_invalid("tool_choice.type", "tool_choice.type: expected auto, any, tool or none");
   const auto name = choice->text("name");
   if (!name) throw_invalid("tool_choice.name", "tool_choice.name is missing");
-  return {.required = true, .name = *name};
+  return {.required = true, .names = std::vector{*name}};
 }
 
 Json read_arguments(const Json& given, const std::string& path) {

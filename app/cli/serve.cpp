@@ -29,20 +29,35 @@ class StopSignals {
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
   // From now on they stop this server; run once, to the end of the process.
-  void stop(server::Server& server) const {
-    std::thread([this, &server] {
+  void stop(server::Server& server, const server::Models& models) {
+    std::thread([this, &server, &models] {
       int signal = 0;
       sigwait(&signals_, &signal);
       note("finishing the requests that run; once more to leave at once");
       server.stop();
-      sigwait(&signals_, &signal);
-      _exit(kInterrupted);
+      // The server also waits for clients that have sent half of a request, as long as they may take. We do not.
+      for (int quiet = 0; quiet < kQuietGlances;) {
+        if (sigtimedwait(&signals_, nullptr, &kGlance) > 0) _exit(kInterrupted);
+        const std::scoped_lock lock(mutex_);
+        if (over_) return;
+        quiet = models.idle() ? quiet + 1 : 0;
+      }
+      _exit(0);
     }).detach();
+  }
+  // The server has stopped by itself; it and its models may go.
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    over_ = true;
   }
 
  private:
-  static constexpr int kInterrupted = 130; // as a shell reports a program that Ctrl-C ended
+  static constexpr timespec kGlance = {0, 20'000'000}; // 20 ms
+  static constexpr int kQuietGlances = 10;             // one after the other in which nothing is answered
+  static constexpr int kInterrupted = 130;             // as a shell reports a program that Ctrl-C ended
   sigset_t signals_;
+  std::mutex mutex_;
+  bool over_ = false;
 };
 
 struct ServeCommand {
@@ -53,7 +68,7 @@ struct ServeCommand {
   double idle_seconds = 0;
 
   void run() {
-    static const StopSignals signals; // before any thread starts; the waiting thread keeps it
+    static StopSignals signals; // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);
     if (!key_file.empty()) settings.key = read_key();
     if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
@@ -67,9 +82,10 @@ struct ServeCommand {
     server::Server server(*models, settings);
     fmt::print("http://{}:{}\n", settings.host, server.port());
     std::fflush(stdout);
-    signals.stop(server);
+    signals.stop(server, *models);
     server.run();
     models->drain();
+    signals.end();
   }
 
   bool several() const { return files.size() > 1 || !folder.empty(); }

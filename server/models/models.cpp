@@ -276,6 +276,14 @@ void Models::stop() {
   changed_.notify_all();
 }
 
+bool Models::idle() const {
+  if (only_) return only_->users() == 0;
+  const std::scoped_lock lock(mutex_);
+  return !loading_ && std::ranges::none_of(entries_, [](const Entry& entry) {
+    return entry.model && entry.model->service().users() > 0;
+  });
+}
+
 void Models::drain() {
   if (only_) return only_->drain();
   std::unique_lock lock(mutex_);

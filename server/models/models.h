@@ -64,8 +64,9 @@ class Models {
   double unload_after() const { return settings_.idle_seconds; }
   int64_t started() const { return started_; } // seconds since 1970
 
-  void stop();  // requests that wait for a model are refused
-  void drain(); // waits for all requests to end; after stop()
+  void stop();       // requests that wait for a model are refused
+  void drain();      // waits for all requests to end; after stop()
+  bool idle() const; // no request is being answered
 
  private:
   struct Entry {

@@ -1,4 +1,5 @@
 // ridge serve as a person starts and stops it.
+#include "core/clock.h"
 #include "support/process.h"
 #include "support/socket.h"
 #include "support/temporary_folder.h"
@@ -63,6 +64,17 @@ TEST_CASE("ridge serve serves the guide, and lets a request end when it is told 
   served.signal(SIGTERM);
   CHECK(socket.rest().find("data: [DONE]") != std::string::npos);
   CHECK(served.status() == 0);
+}
+
+TEST_CASE("clients that have sent half of a request do not keep ridge serve from stopping") {
+  Served served({"--device", "cpu"});
+  tests::Socket half = served.connect(), idle = served.connect();
+  REQUIRE(half.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"));
+  CHECK(served.ask("GET /health").starts_with("HTTP/1.1 200"));
+  const double start = core::seconds_now();
+  served.signal(SIGTERM);
+  CHECK(served.status() == 0);
+  CHECK(core::seconds_now() - start < 5); // half a request may take 10 s
 }
 
 TEST_CASE("a second signal ends ridge serve at once") {

@@ -154,6 +154,27 @@ TEST_CASE("with a schema for the answer, too, it is JSON or calls") {
   CHECK(Json::parse(reply["content"][0]["text"].get<std::string>()).contains("kind"));
 }
 
+TEST_CASE("of several tools some may be allowed, and all stay in the prompt") {
+  const Endpoint endpoint;
+  Json body = tool_body(5);
+  const Json clock = {{"type", "function"}, {"function", {{"name", "clock"}}}};
+  body["tool_choice"] = {{"type", "allowed_tools"}, {"allowed_tools", {{"mode", "required"}, {"tools", {clock}}}}};
+  const Json reply = endpoint.post("/v1/chat/completions", body);
+  for (const Json& call : reply["choices"][0]["message"]["tool_calls"]) CHECK(call["function"]["name"] == "clock");
+  body["tool_choice"] = "required";
+  CHECK(endpoint.post("/v1/chat/completions", body)["usage"]["prompt_tokens"] == reply["usage"]["prompt_tokens"]);
+  Json response = {{"input", "How late is it?"}, {"max_output_tokens", 400}, {"temperature", 0}};
+  response["tools"] = {{{"type", "function"}, {"name", "clock"}}, {{"type", "function"}, {"name", "other"}}};
+  const Json flat = {{"type", "function"}, {"name", "clock"}};
+  response["tool_choice"] = {{"type", "allowed_tools"}, {"mode", "required"}, {"tools", {flat}}};
+  CHECK(endpoint.post("/v1/responses", response)["output"][0]["name"] == "clock");
+  response["tool_choice"]["tools"] = {{{"type", "function"}, {"name", "third"}}};
+  CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] == "tool_choice: there is no tool third");
+  response["tool_choice"]["tools"] = Json::array();
+  CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] ==
+        "tool_choice.tools: expected at least one");
+}
+
 TEST_CASE("whatever the guide calls of random tools fits their schemas, and any other answer the schema for it") {
   const Endpoint endpoint;
   uint64_t calls = 0, answers = 0, cut = 0;

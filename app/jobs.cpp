@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
+#include "hub/pull.h"
+#include "hub/speed.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/bench.h"
 #include "measure/roofline.h"
@@ -52,6 +54,8 @@ std::string title_of(const core::RooflineRequest& r) {
   return r.file.empty() ? "Roofline of this machine"
                         : fmt::format("Roofline of this machine with {}", file_name(r.file));
 }
+
+std::string title_of(const core::PullRequest& r) { return fmt::format("Download {}", core::printable(r.model, 200)); }
 
 std::string value_of(const core::Ceiling& c) {
   switch (c.unit) {
@@ -324,6 +328,30 @@ void JobQueue::work_on(core::RooflineRequest request, Job& job) {
   job.result = fmt::format("{:.1f} GB/s, {:.2f} TFLOP/s; the ridge is at {:.1f} FLOP/B", report.read() / 1e9,
                            report.peak() / 1e12, report.peak() / report.read());
   job.tables = {std::move(ceilings), std::move(kernels)};
+}
+
+// What was downloaded stays when it is cancelled or fails; the same request goes on there.
+void JobQueue::work_on(const core::PullRequest& request, Job& job) {
+  const auto reference = hub::parse_reference(request.model);
+  if (!reference) throw_error("{}: expected hf:OWNER/REPO or https://HOST/FILE.gguf", core::printable(request.model));
+  progress("asking the hub", 0);
+  hub::Speed speed;
+  hub::PullOptions options = hub::pull_options();
+  options.asker.cancel = &cancel_;
+  options.note = [&](const std::string& line) { job.notes.push_back(line); };
+  options.progress = [&](const std::string&, int64_t done, int64_t total) {
+    progress("downloading " + speed.text(seconds_now(), done, total), share_of(done, total));
+  };
+  const double start = seconds_now();
+  try {
+    const hub::Pulled pulled = hub::pull(*reference, options);
+    job.opens = pulled.path;
+    job.result = fmt::format("{}, {}", core::human_bytes(static_cast<double>(pulled.bytes)),
+                             core::human_seconds(seconds_now() - start));
+  } catch (const Error&) {
+    if (cancel_) throw Cancelled{};
+    throw;
+  }
 }
 
 } // namespace ridge::app

@@ -6,6 +6,7 @@
 
 #include "core/view/jobs.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -43,6 +44,7 @@ class JobQueue {
   void work_on(core::QuantizeRequest request, core::Job& result);
   void work_on(core::BenchRequest request, core::Job& result);
   void work_on(core::RooflineRequest request, core::Job& result);
+  void work_on(const core::PullRequest& request, core::Job& result);
   void progress(std::string_view activity, double share); // throws Cancelled
   void publish();
 
@@ -54,7 +56,8 @@ class JobQueue {
   std::condition_variable changed_;
   std::vector<core::Job> jobs_;        // oldest first
   uint64_t last_id_ = 0, running_ = 0; // 0: none
-  bool cancel_ = false, closing_ = false;
+  bool closing_ = false;
+  std::atomic<bool> cancel_ = false;                    // the running one; pulls look at it, too
   double started_s_ = 0;                                // the running job, on the steady clock
   double activity_began_s_ = 0, activity_began_at_ = 0; // its present activity, the latter a share
 

@@ -99,9 +99,14 @@ struct RooflineRequest {
   bool ceilings_only = false; // only the machine
 };
 
+// A model comes from a hub.
+struct PullRequest {
+  std::string model; // hf:OWNER/REPO:Q4_K_M or https://HOST/FILE.gguf
+};
+
 // Work that can go on beside a conversation.
-using JobRequest = std::variant<ConvertRequest, QuantizeRequest, BenchRequest, RooflineRequest>;
-enum class JobKind : uint8_t { convert, quantize, bench, roofline }; // in the order of JobRequest
+using JobRequest = std::variant<ConvertRequest, QuantizeRequest, BenchRequest, RooflineRequest, PullRequest>;
+enum class JobKind : uint8_t { convert, quantize, bench, roofline, pull }; // in the order of JobRequest
 inline JobKind kind_of(const JobRequest& request) { return static_cast<JobKind>(request.index()); }
 
 } // namespace ridge::core

@@ -121,12 +121,12 @@ class Fetch {
         const bool refused = failure.reason.empty() && head.status != kOk && head.status != kPart;
         if (refused && !is_busy(head.status)) refused_(head);
         if (!failure.reason.empty() && !failure.again) throw_error("{}: {}", what_.name, failure.reason);
-        if (++tries == options_.tries) {
+        if (++tries == asker_.tries) {
           if (refused) refused_(head);
           throw_error("{}: {} ({} tries); what is here stays, the same command goes on", what_.name,
                       failure.reason.empty() ? "the answer ends too early" : failure.reason, tries);
         }
-        wait_to_retry(asker_, tries - 1, options_.retry_seconds, head);
+        wait_to_retry(asker_, tries - 1, head);
         if (stopped()) return;
       }
     }

@@ -12,8 +12,6 @@ namespace ridge::hub {
 struct DownloadOptions {
   int connections = 4;
   int64_t piece_bytes = int64_t{64} << 20;                   // of a range
-  double retry_seconds = 1;                                  // before the second try; then twice that, and so on
-  int tries = 6;                                             // without a byte of progress
   std::function<void(int64_t done, int64_t total)> progress; // bytes; from the calling thread, ten times a second
 };
 

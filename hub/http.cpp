@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kMostRedirects = 10;
 constexpr size_t kMostHeaderBytes = 256 << 10;
-constexpr int kMostTries = 6;
 constexpr long kConnectSeconds = 20, kSlowSeconds = 30, kSlowBytes = 128; // a connection as slow as that is dead
 
 std::string trimmed(std::string_view text) {
@@ -191,9 +190,9 @@ Failure Connection::get(const Request& request, const std::function<bool(const H
 
 bool is_busy(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501); }
 
-void wait_to_retry(const Asker& asker, int number, double first_seconds, const Head& head) {
+void wait_to_retry(const Asker& asker, int number, const Head& head) {
   constexpr double kLongest = 60;
-  double seconds = std::min(first_seconds * (1 << std::min(number, 6)), kLongest);
+  double seconds = std::min(asker.retry_seconds * (1 << std::min(number, 6)), kLongest);
   const std::string asked = head.header("retry-after");
   int wanted = 0;
   if (std::from_chars(asked.data(), asked.data() + asked.size(), wanted).ec == std::errc() && wanted > 0)
@@ -203,8 +202,8 @@ void wait_to_retry(const Asker& asker, int number, double first_seconds, const H
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100, static_cast<int>(1 + seconds * 100))));
 }
 
-Answer get_text(Connection& connection, const Asker& asker, const std::string& url, size_t most_bytes,
-                double retry_seconds) {
+Answer get_text(Connection& connection, const std::string& url, size_t most_bytes) {
+  const int tries = std::min(connection.asker().tries, 3); // a person waits, and nothing is lost
   for (int attempt = 0;; ++attempt) {
     Answer answer;
     bool too_long = false;
@@ -221,11 +220,11 @@ Answer get_text(Connection& connection, const Asker& asker, const std::string& u
         });
     if (too_long) throw_error("{}: answers with more than {} MB", core::printable(url, 200), most_bytes >> 20);
     const bool good = failure.reason.empty() && !is_busy(answer.head.status);
-    if (good || attempt + 1 == kMostTries || (!failure.reason.empty() && !failure.again)) {
+    if (good || attempt + 1 == tries || (!failure.reason.empty() && !failure.again)) {
       if (!failure.reason.empty()) throw_error("{}: {}", core::printable(url, 200), failure.reason);
       return answer;
     }
-    wait_to_retry(asker, attempt, retry_seconds, answer.head);
+    wait_to_retry(connection.asker(), attempt, answer.head);
   }
 }
 

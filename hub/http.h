@@ -16,11 +16,13 @@
 
 namespace ridge::hub {
 
-// Who asks.
+// Who asks, and how patiently.
 struct Asker {
   std::string endpoint;                      // https://huggingface.co: where the token may go
   std::string token;                         // empty: none
   const std::atomic<bool>* cancel = nullptr; // raised: requests end
+  int tries = 6;                             // of a request, without a byte of progress
+  double retry_seconds = 1;                  // before the second one; then twice that, and so on
 };
 
 struct Request {
@@ -53,6 +55,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  const Asker& asker() const { return asker_; }
+
   // Returns when all of the body came or something failed. begin(head) comes before the body of the last answer, which
   // goes to body(bytes) piece by piece; where one returns false, the request ends there without a failure. Throws Error
   // for addresses that cannot be used, too many redirects and too many headers.
@@ -77,11 +81,11 @@ struct Answer {
   Head head;
   std::string body;
 };
-Answer get_text(Connection& connection, const Asker& asker, const std::string& url, size_t most_bytes,
-                double retry_seconds);
+Answer get_text(Connection& connection, const std::string& url, size_t most_bytes);
 
-// Waits before the next try, the first being number 0; less where the asker cancels.
-void wait_to_retry(const Asker& asker, int number, double first_seconds, const Head& head);
+// Waits before the next try, the first being number 0: longer where the answer before asks for it, less where the asker
+// cancels.
+void wait_to_retry(const Asker& asker, int number, const Head& head);
 bool is_busy(int status); // an answer that may be another one soon: 408, 429, 5xx
 
 // "https://host:443" of an address. Throws Error where it is none of HTTP.

@@ -5,6 +5,7 @@
 #include "hub/names.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRecord = ".ridge-pulled"; // a blob's name on each line
+constexpr const char* kIncomplete = ".ridge.incomplete";
 
 void make_folder(const fs::path& folder) {
   std::error_code problem;
@@ -47,6 +49,22 @@ bool is_linked(const fs::path& folder, const fs::path& blob) {
   return false;
 }
 
+// Removes what stopped pulls left in a repository's folder, but not what a process is writing.
+int64_t remove_incomplete_files(const fs::path& repository) {
+  int64_t freed = 0;
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(repository / "blobs", problem)) {
+    if (!entry.path().filename().string().ends_with(kIncomplete)) continue;
+    const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) continue;
+    struct stat info;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &info) == 0 && ::unlink(entry.path().c_str()) == 0)
+      freed += info.st_blocks * 512;
+    ::close(file);
+  }
+  return freed;
+}
+
 // Removes empty folders from `folder` up to, but not, `top`.
 void remove_empty(fs::path folder, const fs::path& top) {
   std::error_code problem;
@@ -67,7 +85,7 @@ HubCache::HubCache(const std::string& cache, const std::string& repository) {
 std::string HubCache::blob_path(const RemoteFile& file) const { return folder_ + "/blobs/" + file.blob; }
 
 // Not HASH.incomplete, which other tools append to: what is there has gaps.
-std::string HubCache::incomplete_path(const RemoteFile& file) const { return blob_path(file) + ".ridge.incomplete"; }
+std::string HubCache::incomplete_path(const RemoteFile& file) const { return blob_path(file) + kIncomplete; }
 
 std::string HubCache::link_path(const std::string& commit, const RemoteFile& file) const {
   return folder_ + "/snapshots/" + commit + "/" + file.path;
@@ -111,6 +129,12 @@ void HubCache::set_revision(const std::string& revision, const std::string& comm
   file.commit();
 }
 
+int64_t HubCache::remove_incomplete() const {
+  const int64_t freed = remove_incomplete_files(folder_);
+  remove_empty(folder_ + "/blobs", fs::path(folder_).parent_path());
+  return freed;
+}
+
 int64_t remove_model(const LocalModel& model) {
   int64_t freed = 0;
   if (model.source == Source::ridge) {
@@ -144,6 +168,7 @@ int64_t remove_model(const LocalModel& model) {
     if (fs::remove(blob, problem)) freed += static_cast<int64_t>(bytes);
     pulled.erase(blob.filename().string());
   }
+  freed += remove_incomplete_files(repository);
   remove_empty(fs::path(model.path).parent_path(), repository);
   std::string record;
   for (const std::string& blob : pulled) record += blob + "\n";

@@ -28,6 +28,7 @@ class HubCache {
   void note_pulled(const RemoteFile& file) const;
   void link(const std::string& commit, const RemoteFile& file) const;
   void set_revision(const std::string& revision, const std::string& commit) const;
+  int64_t remove_incomplete() const; // what stopped pulls left; returns the bytes that are free then
 
  private:
   std::string folder_;

@@ -62,16 +62,15 @@ DownloadOptions download_options(const PullOptions& options, const std::string& 
 Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
   const Asker& asker = options.asker;
   Connection connection(asker);
-  const Listing listing = list_repository(connection, asker, reference, options.download.retry_seconds);
+  const Listing listing = list_repository(connection, reference);
   const std::vector<RemoteModel> models = models_of(listing.files);
   std::vector<std::string> others;
   const RemoteModel& model = choose_model(models, reference, &others);
   const std::string label = fs::path(model.name).filename().string();
   if (options.note) {
-    options.note(
-        fmt::format("{}: {}{}", text_of(reference), label,
-                    fmt::format(", {}{}", core::human_bytes(static_cast<double>(model.bytes())),
-                                model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : "")));
+    options.note(fmt::format("{}: {}, {}{}", text_of(reference), label,
+                             core::human_bytes(static_cast<double>(model.bytes())),
+                             model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : ""));
     if (!others.empty()) options.note(fmt::format("of this type there are also {}", fmt::join(others, ", ")));
   }
 
@@ -107,7 +106,7 @@ struct Probe {
   std::string etag, sha256;
 };
 
-Probe probe(Connection& connection, const Asker& asker, const std::string& url, double retry_seconds) {
+Probe probe(Connection& connection, const std::string& url) {
   for (int tries = 0;; ++tries) {
     Probe found;
     Head head;
@@ -118,10 +117,9 @@ Probe probe(Connection& connection, const Asker& asker, const std::string& url, 
           return false;
         },
         [](std::span<const char>) { return false; });
-    constexpr int kMostTries = 5;
     const bool again = failure.reason.empty() ? is_busy(head.status) : failure.again;
-    if (again && tries < kMostTries) {
-      wait_to_retry(asker, tries, retry_seconds, head);
+    if (again && tries + 1 < connection.asker().tries) {
+      wait_to_retry(connection.asker(), tries, head);
       continue;
     }
     if (!failure.reason.empty()) throw_error("{}: {}", url, failure.reason);
@@ -153,7 +151,7 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   if (problem) throw_error("{}: cannot create the folder: {}", options.downloads, problem.message());
 
   Connection connection(options.asker);
-  const Probe found = probe(connection, options.asker, url, options.download.retry_seconds);
+  const Probe found = probe(connection, url);
   const std::string target = options.downloads + "/" + name;
   const auto is_there = [&] {
     std::error_code ignored;

@@ -184,10 +184,11 @@ const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Re
   throw_error("{}: {} answers with status {}", what, asker.endpoint, head.status);
 }
 
-Listing list_repository(Connection& connection, const Asker& asker, const Reference& reference, double retry_seconds) {
+Listing list_repository(Connection& connection, const Reference& reference) {
+  const Asker& asker = connection.asker();
   const std::string base = asker.endpoint + "/api/models/" + url_escaped(reference.repository);
   const auto ask = [&](const std::string& url) {
-    Answer answer = get_text(connection, asker, url, kMostAnswerBytes, retry_seconds);
+    Answer answer = get_text(connection, url, kMostAnswerBytes);
     if (answer.head.status != 200) throw_refused(answer.head, asker, reference);
     return answer;
   };

@@ -50,7 +50,7 @@ struct Listing {
   std::vector<RemoteFile> files;
 };
 // Asks the hub. Throws Error, which says when a token may help.
-Listing list_repository(Connection& connection, const Asker& asker, const Reference& reference, double retry_seconds);
+Listing list_repository(Connection& connection, const Reference& reference);
 
 // Throws Error that says why a hub answers `head` for a model.
 [[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference);

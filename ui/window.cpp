@@ -241,11 +241,18 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
 }
 
 void Window::Impl::ask_for_file() {
-  dialog.ask(FileDialog::For::model, "Open a model", "", [this](const std::string& path) { open_path(path); });
+  engine->send(core::intent::ListModels{});
+  dialog.ask(FileDialog::For::open, "Open a model", "", [this](const std::string& path) { open_path(path); });
 }
 
-// A folder goes to the panel that knows what to do with it, a file to the engine.
+// A folder goes to the panel that knows what to do with it, an address becomes a job, a file goes to the engine.
 void Window::Impl::open_path(const std::string& path) {
+  if (FileDialog::is_address(path)) {
+    engine->send(core::intent::StartJob{core::PullRequest{path}});
+    for (size_t i = 0; i < shown.size(); ++i)
+      if (panels()[i].name == std::string_view("jobs")) panel = i;
+    return;
+  }
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
   for (size_t i = 0; i < shown.size(); ++i)

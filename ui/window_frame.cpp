@@ -61,7 +61,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   draw_status(now);
   ImGui::EndChild();
   draw_help();
-  dialog.draw(now.recent);
+  dialog.draw(now);
   ImGui::End();
 }
 

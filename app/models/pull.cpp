@@ -48,6 +48,14 @@ void remove(const std::vector<std::string>& wanted) {
     const std::vector<hub::LocalModel> models = hub::local_models(hub::places());
     const auto reference = hub::parse_reference(text);
     const hub::LocalModel* model = reference ? hub::find_pulled(models, *reference) : hub::find_model(models, text);
+    if (!model && reference && !reference->repository.empty()) { // a pull of it may have been stopped
+      const int64_t freed = hub::HubCache(hub::hugging_face_cache(), reference->repository).remove_incomplete();
+      if (freed > 0) {
+        fmt::print("{}: what was pulled of it is removed, {} more are free\n", text,
+                   core::human_bytes(static_cast<double>(freed)));
+        continue;
+      }
+    }
     if (!model) throw_error("{}: there is no such model here (ridge models)", core::printable(text, 300));
     if (!reference && hub::lower(text) != hub::lower(model->name) &&
         !hub::lower(text).ends_with(hub::lower("/" + model->name)))

@@ -97,6 +97,8 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     study(intent);
   });
   query_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
+  list_worker_ = std::make_unique<Worker>(
+      [this, options = setup_.model](const core::Intent&) { guarded([&] { list_models(options); }, false); });
   worker_->push(intent::OpenModel{setup_.model.model});
   gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
 }
@@ -111,6 +113,7 @@ WindowEngine::~WindowEngine() {
   worker_.reset();
   study_worker_.reset();
   query_worker_.reset();
+  list_worker_.reset();
 }
 
 std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
@@ -163,6 +166,8 @@ void WindowEngine::send(core::Intent intent) {
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     study_worker_->push(std::move(intent));
+  } else if (std::holds_alternative<intent::ListModels>(intent)) {
+    list_worker_->push(std::move(intent));
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {

@@ -1,8 +1,9 @@
 // The engine behind the window. It takes intents and publishes snapshots.
 //
-// Three threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
+// Four threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
 // the conversation; the query worker answers what takes no time, such as a single block; the study worker reads whole
-// tensors, which takes seconds. Jobs and the server have threads of their own.
+// tensors, which takes seconds; the list worker looks into the models on this machine. Jobs and the server have threads
+// of their own.
 #pragma once
 
 #include "app/jobs.h"
@@ -72,6 +73,9 @@ class WindowEngine {
   void edit(size_t message, const std::string& text);
   void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
 
+  // local_models.cpp
+  void list_models(const core::ModelOptions& options);
+
   // conversations.cpp
   void open_conversation(const std::string& id); // empty: a new one
   void rename_conversation(const std::string& id, const std::string& title);
@@ -120,7 +124,7 @@ class WindowEngine {
   std::string roofs_of_;
 
   // Last, because their threads use all of the above.
-  std::unique_ptr<Worker> worker_, study_worker_, query_worker_;
+  std::unique_ptr<Worker> worker_, study_worker_, query_worker_, list_worker_;
   std::unique_ptr<JobQueue> jobs_;
   std::unique_ptr<WindowServer> server_;
   std::jthread gpu_watch_;

@@ -34,6 +34,18 @@ struct ConversationRow {
   int64_t changed = 0; // seconds since 1970
 };
 
+// A model that lies on this machine, opened or not.
+struct ModelRow {
+  std::string name, from, path;
+  int64_t bytes = 0;
+  // Once the file was looked into:
+  std::string architecture, type;
+  std::string problem; // why it cannot be run, in one line; empty: it can
+  int64_t parameters = 0, trained_context = 0;
+  int64_t context = 0;     // tokens for which it fits into memory, at most trained_context
+  double tokens_per_s = 0; // at most, by the memory bandwidth that was measured; 0: not known
+};
+
 enum class EngineState : uint8_t { loading, idle, reading, writing, measuring, failed };
 // reading the prompt, writing the answer; measuring the machine or a step
 
@@ -208,10 +220,11 @@ struct Snapshot {
   std::shared_ptr<const TensorStudy> tensor;
   std::shared_ptr<const BlockStudy> block;
   std::shared_ptr<const SliceStudy> slice;
-  std::shared_ptr<const std::vector<Job>> jobs;  // newest first
-  std::shared_ptr<const JobChoices> job_choices; // never null
-  std::shared_ptr<const Serving> serving;        // never null
-  std::vector<std::string> recent;               // model files that were open, the last one first
+  std::shared_ptr<const std::vector<Job>> jobs;        // newest first
+  std::shared_ptr<const JobChoices> job_choices;       // never null
+  std::shared_ptr<const Serving> serving;              // never null
+  std::vector<std::string> recent;                     // model files that were open, the last one first
+  std::shared_ptr<const std::vector<ModelRow>> models; // on this machine, by name; null until it was looked for them
 };
 
 namespace intent {
@@ -255,7 +268,8 @@ struct SetSampling {
 struct OpenModel {
   std::string path;
 };
-struct UseCpu {}; // opens the model again, on the CPU; the conversation goes on
+struct ListModels {}; // on this machine
+struct UseCpu {};     // opens the model again, on the CPU; the conversation goes on
 struct Tokenize {
   std::string text;
 };
@@ -292,8 +306,8 @@ using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
-                 intent::SetSampling, intent::OpenModel, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
-                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
-                 intent::StartServer, intent::StopServer>;
+                 intent::SetSampling, intent::OpenModel, intent::ListModels, intent::UseCpu, intent::Tokenize,
+                 intent::StudyTensor, intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob,
+                 intent::ForgetJob, intent::StartServer, intent::StopServer>;
 
 } // namespace ridge::core

@@ -3,6 +3,7 @@
 
 #include "app/support.h"
 #include "gguf/gguf.h"
+#include "support/fake_hub.h"
 #include "support/reference.h"
 
 #include <algorithm>
@@ -200,4 +201,41 @@ TEST_CASE("closing the queue stops what runs") {
   const auto start = std::chrono::steady_clock::now();
   q.reset();
   CHECK(std::chrono::steady_clock::now() - start < 20s);
+}
+
+TEST_CASE("a download is a job that can be cancelled, and goes on when it is run again") {
+  const tests::TemporaryFolder folder;
+  tests::FakeHub hub;
+  const std::string bytes(8'000'000, 'x');
+  hub.files = {{"Tall-Q4_K_M.gguf", bytes}};
+  std::atomic<bool> slow = true;
+  hub.store_before = [&](const tests::HttpRequest& request, const tests::HttpReply& reply) {
+    if (!slow) return false;
+    const size_t first = std::stoul(request.header("range").substr(6));
+    reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{}\r\n\r\n",
+                          bytes.size() - first, first, bytes.size() - 1, bytes.size()));
+    for (size_t at = first; at < bytes.size() && !hub.store.stopping(); at += 50'000) {
+      if (!reply.raw(std::string_view(bytes).substr(at, 50'000))) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+  };
+  ::setenv("HF_ENDPOINT", hub.hub.address().c_str(), 1);
+  ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
+  Queue q;
+  q.queue.start(core::PullRequest{"hf:acme/Tall-GGUF"});
+  q.wait(1, [](const Job& job) { return job.state == JobState::running && job.share > 0.3; });
+  q.queue.cancel(1);
+  CHECK(q.finish(1).state == JobState::cancelled);
+  slow = false;
+  hub.store.clear();
+  q.queue.start(core::PullRequest{"hf:acme/Tall-GGUF"});
+  const Job job = q.finish(2);
+  CHECK(job.error == "");
+  CHECK(tests::read_file(job.opens) == bytes);
+  CHECK(job.title == "Download hf:acme/Tall-GGUF");
+  CHECK(hub.store.requests().at(0).header("range") != "bytes=0-7999999");
+  q.queue.start(core::PullRequest{"tall"});
+  CHECK(q.finish(3).error.find("expected hf:OWNER/REPO") != std::string::npos);
+  for (const char* name : {"HF_ENDPOINT", "HF_HUB_CACHE"}) ::unsetenv(name);
 }

@@ -116,6 +116,11 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
     ::kill(pid, signal);
     CHECK(wait_for(pid) == (signal == SIGINT ? 130 : 128 + signal));
     CHECK(home.ridge({"models"}).out.find("Tall") == std::string::npos);
+    if (signal == SIGINT) { // begins anew
+      CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).out.find("what was pulled of it is removed") != std::string::npos);
+      CHECK(home.files().empty());
+      sent = 0;
+    }
   }
   const pid_t other = home.start({"pull", "hf:acme/Tall-GGUF"});
   slow = false;

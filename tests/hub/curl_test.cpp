@@ -57,6 +57,4 @@ RIDGE_SAME(c::kErrorBytes, CURL_ERROR_SIZE);
 } // namespace
 #endif
 
-TEST_CASE("libcurl is loaded at run time and has all functions") {
-  CHECK_NOTHROW(ridge::hub::curl::library());
-}
+TEST_CASE("libcurl is loaded at run time and has all functions") { CHECK_NOTHROW(ridge::hub::curl::library()); }

@@ -46,8 +46,8 @@ struct Puller {
     options.asker.endpoint = endpoint;
     options.cache = folder / "hub";
     options.downloads = folder / "downloads";
-    options.download.retry_seconds = 0.001;
-    options.download.tries = 3;
+    options.asker.retry_seconds = 0.001;
+    options.asker.tries = 3;
     options.note = [this](const std::string& line) { notes.push_back(line); };
   }
   Pulled pull(const std::string& what) { return hub::pull(*parse_reference(what), options); }
@@ -204,7 +204,7 @@ TEST_CASE("busy servers are asked again") {
     if (busy) reply.send(429, "");
     return busy;
   };
-  puller.options.download.tries = 6;
+  puller.options.asker.tries = 6; // of which asking for lists takes three
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
 }
 
@@ -377,7 +377,7 @@ TEST_CASE("a file of any address is pulled, and one that changed meanwhile from 
   });
   Puller puller("http://127.0.0.1:1");
   const std::string url = server.address() + "/models/Wide-Q8_0.gguf?download=1";
-  puller.options.download.tries = 1;
+  puller.options.asker.tries = 1;
   CHECK(holds(puller.refusal(url), "Wide-Q8_0.gguf: "));
   dying = false;
   SUBCASE("unchanged") {

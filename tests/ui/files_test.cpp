@@ -92,6 +92,27 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
 #endif
 }
 
+// From the models on this machine, by a part of the name; and an address, which becomes a job.
+void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& window) {
+  const auto now = [&] { return engine.snapshot(); };
+  std::filesystem::create_directory(workplace() / "models");
+  std::filesystem::copy_file(workplace() / "guide-Q4_K.gguf", workplace() / "models/Found-Q4_K.gguf");
+  user.press("ctrl+o");
+  CHECK(wait_for([&] { return now()->models && now()->models->size() == 1 && now()->models->front().context > 0; }));
+  CHECK(now()->models->front().tokens_per_s > 0);
+  user.type("found");
+  user.press("Return");
+  CHECK(wait_for([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
+  user.press("ctrl+1");
+  user.press("ctrl+o");
+  user.type("hf:acme/none");
+  user.press("Return");
+  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
+  CHECK(wait_for([&] { return now()->jobs->front().state == core::JobState::failed; }));
+  CHECK(now()->jobs->front().title == "Download hf:acme/none");
+  CHECK(now()->jobs->front().error.find("127.0.0.1") != std::string::npos);
+}
+
 // The user's side; runs beside the window, which must stay in the main thread.
 void use(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
@@ -101,6 +122,7 @@ void use(User& user, app::WindowEngine& engine, const ui::Window& window) {
   make_mix(user, engine);
   cancel_a_job(user, engine, window);
   open_files(user, engine, window);
+  open_by_name(user, engine, window);
 }
 
 } // namespace
@@ -109,6 +131,8 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   std::filesystem::current_path(workplace().path());
   for (const char* variable : {"XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"})
     ::setenv(variable, workplace().path().c_str(), 1);
+  for (const char* variable : {"HOME", "HF_HOME"}) ::setenv(variable, workplace().path().c_str(), 1);
+  ::setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1); // nobody is there
   ui::WindowOptions options;
   options.panel = "quant";
   ui::Window window(options);

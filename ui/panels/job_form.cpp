@@ -79,6 +79,7 @@ void JobForm::draw(const View& view) {
   case JobKind::quantize: draw_quantize(view); break;
   case JobKind::bench: draw_bench(view); break;
   case JobKind::roofline: draw_roofline(view); break;
+  case JobKind::pull: break; // starts where a model is opened
   }
   draw_start(view);
   ImGui::PopStyleVar();
@@ -247,7 +248,8 @@ core::JobRequest JobForm::request(const View& view) const {
     bench.files = {model};
     return bench;
   }
-  case JobKind::roofline: break;
+  case JobKind::roofline:
+  case JobKind::pull: break;
   }
   core::RooflineRequest roofline;
   roofline.file = model;

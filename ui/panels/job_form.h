@@ -14,7 +14,7 @@ class JobForm {
   // Sends intent::StartJob where the button is pressed.
   void draw(const View& view);
   // Once a frame, outside other windows: the dialog that asks for a path.
-  void draw_dialog(const View& view) { dialog_.draw(view.now.recent); }
+  void draw_dialog(const View& view) { dialog_.draw(view.now); }
 
   bool show(std::string_view kind); // "convert", "quantize", "bench" or "roofline"; false: there is no such kind
   void show_conversion(const std::string& folder);

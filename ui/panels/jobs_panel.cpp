@@ -34,7 +34,9 @@ std::string line_of(const Job& job) {
   case JobState::running: return job.activity;
   case JobState::done: return job.result;
   case JobState::failed: return job.error;
-  case JobState::cancelled: return "cancelled; nothing was written";
+  case JobState::cancelled:
+    return core::kind_of(job.request) == core::JobKind::pull ? "cancelled; Run again goes on where it stopped"
+                                                             : "cancelled; nothing was written";
   }
   return "";
 }

@@ -29,8 +29,13 @@ bool holds(const std::string& text, const std::string& part) {
   return lower(text).find(lower(part)) != std::string::npos;
 }
 
-// A second slash, or a tilde behind one, begins a new path, so that nobody need delete the old one first.
+// A second slash, or a tilde behind one, begins a new path, so that nobody need delete the old one first. So does the
+// beginning of an address.
 std::string restarted(const std::string& text) {
+  for (const char* address : {"hf:", "https:", "http:"}) {
+    if (text.starts_with(address)) return text;
+    if (const size_t at = text.rfind(std::string("/") + address); at != std::string::npos) return text.substr(at + 1);
+  }
   const size_t root = text.rfind("//"), home = text.rfind("/~");
   const size_t at = std::max(root == std::string::npos ? 0 : root, home == std::string::npos ? 0 : home);
   return root == std::string::npos && home == std::string::npos ? text : text.substr(at + 1);
@@ -55,7 +60,21 @@ bool is_shown_name(const std::string& name) {
   return std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 32; });
 }
 
+// "8B"-like words a person chooses by: what it is, how much context has room, how fast it can be.
+std::string describe(const core::ModelRow& row) {
+  std::string text = core::human_bytes(static_cast<double>(row.bytes));
+  if (!row.architecture.empty()) text = fmt::format("{} {} · {}", row.architecture, row.type, text);
+  if (!row.problem.empty()) return text + (row.trained_context > 0 ? " · too large" : " · cannot be run");
+  if (row.context > 0) text += fmt::format(" · up to {} tokens", row.context);
+  if (row.tokens_per_s > 0) text += fmt::format(", {:.0f} tok/s", row.tokens_per_s);
+  return text;
+}
+
 } // namespace
+
+bool FileDialog::is_address(const std::string& text) {
+  return text.starts_with("hf:") || text.starts_with("https://") || text.starts_with("http://");
+}
 
 bool FileDialog::is_checkpoint(const std::string& folder) {
   std::error_code ignored;
@@ -74,10 +93,12 @@ std::vector<FileDialog::Entry> FileDialog::list(const std::string& folder, For w
     if (!is_shown_name(entry.name)) continue;
     entry.folder = each->is_directory(ignored);
     if (entry.folder) {
-      entry.checkpoint = (what == For::model || what == For::checkpoint) && is_checkpoint(entry.path);
+      entry.checkpoint =
+          (what == For::model || what == For::open || what == For::checkpoint) && is_checkpoint(entry.path);
     } else {
       if (what == For::checkpoint || !each->is_regular_file(ignored)) continue;
-      if ((what == For::model || what == For::save) && !lower(entry.name).ends_with(".gguf")) continue;
+      if ((what == For::model || what == For::open || what == For::save) && !lower(entry.name).ends_with(".gguf"))
+        continue;
       entry.bytes = static_cast<int64_t>(each->file_size(ignored));
     }
     entries.push_back(std::move(entry));
@@ -124,15 +145,25 @@ void FileDialog::read_folder() {
   all_ = list(folder_, what_);
 }
 
-void FileDialog::filter(const std::vector<std::string>& recent) {
+void FileDialog::filter(const core::Snapshot& now) {
   const std::string name = name_part(text_);
   shown_.clear();
-  if (name.empty() && what_ == For::model)
-    for (size_t i = 0; i < std::min<size_t>(recent.size(), 6); ++i) {
-      Entry entry{name_part(recent[i]), recent[i]};
+  models_ = now.models;
+  if (name.empty() && (what_ == For::model || what_ == For::open))
+    for (size_t i = 0; i < std::min<size_t>(now.recent.size(), 6); ++i) {
+      Entry entry{name_part(now.recent[i]), now.recent[i]};
       entry.recent = true;
       shown_.push_back(std::move(entry));
     }
+  if (what_ == For::open && models_)
+    for (const core::ModelRow& row : *models_)
+      if (holds(row.name, name)) {
+        Entry entry{row.name, row.path};
+        entry.known = true;
+        entry.bytes = row.bytes;
+        entry.detail = describe(row);
+        shown_.push_back(std::move(entry));
+      }
   for (const Entry& entry : all_)
     if (entry.name.starts_with('.') ? name.starts_with('.') && begins_with(entry.name, name)
                                     : what_ == For::save || holds(entry.name, name))
@@ -163,6 +194,10 @@ std::string FileDialog::completed(const std::string& text) const {
 bool FileDialog::accept() {
   std::error_code ignored;
   std::string path = with_home(text_);
+  if (what_ == For::open && is_address(path)) {
+    taken_(path);
+    return true;
+  }
   if (chosen_ >= 0 && chosen_ < static_cast<int>(shown_.size())) {
     const Entry entry = shown_[static_cast<size_t>(chosen_)];
     if (entry.folder && !entry.checkpoint) {
@@ -193,14 +228,17 @@ bool FileDialog::accept() {
 void FileDialog::draw_entries() {
   ImGui::BeginChild("entries", {0, -px(46)});
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(4), px(2)));
-  bool in_recent = false;
+  const auto section = [](const Entry& entry) {
+    return entry.recent ? "Opened before" : entry.known ? "On this machine" : "In this folder";
+  };
+  const char* last_section = "";
   for (int i = 0; i < static_cast<int>(shown_.size()); ++i) {
     const Entry entry = shown_[static_cast<size_t>(i)];
-    if (i == 0 || entry.recent != in_recent) {
+    if (section(entry) != last_section) {
       if (i > 0) ImGui::Dummy({0, px(6)});
-      dim_text(entry.recent ? "Opened before" : "In this folder");
+      dim_text(section(entry));
     }
-    in_recent = entry.recent;
+    last_section = section(entry);
     const float width = ImGui::GetContentRegionAvail().x;
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImGui::PushID(i);
@@ -222,6 +260,7 @@ void FileDialog::draw_entries() {
       text_at({at.x + px(8), y}, entry.folder ? entry.name + "/" : entry.name, entry.folder ? t.accent : t.text,
               fonts().body);
       const std::string right = entry.recent       ? folder_part(entry.path)
+                                : entry.known      ? entry.detail
                                 : entry.checkpoint ? "checkpoint"
                                 : entry.folder     ? ""
                                                    : core::human_bytes(static_cast<double>(entry.bytes));
@@ -232,13 +271,18 @@ void FileDialog::draw_entries() {
     if (static_cast<int>(shown_.size()) <= i) break; // accept() went elsewhere
   }
   if (shown_.empty())
-    dim_text(what_ == For::checkpoint ? "No folders here." : what_ == For::save ? "" : "Nothing here that fits.");
+    dim_text(what_ == For::open && is_address(text_)
+                 ? "Enter downloads it: of a repository Q4_K_M or the type nearest to "
+                   "it, or the one that is named: hf:OWNER/REPO:Q8_0"
+             : what_ == For::checkpoint ? "No folders here."
+             : what_ == For::save       ? ""
+                                        : "Nothing here that fits.");
   scroll_ = false;
   ImGui::PopStyleVar();
   ImGui::EndChild();
 }
 
-void FileDialog::draw(const std::vector<std::string>& recent) {
+void FileDialog::draw(const core::Snapshot& now) {
   if (!open_) return;
   if (opening_) ImGui::OpenPopup("##file dialog");
   opening_ = false;
@@ -281,9 +325,16 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
                                             ImGuiInputTextFlags_CallbackHistory | ImGuiInputTextFlags_CallbackAlways,
                                         edited, this);
     if (text_ != before || text_changed_) {
-      if (folder_part(with_home(text_)) != folder_ || text_changed_) read_folder();
-      filter(recent);
+      if (what_ == For::open && is_address(text_))
+        problem_.clear();
+      else if (folder_part(with_home(text_)) != folder_ || text_changed_)
+        read_folder();
+      filter(now);
       text_changed_ = false;
+    } else if (what_ == For::open && models_ != now.models) { // more is known
+      const int chosen = chosen_;
+      filter(now);
+      if (chosen < std::ssize(shown_)) chosen_ = chosen;
     }
     draw_entries();
     const float y = ImGui::GetWindowHeight() - px(50);
@@ -293,12 +344,16 @@ void FileDialog::draw(const std::vector<std::string>& recent) {
       text(problem_, theme().red, fonts().small);
       ImGui::PopTextWrapPos();
     } else {
-      dim_text("Tab completes · arrows choose · Enter takes");
+      dim_text(what_ == For::open ? "Tab completes · arrows choose · Enter takes · hf:OWNER/REPO downloads"
+                                  : "Tab completes · arrows choose · Enter takes");
     }
     ImGui::SetCursorPos({ImGui::GetWindowWidth() - px(20) - px(202), y});
     const bool cancel = ImGui::Button("Cancel", {px(96), 0});
     ImGui::SameLine();
-    const bool take = accent_button(what_ == For::save ? "Write here" : "Open", {px(96), 0});
+    const bool take = accent_button(what_ == For::save                        ? "Write here"
+                                    : what_ == For::open && is_address(text_) ? "Download"
+                                                                              : "Open",
+                                    {px(96), 0});
     if (cancel || ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false)) {
       open_ = false;
     } else if ((enter || take) && accept()) {

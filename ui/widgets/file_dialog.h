@@ -2,6 +2,8 @@
 // takes, Escape leaves.
 #pragma once
 
+#include "core/view/snapshot.h"
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,6 +15,7 @@ class FileDialog {
  public:
   enum class For {
     model,      // a .gguf file, or the folder of a checkpoint
+    open,       // the same, a model on this machine, or the address of one: hf:OWNER/REPO, https://…
     checkpoint, // a folder that holds config.json and safetensors
     any,        // a file
     save,       // a file that need not be there
@@ -20,22 +23,26 @@ class FileDialog {
   // Opens the dialog; taken(path) is called from draw(). `start`: a file or folder to begin at, empty: where it was
   // last, or the working directory.
   void ask(For what, std::string heading, const std::string& start, std::function<void(const std::string&)> taken);
-  // Once a frame, outside other windows. `recent`: offered beside the folder.
-  void draw(const std::vector<std::string>& recent);
+  // Once a frame, outside other windows. Offers recent files beside the folder, and where a model is wanted those that
+  // lie on this machine.
+  void draw(const core::Snapshot& now);
   bool is_open() const { return open_; }
 
   struct Entry {
     std::string name, path;
     bool folder = false, checkpoint = false, recent = false;
+    bool known = false; // a model on this machine, wherever it lies
+    std::string detail; // of such a one: what it is and how it would run
     int64_t bytes = 0;
   };
   // What a folder holds of use for `what`, folders first, by name. Empty where it cannot be read.
   static std::vector<Entry> list(const std::string& folder, For what);
   static bool is_checkpoint(const std::string& folder);
+  static bool is_address(const std::string& text); // of a model that is to be downloaded
 
  private:
   void read_folder();
-  void filter(const std::vector<std::string>& recent);
+  void filter(const core::Snapshot& now);
   void go_to(std::string folder);
   bool accept(); // false: the dialog stays
   void draw_entries();
@@ -46,7 +53,8 @@ class FileDialog {
   std::string put_in_; // what the field is to hold when it has the focus
   std::function<void(const std::string&)> taken_;
   std::vector<Entry> all_, shown_;
-  int chosen_ = -1; // of shown_
+  std::shared_ptr<const std::vector<core::ModelRow>> models_; // of which shown_ was made
+  int chosen_ = -1;                                           // of shown_
   bool open_ = false, opening_ = false, focus_ = false, scroll_ = false, text_changed_ = false;
 };
 

@@ -1,0 +1,38 @@
+#include "app/models/model_row.h"
+
+#include "core/strings/printable.h"
+#include "engine/options.h"
+#include "models/model.h"
+
+#include <fmt/format.h>
+
+namespace ridge::app {
+
+core::ModelRow row_of(const hub::LocalModel& model) {
+  core::ModelRow row{model.name, fmt::format("{}: {}", hub::name_of(model.source), model.origin), model.path,
+                     model.bytes};
+  if (!model.whole) row.problem = "parts of it are missing";
+  return row;
+}
+
+std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptions& options, const engine::Room& room) {
+  if (!row.problem.empty()) return std::nullopt;
+  try {
+    const gguf::File file = gguf::File::open(row.path);
+    row.architecture = core::printable(file.get_string("general.architecture", "?"));
+    row.type = models::file_type_label(file);
+    row.parameters = models::parameter_count(file);
+    const core::Program program = models::build_program(file);
+    row.trained_context = program.trained_context;
+    engine::Fit fit =
+        engine::fit(program, engine::executor_config(options, program.trained_context), room, options.gpu_layers);
+    row.context = fit.largest_context;
+    if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters);
+    return fit;
+  } catch (const std::exception& error) {
+    row.problem = error.what();
+    return std::nullopt;
+  }
+}
+
+} // namespace ridge::app

@@ -1,0 +1,43 @@
+// The models on this machine, for the window that opens them: first their names, then what is in each file, how much
+// context has room for it, and how fast it can be.
+#include "app/models/model_row.h"
+#include "app/window/loaded.h"
+
+#include <algorithm>
+
+namespace ridge::app {
+
+void WindowEngine::list_models(const core::ModelOptions& options) {
+  const auto publish = [this](const std::vector<core::ModelRow>& rows) {
+    change([&](core::Snapshot& s) { s.models = std::make_shared<std::vector<core::ModelRow>>(rows); });
+  };
+  const std::shared_ptr<const core::Snapshot> before = snapshot();
+  std::vector<core::ModelRow> rows;
+  std::vector<size_t> unknown;
+  for (const hub::LocalModel& model : hub::local_models(hub::places())) {
+    core::ModelRow row = row_of(model);
+    const core::ModelRow* known = nullptr;
+    if (before->models)
+      for (const core::ModelRow& old : *before->models)
+        if (old.path == row.path && old.bytes == row.bytes && !old.architecture.empty()) known = &old;
+    if (!known) unknown.push_back(rows.size());
+    rows.push_back(known ? *known : std::move(row));
+  }
+  publish(rows);
+
+  for (const size_t i : unknown) {
+    if (closing_) return;
+    engine::Room room = engine::free_room();
+    if (options.device == "cpu") room.gpu = 0;
+    const std::optional<engine::Fit> fit = look_into(rows[i], options, room);
+    if (fit && fit->fits) {
+      const std::lock_guard lock(mutex_);
+      const bool on_gpu = loaded_ && loaded_->device == engine::Device::cuda; // what the roof was measured on
+      if (on_gpu ? fit->gpu && !fit->cpu : fit->cpu && !fit->gpu)
+        rows[i].tokens_per_s = state_.speed.roof_bytes_per_s / (fit->cpu_bytes + fit->gpu_bytes);
+    }
+    publish(rows);
+  }
+}
+
+} // namespace ridge::app

@@ -4,6 +4,7 @@
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/plan/memory_plan.h"
 
 #include <fmt/format.h>
 
@@ -95,32 +96,8 @@ Need cpu_need(const core::Program& program, const core::ExecutorConfig& config) 
 }
 
 Need gpu_need(const core::Program& program, const core::ExecutorConfig& config) {
-  // Upload buffers, kernels and graphs (256 MiB), two buffers of decoded weights, sums of small batches.
-  constexpr int64_t kMiB = 1 << 20, kFixed = 256 * kMiB + 2 * 112 * kMiB + 64 * kMiB;
-  constexpr int64_t kAligned = 256, kRowBlock = 8, kTile = 16; // rows of a matrix and bytes of a row are rounded up to
-  Need need;
-  std::set<core::WeightId> seen;
-  for (const core::Op& op : program.ops)
-    for (const core::WeightId id : op.weights)
-      if (const core::Weight& w = program.weights[id]; seen.insert(id).second)
-        need.weights +=
-            padded(w.count * padded(w.rows, w.rows > 1 ? kRowBlock : 1) * padded(w.row_bytes, kTile), kAligned);
-  for (const core::KvLayer& kv : program.kv_layers) {
-    const int64_t rows = config.streams * kv.entries(config.context) * kv.heads;
-    need.cache += padded(rows * core::head_bytes(config.k_type, kv.k_dim), kAligned);
-    if (!kv.latent) need.cache += padded(rows * core::head_bytes(config.v_type, kv.v_dim), kAligned);
-  }
-  for (const core::StateLayer& state : program.states)
-    need.state += padded(config.streams * state.width, 64) * static_cast<int64_t>(sizeof(float));
-  need.scratch = kFixed;
-  const core::BufferPlan plan = core::plan_buffers(program);
-  int64_t widest = 0;
-  for (const core::BufferPlan::Slot& slot : plan.slots) {
-    need.scratch += (slot.gathered ? config.max_outputs : config.max_batch) * slot.width * 4;
-    if (!slot.gathered) widest = std::max(widest, slot.width);
-  }
-  need.scratch += padded(config.max_batch, 256) * padded(widest, 256) * 2; // a product's input as f16
-  return need;
+  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config);
+  return {plan.weights, plan.cache, plan.state, plan.scratch};
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {

@@ -1,8 +1,8 @@
 // How much memory a model needs, where its layers go, and how fast it can be: before it is loaded.
 //
-// The CPU's numbers come from planning the executor that would run: they are what it then takes. The GPU's are computed
-// without one, so that they can be had for a GPU that is not here; scratch of its products and attention counts with
-// what it is at most. Where there is a GPU, loading tries what fits (kernels::cuda::fits).
+// The CPU's numbers come from planning the executor that would run: they are what it then takes. The GPU's come from
+// kernels/cuda/plan/memory_plan.h, which needs no GPU. Where there is one, loading tries what fits
+// (kernels::cuda::fits).
 #pragma once
 
 #include "core/executor.h"

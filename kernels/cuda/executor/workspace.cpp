@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/memory_plan.h"
 
 #include <algorithm>
 
@@ -58,10 +59,7 @@ Workspace::Workspace(const core::Program& program, const core::ExecutorConfig& c
 
 void Workspace::allocate_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                                 cudaStream_t stream) {
-  for (const auto& slot : plan.buffers.slots) {
-    const int64_t rows = slot.gathered ? config.max_outputs : config.max_batch;
-    values_.push_back(memory(rows * slot.width * 4, "the activations"));
-  }
+  for (const auto& slot : plan.buffers.slots) values_.push_back(memory(value_bytes(slot, config), "the activations"));
   dataflow_offset_.push_back(0);
   for (size_t id = 0; id < program.values.size(); ++id)
     dataflow_offset_.push_back(dataflow_offset_.back() +

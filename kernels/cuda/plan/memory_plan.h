@@ -1,0 +1,32 @@
+// How much of a GPU's memory a Program takes, computed on the host and without a GPU. The executor takes its caches and
+// values by these functions; what products and attention need while they run is counted here with what it is at most.
+#pragma once
+
+#include "core/executor.h"
+#include "quant/registry.h"
+
+#include <cstdint>
+
+namespace ridge::kernels::cuda {
+
+// Of all streams, in bytes.
+struct CacheBytes {
+  int64_t keys, values;
+};
+CacheBytes cache_bytes(const core::KvLayer& layer, const core::ExecutorConfig& config);
+int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config);
+int64_t value_bytes(const core::BufferPlan::Slot& slot, const core::ExecutorConfig& config);
+
+// The device layout of a format (layout/layout.cuh), of which a test checks that it has these sizes.
+struct LayoutBytes {
+  int64_t row, row_block; // bytes of a row; rows to a multiple of which a matrix is padded
+  int64_t matrix(int64_t rows) const { return (rows + row_block - 1) / row_block * row_block * row; }
+};
+LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols);
+
+struct MemoryPlan {
+  int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes
+};
+MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config);
+
+} // namespace ridge::kernels::cuda

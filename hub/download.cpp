@@ -63,7 +63,8 @@ class Fetch {
  public:
   Fetch(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
         const std::function<void(const Head&)>& refused)
-      : what_(what), asker_(asker), file_(file), options_(options), refused_(refused) {
+      : what_(what), cancel_(asker.cancel), asker_(asker), file_(file), options_(options), refused_(refused) {
+    asker_.cancel = &stopping_;
     int64_t missing = 0;
     for (int64_t i = 0; i < file_.pieces(); ++i) missing += !file_.is_full(i);
     running_ = static_cast<int>(std::min<int64_t>(options_.connections, missing));
@@ -81,10 +82,11 @@ class Fetch {
   }
   ~Fetch() { stop(nullptr); } // the threads join
 
-  // Up to some milliseconds; false: all workers have ended. Throws what stopped them.
+  // Up to some milliseconds; false: all workers have ended, also because the asker cancelled. Throws what stopped them.
   bool wait(int milliseconds) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return running_ == 0; });
+    if (cancel_ && cancel_->load()) stopping_ = true;
     if (running_ > 0) return true;
     if (problem_) std::rethrow_exception(problem_);
     return false;
@@ -97,8 +99,6 @@ class Fetch {
     if (!problem_) problem_ = std::move(problem);
     stopping_ = true;
   }
-  bool stopped() const { return stopping_ || (asker_.cancel && asker_.cancel->load()); }
-
   int64_t next_piece() {
     const std::scoped_lock lock(mutex_);
     while (next_ < file_.pieces() && file_.is_full(next_)) ++next_;
@@ -107,14 +107,14 @@ class Fetch {
 
   void work() {
     Connection connection(asker_);
-    for (int64_t piece; !stopped() && (piece = next_piece()) >= 0;) {
+    for (int64_t piece; !stopping_ && (piece = next_piece()) >= 0;) {
       const auto have = [&] { return whole_by_ ? file_.have_from_start() : file_.have(piece); };
       const auto complete = [&] { return whole_by_ ? have() == file_.bytes() : file_.is_full(piece); };
       int64_t farthest = 0;
       for (int tries = 0; !complete();) {
         Head head;
         const Failure failure = fetch(connection, piece, head);
-        if (stopped() || (whole_by_ && whole_by_ != &connection)) return;
+        if (stopping_ || (whole_by_ && whole_by_ != &connection)) return;
         if (complete()) break;
         if (have() > farthest) tries = 0;
         farthest = std::max(farthest, have());
@@ -127,7 +127,7 @@ class Fetch {
                       failure.reason.empty() ? "the answer ends too early" : failure.reason, tries);
         }
         wait_to_retry(asker_, tries - 1, head);
-        if (stopped()) return;
+        if (stopping_) return;
       }
     }
   }
@@ -201,7 +201,8 @@ class Fetch {
   }
 
   const Download& what_;
-  const Asker& asker_;
+  const std::atomic<bool>* const cancel_; // the asker's
+  Asker asker_;                           // with stopping_ in its place, which ends requests under way
   IncompleteFile& file_;
   const DownloadOptions& options_;
   const std::function<void(const Head&)>& refused_;

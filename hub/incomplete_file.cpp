@@ -87,9 +87,11 @@ void IncompleteFile::begin(int64_t bytes, int64_t piece_bytes, const std::string
   if (::fstatvfs(fd_, &disk) == 0 && disk.f_blocks != 0 && ::fstat(fd_, &info) == 0) {
     const double free_bytes = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
     const double needed = static_cast<double>(bytes) - static_cast<double>(info.st_blocks) * 512;
-    if (needed > free_bytes)
+    if (needed > free_bytes) {
+      if (!known) remove();
       throw_error("{}: needs {}, the disk has {} free", path_, core::human_bytes(needed),
                   core::human_bytes(free_bytes));
+    }
   }
   if (known) return;
   put(&wanted, sizeof wanted, notes_at());

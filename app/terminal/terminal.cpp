@@ -6,6 +6,7 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -124,10 +125,17 @@ void Progress::update(int64_t done, int64_t total, std::string_view detail) {
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   if (stderr_is_terminal()) {
     if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
-    constexpr int kWidth = 30;
-    const int full = static_cast<int>(share * kWidth);
-    fmt::print(stderr, "\r{} [{}{}] {:3.0f} %{}\033[K", label_, std::string(full, '#'),
-               std::string(kWidth - full, ' '), 100 * share, detail);
+    // One line, whatever its parts are: a longer one would leave its beginning behind.
+    constexpr int kLongestBar = 30, kRest = 10, kUsualColumns = 80;
+    winsize size = {};
+    const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
+    const int texts = static_cast<int>(core::utf8_length(label_) + core::utf8_length(detail));
+    const int width = std::clamp(columns - texts - kRest, 0, kLongestBar), full = static_cast<int>(share * width);
+    const std::string bar =
+        width > 2 ? fmt::format(" [{}{}]", std::string(full, '#'), std::string(width - full, ' ')) : "";
+    const std::string line = fmt::format("{}{} {:3.0f} %{}", label_, bar, 100 * share, detail);
+    fmt::print(stderr, "\r{}\033[K",
+               line.substr(0, core::utf8_valid_prefix(line.substr(0, static_cast<size_t>(columns - 1)))));
   } else {
     if (now - shown_ < kLineTime) return;
     fmt::print(stderr, "{}: {:.0f} %{}\n", label_, 100 * share, detail);

@@ -132,6 +132,34 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
   CHECK(home.files() == std::vector<std::string>{".ridge-pulled", sha256_of(bytes), "main"});
 }
 
+TEST_CASE("on a terminal a pull shows speed and time left in one line") {
+  FakeHub hub;
+  const std::string bytes(4'000'000, 'x');
+  const std::string name = "A-model-with-a-name-of-some-length-as-they-have-today-Q4_K_M.gguf";
+  hub.files = {{name, bytes}};
+  hub.store_before = [&](const HttpRequest&, const HttpReply& reply) {
+    reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Length: {0}\r\nContent-Range: bytes 0-{1}/{0}\r\n\r\n",
+                          bytes.size(), bytes.size() - 1));
+    for (size_t at = 0; at < bytes.size() && reply.raw(std::string_view(bytes).substr(at, 50'000)); at += 50'000)
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    return true;
+  };
+  Home home(hub.hub.address());
+  Terminal wide(home.command({"pull", "hf:acme/Tall-GGUF"}), {}, 130);
+  CHECK(wide.expect(" MB/s, "));
+  CHECK(wide.expect(" left"));
+  CHECK(wide.exit_status() == 0);
+  CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).status == 0);
+  Terminal narrow(home.command({"pull", "hf:acme/Tall-GGUF"}), {}, 60);
+  CHECK(narrow.exit_status() == 0);
+  size_t longest = 0;
+  for (size_t at = 0, end; (end = narrow.seen().find("\033[K", at)) != std::string::npos; at = end + 3)
+    if (const size_t start = narrow.seen().rfind('\r', end); start != std::string::npos && start >= at)
+      longest = std::max(longest, end - start - 1);
+  CHECK(longest > 30);
+  CHECK(longest < 60);
+}
+
 TEST_CASE("what cannot be pulled is one line") {
   FakeHub hub;
   hub.files = {{"Tall-Q4_K_M.gguf", "x"}};

@@ -208,6 +208,26 @@ TEST_CASE("busy servers are asked again") {
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
 }
 
+TEST_CASE("what is refused ends a pull at once, also while another connection hangs") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  puller.options.download.piece_bytes = 2'000'000;
+  hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
+    if (request.header("range") == "bytes=0-1999999") { // begins, and says no more
+      reply.raw("HTTP/1.1 206 x\r\nContent-Length: 2000000\r\nContent-Range: bytes 0-1999999/3000000\r\n\r\nxyz");
+      for (int i = 0; i < 200 && !hub.store.stopping(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    } else {
+      reply.send(403, "");
+    }
+    return true;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "is gated"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+}
+
 TEST_CASE("two pulls of one file at once take turns") {
   FakeHub hub;
   hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
@@ -301,6 +321,7 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
     CHECK_MESSAGE(holds(at_hub(tree(entry("x.gguf", size))), "has no whole GGUF model"), size);
   CHECK(holds(at_hub(tree(entry("x.gguf", "5", "../../../x"))), "has no whole GGUF model"));
   CHECK(holds(at_hub(tree(entry("x.gguf", "17000000000000"))), "the disk has"));
+  CHECK(puller.files().empty());
   CHECK_FALSE(puller.has_model());
   hub.before = [](const HttpRequest&, const HttpReply&) { return false; };
 

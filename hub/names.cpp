@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace ridge::hub {
 namespace {
@@ -20,6 +21,18 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 bool is_model_file(std::string_view file_name) {
   const std::string small = lower(file_name);
   if (!small.ends_with(".gguf") || small == ".gguf") return false;
@@ -31,8 +44,7 @@ bool is_model_file(std::string_view file_name) {
 std::string type_in_name(std::string_view name) {
   size_t start = name.size();
   while (start > 0 && is_word(name[start - 1])) --start;
-  std::string tag;
-  for (const char c : name.substr(start)) tag += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  const std::string tag = upper(name.substr(start));
   if (start == 0 || (name[start - 1] != '-' && name[start - 1] != '.')) return "";
   const auto numbered = [&](std::string_view prefix) {
     return tag.starts_with(prefix) && tag.size() > prefix.size() && tag[prefix.size()] >= '0' &&

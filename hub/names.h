@@ -8,6 +8,8 @@
 namespace ridge::hub {
 
 std::string lower(std::string_view text); // ASCII
+std::string upper(std::string_view text);
+std::string environment(const char* name); // a variable's value; empty where it is not set
 
 // Whether a file name is a language model's: not a projector of images, a drafter or an importance matrix.
 bool is_model_file(std::string_view file_name);

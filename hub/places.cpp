@@ -1,25 +1,19 @@
 #include "hub/local_models.h"
 
 #include "core/files/xdg.h"
-
-#include <cstdlib>
+#include "hub/names.h"
 
 namespace ridge::hub {
 namespace {
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 // A folder below the home folder; empty where there is none.
 std::string at_home(const char* below) {
-  const std::string home = variable("HOME");
+  const std::string home = environment("HOME");
   return home.empty() ? "" : home + below;
 }
 
 std::string cache_folder() {
-  const std::string named = variable("XDG_CACHE_HOME");
+  const std::string named = environment("XDG_CACHE_HOME");
   return named.starts_with('/') ? named : at_home("/.cache");
 }
 
@@ -42,15 +36,15 @@ std::string_view name_of(Source source) {
 
 std::string hugging_face_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
-    if (std::string folder = variable(name); !folder.empty()) return folder;
-  if (const std::string home = variable("HF_HOME"); !home.empty()) return home + "/hub";
+    if (std::string folder = environment(name); !folder.empty()) return folder;
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return home + "/hub";
   return below(cache_folder(), "/huggingface/hub");
 }
 
 std::string download_folder() { return below(core::data_folder(), "/models"); }
 
 std::vector<Place> places() {
-  const std::string llama_cache = variable("LLAMA_CACHE"), ollama = variable("OLLAMA_MODELS");
+  const std::string llama_cache = environment("LLAMA_CACHE"), ollama = environment("OLLAMA_MODELS");
   std::vector<Place> all = {
       {Source::hugging_face, hugging_face_cache()},
       {Source::ridge, download_folder()},

@@ -10,7 +10,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -20,17 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 // HF_TOKEN, or what `huggingface-cli login` wrote.
 std::string find_token(const std::string& cache) {
-  std::string token = variable("HF_TOKEN");
+  std::string token = environment("HF_TOKEN");
   if (token.empty()) {
-    std::string path = variable("HF_TOKEN_PATH");
-    const std::string home = variable("HF_HOME");
+    std::string path = environment("HF_TOKEN_PATH");
+    const std::string home = environment("HF_HOME");
     if (path.empty()) path = (home.empty() ? fs::path(cache).parent_path().string() : home) + "/token";
     std::ifstream file(path);
     std::getline(file, token);
@@ -185,7 +179,7 @@ PullOptions pull_options() {
   PullOptions options;
   options.cache = hugging_face_cache();
   options.downloads = download_folder();
-  options.asker.endpoint = variable("HF_ENDPOINT");
+  options.asker.endpoint = environment("HF_ENDPOINT");
   if (options.asker.endpoint.empty()) options.asker.endpoint = "https://huggingface.co";
   while (options.asker.endpoint.ends_with('/')) options.asker.endpoint.pop_back();
   options.asker.token = find_token(options.cache);

@@ -32,13 +32,6 @@ const std::string* text_at(const Json& object, const char* key) {
   return at != object.end() && at->is_string() ? &at->get_ref<const std::string&>() : nullptr;
 }
 
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return out;
-}
-
 // Whether the name of a model ends with a type, or a folder of it has its name: "UD-Q4_K_XL" of x/UD-Q4_K_XL/y.
 bool is_of_type(const RemoteModel& model, const std::string& type) {
   const std::string name = upper(model.name), wanted = upper(type);

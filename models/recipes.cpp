@@ -5,7 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <map>
-#include <ranges>
+#include <span>
 
 namespace ridge::models {
 namespace {
@@ -300,7 +300,8 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "a.rvq.codebook",
       "mm.a.code_embd",
   });
-  const bool vector = std::ranges::all_of(tensor.dims | std::views::drop(1), [](int64_t dim) { return dim == 1; });
+  const auto rows = std::span(tensor.dims).subspan(std::min<size_t>(1, tensor.dims.size()));
+  const bool vector = std::ranges::all_of(rows, [](int64_t dim) { return dim == 1; });
   if (vector || !tensor.type.format() || !tensor.name.ends_with("weight")) return false;
   if (tensor.name == "position_embd.weight" || tensor.name == "token_types.weight") return false;
   return std::ranges::none_of(kKept,

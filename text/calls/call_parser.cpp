@@ -34,7 +34,9 @@ std::string json_of(std::string_view text, JsonTypes types) {
     value = read_python_value(inner).value_or(Json(Json::value_t::discarded));
   const bool fits = !value.is_discarded() && (value.is_string()       ? types.any() || !types.string
                                               : value.is_structured() ? types.structured
-                                                                      : types.other_scalar);
+                                              : value.is_number()     ? types.number
+                                              : value.is_boolean()    ? types.boolean
+                                                                      : types.null);
   if (fits) return compact_json(value);
   return json_text(text);
 }

@@ -8,25 +8,29 @@ namespace ridge::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr JsonTypes kAll = {true, true, true};
+constexpr JsonTypes kAll = {true, true, true, true, true};
 constexpr int kMostReferences = 16; // that one schema follows; what is deeper may be anything
 
 JsonTypes unite(JsonTypes a, JsonTypes b) {
-  return {a.string || b.string, a.other_scalar || b.other_scalar, a.structured || b.structured};
+  return {a.string || b.string, a.number || b.number, a.boolean || b.boolean, a.null || b.null,
+          a.structured || b.structured};
 }
 
 JsonTypes meet(JsonTypes a, JsonTypes b) {
-  return {a.string && b.string, a.other_scalar && b.other_scalar, a.structured && b.structured};
+  return {a.string && b.string, a.number && b.number, a.boolean && b.boolean, a.null && b.null,
+          a.structured && b.structured};
 }
 
 JsonTypes named(const Json& type) {
-  if (type == "string") return {true, false, false};
-  if (type == "object" || type == "array") return {false, false, true};
-  return {false, true, false};
+  if (type == "string") return {.string = true};
+  if (type == "object" || type == "array") return {.structured = true};
+  if (type == "boolean") return {.boolean = true};
+  if (type == "null") return {.null = true};
+  return {.number = true};
 }
 
 JsonTypes type_of(const Json& value) {
-  return {value.is_string(), value.is_primitive() && !value.is_string(), value.is_structured()};
+  return {value.is_string(), value.is_number(), value.is_boolean(), value.is_null(), value.is_structured()};
 }
 
 JsonTypes types_of(const Json& schema, const Json& document, int depth) {
@@ -63,7 +67,7 @@ JsonTypes types_of(const Json& schema, const Json& document, int depth) {
     } catch (const Json::exception&) { // the converter of schemas says what is wrong
     }
   }
-  if (schema.contains("nullable") && schema["nullable"] == true) types.other_scalar = true;
+  if (schema.contains("nullable") && schema["nullable"] == true) types.null = true;
   return types;
 }
 

@@ -30,9 +30,10 @@ bool is_tool_name(std::string_view name);
 
 // Which JSON types a schema allows, references within `document` followed.
 struct JsonTypes {
-  bool string = false, other_scalar = false, structured = false; // number, boolean, null; object, array
-  bool only_string() const { return string && !other_scalar && !structured; }
-  bool any() const { return string && other_scalar && structured; }
+  bool string = false, number = false, boolean = false, null = false;
+  bool structured = false; // object, array
+  bool only_string() const { return string && !number && !boolean && !null && !structured; }
+  bool any() const { return string && number && boolean && null && structured; }
 };
 JsonTypes json_types(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& document);
 

@@ -37,7 +37,8 @@ class Server {
   const Settings settings_;
   std::unique_ptr<Http> http_;
   int port_ = 0;
-  std::atomic<bool> entered_ = false, left_ = false, stopping_ = false; // run(), run(), by stop()
+  std::atomic<bool> entered_ = false, left_ = false; // run()
+  std::atomic<bool> stopping_ = false;               // stop() was called
 };
 
 } // namespace ridge::server

@@ -278,7 +278,7 @@ struct Launchers {
     const int tasks = args.token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
     args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
-           args.warp_groups * (BatchShape<Format>::kConsumerThreads + kWarp), shared, args);
+           args.warp_groups * BatchShape<Format>::kThreads, shared, args);
     if (args.ranges > 1 && !args.serial_ranges) launch_batch_finish(launch, args, kTileTokens);
   }
 

@@ -91,9 +91,9 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
 void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const MatrixStep& m = call.products[0].matrix;
   const int64_t stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-  const int64_t tiled_rows = call.tiled ? (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens : 0;
+  const int64_t tiled_rows = (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens;
   cuda::launch_to_half(launch, value(plan, m.x), weights_.vector(m.norm), m.norm_epsilon, call.rows, call.cols,
-                       workspace_.half_x(), stride, tiled_rows, workspace_.exponents());
+                       workspace_.half_x(), stride, call.layout, tiled_rows, workspace_.exponents());
 }
 
 void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

@@ -55,7 +55,7 @@ class PromptScratch {
 
 // Matrices of one format with a common input, and what decodes their rows.
 struct PromptMatrices {
-  GemmArgs args; // x is tiled (launch_to_half with tiled_rows)
+  GemmArgs args; // x is tiled (HalfLayout::tiles)
   void (*expand)(const Launch&, const ExpandArgs&);
 };
 inline constexpr size_t kMostPromptMatrices = 3; // in all

@@ -7,10 +7,11 @@ namespace {
 
 constexpr int kThreads = 512, kKept = 4; // pieces of 8 columns per thread that stay in registers: rows up to 16384
 
-// One block per row. The row is scaled by a power of two such that its largest value lies in [512, 1024).
+// One block per row; `tiled_rows`: of HalfLayout::tiles. The row is scaled by a power of two such that its largest
+// value lies in [512, 1024).
 __global__ void __launch_bounds__(kThreads)
     to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, uint4* out, int64_t stride,
-                   int64_t tiled_rows, int8_t* exponents, Stamp* stamps) {
+                   HalfLayout layout, int64_t tiled_rows, int8_t* exponents, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
   let_successor_start();
   stamp(stamps, kStarts);
@@ -78,10 +79,12 @@ __global__ void __launch_bounds__(kThreads)
 
   const auto store = [&](int64_t first, const float(&v)[8]) {
     const int64_t piece = first / 8;
-    const int64_t at =
-        tiled_rows ? (piece / 8 * tiled_rows + row) * 8 + (piece % 8 ^ row % 8) : row * (stride / 8) + piece;
-    out[at] = {pack_half2(v[0] * factor, v[1] * factor), pack_half2(v[2] * factor, v[3] * factor),
-               pack_half2(v[4] * factor, v[5] * factor), pack_half2(v[6] * factor, v[7] * factor)};
+    const int64_t at = layout == HalfLayout::tiles         ? (piece / 8 * tiled_rows + row) * 8 + (piece % 8 ^ row % 8)
+                       : layout == HalfLayout::interleaved ? row * (stride / 8) + interleaved_place(piece)
+                                                           : row * (stride / 8) + piece;
+    const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
+    out[at] = layout == HalfLayout::interleaved ? uint4{pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)}
+                                                : uint4{pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
   };
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
@@ -104,9 +107,10 @@ __global__ void __launch_bounds__(kThreads)
 } // namespace
 
 void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents) {
+                    int64_t cols, uint16_t* out, int64_t stride, HalfLayout layout, int64_t tiled_rows,
+                    int8_t* exponents) {
   launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
-         reinterpret_cast<uint4*>(out), stride, tiled_rows, exponents, launch.stamps());
+         reinterpret_cast<uint4*>(out), stride, layout, tiled_rows, exponents, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

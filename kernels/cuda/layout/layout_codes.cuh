@@ -11,6 +11,7 @@ namespace ridge::kernels::cuda {
 template <int kBits>
 struct Codes {
   static constexpr int kBytes = 4 * kBits; // per group
+  static constexpr bool kSigned = kBits == 8;
   static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
   static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
   static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : 0);
@@ -97,6 +98,7 @@ struct SignCodes : Codes<1> {
 template <>
 struct Codes<3> {
   static constexpr int kBytes = 12, kWords = 3;
+  static constexpr bool kSigned = false;
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     for (int i = 0; i < 4; ++i) {
       const int six = code[24 + i], seven = code[28 + i];
@@ -203,6 +205,7 @@ struct E2m1Codes : Nibbles { // doubled
     }
   };
   static constexpr int kBias = 12;
+  static constexpr bool kSigned = false;
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int, int group) {
     Nibbles::store(
         code, [](int n) { return quant::doubled_e2m1(n) + kBias; }, tile, group);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/host_device.h"
+#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -48,10 +49,10 @@ void launch_gated_norm(const Launch&, const GatedNormArgs&);
 void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
-// 64) are written: row after row (gemm.h), or with tiled_rows in the tiles of an operand of that many rows
-// (prompt_product.h).
+// 64) are written.
 void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, int64_t tiled_rows, int8_t* exponents);
+                    int64_t cols, uint16_t* out, int64_t stride, HalfLayout layout, int64_t tiled_rows,
+                    int8_t* exponents);
 
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
 struct RopeArgs {

@@ -73,7 +73,7 @@ class BatchPlanner {
   void add_matvec(const MatrixStep& m, int64_t rows);
   void add_heads(HeadsStep heads);
   void add_attention(const core::Op& op);
-  void convert(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled);
+  void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);
   void forget_overwritten(ValueId id);
 
   // A call of this step.
@@ -112,7 +112,7 @@ class BatchPlanner {
     ValueId x;
     core::WeightId norm;
     int64_t cols;
-    bool tiled;
+    HalfLayout layout;
     bool operator==(const Converted&) const = default;
   };
   std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same
@@ -217,13 +217,13 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   add_matvec(m, rows);
 }
 
-void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, bool tiled) {
-  const Converted wanted = {m.x, m.norm, cols, tiled};
+void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
+  const Converted wanted = {m.x, m.norm, cols, layout};
   if (converted_ == wanted) return;
   converted_ = wanted;
   KernelCall to_half = product_call(Kernel::to_half, m, rows);
   to_half.cols = cols;
-  to_half.tiled = tiled;
+  to_half.layout = layout;
   to_half.gathers = false;
   add(to_half);
 }
@@ -231,7 +231,7 @@ void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, bool
 void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
-  convert(m, width(m.x) != first.cols ? slots : rows, first.cols, false);
+  convert(m, width(m.x) != first.cols ? slots : rows, first.cols, HalfLayout::interleaved);
   KernelCall experts = product_call(Kernel::expert_batch, m, slots);
   experts.tile_tokens = expert_tile_tokens(slots, first.count);
   add(experts);
@@ -240,13 +240,13 @@ void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
 void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   const bool small = in_.limits.small_batch && rows <= kBatchTokens,
              tiled = has_prompt_products(in_.config, in_.limits) && !small;
-  convert(m, rows, width(m.x), tiled);
   const bool follows_sibling = std::exchange(sibling_runs_, false);
   for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2) {
     const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile);
     if (!fit.fits) continue;
     KernelCall batch = product_call(Kernel::small_batch, m, rows);
     batch.tile_tokens = tile;
+    convert(m, rows, width(m.x), HalfLayout::interleaved);
     if (!fit.split_columns) { // there is one scratch for partial sums
       batch.sibling_follows = sibling_follows_[step_];
       batch.follows_sibling = follows_sibling;
@@ -254,6 +254,7 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
     sibling_runs_ = batch.sibling_follows;
     return add(batch);
   }
+  convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
   if (tiled) {
     prompt_products_.push_back(product(m));
     if (sibling_follows_[step_]) return;

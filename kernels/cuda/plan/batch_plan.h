@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/runtime/limits.h"
 
@@ -83,7 +84,7 @@ struct KernelCall {
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t cols = 0;                                      // to_half: columns
-  bool tiled = false;                                    // to_half: in the tiles of the prompt product
+  HalfLayout layout = HalfLayout::rows;                  // to_half
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   int tile_tokens = 0;                                   // small_batch, expert_batch, sort_experts
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call

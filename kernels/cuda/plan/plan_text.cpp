@@ -60,7 +60,7 @@ std::string flags_of(const KernelCall& call) {
   flag(any([](const auto& p) { return p.matrix.norm != kNone; }), "norm");
   flag(any([](const auto& p) { return p.matrix.swiglu; }), "swiglu");
   flag(any([](const auto& p) { return p.matrix.residual != kNone; }), "add");
-  flag(call.tiled, "tiled");
+  flag(call.layout == HalfLayout::tiles, "tiled");
   flag(call.gathers, "gathers");
   flag(call.sibling_follows, "sibling-follows");
   flag(call.follows_sibling, "follows-sibling");

@@ -21,6 +21,16 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global) 
 #endif
 }
 
+// The same at constant offsets from both addresses, which cost no instruction.
+template <int kToOffset, int kFromOffset>
+__device__ __forceinline__ void copy_async_16_at(uint32_t shared, const uint8_t* global) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(shared), "l"(global), "n"(kToOffset),
+               "n"(kFromOffset)
+               : "memory");
+#endif
+}
+
 // The same, or 16 zeros.
 __device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void* global, bool copies) {
 #if __CUDA_ARCH__ >= 800
@@ -79,47 +89,68 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-// A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
-struct CopyBarrier {
-  uint64_t state;
-
-  __device__ __forceinline__ void init(int arrivals) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
-#endif
+// Where a CopyBarrier is.
+class BarrierAddress {
+ public:
+  __device__ __forceinline__ explicit BarrierAddress(const void* barrier)
+      : address_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {}
+  // The same in a register: the compiler would otherwise make the address anew for each use.
+  __device__ __forceinline__ BarrierAddress kept() const {
+    BarrierAddress same = *this;
+    asm volatile("" : "+r"(same.address_));
+    return same;
   }
-  __device__ __forceinline__ void arrive() {
+  // Of the barrier `count` further.
+  __device__ __forceinline__ BarrierAddress operator+(int count) const {
+    BarrierAddress other = *this;
+    other.address_ += 8 * count;
+    return other;
+  }
+  __device__ __forceinline__ void arrive() const {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(address()) : "memory");
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(address_) : "memory");
 #endif
   }
   // Arrives when this thread's asynchronous copies so far have landed.
-  __device__ __forceinline__ void arrive_after_copies() {
+  __device__ __forceinline__ void arrive_after_copies() const {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address()) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address_) : "memory");
 #endif
   }
   // Waits until the phase of this parity is over.
-  __device__ __forceinline__ void wait(uint32_t parity) {
+  __device__ __forceinline__ void wait(uint32_t parity) const {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred done;\n"
                  "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-                 "@!done bra again; }" ::"r"(address()),
+                 "@!done bra again; }" ::"r"(address_),
                  "r"(parity)
                  : "memory");
 #elif __CUDA_ARCH__ >= 800
     asm volatile("{ .reg .pred done;\n"
                  "again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
-                 "@!done bra again; }" ::"r"(address()),
+                 "@!done bra again; }" ::"r"(address_),
                  "r"(parity)
                  : "memory");
 #endif
   }
 
  private:
-  __device__ __forceinline__ uint32_t address() const {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(&state));
+  uint32_t address_;
+};
+
+// A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
+struct CopyBarrier {
+  uint64_t state;
+
+  __device__ __forceinline__ void init(int arrivals) {
+#if __CUDA_ARCH__ >= 800
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(&state));
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+#endif
   }
+  __device__ __forceinline__ void arrive() { BarrierAddress(this).arrive(); }
+  __device__ __forceinline__ void arrive_after_copies() { BarrierAddress(this).arrive_after_copies(); }
+  __device__ __forceinline__ void wait(uint32_t parity) { BarrierAddress(this).wait(parity); }
 };
 
 __device__ __forceinline__ uint32_t dynamic_shared_bytes() {

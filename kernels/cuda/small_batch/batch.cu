@@ -7,7 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 1024, kFinishThreads = 128;
 
 // One block. Slots are sorted by expert (in any order within one), and each expert's are cut into tiles.
 __global__ void __launch_bounds__(kThreads)
@@ -36,32 +36,32 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
 }
 
-__global__ void __launch_bounds__(256)
+// A warp per row tile and 8 tokens.
+__global__ void __launch_bounds__(kFinishThreads)
     batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens, Stamp* stamps) {
   const DependentWork work(stamps);
-  const int rows = args.swiglu ? kBatchRows / 2 : kBatchRows, part = tile_tokens * kBatchRows;
-  const int total = args.product.tokens * args.row_tiles * rows;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += gridDim.x * blockDim.x) {
-    const int row_tile = i / rows % args.row_tiles, token = i / rows / args.row_tiles;
-    const float* from = args.partial + (int64_t{token / tile_tokens} * args.row_tiles + row_tile) * args.ranges * part +
-                        token % tile_tokens * kBatchRows;
-    BatchResult result;
-    result.look_up(args, row_tile, i % rows, token);
-    result.write(args, row_tile, i % rows, batch_scale(args, token), 0, [&](int in_tile) {
-      float sum = 0;
+  const int lane = threadIdx.x % kWarp, tiles_of_8 = tile_tokens / 8;
+  const int i = (blockIdx.x * kFinishThreads + threadIdx.x) / kWarp;
+  const int row_tile = i / tiles_of_8 % args.row_tiles, token_tile = i / tiles_of_8 / args.row_tiles;
+  const int token = token_tile * tile_tokens + i % tiles_of_8 * 8 + lane % 4 * 2;
+  if (token_tile >= args.token_tiles) return;
+  const BatchResults results(args, row_tile, 0);
+  const int slot[2] = {token < args.product.tokens ? token : -1, token + 1 < args.product.tokens ? token + 1 : -1};
+  const auto* from = reinterpret_cast<const float4*>(args.partial) +
+                     (int64_t{token_tile} * args.row_tiles + row_tile) * args.ranges * (tiles_of_8 * kWarp) +
+                     i % tiles_of_8 * kWarp + lane;
+  float4 sum = results.addends(slot);
 #pragma unroll 4
-      for (int r = 0; r < args.ranges; ++r) sum += from[r * part + in_tile];
-      return sum;
-    });
-  }
+  for (int r = 0; r < args.ranges; ++r) sum = sum + from[r * tiles_of_8 * kWarp];
+  results.write(sum, slot);
 }
 
 } // namespace
 
 void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_tokens) {
-  const int64_t threads = int64_t{args.product.tokens} * args.row_tiles * (args.swiglu ? kBatchRows / 2 : kBatchRows);
-  launch(batch_finish_kernel, static_cast<unsigned>(std::min<int64_t>((threads + 255) / 256, 8 * launch.sm_count)), 256,
-         0, args, tile_tokens, launch.stamps());
+  const int64_t threads = int64_t{args.token_tiles} * args.row_tiles * (tile_tokens / 8) * kWarp;
+  launch(batch_finish_kernel, static_cast<unsigned>((threads + kFinishThreads - 1) / kFinishThreads), kFinishThreads, 0,
+         args, tile_tokens, launch.stamps());
 }
 
 void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,

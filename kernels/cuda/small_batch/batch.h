@@ -17,8 +17,10 @@ struct ExpertTile {
 };
 
 struct BatchArgs {
-  GemmArgs product; // x is f16, [rows, x_stride], zeros behind cols; tokens: rows of x, or slots with experts
-  bool swiglu;      // segments are gate and up, the result goes to segment 0's out
+  // x is f16, [rows, x_stride], zeros behind cols, interleaved (half_layout.h); tokens: rows of x, or slots with
+  // experts.
+  GemmArgs product;
+  bool swiglu; // segments are gate and up, the result goes to segment 0's out
 
   // A product with the same x comes next, or came right before and may still be under way.
   bool sibling_follows, follows_sibling;
@@ -29,9 +31,11 @@ struct BatchArgs {
   int range_tiles, ranges;
   bool serial_ranges;
   int warp_groups; // per block
+  int slots;       // of a warp group's ring
 
-  float* partial; // sums over some of the columns, [tokens][16] per token tile, row tile and range, or serial_ranges
-                  // per block and row tile of its share; kBatchScratchBytes
+  // Sums over some of the columns, kBatchScratchBytes: as BatchResults has them, per 8 tokens of a token tile, row tile
+  // and range, or serial_ranges per block and row tile of its share.
+  float* partial;
 
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;

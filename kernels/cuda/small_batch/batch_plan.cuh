@@ -9,29 +9,32 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kBatchStaticBytes = 1024;         // of shared memory: barriers and scales
-inline constexpr int kBatchWarps = 16, kSumPitch = 20; // floats per token of a warp's sums: no bank collides
+inline constexpr int kBatchStaticBytes = 1024; // of shared memory: barriers and scales
+inline constexpr int kBatchWarps = 16;
 
-// A warp group of a block: its consumer warps decode and multiply, one more warp fetches its weights into its ring.
+// A warp group of a block: its consumer warps decode and multiply, one more warp fetches its weights into its ring, and
+// one adds up the consumers' sums and finishes the results.
 template <typename Format>
 struct BatchShape {
   static constexpr int kConsumerWarps = std::min(kTileSpans<Format> / 4, 8); // a warp takes four spans of a warp tile
   static constexpr int kConsumerThreads = kConsumerWarps * kWarp,
                        kMaxWarpGroups = std::min(kBatchWarps / kConsumerWarps, 3);
-  static constexpr int kMaxThreads = kMaxWarpGroups * (kConsumerThreads + kWarp);
+  static constexpr int kThreads = kConsumerThreads + 2 * kWarp, kMaxThreads = kMaxWarpGroups * kThreads;
   static constexpr int kPieces = TileLayout<Format>::kBytes / 16;
   static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
   static constexpr int kSlotBytes = kBatchRows * kRowPitch;
-  static constexpr int kSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8); // 48 KB in flight
-  // Its shared memory: the ring, then the warps' sums [warps][tokens][kSumPitch].
-  static constexpr int warp_group_bytes(int tile_tokens) {
-    return kSlots * kSlotBytes + kConsumerWarps * tile_tokens * kSumPitch * 4;
+  // A ring has so many slots at least, 48 KB in flight; and more where there is room.
+  static constexpr int kLeastSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8), kMostSlots = 12;
+  // Its shared memory: the warps' sums [tokens / 8][warps][lanes][4], then the ring.
+  static constexpr int sums_bytes(int tile_tokens) { return kConsumerWarps * tile_tokens * kBatchRows * 4; }
+  static constexpr int warp_group_bytes(int tile_tokens, int slots) {
+    return sums_bytes(tile_tokens) + slots * kSlotBytes;
   }
 };
 
-// Bytes per row of the activations in shared memory: 64 for each span of 32 columns, whose 16-byte pieces are exchanged
-// by piece ^= span % 4, and half a line between rows, so that no banks collide.
-__host__ __device__ constexpr int batch_x_pitch(int spans) { return (spans * 64 + 63) / 128 * 128 + 64; }
+// Bytes per row of the activations in shared memory: 64 for each span, and half a line between rows, so that no banks
+// collide.
+__host__ __device__ constexpr int batch_x_pitch(int spans) { return spans * 64 + 64; }
 
 // Divides the work of `args` for a device, by the least estimated cost. Returns the bytes of shared memory, or 0 where
 // there is too little of it for tiles of so many tokens.
@@ -43,7 +46,8 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
       static_cast<int>((TileLayout<Format>::groups_of(args.product.cols) + kTileGroups - 1) / kTileGroups);
   const auto tiles = [](int n, int per_tile) { return (n + per_tile - 1) / per_tile; };
   const auto bytes = [&](int warp_groups, int range) {
-    return warp_groups * B::warp_group_bytes(tile_tokens) + tile_tokens * batch_x_pitch(range * kTileSpans<Format>);
+    return warp_groups * B::warp_group_bytes(tile_tokens, B::kLeastSlots) +
+           tile_tokens * batch_x_pitch(range * kTileSpans<Format>);
   };
   const bool experts = args.tiles != nullptr;
   args.token_tiles = experts ? 1 : tiles(args.product.tokens, tile_tokens);
@@ -79,7 +83,11 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
         args.shares = shares;
       }
     }
-  return best == 0 ? 0 : bytes(args.warp_groups, args.range_tiles);
+  if (best == 0) return 0;
+  const int needed = bytes(args.warp_groups, args.range_tiles);
+  const int more = std::min((limit - needed) / (args.warp_groups * B::kSlotBytes), B::kMostSlots - B::kLeastSlots);
+  args.slots = B::kLeastSlots + more;
+  return needed + more * args.warp_groups * B::kSlotBytes;
 }
 
 } // namespace ridge::kernels::cuda

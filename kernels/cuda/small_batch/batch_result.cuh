@@ -1,4 +1,4 @@
-// The epilogue of small batches' products: where a result goes, and what is added to it.
+// The end of small batches' products: where results go, and what is added to them.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -19,40 +19,61 @@ __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, i
   return args.product.segment[s];
 }
 
-// One element of the results: where it goes and what is added. A kernel looks this up before the sum is known, because
-// the loads take as long as a few warp tiles of weights.
-struct BatchResult {
-  float* to = nullptr; // null: no such row
-  float residual = 0;
-
-  // Of row `in_tile` of a row tile, for one row of activations, or slot.
-  __device__ __forceinline__ void look_up(const BatchArgs& args, int row_tile, int in_tile, int slot) {
-    int row;
-    const GemmSegment& segment = batch_row(args, row_tile, in_tile, row);
-    if (row >= segment.rows) return;
-    const int64_t at = int64_t{slot} * segment.rows + row;
-    to = segment.out + at;
-    if (args.product.residual) residual = args.product.residual[at];
-  }
-  // sum_of(i) is the product with row i of the tile, of expert number `expert`, 0 where there are none.
-  template <typename SumOf>
-  __device__ __forceinline__ void write(const BatchArgs& args, int row_tile, int in_tile, float scale, int expert,
-                                        SumOf&& sum_of) const {
-    if (!to) return;
-    const auto with_bias = [&](int i) {
-      int row;
-      const GemmSegment& segment = batch_row(args, row_tile, i, row);
-      return sum_of(i) * scale + (segment.bias ? segment.bias[int64_t{expert} * segment.rows + row] : 0);
-    };
-    float value = with_bias(in_tile);
-    if (args.swiglu) value = value / (1 + __expf(-value)) * with_bias(in_tile + 8);
-    *to = value + residual;
-  }
-};
-
-// The scale of one activation row's products.
-__device__ __forceinline__ float batch_scale(const BatchArgs& args, int slot) {
-  return exp2f(static_cast<float>(args.product.exponent[slot / args.used] - kWeightExponent));
+// What factors of f16 operands leave to be multiplied: of activations 2^exponent, of weights a constant.
+__device__ __forceinline__ float batch_scale(int exponent) {
+  return exp2f(static_cast<float>(exponent - kWeightExponent));
 }
+
+__device__ __forceinline__ float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+// The results that a lane has of a row tile and 8 tokens, as mma.sync leaves them: those of rows g and g + 8, first for
+// tokens 2 t and 2 t + 1 of row g. g = lane / 4, t = lane % 4.
+class BatchResults {
+ public:
+  // Loads what is added to rows, of expert number `expert`, 0 where there are none.
+  __device__ __forceinline__ BatchResults(const BatchArgs& args, int row_tile, int expert) : args_(args) {
+    const int g = threadIdx.x % kWarp / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const GemmSegment& segment = batch_row(args, row_tile, g + 8 * h, row_[h]);
+      segment_[h] = &segment;
+      real_[h] = row_[h] < segment.rows;
+      bias_[h] = segment.bias && real_[h] ? segment.bias[int64_t{expert} * segment.rows + row_[h]] : 0;
+    }
+  }
+  // What is added to the lane's sums. `slot`: of its two tokens, the row of activations or the slot; -1: none.
+  __device__ __forceinline__ float4 addends(const int (&slot)[2]) const {
+    float4 v = {bias_[0], bias_[0], bias_[1], bias_[1]};
+    if (!args_.swiglu)
+      v = v + float4{residual(0, slot[0]), residual(0, slot[1]), residual(1, slot[0]), residual(1, slot[1])};
+    return v;
+  }
+  // `sum`: with the addends.
+  __device__ __forceinline__ void write(float4 sum, const int (&slot)[2]) const {
+    if (args_.swiglu) {
+      const auto gated = [](float gate, float up) { return gate / (1 + __expf(-gate)) * up; };
+      store(0, slot[0], gated(sum.x, sum.z) + residual(0, slot[0]));
+      store(0, slot[1], gated(sum.y, sum.w) + residual(0, slot[1]));
+    } else {
+      store(0, slot[0], sum.x), store(0, slot[1], sum.y);
+      store(1, slot[0], sum.z), store(1, slot[1], sum.w);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float residual(int h, int slot) const {
+    const float* from = args_.product.residual;
+    return from && real_[h] && slot >= 0 ? from[int64_t{slot} * segment_[h]->rows + row_[h]] : 0;
+  }
+  __device__ __forceinline__ void store(int h, int slot, float value) const {
+    if (real_[h] && slot >= 0) segment_[h]->out[int64_t{slot} * segment_[h]->rows + row_[h]] = value;
+  }
+
+  const BatchArgs& args_;
+  const GemmSegment* segment_[2];
+  int row_[2];
+  bool real_[2];
+  float bias_[2];
+};
 
 } // namespace ridge::kernels::cuda

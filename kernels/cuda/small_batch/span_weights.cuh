@@ -10,22 +10,54 @@ namespace ridge::kernels::cuda {
 template <typename Format>
 inline constexpr int kTileSpans = TileLayout<Format>::kWeights / 32; // of a full warp tile
 
-// A packed group as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become halves in one
-// permute; the subtraction is exact, the scale rounds.
+// Whether a layout's codes are planes of four bits each; whether they are signed bytes.
 template <typename L>
+consteval bool has_nibbles() {
+  if constexpr (requires { typename L::Codes; })
+    return std::is_same_v<typename L::Codes, Codes<4>>;
+  else
+    return false;
+}
+template <typename L>
+consteval bool signed_codes() {
+  if constexpr (requires { L::Codes::kSigned; })
+    return L::Codes::kSigned;
+  else
+    return true;
+}
+
+// The order of a span's halves: as columns lie, or every four of them as first, third, second, fourth, which is how the
+// nibbles of a word of codes come out of it in pairs.
+enum class ColumnOrder { natural, interleaved };
+
+// (word & kMask) | kBits in one instruction.
+template <uint32_t kMask, uint32_t kBits>
+__device__ __forceinline__ uint32_t and_or(uint32_t word) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(kMask), "n"(kBits));
+  return result;
+}
+
+// A packed group's bytes as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become
+// halves in one permute; the subtraction is exact, the scale rounds.
+template <typename L, ColumnOrder kOrder>
 __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group) {
+  constexpr bool kSigned = signed_codes<L>();
   constexpr float kFactor = 1 << kWeightExponent;
+  constexpr uint32_t kSelect[2] = {kOrder == ColumnOrder::natural ? 0x4140 : 0x4240,
+                                   kOrder == ColumnOrder::natural ? 0x4342 : 0x4341};
   __half2 zero[4]; // of eight weights each
 #pragma unroll
-  for (int e = 0; e < 4; ++e) zero[e] = __float2half2_rn(1024 + 128 + static_cast<float>(L::Bias::of(group, e)));
+  for (int e = 0; e < 4; ++e)
+    zero[e] = __float2half2_rn(1024 + (kSigned ? 128 : 0) + static_cast<float>(L::Bias::of(group, e)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const __half2 scale = __float2half2_rn(group.scale[half] * kFactor),
                   offset = __float2half2_rn(group.offset[half] * kFactor);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-      const uint32_t codes = group.word[4 * half + k / 2] ^ 0x80808080;
-      const uint32_t pair = __byte_perm(codes, 0x64646464, k % 2 ? 0x4342 : 0x4140);
+      const uint32_t codes = kSigned ? group.word[4 * half + k / 2] ^ 0x80808080 : group.word[4 * half + k / 2];
+      const uint32_t pair = __byte_perm(codes, 0x64646464, kSelect[k % 2]);
       const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero[2 * half + k / 4]);
       const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
       out[8 * half + k] = *reinterpret_cast<const uint32_t*>(&weights);
@@ -33,8 +65,34 @@ __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCod
   }
 }
 
-// Span `span` of a warp tile of `groups` groups; weights past these are zero. `fetch` only loads, so that a kernel can
-// call it long before `halves`.
+// The same from planes of four-bit codes, interleaved, without a byte in between: a nibble in bits 6 to 9 of 0x4c00 is
+// the half 16 + code, and 16 is little enough to be taken off together with the bias by the offset, which rounds to a
+// hundredth of a code.
+template <typename Format>
+__device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const typename Layout<Format>::Raw& raw, int group) {
+  using L = Layout<Format>;
+  constexpr float kFactor = 1 << kWeightExponent;
+  GroupCodes scales{};
+  L::Scales::template unpack<Format>(scales, raw.scale, group);
+  __half2 scale[2], offset[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float zero = 16 + static_cast<float>(L::Bias::of(scales, 2 * half));
+    scale[half] = __float2half2_rn(scales.scale[half] * kFactor);
+    offset[half] = __float2half2_rn((scales.offset[half] - zero * scales.scale[half]) * kFactor);
+  }
+#pragma unroll
+  for (int k = 0; k < 16; ++k) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then those four further
+    const uint32_t word = raw.code[k / 4];
+    const uint32_t moved = k % 4 == 0 ? word << 6 : k % 4 == 1 ? word >> 2 : k % 4 == 2 ? word << 2 : word >> 6;
+    const uint32_t pair = and_or<0x03c003c0, 0x4c004c00>(moved);
+    const __half2 weights = __hfma2(*reinterpret_cast<const __half2*>(&pair), scale[k / 8], offset[k / 8]);
+    out[k] = *reinterpret_cast<const uint32_t*>(&weights);
+  }
+}
+
+// Span `span` of a warp tile of `groups` groups; weights past these are zero, or with fetch_nearest those of the last
+// group. `fetch` only loads, so that a kernel can call it long before `halves`.
 template <typename Format>
 class SpanWeights {
  public:
@@ -42,10 +100,21 @@ class SpanWeights {
     real_ = span < groups;
     if (real_) L::fetch(raw_, tile, groups, span);
   }
+  __device__ __forceinline__ void fetch_nearest(const uint8_t* tile, int groups, int span) {
+    L::fetch(raw_, tile, groups, min(span, groups - 1));
+    real_ = true;
+  }
+  template <ColumnOrder kOrder = ColumnOrder::natural>
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int span) const {
-    GroupCodes group{};
-    if (real_) L::unpack(group, raw_, span);
-    group_halves<L>(out, group);
+    if constexpr (kOrder == ColumnOrder::interleaved && has_nibbles<L>()) {
+      if (real_) return nibble_halves<Format>(out, raw_, span);
+#pragma unroll
+      for (uint32_t& pair : out) pair = 0;
+    } else {
+      GroupCodes group{};
+      if (real_) L::unpack(group, raw_, span);
+      group_halves<L, kOrder>(out, group);
+    }
   }
 
  private:
@@ -65,6 +134,14 @@ class SpanWeights<Format> {
       if (real_[k]) L::fetch(raw_[k], tile, groups, group);
     }
   }
+  __device__ __forceinline__ void fetch_nearest(const uint8_t* tile, int groups, int span) {
+#pragma unroll
+    for (int k = 0; k < kGroups; ++k) {
+      L::fetch(raw_[k], tile, groups, min(span * kGroups + k, groups - 1));
+      real_[k] = true;
+    }
+  }
+  template <ColumnOrder kOrder = ColumnOrder::natural>
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int) const {
     constexpr float kFactor = 1 << kWeightExponent;
 #pragma unroll
@@ -86,11 +163,18 @@ class SpanWeights<Format> {
         }
       }
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) out[k * kPairs + i] = real_[k] ? pair[i] : 0;
+      for (int i = 0; i < kPairs; ++i) out[k * kPairs + i] = real_[k] ? in_order<kOrder>(pair, i) : 0;
     }
   }
 
  private:
+  // Pair i in this order, of pairs in the natural one.
+  template <ColumnOrder kOrder, int kCount>
+  static __device__ __forceinline__ uint32_t in_order(const uint32_t (&pair)[kCount], int i) {
+    if (kOrder == ColumnOrder::natural) return pair[i];
+    return __byte_perm(pair[i & ~1], pair[i | 1], i % 2 ? 0x7632 : 0x5410);
+  }
+
   using L = Layout<Format>;
   static constexpr int kGroups = 32 / L::kGroupWeights, kPairs = L::kGroupWeights / 2;
   typename L::Raw raw_[kGroups];

@@ -144,6 +144,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count(plan, small_batch) == 5);
     CHECK(count(plan, to_half) == 5);
+    CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::interleaved);
     CHECK(count(plan, clear_dataflow) == 0);
     CHECK(call_of(plan, small_batch).tile_tokens == tile);
   }
@@ -162,14 +163,14 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   CHECK(count(plan, prompt_product) == 4);
   CHECK(count(plan, prompt_rope) == 1);
   CHECK(count(plan, prompt_attention) == 1);
-  CHECK(call_of(plan, to_half).tiled);
+  CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::tiles);
   setting.limits.prompt_products = false;
   const BatchPlan older = setting.plan(512);
   CHECK(count(older, prompt_product) == 0);
   CHECK(count(older, gemm) == 4);
   CHECK(count(older, gate_up_swiglu) == 1);
   CHECK(count(older, attention) == 1);
-  CHECK_FALSE(call_of(older, to_half).tiled);
+  CHECK(call_of(older, to_half).layout == kernels::cuda::HalfLayout::rows);
   setting.limits.shared_per_block = 64 << 10;
   CHECK(count(setting.plan(512), gemm) == 0);
   CHECK(count(setting.plan(512), matvec) == 5);

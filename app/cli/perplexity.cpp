@@ -154,7 +154,6 @@ struct PerplexityCommand {
     if (divergence && (!file.empty() || !ids.empty()))
       usage("the base file holds the text: leave -f and --ids-file out");
     if (!divergence && file.empty() == ids.empty()) usage("give a text: -f FILE, or token ids: --ids-file FILE");
-    if (!against.empty() && !base.empty()) usage("--against compares with a model, --kl-divergence-base with a file");
   }
 
   std::vector<int32_t> read_tokens(const engine::LoadedModel& loaded) const {
@@ -309,12 +308,14 @@ void add_perplexity_command(CLI::App& app) {
   command->add_option("--chunks", options->chunks, "at most so many chunks (default: all)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
       ->type_name("N");
-  command->add_option("--against", options->against, "compare with this model, token by token, in the same run")
-      ->type_name(kModelType);
+  CLI::Option* against =
+      command->add_option("--against", options->against, "compare with this model, token by token, in the same run")
+          ->type_name(kModelType);
   command
       ->add_option("--kl-divergence-base", options->base,
                    "write the model's likeliest tokens here; with --kl-divergence: compare with them")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(against);
   command->add_flag("--kl-divergence", options->divergence, "compare with the base file");
   command->add_option("--kl-top", options->top, "tokens per position in the base file, 8 bytes each")
       ->check(CLI::Range(1, 4096))

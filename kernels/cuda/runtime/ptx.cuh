@@ -149,7 +149,6 @@ struct CopyBarrier {
 #endif
   }
   __device__ __forceinline__ void arrive() { BarrierAddress(this).arrive(); }
-  __device__ __forceinline__ void arrive_after_copies() { BarrierAddress(this).arrive_after_copies(); }
   __device__ __forceinline__ void wait(uint32_t parity) { BarrierAddress(this).wait(parity); }
 };
 

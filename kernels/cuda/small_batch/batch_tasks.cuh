@@ -101,9 +101,6 @@ struct BatchColumns {
     groups = static_cast<int>(TileLayout<Format>::groups_of(args.product.cols));
     warp_tiles = (groups + kTileGroups - 1) / kTileGroups;
   }
-  __device__ __forceinline__ int tile_groups(int warp_tile) const {
-    return min(kTileGroups, groups - warp_tile * kTileGroups);
-  }
   __device__ __forceinline__ Range range(int number) const {
     const int first = number * range_tiles;
     return {number, first, min(warp_tiles, first + range_tiles)};

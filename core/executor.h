@@ -74,6 +74,7 @@ class StatePositions {
   void advance(const Batch& batch);
   // Throws Error for a stream that is none.
   void set(int32_t stream, int64_t position);
+  int64_t of(int32_t stream) const { return next_.empty() ? 0 : next_[stream]; }
 
  private:
   std::vector<int64_t> next_; // by stream; empty where there is no state
@@ -110,11 +111,23 @@ class Executor {
   virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
   virtual int32_t next_token(bool /*ahead*/) { return -1; }
 
+  // Decoding with guesses, after start_decoding() and once every chosen token was given: evaluates `tokens` from
+  // `position` on, the last `guesses` of which may turn out wrong. Chooses the token behind the last one before them,
+  // and behind each guess, as long as the guesses up to there are what was chosen. chosen_tokens() waits for these 1 to
+  // guesses + 1 tokens; the last one is -1 where the logits are unusable. Without guesses, next_token() may give the
+  // token instead and decoding goes on as before.
+  virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {}
+  virtual std::span<const int32_t> chosen_tokens() { return {}; }
+
   // The recurrent state of a stream, of a Program that has some: state_elements(program) elements in the order of
   // Program::states. Where a stream went back to `position` on the host's side, load_state gives it the state that was
   // saved there, and the next batch may start there. An empty `state` leaves what is there, for measurements.
   virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/) {}
   virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {}
+  // Copies the recurrent state of a stream within the executor's memory, over the copy before; and gives the stream of
+  // the last mark_state() the state that it had then.
+  virtual void mark_state(int32_t /*stream*/) {}
+  virtual void return_to_mark() {}
 
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"

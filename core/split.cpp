@@ -87,6 +87,14 @@ class SplitExecutor final : public Executor {
     front_->load_state(stream, state.first(front), position);
     back_->load_state(stream, state.subspan(front), position);
   }
+  void mark_state(int32_t stream) override {
+    front_->mark_state(stream);
+    back_->mark_state(stream);
+  }
+  void return_to_mark() override {
+    front_->return_to_mark();
+    back_->return_to_mark();
+  }
   const ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override { return front_->memory_bytes() + back_->memory_bytes(); }

@@ -22,6 +22,7 @@ class History final : public core::Executor {
     bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
     bool decodes = false;   // chooses tokens itself
     int32_t vocab = 101;
+    int64_t outputs = 0; // at most; 0: as many as streams
   };
   static int32_t next_of(uint64_t state, int32_t vocab) { return static_cast<int32_t>((state >> 33) % vocab); }
   static uint64_t after(uint64_t state, int32_t token) {
@@ -32,7 +33,7 @@ class History final : public core::Executor {
     config_.context = settings.context;
     config_.streams = settings.streams;
     config_.max_batch = settings.max_batch;
-    config_.max_outputs = settings.streams;
+    config_.max_outputs = settings.outputs > 0 ? settings.outputs : settings.streams;
     program.vocab = settings.vocab;
     if (settings.recurrent) program.states.push_back({"state", 2});
   }
@@ -43,9 +44,10 @@ class History final : public core::Executor {
     decoding_ = -1;
     results_.clear();
     for (size_t i = 0; i < batch.tokens.size(); ++i) {
-      evaluate(batch.streams[i], batch.tokens[i], batch.positions[i]);
+      const int32_t stream = batch.streams.empty() ? 0 : batch.streams[i];
+      evaluate(stream, batch.tokens[i], batch.positions[i]);
       if (std::ranges::binary_search(batch.outputs, static_cast<int32_t>(i)))
-        results_.push_back(next_of(streams_[batch.streams[i]].back(), settings_.vocab));
+        results_.push_back(next_of(streams_[stream].back(), settings_.vocab));
     }
     evaluated += std::ssize(batch.tokens);
     largest = std::max<int64_t>(largest, std::ssize(batch.tokens));
@@ -58,20 +60,44 @@ class History final : public core::Executor {
   bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
     if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
     if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back(), settings_.vocab);
+    unread_ = settings_.decodes;
     return settings_.decodes;
   }
   int32_t next_token(bool ahead) override {
-    if (decoding_ < 0) throw std::logic_error("next_token() without decoding");
+    if (decoding_ < 0 || !unread_) throw std::logic_error("next_token() without decoding");
     const int32_t token = chosen_;
     ++chosen;
+    unread_ = ahead;
     if (ahead) {
       evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
       chosen_ = next_of(streams_[decoding_].back(), settings_.vocab);
-    } else {
-      decoding_ = -1;
     }
     return token;
   }
+  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
+    if (decoding_ < 0 || unread_) throw std::logic_error("guesses out of turn");
+    const int64_t known = std::ssize(tokens) - guesses;
+    behind_guesses_.clear();
+    for (int64_t i = 0; i < std::ssize(tokens); ++i) {
+      evaluate(decoding_, tokens[i], position + static_cast<int32_t>(i));
+      const bool refuted =
+          i >= known && (std::ssize(behind_guesses_) != i - known + 1 || behind_guesses_.back() != tokens[i]);
+      if (i < known - 1 || refuted) continue;
+      behind_guesses_.push_back(next_of(streams_[decoding_].back(), settings_.vocab));
+    }
+    chosen_ = behind_guesses_.back();
+    unread_ = true;
+    evaluated += std::ssize(tokens);
+    largest = std::max<int64_t>(largest, std::ssize(tokens));
+  }
+  std::span<const int32_t> chosen_tokens() override {
+    if (!unread_) throw std::logic_error("chosen_tokens() without guesses");
+    unread_ = false;
+    chosen += std::ssize(behind_guesses_);
+    return behind_guesses_;
+  }
+  void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
+  void return_to_mark() override { streams_[mark_.first] = mark_.second; }
   void save_state(int32_t stream, std::span<float> state) override {
     std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
   }
@@ -103,6 +129,9 @@ class History final : public core::Executor {
   std::vector<int32_t> results_;
   std::vector<float> logits_;
   int32_t decoding_ = -1, chosen_ = 0;
+  bool unread_ = false; // chosen_, or behind_guesses_
+  std::vector<int32_t> behind_guesses_;
+  std::pair<int32_t, std::vector<uint64_t>> mark_;
 };
 
 } // namespace ridge::tests

@@ -50,6 +50,14 @@ class CpuExecutor final : public core::Executor {
     });
   }
 
+  void mark_state(int32_t stream) override {
+    mark_.stream = stream;
+    mark_.position = positions_.of(stream);
+    mark_.state.resize(core::state_elements(program_));
+    save_state(stream, mark_.state);
+  }
+  void return_to_mark() override { load_state(mark_.stream, mark_.state, mark_.position); }
+
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override {
     forward(batch);
     return lowering_.profile(repetitions);
@@ -112,6 +120,11 @@ class CpuExecutor final : public core::Executor {
   const core::ExecutorConfig config_;
   Lowering lowering_;
   core::StatePositions positions_;
+  struct {
+    int32_t stream = 0;
+    int64_t position = 0;
+    std::vector<float> state;
+  } mark_;
   const std::string description_;
 };
 

@@ -211,6 +211,7 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   linear.rows = weight.rows;
   linear.cols = weight.cols;
   linear.wide = wide_;
+  linear.dot_tokens = config_.exact ? kExactDotTokens : kDotTokens;
   linear.run_rows = std::min(weight.rows, weight.rows_per_run()); // of experts, each is a run
   linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
   return linear;

@@ -40,7 +40,7 @@ bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t po
                               .seed = sampler.seed(),
                               .draws = sampler.draws(),
                               .step = 0,
-                              .position = position};
+                              .refuted = 0};
   const auto copy = [&](void* to, const void* from, size_t bytes) {
     RIDGE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
   };
@@ -54,14 +54,33 @@ bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t po
   return moved;
 }
 
-void DecodeLoop::record_choice(cudaStream_t stream) {
+SampleArgs DecodeLoop::args(int64_t row, int64_t outputs, int64_t tokens) const {
+  SampleArgs args = args_;
+  const int64_t at = tokens - outputs + row; // of the batch
+  args.logits += row * args.vocab;
+  args.row_position = args.position + at;
+  args.guess = row + 1 < outputs ? args.token + at + 1 : nullptr;
+  args.behind = row > 0;
+  return args;
+}
+
+void DecodeLoop::record_choice(int64_t next_position, cudaStream_t stream) {
   RIDGE_CUDA(cudaEventRecord(chosen_[enqueued_++ % 2].handle, stream));
+  position_ = static_cast<int32_t>(next_position);
 }
 
 int32_t DecodeLoop::read_token() {
-  const int64_t slot = read_++ % 2;
-  RIDGE_CUDA(cudaEventSynchronize(chosen_[slot].handle));
-  return args_.chosen[slot];
+  RIDGE_CUDA(cudaEventSynchronize(chosen_[read_ % 2].handle));
+  return args_.chosen[read_++ % kChosenSlots];
+}
+
+std::span<const int32_t> DecodeLoop::read_tokens() {
+  RIDGE_CUDA(cudaEventSynchronize(chosen_[read_ % 2].handle));
+  tokens_.clear();
+  for (const int64_t steps = *args_.steps; read_ < steps; ++read_)
+    tokens_.push_back(args_.chosen[read_ % kChosenSlots]);
+  enqueued_ = read_;
+  return tokens_;
 }
 
 bool DecodeLoop::allocate(int32_t ring_size, const float* logits, int64_t vocab, const BatchMemory::Arrays& batch,
@@ -71,7 +90,7 @@ bool DecodeLoop::allocate(int32_t ring_size, const float* logits, int64_t vocab,
     const int64_t list_bytes = aligned(vocab * 8), counts_bytes = aligned(vocab * 4), best_bytes = kSampleChunks * 4;
     memory_ = DeviceMemory(kStateBytes + list_bytes + counts_bytes + best_bytes, "sampling");
     RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), stream));
-    host_ = PinnedMemory(kStateBytes + 2 * sizeof(int32_t));
+    host_ = PinnedMemory(kStateBytes + (kChosenSlots + 1) * sizeof(int32_t));
     uint8_t* at = memory_.as();
     const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };
     args_.vocab = vocab;
@@ -81,8 +100,10 @@ bool DecodeLoop::allocate(int32_t ring_size, const float* logits, int64_t vocab,
     args_.counts = reinterpret_cast<int32_t*>(take(counts_bytes));
     args_.chunk_best = reinterpret_cast<float*>(take(best_bytes));
     args_.chosen = reinterpret_cast<int32_t*>(host_.as() + kStateBytes); // mapped under one address
+    args_.steps = args_.chosen + kChosenSlots;
     args_.token = batch.tokens;
     args_.position = batch.positions;
+    args_.output = batch.outputs;
   }
   const size_t bytes = std::max<int64_t>(ring_size, 1) * sizeof(int32_t);
   if (ring_.bytes() >= bytes) return false;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 namespace ridge::kernels::cuda {
@@ -93,8 +94,13 @@ class Executor final : public core::Executor {
   void save_state(int32_t stream, std::span<float> state) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
+  void mark_state(int32_t stream) override;
+  void return_to_mark() override;
+
   bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
   int32_t next_token(bool ahead) override;
+  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
+  std::span<const int32_t> chosen_tokens() override;
 
   // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
   // positions.
@@ -131,6 +137,7 @@ class Executor final : public core::Executor {
   PlanInputs plan_inputs_;
 
   core::StatePositions positions_;
+  int64_t marked_position_ = 0; // of the stream whose state is marked
   int32_t decoding_stream_ = 0;
   PinnedMemory logits_host_;
   int64_t result_rows_ = 0;  // of the last forward()
@@ -213,6 +220,18 @@ void Executor::load_state(int32_t stream, std::span<const float> state, int64_t 
   context_.synchronize();
 }
 
+void Executor::mark_state(int32_t stream) {
+  const CurrentDevice current(context_.device());
+  marked_position_ = positions_.of(stream);
+  states_.mark(stream, context_.stream());
+}
+
+void Executor::return_to_mark() {
+  const CurrentDevice current(context_.device());
+  positions_.set(states_.marked(), marked_position_);
+  states_.return_to_mark(context_.stream());
+}
+
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
   if (!whole() || !DecodeLoop::can_sample(sampler.params())) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
@@ -222,8 +241,8 @@ bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, in
   decoding_stream_ = stream;
   const int32_t token = 0, before = position - 1, output = 0;
   batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
-  launch_sample(context_.launch(), decoding_.args());
-  decoding_.record_choice(context_.stream());
+  launch_sample(context_.launch(), decoding_.args(0, 1, 1));
+  decoding_.record_choice(position, context_.stream());
   return true;
 }
 
@@ -233,11 +252,34 @@ int32_t Executor::next_token(bool ahead) {
   if (ahead) {
     if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
     run({1, 1, kAttentionRows, true, true});
-    decoding_.record_choice(context_.stream());
-    decoding_.advance();
+    decoding_.record_choice(decoding_.position() + 1, context_.stream());
     positions_.set(decoding_stream_, decoding_.position());
   }
   return decoding_.read_token();
+}
+
+void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
+  const int64_t count = std::ssize(tokens);
+  if (decoding_.has_unread_token()) throw std::logic_error("CUDA: guesses before the token that they follow was read");
+  if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens)
+    throw std::logic_error("CUDA: guesses without a token before them, or too many");
+  const CurrentDevice current(context_.device());
+  std::vector<int32_t> positions(count), streams(count, decoding_stream_), outputs(guesses + 1);
+  std::iota(positions.begin(), positions.end(), position);
+  std::iota(outputs.begin(), outputs.end(), static_cast<int32_t>(count - guesses - 1));
+  const core::Batch batch{tokens, positions, streams, outputs};
+  core::check_batch(program_, config_, batch);
+  positions_.advance(batch);
+  batch_.load(batch, context_.stream());
+  PlanShape shape = shape_of(batch);
+  shape.sample = true;
+  run(shape);
+  decoding_.record_choice(position + count, context_.stream());
+}
+
+std::span<const int32_t> Executor::chosen_tokens() {
+  const CurrentDevice current(context_.device());
+  return decoding_.read_tokens();
 }
 
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {

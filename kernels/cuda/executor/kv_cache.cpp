@@ -48,18 +48,38 @@ StateMemory::StateMemory(const core::Program& program, const core::ExecutorConfi
   }
 }
 
+// copy(layer, other, bytes) for each layer's state of a stream; `other` has them one after the other.
+template <typename Other, typename Copy>
+void StateMemory::for_layers(int32_t stream, Other* other, Copy copy) const {
+  for (size_t i = 0; i < layers_.size(); other += program_.states[i++].width)
+    copy(layers_[i] + stream * program_.states[i].width, other, program_.states[i].width * sizeof(float));
+}
+
 void StateMemory::save(int32_t stream, std::span<float> to, cudaStream_t cuda_stream) const {
-  float* out = to.data();
-  for (size_t i = 0; i < layers_.size(); out += program_.states[i++].width)
-    RIDGE_CUDA(cudaMemcpyAsync(out, layers_[i] + stream * program_.states[i].width,
-                               program_.states[i].width * sizeof(float), cudaMemcpyDeviceToHost, cuda_stream));
+  for_layers(stream, to.data(), [&](const float* layer, float* out, size_t bytes) {
+    RIDGE_CUDA(cudaMemcpyAsync(out, layer, bytes, cudaMemcpyDeviceToHost, cuda_stream));
+  });
 }
 
 void StateMemory::load(int32_t stream, std::span<const float> from, cudaStream_t cuda_stream) const {
-  const float* in = from.data();
-  for (size_t i = 0; i < layers_.size(); in += program_.states[i++].width)
-    RIDGE_CUDA(cudaMemcpyAsync(layers_[i] + stream * program_.states[i].width, in,
-                               program_.states[i].width * sizeof(float), cudaMemcpyHostToDevice, cuda_stream));
+  for_layers(stream, from.data(), [&](float* layer, const float* in, size_t bytes) {
+    RIDGE_CUDA(cudaMemcpyAsync(layer, in, bytes, cudaMemcpyHostToDevice, cuda_stream));
+  });
+}
+
+void StateMemory::mark(int32_t stream, cudaStream_t cuda_stream) {
+  if (layers_.empty()) return;
+  if (!mark_.bytes()) mark_ = DeviceMemory(core::state_elements(program_) * sizeof(float), "a copy of the state");
+  marked_ = stream;
+  for_layers(stream, mark_.as<float>(), [&](const float* layer, float* out, size_t bytes) {
+    RIDGE_CUDA(cudaMemcpyAsync(out, layer, bytes, cudaMemcpyDeviceToDevice, cuda_stream));
+  });
+}
+
+void StateMemory::return_to_mark(cudaStream_t cuda_stream) const {
+  for_layers(marked_, mark_.as<float>(), [&](float* layer, const float* in, size_t bytes) {
+    RIDGE_CUDA(cudaMemcpyAsync(layer, in, bytes, cudaMemcpyDeviceToDevice, cuda_stream));
+  });
 }
 
 } // namespace ridge::kernels::cuda

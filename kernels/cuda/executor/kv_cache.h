@@ -36,9 +36,18 @@ class StateMemory {
   void save(int32_t stream, std::span<float> to, cudaStream_t cuda_stream) const;
   void load(int32_t stream, std::span<const float> from, cudaStream_t cuda_stream) const;
 
+  // Copies one stream's state to memory beside it, and back. The memory is taken with the first copy.
+  void mark(int32_t stream, cudaStream_t cuda_stream);
+  void return_to_mark(cudaStream_t cuda_stream) const;
+  int32_t marked() const { return marked_; } // the stream
+
  private:
+  template <typename Other, typename Copy>
+  void for_layers(int32_t stream, Other* other, Copy copy) const;
+
   const core::Program& program_;
-  DeviceMemory memory_;
+  DeviceMemory memory_, mark_;
+  int32_t marked_ = 0;
   std::vector<float*> layers_;
 };
 

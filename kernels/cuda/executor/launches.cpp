@@ -32,7 +32,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
-  case Kernel::sample: return launch_sample(launch, decoding_.args());
+  case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
   }
 }
 

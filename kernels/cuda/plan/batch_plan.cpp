@@ -138,7 +138,11 @@ BatchPlan BatchPlanner::run() {
     }
   }
   gathered_ = {};
-  if (shape().sample) add(call(Kernel::sample));
+  for (int64_t output = 0; shape().sample && output < shape().outputs; ++output) {
+    KernelCall sample = call(Kernel::sample);
+    sample.output = output;
+    add(sample);
+  }
   return std::move(batch_);
 }
 

@@ -32,7 +32,7 @@ struct PlanShape {
   int64_t tokens, outputs;
   int tile_tokens;       // most tokens of an attention tile: more than one where all are of one stream and in sequence
   bool distinct_streams; // no two tokens are of one stream: none attends to another one's key
-  bool sample = false;   // ends with the choice of the next token by the sampler chain
+  bool sample = false;   // ends with the choice of the next token by the sampler chain, behind every output
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -83,6 +83,7 @@ struct KernelCall {
   bool dataflow_input = false;                // of heads
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
+  int64_t output = 0;                                    // sample: whose logits
   int64_t cols = 0;                                      // to_half: columns
   HalfLayout layout = HalfLayout::rows;                  // to_half
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted

@@ -313,9 +313,12 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   const int at = usable && s.temp > 0 ? draw(shared, kept) : 0;
   if (lane == 0) {
     const int32_t token = usable ? shared.token[at] : 0;
-    args.chosen[s.step++ % 2] = usable ? token : -1;
+    args.chosen[s.step++ % kChosenSlots] = usable ? token : -1;
+    *args.steps = s.step;
     *args.token = token;
-    *args.position = s.position++;
+    *args.position = *args.row_position + 1;
+    *args.output = 0;
+    s.refuted = !usable || (args.guess && *args.guess != token);
     s.draws += usable && s.temp > 0;
     if (usable) accept(args, s, token);
   }
@@ -328,6 +331,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
   __shared__ Shared shared;
   let_successor_start();
   wait_for_predecessor();
+  if (args.behind && __ldcg(&args.state->refuted)) return;
   const auto vocab = static_cast<uint32_t>(args.vocab);
   const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
   const uint32_t key = best_of_chunk(args, shared, chunk, vocab);

@@ -8,6 +8,7 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kSampleChunks = 2048; // pieces of the vocabulary whose best logits are compared first
 inline constexpr int kMaxTopK = 256;
+inline constexpr int kChosenSlots = 32; // of the host's memory, for tokens that it has not read yet
 
 // In device memory, so that a captured launch serves any settings.
 struct SampleState {
@@ -18,8 +19,8 @@ struct SampleState {
   int32_t ring_size; // tokens that penalties count: the last so many, 0 none, -1 all
   int32_t ring_filled, ring_oldest;
   uint64_t seed, draws;
-  int32_t step;     // tokens chosen
-  int32_t position; // of the next one
+  int32_t step;    // tokens chosen
+  int32_t refuted; // whether the last token was not what had been guessed
 };
 
 struct SampleArgs {
@@ -30,11 +31,17 @@ struct SampleArgs {
   int32_t* ring;     // [ring_size] those tokens
   float* chunk_best; // [kSampleChunks] zero before and after
   uint64_t* list;    // [vocab]
-  // In the host's memory: the token of step i at chosen[i % 2], or -1 where logits are NaN or none is above -infinity.
-  int32_t* chosen;
-  // The step of a generating loop: the token (0 for -1) and its position go here.
-  int32_t* token;
-  int32_t* position;
+  // In the host's memory: the token of step i at chosen[i % kChosenSlots], or -1 where logits are NaN or none is above
+  // -infinity; and the steps so far.
+  int32_t *chosen, *steps;
+  // The next step of a generating loop: the token (0 for -1), its position, behind that of the row, and its index among
+  // the step's tokens, 0, go here.
+  int32_t *token, *position, *output;
+  const int32_t* row_position;
+  // Where the tokens behind this row are guesses: `guess` is the one to follow, null behind the last row. A row
+  // `behind` another is left out where the guess that it follows was refuted.
+  const int32_t* guess;
+  bool behind;
 };
 void launch_sample(const Launch&, const SampleArgs&);
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
 #include "models/model.h"
 
 #include <fmt/ranges.h>
@@ -22,13 +23,15 @@ struct ChatCommand {
 
   void run() {
     core::validate(request.sampling.params);
+    engine::check_speculation(model);
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const std::vector<std::string> recommended = engine::take_model_defaults(request.sampling, loaded.file, note);
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
-    engine::start_executor(loaded, engine::executor_config(model, loaded.program.trained_context), model.device,
+    engine::start_executor(loaded, engine::generating_config(model, loaded.program.trained_context), model.device,
                            model.gpu_layers, load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
+    session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Conversation conversation(loaded, session, chosen,
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
@@ -63,6 +66,7 @@ void add_chat_command(CLI::App& app) {
   auto options = std::make_shared<ChatCommand>();
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
   add_model_options(*command, options->model, true);
+  add_speculation_options(*command, options->model);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
   command

@@ -22,6 +22,7 @@ constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::stri
     {"-ub", "--ubatch-size"},
     {"-ngl", "--gpu-layers"},
     {"-np", "--parallel"},
+    {"-md", "--draft-model"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
 });

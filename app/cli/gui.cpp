@@ -8,6 +8,7 @@
 #if RIDGE_GUI
 #include "app/window/window_engine.h"
 #include "core/files/xdg.h"
+#include "engine/speculation/speculation.h"
 #include "ui/window.h"
 
 #include <fmt/format.h>
@@ -26,6 +27,7 @@ struct GuiCommand {
 
   void run() {
     core::validate(setup.request.sampling.params);
+    engine::check_speculation(setup.model);
     if (!size.empty()) {
       char rest;
       if (std::sscanf(size.c_str(), "%dx%d%c", &window.width, &window.height, &rest) != 2 || window.width < 320 ||
@@ -54,6 +56,7 @@ void add_gui_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs, server");
   add_model_options(*command, options->setup.model, true);
+  add_speculation_options(*command, options->setup.model);
   command->add_option("file", options->setup.model.model, "GGUF file or name; default: the built-in guide")
       ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/options.h"
+#include "engine/speculation/speculator.h"
 
 #include <fmt/ranges.h>
 
@@ -54,6 +55,23 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");
+}
+
+void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
+  command
+      .add_option(
+          "--spec", o.speculation,
+          "tokens guessed ahead and checked several in one step, as long as that pays: ngram (what followed the "
+          "same words before), draft (what --draft-model says), auto (draft where there is one, else ngram) or "
+          "off")
+      ->check(CLI::IsMember({"auto", "off", "ngram", "draft"}))
+      ->capture_default_str()
+      ->type_name("WHO");
+  command.add_option("--draft-model", o.draft_model, "a smaller model with the same vocabulary, to guess tokens (-md)")
+      ->type_name(kModelType);
+  command.add_option("--draft-tokens", o.draft_tokens, "guesses in a step (default: as many as pay)")
+      ->check(CLI::Range(int64_t{1}, engine::kMostGuesses))
+      ->type_name("N");
 }
 
 void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {

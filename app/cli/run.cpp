@@ -7,6 +7,7 @@
 #include "engine/conversation.h"
 #include "engine/machine.h"
 #include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
 #include "measure/profile_report.h"
 
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ struct RunCommand {
     if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
     if (request.raw && !request.system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
     core::validate(request.sampling.params);
+    engine::check_speculation(model);
     request.prompt = prompt.read();
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
     engine::take_model_defaults(request.sampling, loaded.file, note);
@@ -34,7 +36,7 @@ struct RunCommand {
     for (const std::string& warning : tokenizer.warnings()) note(warning);
 
     const std::vector<int32_t> raw_tokens = tokenizer.encode(request.prompt, {.add_special = true});
-    core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
+    core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
     if (model.context < 0 && request.sampling.max_tokens > 0) {
       // Room for what was asked for, also past the length the model was trained for: then it is said.
       const int64_t needed = std::ssize(raw_tokens) + request.sampling.max_tokens + (request.raw ? 0 : kTemplateRoom);
@@ -44,6 +46,7 @@ struct RunCommand {
     }
     engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
+    session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Answerer answerer(loaded, session, request);
     const InterruptFlag interrupt;
     TextPrinter printer;
@@ -95,8 +98,18 @@ struct RunCommand {
                              {"prompt_tokens_per_second", prompt.tokens_per_second()},
                              {"completion_tokens_per_second", generation.tokens_per_second()},
                              {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    if (session.speculator() && session.speculator()->counts().steps > 0)
+      report["speculation"] = speculation_json(session.speculator()->counts());
     if (step) report["profile"] = measure::profile_json(*step);
     print_report("run", report);
+  }
+
+  static engine::Json speculation_json(const engine::GuessCounts& counts) {
+    return {{"steps_with_guesses", counts.steps},
+            {"guessed_tokens", counts.all_made()},
+            {"right_tokens", counts.all_right()},
+            {"guessed_tokens_by_place", counts.made},
+            {"right_tokens_by_place", counts.right}};
   }
 
   static constexpr int64_t kTemplateRoom = 1024; // tokens that a chat template may add around a message
@@ -109,6 +122,7 @@ void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunCommand>();
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
   add_model_options(*command, options->model, true);
+  add_speculation_options(*command, options->model);
   options->prompt.add_to(*command, "your message");
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->request.raw, "complete the text as it is, without a chat template");

@@ -6,7 +6,7 @@
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/strings/units.h"
-#include "engine/options.h"
+#include "engine/speculation/speculation.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ struct FitCommand {
     if (model.device == "cpu") room.gpu = 0;
     if (!gpu_memory.empty()) room.gpu = static_cast<double>(core::parse_bytes(gpu_memory, "--gpu-memory"));
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
-    const core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
+    const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
     const engine::Fit fit = engine::fit(loaded.program, config, room, model.gpu_layers);
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));

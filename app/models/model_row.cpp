@@ -1,7 +1,7 @@
 #include "app/models/model_row.h"
 
 #include "core/strings/printable.h"
-#include "engine/options.h"
+#include "engine/speculation/speculation.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     const core::Program program = models::build_program(file);
     row.trained_context = program.trained_context;
     engine::Fit fit =
-        engine::fit(program, engine::executor_config(options, program.trained_context), room, options.gpu_layers);
+        engine::fit(program, engine::generating_config(options, program.trained_context), room, options.gpu_layers);
     row.context = fit.largest_context;
     if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters);
     return fit;

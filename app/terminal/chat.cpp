@@ -143,6 +143,7 @@ void Chat::answer(const Json& before) {
   printer.finish();
   total_prompt_ += session_.prompt_usage();
   total_generation_ += session_.generation_usage();
+  if (session_.speculator()) total_guesses_ += session_.speculator()->counts();
   show_status(answer);
   calls_.assign(answer.calls.begin(), answer.calls.end());
   if (!calls_.empty()) ask_for_result();
@@ -255,6 +256,10 @@ void Chat::stats(const std::string&) {
   fmt::print("answers    {} tokens, {:.1f} s, {:.1f} tokens/s, {:.2f} GB/s\n", total_generation_.tokens,
              total_generation_.seconds, total_generation_.tokens_per_second(),
              total_generation_.bytes_per_second() / 1e9);
+  if (const engine::GuessCounts& guesses = total_guesses_; guesses.steps > 0)
+    fmt::print("guesses    {} of {} tokens right, {:.2f} tokens a step in {} steps with guesses\n", guesses.all_right(),
+               guesses.all_made(),
+               1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps), guesses.steps);
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());

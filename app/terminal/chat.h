@@ -53,6 +53,7 @@ class Chat {
   std::unique_ptr<engine::Answerer> answerer_;
   std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;
+  engine::GuessCounts total_guesses_;
   engine::Usage total_prompt_, total_generation_;
 };
 

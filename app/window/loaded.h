@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/window/window_engine.h"
+#include "engine/speculation/speculation.h"
 
 namespace ridge::app {
 
@@ -14,12 +15,14 @@ struct WindowEngine::Loaded {
 
   Loaded(engine::LoadedModel opened, const WindowSetup& setup)
       : model(std::move(opened)),
-        device(setup.start(model, engine::executor_config(setup.model, model.program.trained_context),
+        device(setup.start(model, engine::generating_config(setup.model, model.program.trained_context),
                            setup.model.device, setup.model.gpu_layers)),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
         session(*model.executor, model.program),
         conversation(model, session, chat_template,
-                     engine::template_variables(setup.request.chat_template, chat_template, note)) {}
+                     engine::template_variables(setup.request.chat_template, chat_template, note)) {
+    session.speculate(engine::make_speculator(setup.model, model, {}));
+  }
 };
 
 } // namespace ridge::app

@@ -30,9 +30,9 @@ void Session::forward(int64_t count, bool want_logits, Usage& usage) {
   usage += {count, seconds_now() - start, bytes_of(count, position, want_logits)};
 }
 
-double Session::bytes_of(int64_t tokens, int64_t position, bool logits) const {
+double Session::bytes_of(int64_t tokens, int64_t position, int64_t outputs) const {
   const core::ExecutorConfig& config = executor_.config();
-  return core::program_cost(program_, {tokens, position, 1, logits ? 1 : 0, core::bytes_per_element(config.k_type),
+  return core::program_cost(program_, {tokens, position, 1, outputs, core::bytes_per_element(config.k_type),
                                        core::bytes_per_element(config.v_type)})
       .bytes();
 }
@@ -62,39 +62,148 @@ void Session::keep(int64_t count) {
 
 StopReason Session::generate(core::Sampler& sampler, const Options& options) {
   generation_ = {};
-  std::optional<bool> decoding; // whether the executor chooses the tokens itself
-  int64_t awaited = -1;         // the position that it evaluates while the host handles the token before
-  for (int64_t count = 0;; ++count) {
+  Answer answer{sampler, options};
+  if (speculator_) speculator_->begin(tokens_);
+  for (;;) {
     if (raised(options.cancel)) return StopReason::interrupted;
-    if (options.limit >= 0 && count >= options.limit) return StopReason::limit;
-    // The sampled token is evaluated only when a further one is wanted: the last one of an answer costs nothing.
-    if (cache_.size() < std::ssize(tokens_)) {
-      if (cache_.size() >= context()) return StopReason::context_full;
-      forward(1, true, generation_);
-    }
-    if (!decoding)
-      decoding = !options.mask && !options.on_choice &&
-                 executor_.start_decoding(sampler, static_cast<int32_t>(cache_.size()), 0);
-    int32_t token = -1;
-    if (*decoding) {
-      const bool ahead = count + 1 != options.limit && cache_.size() < context();
-      const double start = seconds_now();
-      token = executor_.next_token(ahead);
-      if (awaited >= 0) generation_ += {1, seconds_now() - start, bytes_of(1, awaited, true)};
-      if (token < 0) core::throw_unusable_logits();
-      awaited = ahead ? cache_.size() : -1;
-      if (ahead) cache_.evaluated({&token, 1});
-      sampler.accept_drawn(token);
-    } else {
-      token = sampler.sample(logits(), options.mask);
-      if (options.on_choice) options.on_choice(token, logits());
-      sampler.accept(token);
-    }
-    tokens_.push_back(token);
-    if (options.is_end && options.is_end(token)) return StopReason::end_of_turn;
-    if (options.on_accept) options.on_accept(token);
-    if (options.on_token && !options.on_token(token)) return StopReason::stopped;
+    if (options.limit >= 0 && answer.tokens >= options.limit) return StopReason::limit;
+    if (const std::optional<StopReason> stop = step(answer)) return *stop;
   }
+}
+
+// The next token, and those that guesses of what follows give at once. A chosen token is evaluated only when a further
+// one is wanted: the last one of an answer costs nothing.
+std::optional<StopReason> Session::step(Answer& answer) {
+  if (answer.awaits) return await(answer);
+  if (cache_.size() < std::ssize(tokens_)) {
+    if (std::ssize(tokens_) > context()) return StopReason::context_full;
+    const std::vector<int32_t> guesses = guess(answer);
+    if (!answer.decoding || !guesses.empty()) return check(answer, guesses);
+    decode_on(answer);
+    return std::nullopt;
+  }
+  if (!answer.options.mask && !answer.options.on_choice)
+    answer.decoding = answer.awaits = executor_.start_decoding(answer.sampler, static_cast<int32_t>(cache_.size()), 0);
+  return answer.decoding ? std::nullopt : take(answer, choose(answer, 0));
+}
+
+// The token that the executor has chosen or is about to. It is evaluated meanwhile, where no guesses are to go with it.
+std::optional<StopReason> Session::await(Answer& answer) {
+  const bool ahead = answer.tokens + 1 != answer.options.limit && cache_.size() < context() &&
+                     (!speculator_ || speculator_->worth(tokens_, 1, most_guesses(answer, 1) - 1) == 0);
+  const double start = seconds_now();
+  const int32_t token = executor_.next_token(ahead);
+  if (answer.evaluating >= 0) count(1, 1, 1, answer.evaluating, seconds_now() - start);
+  if (token < 0) core::throw_unusable_logits();
+  answer.awaits = ahead;
+  answer.evaluating = ahead ? cache_.size() : -1;
+  if (ahead) cache_.evaluated({&token, 1});
+  answer.sampler.accept_drawn(token);
+  return take(answer, token);
+}
+
+// Has the executor evaluate what was chosen and choose the next token, which await() takes.
+void Session::decode_on(Answer& answer) {
+  const auto known = std::span(tokens_).subspan(cache_.size());
+  const auto position = static_cast<int32_t>(cache_.size());
+  executor_.decode_guesses(known, 0, position);
+  answer.awaits = true;
+  answer.evaluating = position;
+  cache_.evaluated(known);
+}
+
+// Evaluates what was chosen, and guesses of what follows. Takes tokens as long as the guesses are what is chosen.
+std::optional<StopReason> Session::check(Answer& answer, std::span<const int32_t> guesses) {
+  const int64_t position = cache_.size(), known = std::ssize(tokens_) - position;
+  std::vector<int32_t> tokens(tokens_.begin() + position, tokens_.end());
+  tokens.insert(tokens.end(), guesses.begin(), guesses.end());
+  const bool recurrent = !program_.states.empty() && !guesses.empty();
+  if (recurrent) executor_.mark_state(0);
+  const double start = seconds_now();
+  const std::span<const int32_t> chosen = evaluate_guesses(answer, tokens, std::ssize(guesses));
+  const double seconds = seconds_now() - start;
+
+  int64_t right = 0; // guesses that were taken, and a token behind them
+  const auto settle = [&] {
+    if (recurrent && right < std::ssize(guesses))
+      executor_.return_to_mark(); // what was taken is evaluated again, with the next guesses
+    else
+      cache_.evaluated(std::span(tokens).first(known + right));
+  };
+  std::optional<StopReason> stop;
+  try {
+    for (;; ++right) {
+      const int32_t token = answer.decoding ? chosen[right] : choose(answer, right);
+      if (token < 0) core::throw_unusable_logits();
+      if (answer.decoding) answer.sampler.accept_drawn(token);
+      stop = take(answer, token);
+      if (stop || right == std::ssize(guesses) || token != guesses[right]) break;
+    }
+  } catch (...) {
+    settle();
+    throw;
+  }
+  settle();
+  count(right + 1, std::ssize(tokens), std::ssize(guesses) + 1, position, seconds);
+  if (speculator_) speculator_->were_right(stop ? right : std::ssize(guesses), right);
+  return stop;
+}
+
+// The tokens that the executor chose, where it does; else logits are there to choose from.
+std::span<const int32_t> Session::evaluate_guesses(const Answer& answer, std::span<const int32_t> tokens,
+                                                   int64_t guesses) {
+  const auto position = static_cast<int32_t>(cache_.size());
+  if (answer.decoding) {
+    executor_.decode_guesses(tokens, guesses, position);
+    return executor_.chosen_tokens();
+  }
+  std::vector<int32_t> positions(tokens.size()), outputs(guesses + 1);
+  std::iota(positions.begin(), positions.end(), position);
+  std::iota(outputs.begin(), outputs.end(), static_cast<int32_t>(std::ssize(tokens) - guesses - 1));
+  executor_.forward({tokens, positions, {}, outputs});
+  return {};
+}
+
+// From the logits of that output.
+int32_t Session::choose(Answer& answer, int64_t output) {
+  const std::span<const float> logits = executor_.logits(output);
+  const int32_t token = answer.sampler.sample(logits, answer.options.mask);
+  if (answer.options.on_choice) answer.options.on_choice(token, logits);
+  answer.sampler.accept(token);
+  return token;
+}
+
+std::optional<StopReason> Session::take(Answer& answer, int32_t token) {
+  const Options& options = answer.options;
+  ++answer.tokens;
+  tokens_.push_back(token);
+  if (options.is_end && options.is_end(token)) return StopReason::end_of_turn;
+  if (options.on_accept) options.on_accept(token);
+  if (options.on_token && !options.on_token(token)) return StopReason::stopped;
+  return std::nullopt;
+}
+
+// In a step that evaluates `known` tokens before them.
+int64_t Session::most_guesses(const Answer& answer, int64_t known) const {
+  const core::ExecutorConfig& config = executor_.config();
+  int64_t most = std::min({config.max_outputs - 1, config.max_batch - known, context() - std::ssize(tokens_)});
+  if (answer.options.limit >= 0) most = std::min(most, answer.options.limit - answer.tokens - 1);
+  return most;
+}
+
+// What may follow, where trying it pays.
+std::vector<int32_t> Session::guess(const Answer& answer) {
+  const int64_t known = std::ssize(tokens_) - cache_.size();
+  if (!speculator_ || speculator_->worth(tokens_, known, most_guesses(answer, known)) == 0) return {};
+  std::vector<int32_t> guesses = speculator_->draft();
+  if (answer.options.is_end) guesses.erase(std::ranges::find_if(guesses, answer.options.is_end), guesses.end());
+  return guesses;
+}
+
+// A step that took `taken` tokens from `outputs`, having evaluated so many from `position` on.
+void Session::count(int64_t taken, int64_t evaluated, int64_t outputs, int64_t position, double seconds) {
+  generation_ += {taken, seconds, bytes_of(evaluated, position, outputs)};
+  if (speculator_) speculator_->took(evaluated, seconds);
 }
 
 } // namespace ridge::engine

@@ -7,10 +7,13 @@
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
 #include "engine/sequences/usage.h"
+#include "engine/speculation/speculator.h"
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +24,12 @@ class Session {
   // Both must outlive the session. An executor serves one session, on stream 0.
   Session(core::Executor& executor, const core::Program& program)
       : executor_(executor), program_(program), cache_(executor, program, 0) {}
+
+  // Lets generate() check guesses of several tokens in one step, as many as the executor has outputs for. The tokens
+  // are those that it would give without, as far as the executor's logits do not depend on how many it evaluates
+  // together.
+  void speculate(std::unique_ptr<Speculator> speculator) { speculator_ = std::move(speculator); }
+  const Speculator* speculator() const { return speculator_.get(); } // null: none
 
   // Makes the cache hold exactly `tokens` (at least one), evaluating what it does not hold yet; afterwards logits() are
   // those of the last token. progress(done, total) is called between batches. Returns false when `cancel` was raised
@@ -54,13 +63,34 @@ class Session {
   const Usage& generation_usage() const { return generation_; } // of the last generate()
 
  private:
-  double bytes_of(int64_t tokens, int64_t position, bool logits) const; // that one forward() moves
-  void forward(int64_t count, bool want_logits, Usage& usage);          // evaluates the next `count` of tokens_
+  // The answer that generate() works on.
+  struct Answer {
+    core::Sampler& sampler;
+    const Options& options;
+    int64_t tokens = 0;
+    bool decoding = false;   // the executor chooses the tokens itself
+    bool awaits = false;     // it has chosen a token, or is about to, that was not taken yet
+    int64_t evaluating = -1; // the position that it evaluates for that; -1: none
+  };
+
+  double bytes_of(int64_t tokens, int64_t position, int64_t outputs) const; // that one forward() moves
+  void forward(int64_t count, bool want_logits, Usage& usage);              // evaluates the next `count` of tokens_
+  std::optional<StopReason> step(Answer& answer);
+  std::optional<StopReason> await(Answer& answer);
+  void decode_on(Answer& answer);
+  std::optional<StopReason> check(Answer& answer, std::span<const int32_t> guesses);
+  std::span<const int32_t> evaluate_guesses(const Answer& answer, std::span<const int32_t> tokens, int64_t guesses);
+  int32_t choose(Answer& answer, int64_t output);
+  std::optional<StopReason> take(Answer& answer, int32_t token);
+  int64_t most_guesses(const Answer& answer, int64_t known) const;
+  std::vector<int32_t> guess(const Answer& answer);
+  void count(int64_t taken, int64_t evaluated, int64_t outputs, int64_t position, double seconds);
 
   core::Executor& executor_;
   const core::Program& program_;
   std::vector<int32_t> tokens_;
   StreamCache cache_; // holds the first of tokens_
+  std::unique_ptr<Speculator> speculator_;
   Usage prompt_, generation_;
 };
 

@@ -1,0 +1,32 @@
+// Guesses of a smaller model with the same vocabulary: what it would say itself, its likeliest token each time.
+#pragma once
+
+#include "core/sampler.h"
+#include "engine/loaded_model.h"
+#include "engine/sequences/stream_cache.h"
+#include "engine/speculation/drafter.h"
+
+namespace ridge::engine {
+
+class ModelDrafter final : public Drafter {
+ public:
+  // `model` has an executor of one stream, and at least one output. `vocab`: of the model that checks the guesses.
+  ModelDrafter(std::unique_ptr<LoadedModel> model, int64_t vocab);
+
+  void begin(std::span<const int32_t> tokens) override;
+  int look(std::span<const int32_t> tokens) override;
+  std::vector<int32_t> draft(int64_t most) override;
+
+ private:
+  void evaluate();
+  void forward(std::span<const int32_t> tokens);
+
+  std::unique_ptr<LoadedModel> model_;
+  core::Executor& executor_;
+  const int64_t vocab_;
+  StreamCache cache_;
+  core::Sampler sampler_; // greedy
+  std::span<const int32_t> tokens_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,98 @@
+#include "engine/speculation/speculator.h"
+
+#include "core/clock.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::engine {
+namespace {
+
+constexpr double kForget = 0.97;    // of a record, with every draft
+constexpr double kNewest = 0.2;     // weight of the newest time
+constexpr double kGrowth = 0.02;    // of an untried step with each further token: low, so that it is tried
+constexpr int64_t kTimeAgain = 128; // chances, of which one is let pass to time a step without guesses
+constexpr int64_t kLeastPatience = 16, kMostPatience = 1024;
+
+} // namespace
+
+GuessCounts& GuessCounts::operator+=(const GuessCounts& other) {
+  steps += other.steps;
+  for (int64_t i = 0; i < kMostGuesses; ++i) made[i] += other.made[i], right[i] += other.right[i];
+  return *this;
+}
+
+int64_t GuessCounts::all_made() const { return std::accumulate(made.begin(), made.end(), int64_t{0}); }
+int64_t GuessCounts::all_right() const { return std::accumulate(right.begin(), right.end(), int64_t{0}); }
+
+void Speculator::begin(std::span<const int32_t> tokens) {
+  counts_ = {};
+  drafter_->begin(tokens);
+}
+
+// Between sizes that were measured a straight line.
+double Speculator::seconds_of(int64_t tokens) const {
+  if (seconds_[tokens] > 0) return seconds_[tokens];
+  int64_t below = tokens - 1, above = tokens + 1;
+  while (below > 0 && seconds_[below] == 0) --below;
+  while (above < kTimed && seconds_[above] == 0) ++above;
+  if (below == 0) return above < kTimed ? seconds_[above] : 0;
+  if (above == kTimed) return seconds_[below] * (1 + kGrowth * static_cast<double>(tokens - below));
+  const double share = static_cast<double>(tokens - below) / static_cast<double>(above - below);
+  return seconds_[below] + share * (seconds_[above] - seconds_[below]);
+}
+
+int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_t most) {
+  length_ = 0;
+  most = std::min(most, kMostGuesses);
+  kind_ = most > 0 ? drafter_->look(tokens) : -1;
+  if (kind_ < 0) return 0;
+  if (fixed_length_ > 0) return length_ = std::min(most, fixed_length_);
+  if (seconds_of(1) == 0 || ++chances_ % kTimeAgain == 0) return 0;
+  Record& record = records_[kind_];
+  const double likely = record.right / (record.right + record.wrong);
+  // Tokens a second: of a step with no guess one, of a step with guesses those that are right and the one behind them.
+  double best = 1 / seconds_of(1), expected = 1, all_right = 1;
+  for (int64_t guesses = 1; guesses <= most; ++guesses) {
+    expected += all_right *= likely;
+    const double seconds =
+        seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds_;
+    if (const double speed = expected / seconds; speed > best) best = speed, length_ = guesses;
+  }
+  if (length_ == 0 && ++record.declined >= record.patience) { // the text may have become another
+    record.declined = 0;
+    record.patience = std::min(2 * record.patience, kMostPatience);
+    length_ = 1;
+  }
+  return length_;
+}
+
+std::vector<int32_t> Speculator::draft() {
+  const double start = core::seconds_now();
+  std::vector<int32_t> guesses = drafter_->draft(length_);
+  const double each = (core::seconds_now() - start) / static_cast<double>(length_);
+  draft_seconds_ = draft_seconds_ == 0 ? each : (1 - kNewest) * draft_seconds_ + kNewest * each;
+  return guesses;
+}
+
+void Speculator::took(int64_t tokens, double seconds) {
+  if (tokens >= kTimed) return;
+  double& known = seconds_[tokens];
+  if (warm_[tokens]) known = known == 0 ? seconds : (1 - kNewest) * known + kNewest * seconds;
+  warm_[tokens] = true;
+}
+
+void Speculator::were_right(int64_t made, int64_t right) {
+  if (made == 0) return;
+  Record& record = records_[kind_];
+  record.right = kForget * record.right + static_cast<double>(right);
+  record.wrong = kForget * record.wrong + (right < made ? 1 : 0);
+  if (right > 0) record.patience = kLeastPatience;
+  ++counts_.steps;
+  for (int64_t i = 0; i < made; ++i) {
+    ++counts_.made[i];
+    counts_.right[i] += i < right;
+  }
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,65 @@
+// How many tokens to guess, and whether at all: by how often guesses of a kind were right so far, and by how long steps
+// of so many tokens took.
+#pragma once
+
+#include "engine/speculation/drafter.h"
+
+#include <array>
+#include <memory>
+
+namespace ridge::engine {
+
+inline constexpr int64_t kMostGuesses = 15; // in one step: 16 tokens are what small batches' products are made for
+
+// What became of the guesses of one answer.
+struct GuessCounts {
+  int64_t steps = 0;                                 // that had guesses
+  std::array<int64_t, kMostGuesses> made{}, right{}; // by place within a step; right ones have only right ones before
+
+  GuessCounts& operator+=(const GuessCounts& other);
+  int64_t all_made() const;
+  int64_t all_right() const;
+};
+
+class Speculator {
+ public:
+  // fixed_length: guesses in a step, whatever it costs; 0: as many as pay.
+  explicit Speculator(std::unique_ptr<Drafter> drafter, int64_t fixed_length = 0)
+      : drafter_(std::move(drafter)), fixed_length_(fixed_length) {}
+
+  // An answer begins behind `tokens`.
+  void begin(std::span<const int32_t> tokens);
+  // Whether a step behind `tokens`, with `known` tokens to evaluate before any guess, is worth guesses; how many.
+  int64_t worth(std::span<const int32_t> tokens, int64_t known, int64_t most);
+  // As many guesses as the last worth() said, or fewer.
+  std::vector<int32_t> draft();
+
+  // A step of so many tokens took so long.
+  void took(int64_t tokens, double seconds);
+  // Of `made` guesses of the last draft() so many were right.
+  void were_right(int64_t made, int64_t right);
+
+  const GuessCounts& counts() const { return counts_; } // since begin()
+
+ private:
+  // Right and wrong guesses of a kind; older ones count less.
+  struct Record {
+    double right = 1, wrong = 1;
+    int64_t declined = 0, patience = 16; // opportunities let pass, and how many to let pass before it is tried again
+  };
+  double seconds_of(int64_t tokens) const;
+
+  std::unique_ptr<Drafter> drafter_;
+  const int64_t fixed_length_;
+  std::array<Record, kDraftKinds> records_{};
+  static constexpr int64_t kTimed = 2 * kMostGuesses + 2;
+  std::array<double, kTimed> seconds_{}; // of a step, by tokens; 0: not known
+  std::array<bool, kTimed> warm_{};      // it ran before: what is made once was made then
+  double draft_seconds_ = 0;             // for one guess
+  int kind_ = -1;                        // of the guesses that worth() found
+  int64_t length_ = 0;
+  int64_t chances_ = 0; // to guess
+  GuessCounts counts_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,126 @@
+// What drafters guess, and when guessing is given up.
+#include "engine/speculation/ngram_drafter.h"
+#include "engine/speculation/speculator.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <random>
+
+using namespace ridge;
+using engine::NgramDrafter;
+using engine::Speculator;
+
+namespace {
+
+std::vector<int32_t> counted(int32_t first, int32_t count) {
+  std::vector<int32_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Guesses the same token always.
+class Stubborn final : public engine::Drafter {
+ public:
+  void begin(std::span<const int32_t>) override {}
+  int look(std::span<const int32_t>) override { return 0; }
+  std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 7); }
+};
+
+// Opportunities, of `count`, that `speculator` tries, if `right` of a guess in `of` are right and a step of n tokens
+// takes 1 + slope * (n - 1).
+int64_t tried(Speculator& speculator, int count, int right, int of, double slope) {
+  const std::vector<int32_t> tokens = {1};
+  std::mt19937 random(1);
+  int64_t steps = 0;
+  for (int i = 0; i < count; ++i) {
+    const int64_t length = speculator.worth(tokens, 1, engine::kMostGuesses);
+    if (length == 0) {
+      speculator.took(1, 1);
+      continue;
+    }
+    ++steps;
+    const auto made = std::ssize(speculator.draft());
+    int64_t good = 0;
+    while (good < made && static_cast<int>(random() % of) < right) ++good;
+    speculator.took(1 + made, 1 + slope * static_cast<double>(made));
+    speculator.were_right(made, good);
+  }
+  return steps;
+}
+
+} // namespace
+
+TEST_CASE("what followed the same tokens before is guessed to follow again") {
+  NgramDrafter drafter;
+  std::vector<int32_t> tokens = joined(counted(10, 20), {13, 14, 15});
+  drafter.begin(tokens);
+  REQUIRE(drafter.look(tokens) >= 0);
+  CHECK(drafter.draft(4) == counted(16, 4));
+  SUBCASE("the longest match counts") {
+    // 14 15 was followed by 16 at first and by 90 behind 13 14 15 later.
+    tokens = joined(tokens, {90, 91, 3, 14, 15});
+    REQUIRE(drafter.look(tokens) >= 0);
+    CHECK(drafter.draft(1)[0] == 90); // of equal ones the last
+    tokens = joined(tokens, {5, 12, 13, 14, 15});
+    REQUIRE(drafter.look(tokens) >= 0);
+    CHECK(drafter.draft(3) == counted(16, 3)); // 12 13 14 15 is longer than 13 14 15
+  }
+  SUBCASE("what has not been there is not guessed") {
+    tokens = joined(tokens, {77});
+    CHECK(drafter.look(tokens) == -1);
+  }
+  SUBCASE("a longer match is of another kind") {
+    const int of_three = drafter.look(tokens);
+    tokens = joined(tokens, counted(16, 9));
+    CHECK(drafter.look(tokens) > of_three);
+  }
+  SUBCASE("a text that repeats itself goes on so past its end") {
+    const std::vector<int32_t> twice = {1, 2, 3, 1, 2, 3};
+    drafter.begin(twice);
+    REQUIRE(drafter.look(twice) >= 0);
+    CHECK(drafter.draft(7) == std::vector<int32_t>{1, 2, 3, 1, 2, 3, 1});
+  }
+  SUBCASE("another conversation has other matches") {
+    const std::vector<int32_t> other = {16, 17, 13, 14};
+    drafter.begin(other);
+    CHECK(drafter.look(other) == -1);
+  }
+}
+
+TEST_CASE("guessing is given up where it does not pay, and tried again now and then") {
+  const auto fresh = [] { return Speculator(std::make_unique<Stubborn>()); };
+  Speculator never = fresh(), always = fresh(), dear = fresh(), mostly = fresh();
+  CHECK(tried(never, 1000, 0, 1, 0.1) < 20);
+  CHECK(tried(always, 1000, 1, 1, 0.1) > 990);
+  CHECK(tried(dear, 1000, 1, 2, 1.0) < 40); // a second token costs a second step
+  CHECK(tried(mostly, 1000, 4, 5, 0.1) > 950);
+}
+
+TEST_CASE("a drafter that becomes right is found out") {
+  Speculator speculator(std::make_unique<Stubborn>());
+  tried(speculator, 500, 0, 1, 0.1);
+  CHECK(tried(speculator, 2000, 1, 1, 0.1) > 1000);
+}
+
+TEST_CASE("guesses are counted by their place") {
+  Speculator speculator(std::make_unique<Stubborn>(), 3);
+  const std::vector<int32_t> tokens = {1};
+  speculator.begin(tokens);
+  speculator.were_right(0, 0); // no step with guesses
+  REQUIRE(speculator.worth(tokens, 1, 15) > 0);
+  speculator.were_right(3, 1);
+  speculator.were_right(2, 2);
+  const engine::GuessCounts& counts = speculator.counts();
+  CHECK(counts.steps == 2);
+  CHECK(counts.made[0] == 2);
+  CHECK(counts.right[1] == 1);
+  CHECK(counts.made[2] == 1);
+  CHECK(counts.all_made() == 5);
+  CHECK(counts.all_right() == 3);
+}

@@ -1,0 +1,70 @@
+// Recipes' models that generate with guesses and without.
+#pragma once
+
+#include "engine/scripted_drafter.h"
+#include "engine/sequences/session.h"
+#include "support/recipe_runs.h"
+
+namespace ridge::tests {
+
+// The tokens of a session with this prompt, prompt and `count` more.
+inline std::vector<int32_t> generated(core::Executor& executor, const core::Program& program,
+                                      std::span<const int32_t> prompt, const core::SamplerParams& params, int64_t count,
+                                      std::unique_ptr<engine::Speculator> speculator = nullptr) {
+  engine::Session session(executor, program);
+  session.speculate(std::move(speculator));
+  REQUIRE(session.evaluate(prompt));
+  core::Sampler sampler(params, program.vocab);
+  for (const int32_t token : prompt) sampler.accept(token);
+  engine::Session::Options options;
+  options.limit = count;
+  session.generate(sampler, options);
+  return {session.tokens().begin(), session.tokens().end()};
+}
+
+inline void check_same(const std::vector<int32_t>& with_guesses, const std::vector<int32_t>& plain) {
+  const auto first_other = std::ranges::mismatch(with_guesses, plain).in1 - with_guesses.begin();
+  CAPTURE(first_other);
+  CHECK(with_guesses == plain);
+}
+
+// In exact mode an answer does not depend on how many tokens are evaluated together: with guesses of which seven of ten
+// are right it is the one without.
+inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std::span<const int32_t> prompt,
+                          const core::SamplerParams& params, int64_t count) {
+  const core::Program program = models::build_program(file);
+  core::ExecutorConfig config;
+  config.context = std::ssize(prompt) + count;
+  config.max_batch = 64;
+  config.max_outputs = 16;
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  const auto executor = make(program, config);
+  const std::vector<int32_t> plain = generated(*executor, program, prompt, params, count);
+  REQUIRE(plain.size() == prompt.size() + count);
+  for (const int64_t length : {1, 4, 15}) {
+    CAPTURE(length);
+    auto drafter = std::make_unique<ScriptedDrafter>(plain, 0.7, static_cast<int32_t>(program.vocab), length);
+    check_same(generated(*executor, program, prompt, params, count,
+                         std::make_unique<engine::Speculator>(std::move(drafter), length)),
+               plain);
+  }
+}
+
+// But for models that make much of the last bit (`spread`).
+inline void check_guesses(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  if (recipe.document["spread"].get<double>() > 1e-7) return;
+  core::SamplerParams greedy, sampled;
+  greedy.temp = 0;
+  sampled.seed = 7;
+  sampled.temp = 2;
+  sampled.repeat_penalty = 1.2f;
+  sampled.repeat_last_n = 16;
+  std::vector<int32_t> prompt = recipe.ids();
+  prompt.resize(9);
+  for (const core::SamplerParams& params : {greedy, sampled}) check_guesses(make, recipe.open(), prompt, params, 60);
+}
+
+} // namespace ridge::tests

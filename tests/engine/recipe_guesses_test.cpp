@@ -1,0 +1,15 @@
+// Architectures of every kind of cache: full, windowed, latent, indexed, recurrent; and experts.
+#include "engine/guess_runs.h"
+#include "kernels/cpu/executor/executor.h"
+#include "support/reference.h"
+
+using namespace ridge;
+
+TEST_CASE("tiny models of every architecture say the same with guesses as without") {
+  REQUIRE_REFERENCE();
+  const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+    return kernels::cpu::make_cpu_executor(program, config);
+  };
+  for (const std::string& name : tests::known_recipes())
+    if (name.find('+') == std::string::npos) tests::check_guesses(make, name);
+}

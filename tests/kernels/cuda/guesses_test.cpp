@@ -1,0 +1,84 @@
+// Tokens that are chosen behind guesses, on the device.
+#include "device.h"
+#include "engine/guess_runs.h"
+#include "support/numerics.h"
+#include "support/random_program.h"
+
+using namespace ridge;
+using core::SamplerParams;
+using quant::Type;
+
+namespace {
+
+core::ExecutorConfig exact_config() {
+  core::ExecutorConfig config;
+  config.context = 400;
+  config.max_batch = 32;
+  config.max_outputs = 16;
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  return config;
+}
+
+} // namespace
+
+TEST_CASE("CUDA: behind guesses the device chooses what it chooses without, with any settings, and goes on as before") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::RandomProgram model(seed);
+  tests::RandomProgram::Shape shape;
+  shape.vocab = 3000;
+  model.transformer(shape, Type::F32, Type::F32);
+  const auto executor = tests::make_executor(model.program, exact_config());
+  const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
+  std::vector<SamplerParams> settings(5);
+  for (SamplerParams& params : settings) params.seed = static_cast<int64_t>(seed & 0xffff);
+  settings[0].temp = 0;
+  settings[1].temp = 2;
+  settings[2].repeat_penalty = 1.7f; // a ring that wraps around
+  settings[2].repeat_last_n = 5;
+  settings[3].presence_penalty = 0.3f;
+  settings[3].repeat_last_n = -1;
+  settings[4].top_k = 0; // the host chooses
+  for (const SamplerParams& params : settings) {
+    CAPTURE(params.temp);
+    CAPTURE(params.repeat_last_n);
+    const std::vector<int32_t> plain = tests::generated(*executor, model.program, prompt, params, 300);
+    for (const int64_t length : {0, 1, 2, 7, 15}) { // 0: as long as it pays, with steps without guesses in between
+      CAPTURE(length);
+      for (const double right : {0.0, 0.7, 1.0}) {
+        CAPTURE(right);
+        auto drafter = std::make_unique<tests::ScriptedDrafter>(plain, right, 3000, seed);
+        tests::check_same(tests::generated(*executor, model.program, prompt, params, 300,
+                                           std::make_unique<engine::Speculator>(std::move(drafter), length)),
+                          plain);
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA: logits that are no numbers are told behind guesses too") {
+  REQUIRE_DEVICE();
+  tests::RandomProgram model(1);
+  model.finish(model.norm(model.embed(Type::F16, 64, 100), 64), Type::F16);
+  for (std::byte& b : model.storage.back()) b = std::byte{0x7e}; // f16 NaN
+  const auto executor = tests::make_executor(model.program, exact_config());
+  const int32_t token = 0;
+  executor->forward({{&token, 1}, {&token, 1}, {}, {&token, 1}});
+  REQUIRE(executor->start_decoding(core::Sampler({}, 100), 1, 0));
+  CHECK(executor->next_token(false) == -1);
+  const std::vector<int32_t> tokens = {0, 1, 2};
+  executor->decode_guesses(tokens, 2, 1);
+  const std::span<const int32_t> chosen = executor->chosen_tokens();
+  REQUIRE(chosen.size() == 1);
+  CHECK(chosen[0] == -1);
+}
+
+TEST_CASE("CUDA: tiny models of every architecture say the same with guesses as without") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  tests::Share share;
+  for (const std::string& name : tests::known_recipes())
+    if (name.find('+') == std::string::npos && share.takes_next()) tests::check_guesses(tests::make_executor, name);
+}

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/options.h"
-#include "measure/count_list.h"
+#include "engine/speculation/speculator.h"
 #include "measure/peaks.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -18,65 +18,15 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 20; // of one test
+constexpr int64_t kVerifySteps = 32; // of one repetition
 
-// What an executor is made for; the tests of one setting share it.
-struct BenchSetting {
-  int64_t batch, ubatch, threads, streams, gpu_layers;
-  std::string k_type, v_type;
+// Guesses tokens of no meaning: whether they are right is simulated.
+class AnyTokens final : public engine::Drafter {
+ public:
+  void begin(std::span<const int32_t>) override {}
+  int look(std::span<const int32_t>) override { return 0; }
+  std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 0); }
 };
-
-// A request's lists as numbers.
-struct BenchPlan {
-  std::vector<BenchSetting> settings;
-  std::vector<int64_t> prompts, generated, depths; // tokens; depths has one at least
-
-  // Prompts are of one stream: they are measured once, not again for every number of streams.
-  bool has_prompts(const BenchSetting& setting) const {
-    return setting.streams == settings[0].streams && !prompts.empty();
-  }
-  int64_t tests_of_model() const {
-    size_t tests = 0;
-    for (const BenchSetting& setting : settings)
-      tests += (generated.size() + (has_prompts(setting) ? prompts.size() : 0)) * depths.size();
-    return static_cast<int64_t>(tests);
-  }
-};
-
-std::vector<int64_t> layer_counts(const std::string& list) {
-  if (list == "-1") return {-1};
-  return parse_counts(list, "--gpu-layers", 0, 100000);
-}
-
-std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
-  const std::vector<std::string> types = {"f16", "f32", "q8_0"};
-  std::vector<BenchSetting> settings;
-  for (const int64_t batch : parse_counts(r.batches, "--batch-size", 1, 1 << 20))
-    for (const int64_t ubatch : parse_counts(r.ubatches, "--ubatch-size", 1, 1 << 16))
-      for (const int64_t threads : parse_counts(r.threads, "--threads", 0, 1024))
-        for (const std::string& k_type : parse_words(r.k_types, "--cache-type-k", types))
-          for (const std::string& v_type : parse_words(r.v_types, "--cache-type-v", types))
-            for (const int64_t layers : layer_counts(r.gpu_layers))
-              for (const int64_t streams : parse_counts(r.streams, "--batch", 1, 4096))
-                settings.push_back({batch, std::min(batch, ubatch), threads, streams, layers, k_type, v_type});
-  return settings;
-}
-
-BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names) {
-  const auto parse = [](const std::string& list, const std::string& name) {
-    return parse_counts(list, name.c_str(), 0, kMostTokens);
-  };
-  BenchPlan plan;
-  plan.prompts = parse(request.prompts, names.prompts);
-  plan.generated = parse(request.generated, names.generated);
-  plan.depths = parse(request.depths, names.depths);
-  std::erase(plan.prompts, 0);
-  std::erase(plan.generated, 0);
-  if (plan.prompts.empty() && plan.generated.empty())
-    throw Error(fmt::format("{} 0 and {} 0 leave nothing to measure", names.prompts, names.generated), Error::kUsage);
-  plan.settings = plan_settings(request);
-  return plan;
-}
 
 // Of the whole request: how many tests there are and how many are done.
 struct TestCount {
@@ -116,14 +66,98 @@ class Bench {
           continue;
         }
         executor.next_token(true);
-        cost_ += core::program_cost(model_.program, step_at(1, depth + i, 1, 1));
-        advance(1);
+        add_step(1, depth + i);
       }
       if (decoding) executor.next_token(false); // waits for the last
     });
   }
 
+  // Steps of `tokens` tokens of one stream, each with its logits, as guesses are checked.
+  void run_verification(int64_t tokens, int64_t depth) {
+    BenchRow row = common_;
+    row.verified = tokens;
+    row.generated = tokens * kVerifySteps;
+    measure(std::move(row), depth, [&] {
+      for (int64_t i = 0; i < kVerifySteps; ++i) {
+        evaluate_guesses(tokens - 1, depth, false);
+        add_step(tokens, depth);
+      }
+    });
+  }
+
+  // `count` tokens of one stream with guesses, which are taken for right with this probability: the length of guesses
+  // is found, and steps without any are decoded ahead, as a Session does it.
+  void run_speculation(double right, int64_t count, int64_t depth) {
+    BenchRow row = common_;
+    row.generated = count;
+    row.right_guesses = right;
+    engine::Speculator speculator(std::make_unique<AnyTokens>());
+    const core::Sampler sampler({.seed = 1}, model_.program.vocab);
+    int64_t steps = 0, tokens = 0;
+    measure(row, depth, [&] {
+      step(depth);
+      const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
+      bool awaits = decoding; // a token that the executor is to choose
+      int64_t done = 1;
+      while (done < count || awaits) {
+        const int64_t guesses = done < count ? speculator.worth({}, 1, count - done - 1) : 0;
+        const double start = core::seconds_now();
+        if (awaits) {
+          awaits = guesses == 0 && done < count;
+          model_.executor->next_token(awaits);
+          if (!awaits) continue;
+          speculator.took(1, core::seconds_now() - start);
+          add_step(1, depth + done++);
+        } else if (decoding && guesses == 0) {
+          evaluate_guesses(0, depth + done, true);
+          add_step(1, depth + done++);
+          awaits = true;
+          continue; // counted where its token is awaited
+        } else {
+          done += guess(speculator, guesses, right, depth + done, decoding);
+        }
+        ++steps;
+      }
+      tokens += done - 1;
+      tokens_per_step_ = static_cast<double>(tokens) / static_cast<double>(steps);
+    });
+  }
+
  private:
+  // A step with guesses; returns how many tokens it gave.
+  int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
+    const double start = core::seconds_now();
+    speculator.draft();
+    evaluate_guesses(guesses, position, decoding);
+    if (decoding) model_.executor->chosen_tokens();
+    speculator.took(guesses + 1, core::seconds_now() - start);
+    int64_t good = 0;
+    std::bernoulli_distribution is_right(right);
+    while (good < guesses && is_right(random_)) ++good;
+    speculator.were_right(guesses, good);
+    add_step(guesses + 1, position);
+    return good + 1;
+  }
+
+  // Evaluates a token of one stream and guesses behind it, each with its logits. `choose`: and the executor chooses
+  // tokens from them.
+  void evaluate_guesses(int64_t guesses, int64_t position, bool choose) {
+    const std::vector<int32_t> tokens = random_tokens(guesses + 1);
+    std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
+    std::iota(outputs.begin(), outputs.end(), 0);
+    model_.executor->load_state(0, {}, position); // guesses before that were wrong are behind
+    if (choose)
+      model_.executor->decode_guesses(tokens, guesses, static_cast<int32_t>(position));
+    else
+      model_.executor->forward({tokens, positions, {}, outputs});
+  }
+  // A step of one stream that evaluates so many tokens was done.
+  void add_step(int64_t tokens, int64_t position) {
+    cost_ += core::program_cost(model_.program, step_at(tokens, position, 1, tokens));
+    advance(tokens);
+  }
+
   int32_t random_token() { return static_cast<int32_t>(random_() % model_.program.vocab); }
   std::vector<int32_t> random_tokens(int64_t count) {
     std::vector<int32_t> tokens(count);
@@ -195,6 +229,7 @@ class Bench {
       row.seconds.push_back(core::seconds_now() - start);
     }
     model_.file.check();
+    if (row.right_guesses >= 0) row.tokens_per_step = tokens_per_step_;
     row.bytes = cost_.bytes();
     row.flops = cost_.flops;
     row.read_bytes_per_second = (roof_before + peaks_.read_bytes_per_second()) / 2;
@@ -216,33 +251,28 @@ class Bench {
   TestCount& count_;
   std::string test_;                     // that is running
   int64_t tokens_done_ = 0, tokens_ = 0; // of it, warm-up and repetitions together
+  double tokens_per_step_ = 1;           // of a test with guesses
   std::mt19937 random_{1};
   core::Cost cost_;
 };
-
-int64_t longest(const BenchPlan& plan, bool with_prompts) {
-  int64_t most = 1;
-  if (with_prompts) most = std::max(most, std::ranges::max(plan.prompts));
-  if (!plan.generated.empty()) most = std::max(most, std::ranges::max(plan.generated));
-  return most;
-}
 
 // Tests one open model with every setting of the plan.
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
                  const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
   for (const BenchSetting& setting : plan.settings) {
-    const bool with_prompts = plan.has_prompts(setting);
-    if (!with_prompts && plan.generated.empty()) continue;
+    const bool single = plan.has_single(setting);
+    if (plan.tests_of(setting) == 0) continue;
     core::ModelOptions options;
     options.batch = setting.batch;
     options.ubatch = setting.ubatch;
     options.threads = static_cast<int>(setting.threads);
     options.k_type = setting.k_type;
     options.v_type = setting.v_type;
-    options.context = std::ranges::max(plan.depths) + longest(plan, with_prompts);
+    options.context = std::ranges::max(plan.depths) + plan.longest(single);
     core::ExecutorConfig config = engine::executor_config(options, loaded.program.trained_context);
-    config.streams = config.max_outputs = setting.streams;
-    config.max_batch = std::max(config.max_batch, setting.streams);
+    config.streams = setting.streams;
+    config.max_outputs = plan.most_outputs(setting);
+    config.max_batch = std::max(config.max_batch, config.max_outputs);
     loaded.executor.reset(); // its memory is needed again
     engine::start_executor(loaded, config, request.device, setting.gpu_layers, steps.load);
     Peaks peaks(loaded);
@@ -262,9 +292,15 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     row.datasheet = peaks.datasheet();
     Bench bench(loaded, row, setting, peaks, request, steps, count);
     for (const int64_t depth : plan.depths) {
-      if (with_prompts)
+      if (single) {
         for (const int64_t prompt : plan.prompts) bench.run_prompt(prompt, depth);
-      for (const int64_t tokens : plan.generated) bench.run_generation(tokens, depth);
+        for (const int64_t tokens : plan.verified) bench.run_verification(tokens, depth);
+      }
+      for (const int64_t tokens : plan.generated) {
+        bench.run_generation(tokens, depth);
+        if (!single) continue;
+        for (const double right : plan.right_guesses) bench.run_speculation(right, tokens, depth);
+      }
     }
   }
 }

@@ -3,17 +3,13 @@
 
 #include "core/requests.h"
 #include "engine/loaded_model.h"
+#include "measure/bench_plan.h"
 #include "measure/bench_row.h"
 
 #include <functional>
 #include <string>
 
 namespace ridge::measure {
-
-// What errors call the lists of a request: the command line's flags, or the labels of another front end.
-struct BenchNames {
-  std::string prompts = "--n-prompt", generated = "--n-gen", depths = "--n-depth";
-};
 
 struct BenchSteps {
   std::function<void(const BenchRow&)> row;               // a test is done

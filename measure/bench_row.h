@@ -23,6 +23,9 @@ struct BenchRow {
   int64_t gpu_layers; // -1: all for which there was room
 
   int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one of prompt and generated is 0
+  int64_t verified = 0;       // tokens of a step, whose logits are all computed; `generated` counts all steps' tokens
+  double right_guesses = -1;  // the probability that a guess was taken for right with; below 0: without guesses
+  double tokens_per_step = 1; // of one stream, with guesses
 
   std::vector<double> seconds; // per repetition
   double bytes, flops;         // of one repetition, as op_cost counts them

@@ -77,6 +77,12 @@ void add_bench_command(CLI::App& app) {
   list("-n,--n-gen", o->request.generated, "generated tokens; 0: no generation test");
   list("-d,--n-depth", o->request.depths, "tokens already in the context");
   list("--batch", o->request.streams, "streams that generate together");
+  list("--verify", o->request.verified,
+       "also steps of N tokens of one stream, each with its logits, as guesses are checked");
+  command
+      ->add_option("--spec", o->request.speculation,
+                   "also generation with guesses that are right with probability P, as often as it pays")
+      ->type_name("synthetic:P");
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->request.ubatches, "of these, evaluated at once (-ub)");
   list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");

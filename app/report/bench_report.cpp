@@ -46,6 +46,7 @@ const Column kColumns[] = {
     {"test", false, true, [](const measure::BenchRow& r) { return r.test(); }},
     {"t/s", false, true,
      [](const measure::BenchRow& r) { return fmt::format("{:.2f} ± {:.2f}", r.rate(), r.rate_deviation()); }},
+    {"tokens/step", false, false, [](const measure::BenchRow& r) { return fmt::format("{:.2f}", r.tokens_per_step); }},
     {"GB/s", false, true, [](const measure::BenchRow& r) { return fmt::format("{:.1f}", r.bytes_per_second() / 1e9); }},
     {"% roof", false, true,
      [](const measure::BenchRow& r) {
@@ -92,6 +93,9 @@ Json record(const measure::BenchRow& r) {
                {"generated_tokens", r.generated},
                {"depth_tokens", r.depth},
                {"streams", r.streams},
+               {"verified_tokens", r.verified},
+               {"right_guesses_share", r.right_guesses < 0 ? Json(nullptr) : Json(r.right_guesses)},
+               {"tokens_per_step", r.tokens_per_step},
                {"repetitions", r.seconds.size()},
                {"seconds", r.seconds},
                {"tokens_per_second", r.rate()},

@@ -1,0 +1,97 @@
+#include "measure/bench_plan.h"
+
+#include "core/error.h"
+#include "engine/speculation/speculator.h"
+#include "measure/count_list.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ridge::measure {
+namespace {
+
+constexpr int64_t kMostTokens = 1 << 20; // of one test
+
+std::vector<int64_t> layer_counts(const std::string& list) {
+  if (list == "-1") return {-1};
+  return parse_counts(list, "--gpu-layers", 0, 100000);
+}
+
+std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
+  const std::vector<std::string> types = {"f16", "f32", "q8_0"};
+  std::vector<BenchSetting> settings;
+  for (const int64_t batch : parse_counts(r.batches, "--batch-size", 1, 1 << 20))
+    for (const int64_t ubatch : parse_counts(r.ubatches, "--ubatch-size", 1, 1 << 16))
+      for (const int64_t threads : parse_counts(r.threads, "--threads", 0, 1024))
+        for (const std::string& k_type : parse_words(r.k_types, "--cache-type-k", types))
+          for (const std::string& v_type : parse_words(r.v_types, "--cache-type-v", types))
+            for (const int64_t layers : layer_counts(r.gpu_layers))
+              for (const int64_t streams : parse_counts(r.streams, "--batch", 1, 4096))
+                settings.push_back({batch, std::min(batch, ubatch), threads, streams, layers, k_type, v_type});
+  return settings;
+}
+
+// "synthetic:0.8,synthetic:0.5"
+std::vector<double> parse_guesses(const std::string& list) {
+  constexpr std::string_view kPrefix = "synthetic:";
+  std::vector<double> probabilities;
+  for (size_t at = 0; at < list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string word = list.substr(at, comma - at);
+    char* end = nullptr;
+    const double value = word.starts_with(kPrefix) ? std::strtod(word.c_str() + kPrefix.size(), &end) : -1;
+    if (!end || end == word.c_str() + kPrefix.size() || *end != '\0' || !(value >= 0 && value <= 1))
+      throw Error(fmt::format("--spec: '{}' is no synthetic:P with P from 0 to 1, the share of right guesses", word),
+                  Error::kUsage);
+    probabilities.push_back(value);
+    at = comma + 1;
+  }
+  return probabilities;
+}
+
+} // namespace
+
+size_t BenchPlan::tests_of(const BenchSetting& setting) const {
+  const size_t of_one = prompts.size() + verified.size() + right_guesses.size() * generated.size();
+  return (generated.size() + (has_single(setting) ? of_one : 0)) * depths.size();
+}
+
+int64_t BenchPlan::tests_of_model() const {
+  size_t tests = 0;
+  for (const BenchSetting& setting : settings) tests += tests_of(setting);
+  return static_cast<int64_t>(tests);
+}
+
+int64_t BenchPlan::most_outputs(const BenchSetting& setting) const {
+  const int64_t guessing = right_guesses.empty() ? 0 : engine::kMostGuesses + 1;
+  return std::max({setting.streams, guessing, verified.empty() ? 0 : std::ranges::max(verified)});
+}
+
+int64_t BenchPlan::longest(bool single) const {
+  int64_t most = 1;
+  for (const std::vector<int64_t>* list : {&generated, single ? &prompts : nullptr, single ? &verified : nullptr})
+    if (list && !list->empty()) most = std::max(most, std::ranges::max(*list));
+  return most;
+}
+
+BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names) {
+  const auto parse = [](const std::string& list, const std::string& name) {
+    return parse_counts(list, name.c_str(), 0, kMostTokens);
+  };
+  BenchPlan plan;
+  plan.prompts = parse(request.prompts, names.prompts);
+  plan.generated = parse(request.generated, names.generated);
+  plan.depths = parse(request.depths, names.depths);
+  if (!request.verified.empty()) plan.verified = parse_counts(request.verified, "--verify", 1, 64);
+  plan.right_guesses = parse_guesses(request.speculation);
+  std::erase(plan.prompts, 0);
+  std::erase(plan.generated, 0);
+  if (plan.prompts.empty() && plan.generated.empty() && plan.verified.empty())
+    throw Error(fmt::format("{} 0 and {} 0 leave nothing to measure", names.prompts, names.generated), Error::kUsage);
+  plan.settings = plan_settings(request);
+  if (plan.settings[0].streams != 1 && (!plan.verified.empty() || !plan.right_guesses.empty()))
+    throw Error("--verify and --spec measure one stream; begin the list of --batch with 1", Error::kUsage);
+  return plan;
+}
+
+} // namespace ridge::measure

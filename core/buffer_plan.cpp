@@ -12,7 +12,8 @@ BufferPlan plan_buffers(const Program& program) {
     for (ValueId id : program.ops[i].inputs) last_use[id] = i;
     for (ValueId id : program.ops[i].outputs) last_use[id] = std::max(last_use[id], i);
   }
-  if (program.result() >= 0) last_use[program.result()] = program.ops.size(); // read after the run
+  for (const ValueId id : {program.result(), program.hidden})
+    if (id >= 0) last_use[id] = program.ops.size(); // read after the run
 
   BufferPlan plan;
   plan.slot_of_value.assign(value_count, -1);

@@ -101,6 +101,9 @@ class Executor {
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
   // of a split Program: row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
+  // Program::hidden of the last forward(): all its rows, one after another, valid until the next forward(). Of a batch
+  // decoded by next_token() there are none. Empty where the Program keeps none.
+  virtual std::span<const float> hidden() { return {}; }
 
   // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as
   // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output

@@ -156,6 +156,8 @@ void shape_hyper_join(const Operands& o) {
 
 void shape_fold(const Operands& o) { o.expect(o.in(0).width % o.out(0).width == 0, "parts of different widths"); }
 
+void shape_concat(const Operands& o) { o.expect(o.in(0).width + o.in(1).width == o.out(0).width, "width"); }
+
 void shape_glu(const Operands& o) {
   o.expect(o.in(1).width == o.out(0).width, "changes the width");
   o.expect(o.in(0).width > 0 && o.in(1).width % o.in(0).width == 0, "elements do not divide among the gates");
@@ -323,6 +325,8 @@ void check_result(const Program& program, const std::vector<bool>& written) {
     if (!written.at(program.output)) throw std::logic_error("Program: its output is not written");
   } else if (program.logits < 0 || !written.at(program.logits) || program.values[program.logits].width != program.vocab)
     throw std::logic_error("Program: no logits of the vocabulary's width");
+  if (program.hidden >= 0 && (!written.at(program.hidden) || program.values[program.hidden].kind != ValueKind::f32))
+    throw std::logic_error("Program: no hidden rows");
 }
 
 } // namespace

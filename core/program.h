@@ -120,10 +120,17 @@ struct Program {
   ValueId logits = -1; // [outputs, vocab]
 
   // Of a part of a Program (split.h): the value that it is given instead of computing it, and the value that it ends
-  // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too.
+  // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too. A draft head is
+  // given the hidden row of the token before each.
   ValueId input = -1, output = -1;
   bool embeds = false;
+  // What draft heads take, kept beside the logits. Of a model that drafts: a row per token; of a head itself: one per
+  // wanted output. -1: nothing is kept.
+  ValueId hidden = -1;
+
   ValueId result() const { return output >= 0 ? output : logits; }
+  // Whether the caller reads the value after the run, so that it has to be in memory then.
+  bool is_read_after(ValueId id) const { return id >= 0 && (id == result() || id == hidden); }
 };
 
 // One run of a Program, as far as its cost depends on it.

@@ -78,6 +78,7 @@ class SplitExecutor final : public Executor {
     back_->forward(rest);
   }
   std::span<const float> logits(int64_t i) override { return back_->logits(i); }
+  std::span<const float> hidden() override { return back_->hidden(); }
   void save_state(int32_t stream, std::span<float> state) override {
     front_->save_state(stream, state.first(front_state()));
     back_->save_state(stream, state.subspan(front_state()));
@@ -171,7 +172,9 @@ SplitProgram split_program(const Program& program, int32_t layer) {
     throw std::logic_error(
         fmt::format("Program: {} values cross into layer {}, expected the residual stream", crossing.size(), layer));
   parts.front.output = parts.back.input = *crossing.begin();
+  parts.front.input = program.input;
   parts.back.logits = program.logits;
+  parts.back.hidden = program.hidden;
   parts.back.output = program.output;
   parts.back.embeds = program.embeds;
   validate(parts.front);

@@ -23,7 +23,8 @@ int32_t next_cut(const Program& program, int32_t layer);
 // Cuts before the ops of `layer`, from 1 (the first part is one layer) to layer_count (the second part is the output).
 // Each part has only the weights and the cache layers of its own ops. What the second part needs of the ops before the
 // first layer, it computes itself, from the tokens. Throws std::logic_error for other layers, where next_cut moves it,
-// and where more than one value of a layer crosses the cut.
+// and where more than one value of a layer crosses the cut. The input of a draft head belongs to the first part, hidden
+// rows to the second.
 SplitProgram split_program(const Program& program, int32_t layer);
 
 // Makes an executor for each part and runs them in turn, as one executor of the whole Program made for `config`.

@@ -81,6 +81,33 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
   return worst;
 }
 
+// Whole rows that a Program keeps for draft heads, each of its sums and norms in turn, against their meaning.
+inline void check_hidden_rows(const MakeExecutor& make_executor, RandomProgram& model,
+                              const core::ExecutorConfig& config, double bound) {
+  for (const core::Op& op : model.program.ops) {
+    if (op.kind != core::OpKind::add && op.kind != core::OpKind::rms_norm) continue;
+    CAPTURE(op.name);
+    core::Program program = model.program;
+    program.hidden = op.outputs[0];
+    const auto executor = make_executor(program, config);
+    CHECK(executor->hidden().empty());
+    Naive naive(program, config.k_type, config.v_type);
+    int32_t position = 0;
+    for (const int32_t size : {1, 5, 2}) {
+      Steps steps = consecutive(model, position, size);
+      position += size;
+      steps.outputs.resize(static_cast<size_t>(size + 1) / 2);
+      executor->forward(steps.batch());
+      naive.forward(steps.batch());
+      std::vector<float> expected;
+      for (const Naive::Row& row : naive.value(program.hidden)) expected.insert(expected.end(), row.begin(), row.end());
+      const std::span<const float> rows = executor->hidden();
+      REQUIRE(rows.size() == expected.size());
+      CHECK(nmse({rows.begin(), rows.end()}, expected) <= bound);
+    }
+  }
+}
+
 // NMSE up to which an op counts as computed exactly. gelu rounds to f16: where f32 and double precision lie on both
 // sides of a boundary, one element of some thousands differs by 2^-11.
 inline constexpr const char* kGelu = "glu and activate with gelu";
@@ -254,6 +281,11 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     m.program.ops.push_back({OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
     m.finish(m.op(OpKind::expert_linear, {x, ids}, {m.weight(Type::F32, cols, rows, heads)}, heads * rows,
                   core::ExpertParams{heads}));
+  });
+  with("concat", [](RandomProgram& m) {
+    const int64_t a = m.integer(1, 300), b = m.integer(1, 300);
+    const core::ValueId x = m.embed(Type::F32, 16, 30);
+    m.finish(m.op(OpKind::concat, {m.linear(x, Type::F32, a), m.linear(x, Type::F32, b)}, {}, a + b));
   });
   with("permute", [](RandomProgram& m) {
     const int64_t group = m.integer(1, 100), groups = m.integer(1, 3), columns = m.integer(1, 100);

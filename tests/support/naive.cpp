@@ -17,6 +17,11 @@ constexpr Meaning kMeaning[] = {
 std::vector<float> Naive::forward(const core::Batch& batch) {
   batch_ = &batch;
   values_.assign(program_.values.size(), {});
+  if (program_.input >= 0) {
+    const int64_t width = program_.values[program_.input].width;
+    for (auto at = batch.input.begin(); at != batch.input.end(); at += width)
+      values_[program_.input].emplace_back(at, at + width);
+  }
   for (const core::Op& op : program_.ops) kMeaning[static_cast<size_t>(op.kind)](*this, op);
   std::vector<float> logits;
   for (const Row& row : values_[program_.logits]) logits.insert(logits.end(), row.begin(), row.end());

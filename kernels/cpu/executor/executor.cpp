@@ -37,6 +37,8 @@ class CpuExecutor final : public core::Executor {
     return lowering_.result(i);
   }
 
+  std::span<const float> hidden() override { return lowering_.hidden(); }
+
   void save_state(int32_t stream, std::span<float> state) override {
     for_states(stream,
                [&, at = state.begin()](std::span<float> layer) mutable { at = std::ranges::copy(layer, at).out; });

@@ -130,10 +130,9 @@ std::span<const float> Lowering::result(int64_t row) const {
   return {value(program_.result()) + row * result.width, static_cast<size_t>(result.width)};
 }
 
-std::span<float> Lowering::input() {
-  if (program_.input < 0) return {};
-  const core::ValueInfo& input = info(program_.input);
-  return {value(program_.input), static_cast<size_t>(batch_.rows(input.gathered) * input.width)};
+std::span<float> Lowering::rows_of(core::ValueId id) const {
+  if (id < 0) return {};
+  return {value(id), static_cast<size_t>(batch_.rows(info(id).gathered) * info(id).width)};
 }
 
 int64_t Lowering::bytes() const {

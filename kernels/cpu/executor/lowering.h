@@ -83,7 +83,8 @@ class Lowering {
   std::vector<core::OpTime> profile(int repetitions); // of the batch that ran last
   BatchState& batch() { return batch_; }
   std::span<const float> result(int64_t row) const;
-  std::span<float> input(); // for this batch's rows; empty where the Program begins with an embedding
+  std::span<const float> hidden() const { return rows_of(program_.hidden); } // of this batch
+  std::span<float> input() { return rows_of(program_.input); }               // for this batch
   int64_t segment_tokens() const { return segment_tokens_; }
   int64_t bytes() const;
 
@@ -141,6 +142,7 @@ class Lowering {
     size_t free_after; // index of the op that reads it last
   };
 
+  std::span<float> rows_of(core::ValueId id) const; // empty where the Program has no such value
   void allocate_values();
   void allocate_states();
   void allocate_scratch();

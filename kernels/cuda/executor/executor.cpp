@@ -84,6 +84,7 @@ class Executor final : public core::Executor {
 
   void forward(const core::Batch& batch) override;
   std::span<const float> logits(int64_t i) override;
+  std::span<const float> hidden() override;
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override {
@@ -142,6 +143,9 @@ class Executor final : public core::Executor {
   PinnedMemory logits_host_;
   int64_t result_rows_ = 0;  // of the last forward()
   bool result_read_ = false; // all of it, into logits_host_
+  PinnedMemory hidden_host_;
+  int64_t hidden_rows_ = 0; // of the last forward()
+  bool hidden_read_ = false;
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
 };
@@ -156,9 +160,13 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       positions_(program_, config_) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
-  const core::ValueInfo& result = program_.values[program_.result()];
-  const int64_t result_rows = result.gathered ? config_.max_outputs : config_.max_batch;
-  logits_host_ = PinnedMemory(std::max<int64_t>(result_rows, 1) * result.width * sizeof(float));
+  const auto host_rows = [&](core::ValueId id) {
+    const core::ValueInfo& value = program_.values[id];
+    const int64_t most = value.gathered ? config_.max_outputs : config_.max_batch;
+    return PinnedMemory(std::max<int64_t>(most, 1) * value.width * sizeof(float));
+  };
+  logits_host_ = host_rows(program_.result());
+  if (program_.hidden >= 0) hidden_host_ = host_rows(program_.hidden);
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
@@ -179,7 +187,8 @@ void Executor::forward(const core::Batch& batch) {
   batch_.load(batch, context_.stream());
   load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
-  result_read_ = false;
+  if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
+  result_read_ = hidden_read_ = false;
   run(shape);
   context_.synchronize();
 }
@@ -197,6 +206,18 @@ std::span<const float> Executor::logits(int64_t i) {
                              rows * columns * sizeof(float), cudaMemcpyDeviceToHost, context_.stream()));
   context_.synchronize();
   return {row, columns};
+}
+
+std::span<const float> Executor::hidden() {
+  if (hidden_rows_ == 0) return {};
+  const std::span rows(hidden_host_.as<float>(), hidden_rows_ * program_.values[program_.hidden].width);
+  if (hidden_read_) return rows;
+  const CurrentDevice current(context_.device());
+  RIDGE_CUDA(cudaMemcpyAsync(rows.data(), workspace_.value(program_.hidden), rows.size_bytes(), cudaMemcpyDeviceToHost,
+                             context_.stream()));
+  context_.synchronize();
+  hidden_read_ = true;
+  return rows;
 }
 
 // Captured choices hold addresses of the loop's memory.
@@ -239,6 +260,7 @@ bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, in
   const CurrentDevice current(context_.device());
   start_loop(sampler, position);
   decoding_stream_ = stream;
+  hidden_rows_ = 0;
   const int32_t token = 0, before = position - 1, output = 0;
   batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
   launch_sample(context_.launch(), decoding_.args(0, 1, 1));

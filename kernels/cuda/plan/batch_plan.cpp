@@ -155,7 +155,7 @@ BatchPlanner::Gathered BatchPlanner::gathered_behind(size_t step) const {
   const ValueId from = next.inputs[0];
   const bool read_later = std::any_of(steps_.begin() + static_cast<std::ptrdiff_t>(step) + 2, steps_.end(),
                                       [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
-  if (read_later || from == in_.program.result() || std::ranges::count(steps_[step].outputs, from) == 0) return {};
+  if (read_later || in_.program.is_read_after(from) || std::ranges::count(steps_[step].outputs, from) == 0) return {};
   return {from, next.outputs[0]};
 }
 

@@ -41,7 +41,7 @@ class Planner {
     return step;
   }
 
-  // The step that writes a value, and how many read it (the logits are read by the caller).
+  // The step that writes a value, and how many read it (the caller reads some values, too: Program::is_read_after).
   int writer(ValueId id) const {
     for (size_t i = 0; i < steps_.size(); ++i)
       if (std::ranges::count(steps_[i].outputs, id)) return static_cast<int>(i);
@@ -53,7 +53,7 @@ class Planner {
       if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
     return found;
   }
-  bool read_once(ValueId id) const { return id != program_.result() && readers(id).size() == 1; }
+  bool read_once(ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
   bool is_op(int step, OpKind kind) const {
     return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
   }
@@ -95,7 +95,7 @@ void Planner::fold_norms() {
     const ValueId normed = norm.outputs[0];
     const std::vector<int> users = readers(normed);
     const bool foldable =
-        params.group == program_.values[normed].width && normed != program_.result() && !users.empty() &&
+        params.group == program_.values[normed].width && !program_.is_read_after(normed) && !users.empty() &&
         std::ranges::all_of(users, [&](int user) {
           const Step& step = steps_[user];
           return step.kind == Step::Kind::matrix && step.matrix.x == normed && step.matrix.norm == kNone;
@@ -336,7 +336,7 @@ void Planner::find_dataflow() {
     if (takes_part(step))
       for (const ValueId id : step.inputs)
         if (const int from = writer(id); takes_value(step, id) && from >= 0 && takes_part(steps_[from]))
-          dataflow_values_[id] = id != program_.result();
+          dataflow_values_[id] = !program_.is_read_after(id);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     if (!takes_part(step) || !std::ranges::all_of(step.inputs, [&](ValueId id) { return dataflow_values_[id]; }))
@@ -354,6 +354,7 @@ Plan Planner::finish() {
   Program shadow;
   shadow.values = program_.values;
   shadow.logits = program_.result();
+  shadow.hidden = program_.hidden;
   shadow.input = program_.input;
   for (const Step& step : steps_)
     shadow.ops.push_back({step.op->kind, step.op->layer, step.op->name, step.inputs, step.outputs, {}, {}});

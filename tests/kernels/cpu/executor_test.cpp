@@ -57,6 +57,18 @@ TEST_CASE("exact mode computes every op as defined, whatever the shape") {
   });
 }
 
+TEST_CASE("rows that a Program keeps for draft heads are those of all tokens of the batch") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 4}) {
+    RandomProgram model(seed);
+    model.transformer(
+        {.width = 64, .k_dim = 16, .v_dim = 16, .hidden = 96, .experts = experts, .used = 2, .rotated = 16}, Type::F32,
+        Type::F32);
+    tests::check_hidden_rows(kernels::cpu::make_cpu_executor, model, exact_config(), 1e-9);
+  }
+}
+
 TEST_CASE("the Programs that executors are tested with have every kind of op") {
   std::set<std::string_view> expected, used;
 #define RIDGE_OP(name, ...) expected.insert(#name);

@@ -173,6 +173,22 @@ TEST_CASE("CUDA: whole transformers match, dense and with experts, fused and unf
   });
 }
 
+TEST_CASE("CUDA: rows that a Program keeps for draft heads are those of all tokens of the batch, fused or not") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 4}) {
+    RandomProgram model(seed);
+    model.transformer(
+        {.width = 64, .k_dim = 16, .v_dim = 16, .hidden = 96, .experts = experts, .used = 2, .rotated = 16}, Type::F32,
+        Type::F32);
+    for (const auto& [name, options] : twins()) {
+      CAPTURE(name);
+      tests::check_hidden_rows(with(options), model, exact_config(), 1e-8);
+    }
+  }
+}
+
 TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that rounding cannot choose another") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -3,6 +3,7 @@
 #include "models/model.h"
 
 #include "device.h"
+#include "support/draft_runs.h"
 #include "support/numerics.h"
 #include "support/recipe_runs.h"
 #include "support/reference_logits.h"
@@ -46,6 +47,12 @@ TEST_CASE("CUDA: tiny models of every architecture have the reference's logits, 
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
   for (const std::string& name : shared_recipes()) tests::check_recipe(tests::make_executor, name);
+}
+
+TEST_CASE("CUDA: draft heads of tiny models have the reference's logits, in pieces and after going back, too") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::draft_recipes()) tests::check_draft_recipe(tests::make_executor, name);
 }
 
 TEST_CASE("CUDA: tiny models of every architecture in fast mode, in several types, are near exact mode") {

@@ -8,7 +8,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-constexpr int64_t kItemChannels = 64;
+constexpr int64_t kPoolChannels = 64;
 
 struct Pool {
   int64_t kernel, channels;
@@ -68,11 +68,11 @@ void lower_pool(Lowering& lowering, const core::Op& op) {
                      lowering.value(op.inputs[1]),
                      lowering.vector_weight(op.weights[0]).data(),
                      lowering.value(op.outputs[0])};
-  const int64_t pieces = ceil_div(pool.channels, kItemChannels);
+  const int64_t pieces = ceil_div(pool.channels, kPoolChannels);
   lowering.add_sequences(op, params.state, pieces,
                          [=](const BatchState::Sequence& sequence, float* state, int64_t piece, int) {
-                           const int64_t first = piece * kItemChannels;
-                           pool.run(sequence, state, first, std::min(kItemChannels, pool.channels - first));
+                           const int64_t first = piece * kPoolChannels;
+                           pool.run(sequence, state, first, std::min(kPoolChannels, pool.channels - first));
                          });
 }
 

@@ -45,6 +45,12 @@ LoadedModel open_model(const std::string& path, const LoadSteps& steps, models::
   return open_model(models::open_guide(), ending);
 }
 
+LoadedModel open_draft_head(const std::string& path, int64_t head) {
+  LoadedModel model{gguf::File::open(path), {}, nullptr, nullptr};
+  model.program = models::build_draft_head(model.file, head);
+  return model;
+}
+
 namespace {
 
 // Brings the weights into memory with progress, so that a big file's first answer does not seem to hang. Does

@@ -42,6 +42,9 @@ LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::
 // Opens the file at `path`. An empty path means the built-in guide, with a note.
 LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);
+// Draft head `head` of the file at `path` (models::build_draft_head), without a tokenizer. It shares the file's memory
+// with the model, of which it needs the hidden rows (models::Ending::drafted).
+LoadedModel open_draft_head(const std::string& path, int64_t head = 0);
 
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };

@@ -87,8 +87,9 @@ const gguf::Value* Hparams::array(std::string_view name) const {
 
 int64_t Hparams::layer_of_array(std::string_view name, const gguf::Value& array, int64_t layer) const {
   const auto values = array.as_ints();
-  if (!values || std::ssize(*values) < layers())
-    throw_error("{}: {}: expected {} integers, one per layer", file_.path(), key(name), layers());
+  const int64_t wanted = std::max(layers(), layer + 1);
+  if (!values || std::ssize(*values) < wanted)
+    throw_error("{}: {}: expected {} integers, one per layer", file_.path(), key(name), wanted);
   return (*values)[layer];
 }
 
@@ -108,8 +109,9 @@ double Hparams::layer_float_of_all(std::string_view key, int64_t layer) const {
   const gguf::Value* value = file_.find(key);
   if (!value || !value->is_array()) return file_.get_float(key);
   const auto values = value->as_floats();
-  if (!values || std::ssize(*values) < layers())
-    throw_error("{}: {}: expected {} numbers, one per layer", file_.path(), key, layers());
+  const int64_t wanted = std::max(layers(), layer + 1);
+  if (!values || std::ssize(*values) < wanted)
+    throw_error("{}: {}: expected {} numbers, one per layer", file_.path(), key, wanted);
   return (*values)[layer];
 }
 
@@ -237,8 +239,13 @@ bool Hparams::has_attention(int64_t layer) const { return layer_int("attention.h
 
 bool Hparams::slides(int64_t layer, int64_t fallback, Sees which) const {
   constexpr std::string_view kName = "attention.sliding_window_pattern";
-  if (const gguf::Value* flags = array(kName)) return layer_of_array(kName, *flags, layer) != 0;
+  const bool drafts = layer >= layers();
+  if (const gguf::Value* flags = array(kName)) {
+    const auto values = flags->as_ints();
+    return !(drafts && values && layer >= std::ssize(*values)) && layer_of_array(kName, *flags, layer) != 0;
+  }
   const int64_t every = in_range(kName, get_int(kName, fallback), 0, kMaxLayers);
+  if (drafts) return false;
   if (every == 0) return true;
   return layer % every != (which == Sees::all_last ? every - 1 : 0);
 }
@@ -252,6 +259,7 @@ bool Hparams::has_experts(int64_t layer) const {
 
 bool Hparams::is_recurrent(int64_t layer) const {
   constexpr std::string_view kLayers = "attention.recurrent_layers", kInterval = "full_attention_interval";
+  if (layer >= layers()) return false;
   if (const gguf::Value* flags = array(kLayers)) {
     const auto values = flags->as_ints();
     if (!values || std::ssize(*values) < layers())

@@ -41,7 +41,8 @@ class Hparams {
   // The first `count` numbers of an array that has at least as many.
   std::vector<int64_t> ints(std::string_view name, int64_t count) const;
 
-  // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1.
+  // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1, or that of a draft layer: up
+  // to blocks() - 1.
   int64_t blocks() const;                // block_count: with draft layers, which come last
   int64_t layers() const;                // block_count without nextn_predict_layers
   int64_t width() const;                 // embedding_length
@@ -71,13 +72,15 @@ class Hparams {
   // Whether the number of key-value heads of the layer is not 0: some hybrids mark their recurrent layers so.
   bool has_attention(int64_t layer) const;
   // Whether the layer's attention has a window: attention.sliding_window_pattern, flags of the layers or a number n:
-  // all but the last of every n layers have one, or but the first. `fallback`: n where the file does not say.
+  // all but the last of every n layers have one, or but the first. `fallback`: n where the file does not say. A draft
+  // layer has one only where its flag says so.
   enum class Sees : uint8_t { all_last, all_first };
   bool slides(int64_t layer, int64_t fallback, Sees which = Sees::all_last) const;
   // Whether the layer's feed-forward part is one of experts: expert_count is not 0, leading_dense_block_count layers
   // are over, and it is the last of every interleave_moe_layer_step.
   bool has_experts(int64_t layer) const;
-  // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th (4).
+  // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th (4). Draft
+  // layers never are.
   bool is_recurrent(int64_t layer) const;
   // ssm.NAME, 1 to kMaxWidth.
   int64_t ssm(std::string_view name) const;

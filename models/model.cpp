@@ -22,19 +22,43 @@ std::string count_label(int64_t parameters) {
   return fmt::format("{:.0f}K", n / 1e3);
 }
 
-} // namespace
-
-core::Program build_program(const gguf::File& file, Ending ending) {
+core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (!architecture)
     throw_error("{}: unknown architecture '{}'; `ridge models --architectures` lists those that run", file.path(),
                 core::printable(name));
-  Builder builder(file, ending);
+  Builder builder(file, ending, draft_head);
   architecture->file.build(builder);
   core::Program program = std::move(builder).finish();
   program.label = model_label(file);
   return program;
+}
+
+} // namespace
+
+core::Program build_program(const gguf::File& file, Ending ending) { return build(file, ending, {}); }
+
+int64_t draft_heads(const gguf::File& file) {
+  const Hparams hparams(file);
+  int64_t il = hparams.layers();
+  const auto has_head = [&] {
+    const std::string matrix = fmt::format("blk.{}.nextn.eh_proj.weight", il);
+    return file.find_tensor(matrix) || PlanarWeight::find(file, matrix);
+  };
+  while (il < hparams.blocks() && has_head()) ++il;
+  return il - hparams.layers();
+}
+
+core::Program build_draft_head(const gguf::File& file, int64_t head) {
+  const int64_t heads = draft_heads(file);
+  if (heads == 0) {
+    const Hparams hparams(file);
+    throw_error("{}: has no draft head; a file with one has {} and tensors blk.{}.nextn.*", file.path(),
+                hparams.key("nextn_predict_layers"), hparams.layers());
+  }
+  if (head < 0 || head >= heads) throw_error("{}: has {} draft heads, none of number {}", file.path(), heads, head);
+  return build(file, Ending::logits, head);
 }
 
 int64_t parameter_count(const gguf::File& file) {

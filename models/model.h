@@ -9,14 +9,24 @@
 
 namespace ridge::models {
 
-// What a Program ends with: logits, or the normed hidden state that an output matrix would make them of.
-enum class Ending : uint8_t { logits, hidden };
+// What a Program ends with: logits; the normed hidden state that an output matrix would make them of; or logits and,
+// beside them, the hidden rows of all tokens, which the file's draft heads take (Program::hidden).
+enum class Ending : uint8_t { logits, hidden, drafted };
 
 // Builds the Program of the file's architecture. Throws Error for an unknown architecture, a tensor that is missing or
 // has another shape, a hyperparameter out of range, and a model that asks for something that is not supported yet. The
 // file must outlive the Program: weights point into its mapping. Models without an output matrix end with the hidden
 // state, whatever `ending` says.
 core::Program build_program(const gguf::File& file, Ending ending = Ending::logits);
+
+// Draft heads of the file: layers that nextn_predict_layers announces and whose tensors are there. Throws Error where
+// block_count or nextn_predict_layers are out of range.
+int64_t draft_heads(const gguf::File& file);
+// The Program of draft head `head`, 0 to draft_heads() - 1. Its rows are tokens and, as Program::input, the hidden row
+// that the model has of the token before each, zeros for a first one. Its logits are of the token after each; its own
+// hidden rows (Program::hidden) are those of the wanted outputs. Its cache is its own. Throws Error where the file has
+// no such head, heads of the architecture are not supported, and for what build_program throws.
+core::Program build_draft_head(const gguf::File& file, int64_t head = 0);
 
 int64_t parameter_count(const gguf::File& file); // weights in all tensors
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace ridge::app {
 namespace {
@@ -21,36 +22,57 @@ constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 ×
 struct LogitsCommand {
   core::ModelOptions model;
   std::string ids, out;
-  bool exact = false;
+  bool exact = false, mtp = false;
+
+  core::ExecutorConfig config_for(const core::Program& program, int64_t tokens) const {
+    core::ExecutorConfig config = engine::executor_config(model, program.trained_context);
+    if (model.context < 0) config.context = tokens;
+    if (tokens > config.context)
+      throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens, config.context);
+    config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
+    config.exact = exact;
+    if (exact) config.k_type = config.v_type = core::KvType::f32;
+    return config;
+  }
 
   void run() const {
     const std::vector<int32_t> tokens = parse_ids(ids, "--ids");
-    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    engine::LoadedModel loaded =
+        engine::open_model(model.model, load_on_terminal(), mtp ? models::Ending::drafted : models::Ending::logits);
+    std::optional<engine::LoadedModel> head;
+    if (mtp) head = engine::open_draft_head(model.model);
     core::check_output(out, {model.model});
     for (int32_t token : tokens)
       if (token >= loaded.program.vocab)
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
-
-    core::ExecutorConfig config = engine::executor_config(model, loaded.program.trained_context);
-    if (model.context < 0) config.context = std::ssize(tokens);
-    if (std::ssize(tokens) > config.context)
-      throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens.size(), config.context);
-    config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
-    config.exact = exact;
-    if (exact) config.k_type = config.v_type = core::KvType::f32;
-    engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
+    const core::ExecutorConfig config = config_for(loaded.program, std::ssize(tokens));
+    for (engine::LoadedModel* part : {&loaded, head ? &*head : nullptr})
+      if (part) engine::start_executor(*part, config, model.device, model.gpu_layers, load_on_terminal());
 
     NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());
     std::iota(positions.begin(), positions.end(), 0);
     std::iota(all.begin(), all.end(), 0);
+    std::vector<float> before; // hidden rows of the tokens before those of the batch [count, width]
     for (int64_t at = 0; at < std::ssize(tokens); at += config.max_batch) {
       const int64_t count = std::min(config.max_batch, std::ssize(tokens) - at);
-      loaded.executor->forward({std::span(tokens).subspan(at, count),
-                                std::span(positions).subspan(at, count),
-                                {},
-                                std::span(all).first(count)});
-      for (int64_t i = 0; i < count; ++i) npy.append(loaded.executor->logits(i));
+      core::Batch batch = {std::span(tokens).subspan(at, count),
+                           std::span(positions).subspan(at, count),
+                           {},
+                           std::span(all).first(head ? 0 : count)};
+      loaded.executor->forward(batch);
+      if (head) {
+        const std::span<const float> rows = loaded.executor->hidden();
+        const size_t width = rows.size() / count;
+        before.resize(width); // zeros before the first token
+        before.insert(before.end(), rows.begin(), rows.end());
+        batch.outputs = std::span(all).first(count);
+        batch.input = std::span(before).first(count * width);
+        head->executor->forward(batch);
+        before.erase(before.begin(), before.begin() + std::ssize(rows));
+      }
+      core::Executor& executor = head ? *head->executor : *loaded.executor;
+      for (int64_t i = 0; i < count; ++i) npy.append(executor.logits(i));
     }
     loaded.file.check();
     npy.finish();
@@ -66,6 +88,9 @@ void add_logits_command(CLI::App& app) {
   command->add_option("--ids", options->ids, "token ids: 1,2,3")->required();
   command->add_option("--out", options->out, "NumPy file to write")->type_name("X.npy")->required();
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
+  command->add_flag(
+      "--mtp", options->mtp,
+      "the logits of the file's draft head: row k from token k and the model's hidden row of token k - 1");
   command->callback([options] { options->run(); });
 }
 

@@ -86,6 +86,7 @@ void build(Builder& b) {
            },
        .mixer_post_norm = afmoe ? "post_attention_norm" : "",
        .ffn_post_norm = afmoe ? "post_ffw_norm" : "",
+       .drafts = hunyuan ? Drafts::normed : Drafts::none,
        .embedding_scale = afmoe ? std::sqrt(static_cast<double>(h.width())) : 1});
 }
 

@@ -15,7 +15,7 @@ static AttentionSpec attention_of(Builder& b, int64_t il) {
     return {.rope = Rope::adjacent, .qk_norm = b.has("blk.0.attn_q_norm.weight"), .rope_factors = false};
   const bool moe = h.architecture() == "cohere2moe";
   const bool slides = h.slides(il, 4, moe ? Hparams::Sees::all_first : Hparams::Sees::all_last);
-  const bool rope = slides || (moe && il < h.get_int("leading_dense_block_count"));
+  const bool rope = slides || (moe && (il < h.get_int("leading_dense_block_count") || il >= h.layers()));
   return {.rope = rope ? Rope::adjacent : Rope::none, .window = slides ? h.get_int("attention.sliding_window") : 0};
 }
 
@@ -37,6 +37,7 @@ static void build(Builder& b) {
                       int64_t il) { return h.has_experts(il) ? b.experts(x, il, routing_of(b, il)) : b.ffn(x, il); },
            .ffn_norm = {},
            .parallel = true,
+           .drafts = h.architecture() == "cohere2moe" ? Drafts::normed : Drafts::none,
            .layer_norms = !rms,
            .logit_scale = scale == 0 ? 1 : scale});
 }

@@ -24,7 +24,8 @@ static void build(Builder& b) {
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   b.build({.mixer = mixer,
            .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
-           .ffn_norm = "post_attention_norm"});
+           .ffn_norm = "post_attention_norm",
+           .drafts = Drafts::normed});
 }
 
 constinit const ArchitectureFile arch::glm4 = {.build = build};

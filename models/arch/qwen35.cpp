@@ -21,7 +21,8 @@ static void build(Builder& b) {
                             ? b.ffn(x, il)
                             : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
                },
-           .ffn_norm = "post_attention_norm"});
+           .ffn_norm = "post_attention_norm",
+           .drafts = Drafts::normed});
 }
 
 static constexpr TensorRule kTensors[] = {

@@ -17,7 +17,8 @@ static void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  return b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
                },
-           .ffn_norm = "post_attention_norm"});
+           .ffn_norm = "post_attention_norm",
+           .drafts = Drafts::normed});
 }
 
 static constexpr TensorRule kTensors[] = {

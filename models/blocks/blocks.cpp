@@ -13,14 +13,15 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-Builder::Builder(const gguf::File& file, Ending ending)
-    : file_(file), hparams_(file), embeds_(ending == Ending::hidden) {
+Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head)
+    : file_(file), hparams_(file), draft_head_(draft_head), keeps_hidden_(ending == Ending::drafted || draft_head),
+      embeds_(ending == Ending::hidden) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
 }
 
 std::string Builder::begin_layer(int64_t il) {
-  layer_ = static_cast<int32_t>(il);
+  layer_ = static_cast<int32_t>(draft_head_ ? 0 : il); // a draft head's Program has one layer
   return layer_name(il);
 }
 
@@ -184,8 +185,9 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
 ValueId Builder::embed(double scale) {
   const int64_t width = hparams_.width();
   // A file may leave the one or the other of two equal matrices out.
-  const std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
+  std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
   if (const gguf::Tensor* table = file_.find_tensor(name)) program_.vocab = table->dims[1];
+  if (draft_head_ && has(draft_name("embed_tokens.weight"))) name = draft_name("embed_tokens.weight");
   std::vector<WeightId> weights = {weight(name, width, program_.vocab)};
   if (const std::string types = "token_types.weight"; has(types)) { // a text is all of the first type
     const core::Weight table = tensor_weight(types, width, file_.find_tensor(types)->dims[1], 1);
@@ -289,14 +291,6 @@ ValueId Builder::add(ValueId a, ValueId b, const std::string& name) {
 
 ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, width_of(x)); }
 
-// The scale goes into the norm's weights: the logits follow from them linearly.
-ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) {
-  const ValueId normed = norm(x, tensor);
-  if (scale != 1)
-    for (const WeightId id : program_.ops.back().weights) scale_weight(id, scale);
-  return normed;
-}
-
 // A vector of f32; in a copy.
 void Builder::scale_weight(WeightId id, double scale) {
   core::Weight& norm = program_.weights[id];
@@ -318,112 +312,24 @@ double Builder::scale_of(std::string_view key, double fallback) const {
   return scale == 0 ? fallback : scale;
 }
 
-void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap, bool bias) {
-  layer_ = -1;
-  if (embeds_) return hidden(x, norm);
-  x = final_norm(x, norm, scale);
-  const bool tied = !has("output.weight") && !PlanarWeight::find(file_, "output.weight");
-  if (!bias) skip("output.bias");
-  if (tied || !bias)
-    program_.logits = emit(OpKind::linear, tied ? "output (tied)" : "output", {x}, program_.vocab,
-                           {weight(tied ? "token_embd.weight" : "output.weight", hparams_.width(), program_.vocab)});
-  else
-    program_.logits = linear(x, "output", program_.vocab);
-  if (!(soft_cap >= 0 && std::isfinite(soft_cap)))
-    throw_error("{}: {} is {}, expected a number above 0", file_.path(), hparams_.key("final_logit_softcapping"),
-                soft_cap);
-  if (soft_cap != 0)
-    program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
-                           core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
-}
-
-void Builder::hidden(ValueId x, const std::string& norm) {
-  if (!norm.empty()) x = final_norm(x, norm, 1);
-  // What a mean of hidden states goes through in the end. Without biases and activations it may as well come first.
-  for (const std::string name : {"dense_2", "dense_3"})
-    if (const gguf::Tensor* matrix = file_.find_tensor(name + ".weight")) x = linear(x, name, matrix->dims[1]);
-  program_.output = x;
-  program_.embeds = true;
-  if (const auto planar = PlanarWeight::find(file_, "output.weight"))
-    for (const gguf::Tensor* tensor : planar->tensors()) skip(tensor->name);
-  for (const char* head : {"output.weight", "output.bias", "output.scale", "cls.weight", "cls.bias", "cls.norm.weight",
-                           "cls.output.weight", "cls.output.bias"})
-    skip(head);
-}
-
-void Builder::build(const Model& model) {
-  const auto scale = [&](std::string_view key, double own) { return model.scaled ? scale_of(key, own) : own; };
-  const core::AddParams residual = {static_cast<float>(scale("residual_scale", model.residual_scale))};
-  ValueId gates = -1; // of hyper-connections, for what the block gives
-  const auto join = [&](ValueId x, ValueId block, const std::string& name) {
-    if (model.hyper_connections) return emit(OpKind::hyper_join, name, {block, x, gates}, width_of(x));
-    return emit(OpKind::add, name, {x, block}, width_of(x), {}, residual);
-  };
-  const auto normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
-    return tensor.empty() ? x : norm(x, blk + std::string(tensor));
-  };
-  const auto post_normed = [&](ValueId x, const std::string& blk, std::string_view tensor) {
-    x = normed(x, blk, tensor);
-    if (model.post_norm_epsilon && !tensor.empty())
-      std::get<core::NormParams>(program_.ops.back().params).epsilon = *model.post_norm_epsilon;
-    return x;
-  };
-  norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
-  bare_norms_ = model.bare_norms;
-  embeds_ |= model.embeds;
-  stack_ = model.stack;
-  ValueId x = embed(scale("embedding_scale", model.embedding_scale));
-  if (model.learns_positions) x = add(x, embed_positions(), "position_add");
-  if (model.begin) x = model.begin(x);
-  if (model.hyper_connections) x = hyper_begin(x);
-  const auto block_input = [&](ValueId streams, const std::string& tensor) {
-    if (!model.hyper_connections) return streams;
-    ValueId input;
-    std::tie(input, gates) = hyper_gates(streams, tensor);
-    return input;
-  };
-  const int64_t layers = hparams_.layers();
-  for (int64_t il = 0; il < layers; ++il) {
-    const std::string blk = begin_layer(il);
-    const ValueId mixer_input = normed(block_input(x, blk + "hc_attn"), blk, model.mixer_norm);
-    const ValueId mixed = post_normed(model.mixer(mixer_input, il), blk, model.mixer_post_norm);
-    ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, blk, model.ffn_norm);
-    const ValueId before = x;
-    x = join(x, mixed, blk + "attn_add");
-    if (il + 1 == layers) { // the last feed-forward only for tokens whose logits are wanted
-      x = gather(x);
-      if (model.parallel) ffn_input = gather(ffn_input);
-    }
-    if (model.end_mixer) x = model.end_mixer(x, before, il);
-    if (model.ffn) {
-      if (!model.parallel) ffn_input = normed(block_input(x, blk + "hc_ffn"), blk, model.ffn_norm);
-      x = join(x, post_normed(model.ffn(ffn_input, il), blk, model.ffn_post_norm), blk + "ffn_add");
-    }
-    if (model.end_layer) x = model.end_layer(x, il);
-  }
-  if (model.hyper_connections) x = hyper_end(x);
-  logits(x, std::string(model.output_norm), 1 / scale("logit_scale", 1 / model.logit_scale), model.soft_cap,
-         model.output_bias);
-}
-
-void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {
-  build({.mixer = [&](ValueId x, int64_t il) { return attention(x, il, spec); }, .ffn = ffn});
-}
-
+// Of a draft head, its layer's tensors count; else all but those of draft layers.
 void Builder::refuse_unused_tensors() const {
-  const auto of_draft_layer = [&](std::string_view name) {
+  const auto is_of = [&](std::string_view name, int64_t il) { return name.starts_with(fmt::format("blk.{}.", il)); };
+  const auto counts = [&](std::string_view name) {
+    if (draft_head_) return is_of(name, draft_layer());
     for (int64_t il = hparams_.layers(); il < hparams_.blocks(); ++il)
-      if (name.starts_with(fmt::format("blk.{}.", il))) return true;
-    return false;
+      if (is_of(name, il)) return false;
+    return true;
   };
   for (const gguf::Tensor& tensor : file_.tensors())
-    if (!used_tensors_.contains(tensor.name) && !of_draft_layer(tensor.name) &&
+    if (!used_tensors_.contains(tensor.name) && counts(tensor.name) &&
         !tensor.name.ends_with(".input_scale")) // how activations were quantized
       throw_error("{}: tensor {} has no place in a {} model: what it is for is not supported yet", file_.path(),
                   core::printable(tensor.name), program_.architecture);
 }
 
 core::Program Builder::finish() && {
+  if (keeps_hidden_ && program_.hidden < 0) refuse_drafts();
   for (const core::Op& op : program_.ops)
     if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
       throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),

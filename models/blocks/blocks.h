@@ -16,8 +16,11 @@
 #include "models/planar.h"
 #include "models/rope.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,8 +33,9 @@ namespace ridge::models {
 
 class Builder {
  public:
-  // The architecture is the one that the file names. `file` must outlive the Program.
-  explicit Builder(const gguf::File& file, Ending ending = Ending::logits);
+  // The architecture is the one that the file names. `file` must outlive the Program. With a draft head, `build` makes
+  // the Program of that one, from the same declaration of the model.
+  explicit Builder(const gguf::File& file, Ending ending = Ending::logits, std::optional<int64_t> draft_head = {});
 
   const Hparams& hparams() const { return hparams_; }
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
@@ -100,6 +104,7 @@ class Builder {
     std::string_view mixer_post_norm = {}, ffn_post_norm = {}; // of what a block gives
     // The feed-forward part has the mixer's input; with its own norm, or where ffn_norm is empty with the mixer's.
     bool parallel = false;
+    Drafts drafts = Drafts::none;  // a draft head has a layer of the same blocks, of number layers() and above
     bool layer_norms = false;      // norms take off the mean, and have biases where the file has them
     bool bare_norms = false;       // norms have no weights
     bool learns_positions = false; // position_embd.weight
@@ -147,6 +152,19 @@ class Builder {
   // Of the kind that the model has, whole rows.
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
+  bool has_matrix(const std::string& name) const; // without ".weight"
+  void output_matrix(core::ValueId x, bool bias);
+  double scale_of(const Model& model, std::string_view key, double own) const;
+  // A layer, from the residual stream to itself. With `gathers`, only tokens whose logits are wanted go through the
+  // feed-forward part.
+  core::ValueId layer(const Model& model, core::ValueId x, int64_t il, bool gathers);
+  void end(const Model& model, core::ValueId x, const std::string& norm);
+  void build_draft_head(const Model& model);
+  int64_t draft_layer() const { return hparams_.layers() + *draft_head_; }
+  std::string draft_name(std::string_view tensor) const {
+    return fmt::format("blk.{}.nextn.{}", draft_layer(), tensor);
+  }
+  [[noreturn]] void refuse_drafts() const;
   void hidden(core::ValueId x, const std::string& norm); // as the result
   core::WeightId distance_bias(const std::string& blk, int64_t heads);
   void scale_weight(core::WeightId id, double scale);
@@ -232,6 +250,9 @@ class Builder {
   const gguf::File& file_;
   const Hparams hparams_;
   core::Program program_;
+  const std::optional<int64_t> draft_head_; // whose Program this is
+  const bool keeps_hidden_;                 // Program::hidden
+  Drafts drafts_ = Drafts::none;
   int32_t layer_ = -1; // that ops are appended to
   std::map<RopeSpec, int32_t> rope_tables_;
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads

@@ -23,6 +23,13 @@ enum class RopeAxes : uint8_t {
   in_order,    // the sections one after the other
 };
 
+// Which hidden rows the draft heads of a model take, from the model and from each other.
+enum class Drafts : uint8_t {
+  none,     // its heads are not supported
+  normed,   // those behind the output norm, or the head's own
+  residual, // the residual stream before it
+};
+
 struct AttentionSpec {
   Rope rope = Rope::none;
   bool qk_norm = false;          // norm of each q and k head, before rope

@@ -28,6 +28,8 @@ struct Recipe {
   std::vector<float> golden_embeddings() const { return read_array<float>(path() + ".embeddings.f32"); } // [ids, width]
   std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); }                // [ids, vocab]
 
+  std::vector<float> golden_draft() const { return read_array<float>(path() + ".mtp.f32"); } // of draft heads, the same
+
   gguf::File open() const { return opened(image()); }
   // With the tensors of these names in another type.
   gguf::File open_as(quant::Type type, const std::set<std::string>& encoded) const {

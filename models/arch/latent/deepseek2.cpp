@@ -25,7 +25,8 @@ static void build(Builder& b) {
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = unnamed_gate(h);
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, attention); },
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+           .drafts = h.architecture() == "deepseek2" ? Drafts::normed : Drafts::none});
 }
 
 constinit const ArchitectureFile arch::deepseek2 = {.build = build};

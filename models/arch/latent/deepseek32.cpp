@@ -1,5 +1,5 @@
 // deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1, 5.2): DeepSeek V3 whose tokens attend to the positions that an
-// indexer chooses. In GLM-5.2 most layers use the choice of a layer before.
+// indexer chooses. In GLM-5.2 most layers use the choice of a layer before. Draft layers attend to all.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -18,18 +18,20 @@ static void build(Builder& b) {
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (glm && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   constexpr int64_t kContextOfGlm52 = 1 << 20;
-  const auto has_indexer = [&](int64_t il) {
-    if (!glm) return true;
-    const bool by_default = h.context() < kContextOfGlm52 || il < 2 || (il - 2) % 4 == 0;
-    return h.layer_int("attention.indexer.types", il, by_default) != 0;
+  const auto sees = [&](int64_t il) {
+    if (il >= h.layers()) return LatentSpec::Sees::all;
+    const bool by_default = !glm || h.context() < kContextOfGlm52 || il < 2 || (il - 2) % 4 == 0;
+    const bool has_indexer = glm ? h.layer_int("attention.indexer.types", il, by_default) != 0 : by_default;
+    return has_indexer ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
   };
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 attention.sees = has_indexer(il) ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
-                 if (attention.sees == LatentSpec::Sees::last_choice) b.skip_indexer(il);
+                 attention.sees = sees(il);
+                 if (attention.sees != LatentSpec::Sees::own_choice) b.skip_indexer(il);
                  return b.latent_attention(x, il, attention);
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+           .drafts = Drafts::normed});
 }
 
 constinit const ArchitectureFile arch::deepseek32 = {.build = build};

@@ -137,7 +137,8 @@ void build(Builder& b) {
                  if (output_scale == 0 || output_scale == 1) return y;
                  return b.activate(y, fmt::format("blk.{}.attn_scale", il), {{Activation::identity, output_scale}});
                },
-           .ffn = [&](ValueId x, int64_t il) { return experts(b, x, il, kind, limited(h, kind, il)); }});
+           .ffn = [&](ValueId x, int64_t il) { return experts(b, x, il, kind, limited(h, kind, il)); },
+           .drafts = kind.name == "step35" ? Drafts::residual : Drafts::none});
 }
 
 } // namespace

@@ -1,0 +1,167 @@
+// The usual stack, from the embedding over the layers to the logits, and the draft heads that some files have behind
+// their layers.
+//
+// A draft head (multi-token prediction, "nextn") is one further layer. From a token and the hidden row that the model
+// has of the token before, it guesses the token that comes next: their norms side by side go through a matrix, then
+// through a layer like the model's own, then to logits. So the model's guess of one token becomes a guess of two.
+#include "core/error.h"
+#include "models/blocks/blocks.h"
+
+#include <cmath>
+
+namespace ridge::models {
+
+using core::OpKind;
+using core::ValueId;
+
+// The scale goes into the norm's weights: the logits follow from them linearly.
+ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) {
+  const ValueId normed = norm(x, tensor);
+  if (scale != 1)
+    for (const core::WeightId id : program_.ops.back().weights) scale_weight(id, scale);
+  return normed;
+}
+
+bool Builder::has_matrix(const std::string& name) const {
+  return has(name + ".weight") || PlanarWeight::find(file_, name + ".weight");
+}
+
+void Builder::output_matrix(ValueId x, bool bias) {
+  if (draft_head_ && has_matrix(draft_name("shared_head_head"))) {
+    program_.logits = linear(x, draft_name("shared_head_head"), program_.vocab);
+    return;
+  }
+  const bool tied = !has_matrix("output");
+  if (!bias) skip("output.bias");
+  if (tied || !bias)
+    program_.logits = emit(OpKind::linear, tied ? "output (tied)" : "output", {x}, program_.vocab,
+                           {weight(tied ? "token_embd.weight" : "output.weight", hparams_.width(), program_.vocab)});
+  else
+    program_.logits = linear(x, "output", program_.vocab);
+}
+
+void Builder::logits(ValueId x, const std::string& norm, double scale, double soft_cap, bool bias) {
+  layer_ = -1;
+  if (embeds_) return hidden(x, norm);
+  const bool keeps_normed = keeps_hidden_ && drafts_ == Drafts::normed;
+  if (keeps_hidden_ && drafts_ == Drafts::residual) {
+    program_.hidden = x;
+    if (!gathered(x)) x = gather(x);
+  }
+  x = final_norm(x, norm, keeps_normed ? 1 : scale);
+  if (keeps_normed) {
+    program_.hidden = x;
+    if (!gathered(x)) x = gather(x);
+  }
+  output_matrix(x, bias);
+  if (keeps_normed && scale != 1) program_.logits = scaled(program_.logits, "output scale", scale);
+  if (!(soft_cap >= 0 && std::isfinite(soft_cap)))
+    throw_error("{}: {} is {}, expected a number above 0", file_.path(), hparams_.key("final_logit_softcapping"),
+                soft_cap);
+  if (soft_cap != 0)
+    program_.logits = emit(OpKind::activate, "output soft cap", {program_.logits}, program_.vocab, {},
+                           core::ActivationParams{core::Activation::soft_cap, static_cast<float>(soft_cap)});
+}
+
+void Builder::hidden(ValueId x, const std::string& norm) {
+  if (!norm.empty()) x = final_norm(x, norm, 1);
+  // What a mean of hidden states goes through in the end. Without biases and activations it may as well come first.
+  for (const std::string name : {"dense_2", "dense_3"})
+    if (const gguf::Tensor* matrix = file_.find_tensor(name + ".weight")) x = linear(x, name, matrix->dims[1]);
+  program_.output = x;
+  program_.embeds = true;
+  if (const auto planar = PlanarWeight::find(file_, "output.weight"))
+    for (const gguf::Tensor* tensor : planar->tensors()) skip(tensor->name);
+  for (const char* head : {"output.weight", "output.bias", "output.scale", "cls.weight", "cls.bias", "cls.norm.weight",
+                           "cls.output.weight", "cls.output.bias"})
+    skip(head);
+}
+
+double Builder::scale_of(const Model& model, std::string_view key, double own) const {
+  return model.scaled ? scale_of(key, own) : own;
+}
+
+ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) {
+  const std::string blk = begin_layer(il);
+  const core::AddParams residual = {static_cast<float>(scale_of(model, "residual_scale", model.residual_scale))};
+  ValueId gates = -1; // of hyper-connections, for what the block gives
+  const auto block_input = [&](ValueId streams, const std::string& tensor) {
+    if (!model.hyper_connections) return streams;
+    ValueId input;
+    std::tie(input, gates) = hyper_gates(streams, tensor);
+    return input;
+  };
+  const auto join = [&](ValueId stream, ValueId block, const std::string& name) {
+    if (model.hyper_connections) return emit(OpKind::hyper_join, name, {block, stream, gates}, width_of(stream));
+    return emit(OpKind::add, name, {stream, block}, width_of(stream), {}, residual);
+  };
+  const auto normed = [&](ValueId input, std::string_view tensor) {
+    return tensor.empty() ? input : norm(input, blk + std::string(tensor));
+  };
+  const auto post_normed = [&](ValueId block, std::string_view tensor) {
+    block = normed(block, tensor);
+    if (model.post_norm_epsilon && !tensor.empty())
+      std::get<core::NormParams>(program_.ops.back().params).epsilon = *model.post_norm_epsilon;
+    return block;
+  };
+  const ValueId mixer_input = normed(block_input(x, blk + "hc_attn"), model.mixer_norm);
+  const ValueId mixed = post_normed(model.mixer(mixer_input, il), model.mixer_post_norm);
+  ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, model.ffn_norm);
+  const ValueId before = x;
+  x = join(x, mixed, blk + "attn_add");
+  if (gathers) {
+    x = gather(x);
+    if (model.parallel) ffn_input = gather(ffn_input);
+  }
+  if (model.end_mixer) x = model.end_mixer(x, before, il);
+  if (model.ffn) {
+    if (!model.parallel) ffn_input = normed(block_input(x, blk + "hc_ffn"), model.ffn_norm);
+    x = join(x, post_normed(model.ffn(ffn_input, il), model.ffn_post_norm), blk + "ffn_add");
+  }
+  return model.end_layer ? model.end_layer(x, il) : x;
+}
+
+void Builder::build(const Model& model) {
+  norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
+  bare_norms_ = model.bare_norms;
+  embeds_ |= model.embeds;
+  stack_ = model.stack;
+  drafts_ = model.drafts;
+  if (keeps_hidden_ && (drafts_ == Drafts::none || embeds_)) refuse_drafts();
+  if (draft_head_) return build_draft_head(model);
+  ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale));
+  if (model.learns_positions) x = add(x, embed_positions(), "position_add");
+  if (model.begin) x = model.begin(x);
+  if (model.hyper_connections) x = hyper_begin(x);
+  const int64_t layers = hparams_.layers();
+  // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
+  for (int64_t il = 0; il < layers; ++il) x = layer(model, x, il, il + 1 == layers && !keeps_hidden_);
+  if (model.hyper_connections) x = hyper_end(x);
+  end(model, x, std::string(model.output_norm));
+}
+
+void Builder::end(const Model& model, ValueId x, const std::string& norm) {
+  logits(x, norm, 1 / scale_of(model, "logit_scale", 1 / model.logit_scale), model.soft_cap, model.output_bias);
+}
+
+void Builder::build_draft_head(const Model& model) {
+  const int64_t width = hparams_.width();
+  const ValueId token = embed();
+  begin_layer(draft_layer());
+  program_.input = value("hidden row of the token before", width, false);
+  const ValueId e = norm(token, draft_name("enorm")), h = norm(program_.input, draft_name("hnorm"));
+  const ValueId both = emit(OpKind::concat, draft_name("concat"), {e, h}, 2 * width);
+  const ValueId x = layer(model, linear(both, draft_name("eh_proj"), width), draft_layer(), true);
+  const std::string own_norm = draft_name("shared_head_norm");
+  end(model, x, has(own_norm + ".weight") ? own_norm : std::string(model.output_norm));
+}
+
+void Builder::refuse_drafts() const {
+  throw_error("{}: draft heads of {} models are not supported yet", file_.path(), program_.architecture);
+}
+
+void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {
+  build({.mixer = [&](ValueId x, int64_t il) { return attention(x, il, spec); }, .ffn = ffn});
+}
+
+} // namespace ridge::models

@@ -1,0 +1,34 @@
+// ridge logits of a draft head: what the executors give that run it and its model.
+#include "app/support.h"
+#include "kernels/cpu/executor/executor.h"
+#include "support/draft_model.h"
+#include "support/draft_runs.h"
+
+#include <cstring>
+#include <fstream>
+
+using namespace ridge::tests;
+
+TEST_CASE("ridge logits --mtp writes the logits of the first draft head, however long the batches are") {
+  const std::string path = folder() / "draft.gguf", out = folder() / "draft.npy";
+  const DraftModel model = DraftModel::recurrent();
+  const std::vector<std::byte> image = model.image();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+  const std::vector<float> expected =
+      draft_logits(model.open(), ridge::kernels::cpu::make_cpu_executor, exact_config(), ids, ids.size());
+  for (const char* batch : {"10", "3"}) {
+    const Result result = run_ridge({"logits", "-m", path, "--device", "cpu", "--exact", "--mtp", "--ids",
+                                     "3,1,4,1,5,9,2,6,5,3", "-ub", batch, "--out", out});
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    const std::string npy = read_file(out);
+    REQUIRE(npy.size() == 128 + 4 * expected.size());
+    std::vector<float> logits(expected.size());
+    std::memcpy(logits.data(), npy.data() + 128, 4 * logits.size());
+    CHECK(nmse(logits, expected) < 1e-10);
+  }
+  const Result refused = run_ridge({"logits", "-m", tiny_model(), "--mtp", "--ids", "1", "--out", out});
+  CHECK(refused.status == 1);
+  CHECK(refused.err.find("draft heads of llama models are not supported yet") != std::string::npos);
+}

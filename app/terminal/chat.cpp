@@ -258,8 +258,8 @@ void Chat::stats(const std::string&) {
              total_generation_.bytes_per_second() / 1e9);
   if (const engine::GuessCounts& guesses = total_guesses_; guesses.steps > 0)
     fmt::print("guesses    {} of {} tokens right, {:.2f} tokens a step in {} steps with guesses\n", guesses.all_right(),
-               guesses.all_made(),
-               1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps), guesses.steps);
+               guesses.all_made(), 1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps),
+               guesses.steps);
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());

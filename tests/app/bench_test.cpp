@@ -45,6 +45,17 @@ TEST_CASE("bench measures every combination of its lists, once") {
   CHECK(report["machine"]["commit"].get<std::string>().size() >= 7);
 }
 
+TEST_CASE("bench measures steps that check guesses, and guesses of which a share is right") {
+  const json report =
+      bench({"-m", tiny_model(), "-p", "0", "-n", "64", "--verify", "1,4", "--spec", "synthetic:1,synthetic:0"});
+  CHECK(names(report) == std::vector<std::string>{"vf1", "vf4", "tg64", "tg64 guess 1", "tg64 guess 0"});
+  const json& tests = report["tests"];
+  CHECK(tests[1]["bytes"] < tests[0]["bytes"].get<double>() * 1.5); // a step reads the weights once
+  CHECK(tests[3]["tokens_per_step"] > 1);
+  CHECK(tests[3]["tokens_per_step"] <= 16);
+  CHECK(tests[4]["tokens_per_step"] < 1.2); // tried now and then
+}
+
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
   const std::vector<std::string> args = {"bench", "--device", "cpu", "-m", tiny_model(), "-m",  tiny_model(), "-p",
                                          "4",     "-n",       "0",   "-r", "1",          "-ub", "2,4",        "-o"};
@@ -187,6 +198,8 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "-p", "5-1"}, 2, "--n-prompt");
   refused({"bench", "-m", tiny_model(), "-p", "0", "-n", "0"}, 2, "nothing to measure");
   refused({"bench", "-m", tiny_model(), "--save", "x"}, 2, "--save");
+  refused({"bench", "-m", tiny_model(), "--spec", "synthetic:2"}, 2, "P from 0 to 1");
+  refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one stream");
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
   refused({"roofline", "--device", "cpu", "--ladder"}, 1, "GPU");
 }

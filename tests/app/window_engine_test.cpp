@@ -321,6 +321,7 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
   constexpr int kRounds = 12, kTogether = 25;
   constexpr double kAgree = 0.03;
   app::WindowSetup setup = guide_setup();
+  setup.model.speculation = "off";
   setup.request.sampling.max_tokens = 101;
   setup.request.sampling.ignore_eos = true;
   Watched w(setup);

@@ -103,7 +103,7 @@ void add_imatrix_command(CLI::App& app) {
   command->add_option("-m,--model", options->model, "GGUF file (of a split model: any part) or name")
       ->type_name(kModelType)
       ->required();
-  command->add_option("-f,--file", options->text, "text like what the model is for")->type_name("TEXT")->required();
+  command->add_option("-f,--file", options->text, "text like what the model is for")->type_name("FILE")->required();
   command->add_option("-o,--output", options->out, "file to write")->type_name("X.gguf")->required();
   command->add_option("-c,--ctx-size", options->chunk_tokens, "tokens per chunk")
       ->check(CLI::Range(2, 1 << 20))

@@ -23,7 +23,7 @@ std::vector<OptionWords> options_of(const CLI::App& command) {
       const size_t open = type.find(":{"), close = type.find('}');
       if (open != std::string::npos && close != std::string::npos && open < close)
         words.choices = CLI::detail::split(type.substr(open + 2, close - open - 2), ',');
-      if (words.value.empty()) words.value = "VALUE";
+      if (words.value.empty()) words.value = words.names.empty() ? option->get_name() : "VALUE";
     }
     all.push_back(std::move(words));
   }

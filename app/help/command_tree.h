@@ -19,7 +19,8 @@ std::vector<CLI::App*> commands_of(CLI::App& app);
 std::vector<OptionWords> options_of(const CLI::App& command);
 
 // `ridge __complete WORD…`, which the scripts call with the words so far but "ridge" itself: prints what may stand
-// where the last begins, each with a tab and what it means; ":files" where a file's name may. Returns the exit status.
+// where the last begins, each with a tab and what it means; ":files" where a file's name may. Where the last is
+// "--option=…", the words begin with that, too, but ":files" stands for what follows it. Returns the exit status.
 int print_completions(CLI::App& app, const std::vector<std::string>& words);
 
 } // namespace ridge::app

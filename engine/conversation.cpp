@@ -1,6 +1,7 @@
 #include "engine/conversation.h"
 
 #include "core/error.h"
+#include "text/calls/call_values.h"
 
 #include <algorithm>
 
@@ -92,11 +93,12 @@ Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std:
 
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
-  for (const text::ToolCall& call : answer.calls)
+  for (const text::ToolCall& call : answer.calls) {
+    Json arguments = text::parse_json(call.arguments);
+    if (!arguments.is_object()) arguments = Json::object(); // the call was cut short
     message["tool_calls"].push_back(
-        {{"id", call.id},
-         {"type", "function"},
-         {"function", {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, false)}}}});
+        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", arguments}}}});
+  }
   messages_.push_back(std::move(message));
   return answer;
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "server/api_error.h"
+#include "text/calls/call_values.h"
 
 #include <algorithm>
 
@@ -98,9 +99,9 @@ Json read_arguments(const Json& given, const std::string& path) {
   if (given.is_object()) return given;
   Json arguments = Json::object();
   if (given.is_string() && !given.get_ref<const std::string&>().empty())
-    arguments = Json::parse(given.get_ref<const std::string&>(), nullptr, false);
+    arguments = text::parse_json(given.get_ref<const std::string&>());
   if ((!given.is_string() && !given.is_null()) || !arguments.is_object())
-    throw_invalid(path, "{}: expected the text of a JSON object", path);
+    throw_invalid(path, "{}: expected the text of a JSON object with at most {} levels", path, text::kMaxNesting);
   return arguments;
 }
 
@@ -202,7 +203,7 @@ void CallList::add(const std::vector<text::CallParser::Delta>& deltas) {
 }
 
 Json arguments_of(const text::ToolCall& call) {
-  Json arguments = Json::parse(call.arguments, nullptr, false);
+  Json arguments = text::parse_json(call.arguments);
   return arguments.is_object() ? arguments : Json::object();
 }
 

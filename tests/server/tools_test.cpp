@@ -321,7 +321,10 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
   unread["messages"].push_back(
       {{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", "{"}}}}}}});
   CHECK(endpoint.post("/v1/chat/completions", unread, 400)["error"]["message"] ==
-        "messages[1].tool_calls[0].function.arguments: expected the text of a JSON object");
+        "messages[1].tool_calls[0].function.arguments: expected the text of a JSON object with at most 64 levels");
+  unread["messages"][1]["tool_calls"][0]["function"]["arguments"] = // recursive code would run out of stack
+      "{\"a\":" + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  CHECK(endpoint.post("/v1/chat/completions", unread, 400)["error"]["message"].get<std::string>().ends_with("levels"));
 }
 
 TEST_CASE("text of tools, arguments and results never becomes a control token") {

@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "text/calls/call_parser.h"
 #include "text/calls/call_pattern.h"
+#include "text/calls/call_values.h"
 #include "text/calls/call_writer.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/reasoning.h"
@@ -222,6 +223,19 @@ TEST_CASE("marks inside of arguments belong to them") {
     CHECK(Json::parse(answer.calls[0].arguments) == arguments);
     CHECK(answer.content == "");
   }
+}
+
+TEST_CASE("JSON that nests so deep that recursive code runs out of stack is no argument but text") {
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  const std::string answer =
+      "<tool_call>\n<function=add>\n<parameter=items>\n" + deep + "\n</parameter>\n</function>\n</tool_call>";
+  const Answer read_answer = read(syntax_of("qwen3-coder"), {answer});
+  REQUIRE(read_answer.calls.size() == 1);
+  CHECK(Json::parse(read_answer.calls[0].arguments)["items"].is_string());
+  CHECK(parse_json("{\"a\": " + deep + "}").is_discarded());
+  CHECK(parse_json(std::string(64, '[') + "1e999" + std::string(64, ']')).is_discarded());
+  CHECK(parse_json(std::string(64, '[') + std::string(64, ']')).is_array());
+  CHECK(parse_json(std::string(66, '[') + std::string(66, ']')).is_discarded());
 }
 
 TEST_CASE("llama's calls in bare JSON are calls only at the beginning, of functions that there are") {

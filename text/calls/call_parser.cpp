@@ -29,7 +29,7 @@ JsonTypes types_of(const Tool& tool, const std::string& key) {
 // A tagged value that is no plain text, as JSON. `types`: what its schema allows.
 std::string json_of(std::string_view text, JsonTypes types) {
   const std::string_view inner = trimmed(text);
-  Json value = Json::parse(inner, nullptr, false);
+  Json value = parse_json(inner);
   if (value.is_discarded() && (!types.string || inner == "True" || inner == "False" || inner == "None"))
     value = read_python_value(inner).value_or(Json(Json::value_t::discarded));
   const bool fits = !value.is_discarded() && (value.is_string()       ? types.any() || !types.string

@@ -11,7 +11,6 @@ namespace ridge::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kMaxNesting = 64;
 
 // Reads a value from the beginning of a text. A wrong one sets `failed`.
 class Reader {
@@ -262,6 +261,13 @@ std::string escape_json(std::string_view text) {
     }
   }
   return out;
+}
+
+Json parse_json(std::string_view text) {
+  bool too_deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t, const Json&) { return !(too_deep |= depth > kMaxNesting); };
+  Json value = Json::parse(text, keep, false);
+  return too_deep ? Json(Json::value_t::discarded) : value;
 }
 
 std::string compact_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }

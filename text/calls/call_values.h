@@ -29,6 +29,11 @@ size_t find_gemma_end(std::string_view text);
 
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
+// JSON of a text that a model or a client wrote. Discarded where it is none, and where it nests deeper than
+// kMaxNesting: what writes or renders it calls itself for each level.
+nlohmann::ordered_json parse_json(std::string_view text);
+inline constexpr int kMaxNesting = 64;
+
 // JSON on one line. Bytes that are no UTF-8 are replaced.
 std::string compact_json(const nlohmann::ordered_json& value);
 // The inside of a JSON string that says `text`. Bytes that are no control characters stay as they are.

@@ -32,7 +32,7 @@ std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> call
   for (size_t i = 0; i < calls.size(); ++i) {
     const ToolCall& call = calls[i];
     const PatternValues values = {.id = call.id, .name = call.name, .number = i};
-    const Json arguments = Json::parse(call.arguments, nullptr, false);
+    const Json arguments = parse_json(call.arguments);
     if (!arguments.is_object()) throw_error("the call of {}: its arguments are no JSON object", call.name);
     if (i > 0) text += write_pattern(syntax.between, values);
     text += write_pattern(syntax.call_open, values) + call.name + write_pattern(syntax.name_end, values);

@@ -23,6 +23,8 @@ Json parse_body(const std::string& body) {
     json = Json::parse(body, check_depth);
   } catch (const Json::parse_error& error) {
     throw_invalid("", "the body is no JSON: at byte {}", error.byte);
+  } catch (const Json::exception&) {
+    throw_invalid("", "the body has a number that is too large");
   }
   if (!json.is_object()) throw_invalid("", "the body is no JSON object");
   return json;

@@ -275,6 +275,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(error("[]") == "the body is no JSON object");
   CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is no JSON"));
   CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
+  CHECK(error("{\"max_tokens\": 1e999}") == "the body has a number that is too large");
   CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no such route");
 }

@@ -280,6 +280,18 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no such route");
 }
 
+TEST_CASE("a body is JSON whatever it is called") { // curl -d calls it a form
+  const Endpoint endpoint;
+  const std::string text = chat_body("What is ridge?").dump();
+  const Json answer = endpoint.post_text("/v1/chat/completions", text, 200)["choices"];
+  for (const char* type : {"application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", ""}) {
+    const httplib::Result result = endpoint.client().Post("/v1/chat/completions", text + std::string(20000, ' '), type);
+    REQUIRE(result);
+    CHECK_MESSAGE(result->status == 200, type);
+    CHECK_MESSAGE(Json::parse(result->body)["choices"] == answer, type);
+  }
+}
+
 TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named events") {
   Endpoint endpoint;
   const std::string expected =

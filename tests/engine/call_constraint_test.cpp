@@ -142,8 +142,9 @@ TEST_CASE("an answer is free until a call begins, and then a call that fits") {
       {"lfm2", "<|tool_call_start|>"}, {"glm-4", "<tool_call>"},
       {"glm-4.7", "<tool_call>"},      {"harmony", "<|channel|>commentary to=functions."}};
   int whole = 0;
-  for (const auto& [syntax, begin] : begins) {
-    CAPTURE(syntax);
+  for (const auto& each : begins) {
+    const char *const syntax = each.first, *const begin = each.second;
+    CAPTURE(syntax); // clang cannot capture a structured binding
     for (uint64_t seed = 0; seed < 4; ++seed) {
       Run run(syntax, false, syntax == std::string_view("harmony") ? "<|start|>assistant" : "hi");
       if (syntax != std::string_view("harmony")) {

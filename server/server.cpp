@@ -8,6 +8,8 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -99,8 +101,41 @@ std::string status_text(int status) {
 
 } // namespace
 
+// httplib cuts an answer that begins behind its stop(). So that waits for the requests that have come whole until then.
 struct Server::Http {
   httplib::Server server;
+  std::mutex mutex;
+  int beginning = 0; // requests that are here, and whose answers have not begun
+  bool stopping = false;
+
+  // From a request's arrival until its answer begins; null once the server stops.
+  std::shared_ptr<void> begin() {
+    const std::scoped_lock lock(mutex);
+    if (stopping) return nullptr;
+    ++beginning;
+    return {this, [](Http* http) { http->end_beginning(); }};
+  }
+  void end_beginning() {
+    const std::unique_lock lock(mutex);
+    if (--beginning == 0 && stopping) server.stop();
+  }
+  void stop() {
+    const std::scoped_lock lock(mutex);
+    if (!std::exchange(stopping, true) && beginning == 0) server.stop();
+  }
+  void answer(ErrorForm form, httplib::Response& response, const std::function<void()>& route) {
+    std::shared_ptr<void> beginning_of_this = begin();
+    if (!beginning_of_this)
+      return reply(response, error_json(form, "server_error", "the server is about to stop"), 503);
+    route();
+    if (!response.content_provider_) return;
+    response.content_provider_ = [until_here = std::move(beginning_of_this),
+                                  write = std::move(response.content_provider_)](
+                                     size_t offset, size_t length, httplib::DataSink& sink) mutable {
+      until_here.reset();
+      return write(offset, length, sink);
+    };
+  }
 };
 
 Server::Server(Models& models, Settings settings)
@@ -153,8 +188,10 @@ void Server::listen() {
   });
 #define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
   server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
-    serve(ErrorForm::form, models_, request, response,                                                                 \
-          [&] { with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); }); });            \
+    http_->answer(ErrorForm::form, response, [&] {                                                                     \
+      serve(ErrorForm::form, models_, request, response,                                                               \
+            [&] { with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); }); });          \
+    });                                                                                                                \
   });
 #include "server/routes.def"
 #undef RIDGE_ROUTE
@@ -180,7 +217,7 @@ void Server::stop() {
   stopping_ = true;
   // A run() that has begun and does not listen yet would not notice.
   while (entered_ && !left_ && !http_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  http_->server.stop();
+  http_->stop();
 }
 
 } // namespace ridge::server

@@ -426,6 +426,27 @@ TEST_CASE("a server that stops lets its requests end") {
   CHECK(reply["choices"][0]["finish_reason"] == "stop");
 }
 
+TEST_CASE("an answer is whole or not there, whenever the server is told to stop") {
+  Endpoint endpoint(1);
+  int whole = 0;
+  for (int round = 0; round < 300; ++round) {
+    server::Server server(endpoint.service, {"127.0.0.1", 0, "", ""});
+    std::thread thread([&] { server.run(); });
+    tests::Socket socket(server.port());
+    REQUIRE(socket.request("POST /v1/completions", R"({"prompt": "ridge", "max_tokens": 1, "stream": true})"));
+    std::this_thread::sleep_for(std::chrono::microseconds(20 * (round % 50)));
+    if (round % 2) socket.wait_for_byte();
+    server.stop();
+    const std::string answer = socket.rest();
+    thread.join();
+    const bool done = answer.find("data: [DONE]") != std::string::npos;
+    whole += done;
+    CAPTURE(answer);
+    CHECK((done || answer.empty() || answer.find("the server is about to stop") != std::string::npos));
+  }
+  CHECK(whole >= 100);
+}
+
 TEST_CASE("the server says what it does") {
   const Endpoint endpoint(2);
   endpoint.post("/v1/chat/completions", chat_body("What is ridge?", 5));

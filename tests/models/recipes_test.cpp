@@ -37,8 +37,11 @@ struct Mix {
 };
 
 Mix mix_of(std::string_view shape_name, std::string_view recipe, const RecipeOptions& options = {}, bool tied = false) {
-  const auto shape = std::ranges::find(models::shapes(), shape_name, &models::Shape::name);
-  REQUIRE(shape != models::shapes().end());
+  const auto found = std::ranges::find(models::shapes(), shape_name, &models::Shape::name);
+  REQUIRE(found != models::shapes().end());
+  models::Shape with_layers_only = *found;
+  with_layers_only.draft_layers = 0; // heads count as layers, too
+  const models::Shape* shape = &with_layers_only;
   std::vector<gguf::TensorInfo> tensors = models::tensors_of(*shape);
   if (tied) std::erase_if(tensors, [](const gguf::TensorInfo& t) { return t.name == "output.weight"; });
   const auto types = models::assign_types(

@@ -145,6 +145,26 @@ inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomPr
   attention(params(0, 0, 0, true, 4));
 }
 
+// NMSE of whole texts, with a second text in the batch, in two streams of at least 170 positions. A shorter text does
+// not see what is left of a longer one.
+inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
+  double worst = 0;
+  for (const int32_t tokens : {170, 3, 1, 40}) {
+    Naive naive(model.program, executor.config().k_type, executor.config().v_type);
+    Steps steps = consecutive(model, 0, tokens);
+    const Steps other = consecutive(model, 0, 9, 1);
+    for (size_t i = 0; i < 9; ++i) {
+      steps.tokens.push_back(other.tokens[i]);
+      steps.positions.push_back(other.positions[i]);
+      steps.streams.push_back(1);
+      steps.outputs.push_back(tokens + static_cast<int32_t>(i));
+    }
+    const double error = nmse(run(executor, steps), naive.forward(steps.batch()));
+    worst = error > worst || std::isnan(error) ? error : worst;
+  }
+  return worst;
+}
+
 // Programs of random shape that together have every kind of op: check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const std::string&, RandomProgram&)>& check) {
   using core::OpKind;

@@ -8,6 +8,19 @@ namespace {
 
 constexpr int kWarps = 4;
 
+// Where a token's stream ends in the batch, of which it has the whole text. By all threads of a block.
+__device__ __forceinline__ int end_of_stream(const AttentionArgs& args, int stream) {
+  __shared__ int end;
+  if (threadIdx.x == 0) end = 0;
+  __syncthreads();
+  int mine = 0;
+  for (int i = threadIdx.x; i < args.tokens; i += blockDim.x)
+    if (args.streams[i] == stream) mine = max(mine, args.positions[i] + 1);
+  atomicMax(&end, mine);
+  __syncthreads();
+  return end;
+}
+
 // One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
 __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
   extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
@@ -21,8 +34,10 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     query[i] = args.q[(int64_t{token} * args.heads + head) * cache.k_dim + i] * args.scale;
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
-  const int64_t stream = args.streams[token];
-  const int64_t head_at = (stream * cache.heads + head / (args.heads / cache.heads)) * cache.context;
+  const int stream = args.streams[token], position = args.positions[token];
+  const int first = args.visible.first_seen(position);
+  const int end = args.visible.end_seen(position, args.visible.causal ? 0 : end_of_stream(args, stream));
+  const int64_t head_at = (int64_t{stream} * cache.heads + head / (args.heads / cache.heads)) * cache.context;
   const float slope = args.max_bias > 0 ? core::alibi_slope(args.max_bias, args.heads, head) : 0;
   // A sink is a score that came first and has no value.
   const bool has_sink = args.sinks && warp == 0;
@@ -31,14 +46,15 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
     return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
   };
-  const int position = args.positions[token], first = args.visible.first_seen(position);
-  for (int key = first + warp; key <= position; key += kWarps) {
+  for (int key = first + warp; key < end; key += kWarps) {
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
       score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
     score = warp_sum(score);
     if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
-    score -= slope * static_cast<float>(position - key);
+    score -= slope * static_cast<float>(abs(position - key));
+    if (args.biases)
+      score += args.biases[head * (2 * args.reach + 1) + args.reach + max(-args.reach, min(args.reach, key - position))];
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;

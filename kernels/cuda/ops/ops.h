@@ -99,10 +99,16 @@ void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
 struct Window {
   int size; // 0: all before it
   bool chunked;
+  bool causal = true; // else also later ones: of the whole stream, or as many as before it
 
   RIDGE_HD int first_seen(int position) const {
     if (size == 0) return 0;
     return chunked ? position / size * size : position < size ? 0 : position + 1 - size;
+  }
+  // The position behind the last one, where its stream ends at `end`.
+  RIDGE_HD int end_seen(int position, int end) const {
+    if (causal) return position + 1;
+    return size == 0 || end - position < size ? end : position + size;
   }
 };
 
@@ -115,8 +121,11 @@ struct AttentionArgs {
   float scale;
   Window visible;
   float soft_cap;     // 0: none
-  float max_bias = 0; // of ALiBi, 0: none; for launch_plain_attention
   const float* sinks; // [heads] or null
+  // For launch_plain_attention:
+  float max_bias = 0;            // of ALiBi, 0: none
+  const float* biases = nullptr; // [heads][2 * reach + 1], by distance, or null
+  int reach = 0;
   Cache cache;
   int tile_tokens;   // per block; more than one only where consecutive tokens are of one stream and see all before them
   int splits;        // blocks that share a tile's context

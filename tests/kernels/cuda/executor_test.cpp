@@ -305,6 +305,21 @@ TEST_CASE("CUDA: matrices of two formats with one input give the same in one ker
   }
 }
 
+TEST_CASE("CUDA: tokens that see later ones see those of their stream") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::for_each_encoder_op(seed, [](RandomProgram& model) {
+    for (const auto& [name, options] : twins()) {
+      CAPTURE(name);
+      core::ExecutorConfig config = exact_config();
+      config.context = config.max_batch = config.max_outputs = 300;
+      config.streams = 2;
+      CHECK(tests::worst_text_error(*make_cuda_executor(model.program, config, options), model) < 1e-9);
+    }
+  });
+}
+
 TEST_CASE("CUDA: a stream can go back and continue differently") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

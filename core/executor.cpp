@@ -60,6 +60,11 @@ bool amplifies_errors(const Program& program) {
   });
 }
 
+bool shares_caches(const Program& program) {
+  return program.states.empty() &&
+         std::ranges::all_of(program.kv_layers, [](const KvLayer& layer) { return layer.span == 1; });
+}
+
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
   for (const KvLayer& kv : program.kv_layers) {
     check_heads(config.k_type, kv.k_dim, "keys", "-ctk");

@@ -80,7 +80,19 @@ class StatePositions {
   std::vector<int64_t> next_; // by stream; empty where there is no state
 };
 
+// Whether a stream can go on behind the first tokens of another one: the Program has neither recurrent state nor
+// entries of a cache that stand for several positions.
+bool shares_caches(const Program& program);
+
 class Sampler;
+struct SamplerParams;
+
+// Experts that stay in the host's memory, of which a GPU keeps copies.
+struct ExpertUse {
+  int64_t experts = 0, copies = 0; // of a layer; experts 0: none stay there
+  int64_t found = 0, missed = 0;   // wanted ones that there was a copy of, and others, of all steps so far
+  double found_share() const { return static_cast<double>(found) / static_cast<double>(found + missed); }
+};
 
 // How long one part of a step took. A part is not divided further; a fused kernel is one.
 struct OpTime {
@@ -101,9 +113,16 @@ class Executor {
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
   // of a split Program: row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
-  // Program::hidden of the last forward(): all its rows, one after another, valid until the next forward(). Of a batch
-  // decoded by next_token() there are none. Empty where the Program keeps none.
+  // Program::hidden of the last forward(): all its rows, one after another, valid until something else is evaluated.
+  // While decoding: of the batch that the tokens were chosen behind that next_token() or chosen_tokens() gave last;
+  // none of the forward() before start_decoding(). Empty where the Program keeps none.
   virtual std::span<const float> hidden() { return {}; }
+
+  // Choosing tokens where the logits are, for several sequences. choose() follows a forward() and gives what each of
+  // the samplers, one for each wanted output, would draw from it; -1 where the logits are unusable. A null one's token
+  // means nothing. The samplers' states do not change. Valid until the next call.
+  virtual bool can_choose(const SamplerParams&) const { return false; }
+  virtual std::span<const int32_t> choose(std::span<const Sampler* const>) { return {}; }
 
   // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as
   // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output
@@ -131,6 +150,12 @@ class Executor {
   // the last mark_state() the state that it had then.
   virtual void mark_state(int32_t /*stream*/) {}
   virtual void return_to_mark() {}
+
+  // Gives a stream what another one's caches hold of its first `tokens` tokens, both being the same up to there.
+  // Possible where caches are all that tokens leave behind (shares_caches). Costs a copy of so much memory.
+  virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
+
+  virtual ExpertUse expert_use() { return {}; }
 
   virtual const ExecutorConfig& config() const = 0;
   virtual std::string_view description() const = 0; // "CPU, 8 threads, AVX3_DL"

@@ -20,8 +20,10 @@ struct ModelOptions {
   int64_t batch = 2048, ubatch = 512;         // tokens evaluated at once; the smaller one counts
   int threads = 0;                            // of the CPU; 0: all cores
   int64_t gpu_layers = -1;                    // the last so many layers run on the GPU; -1: all for which there is room
+  bool experts_on_host = false;               // routed experts stay in the host's memory, with copies on the GPU
+  std::string gpu_memory;                     // that may be taken on the GPU, such as 8GiB; empty: what is free
   std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
-  std::string speculation = "auto";           // who guesses tokens ahead: auto, off, ngram or draft
+  std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
   std::string draft_model;                    // a GGUF file that guesses; empty: none
   int64_t draft_tokens = 0;                   // guessed in a step; 0: as many as pay
 };
@@ -86,11 +88,14 @@ struct BenchRequest {
   std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test
   std::string streams = "1";                                    // that generate together
   std::string verified;    // tokens of one stream that a step evaluates with all their logits; empty: no such test
-  std::string speculation; // "synthetic:0.8": guesses that are right so often; empty: no such test
+  std::string speculation; // "synthetic:0.8": guesses that are right so often; "mtp": draft heads'; empty: no such test
+  std::string accepted;    // how often guesses of draft heads are taken for right: 0.8; empty: no such test
   std::string batches = "2048", ubatches = "512"; // tokens
   std::string k_types = "f16", v_types = "f16";   // of the KV cache
   std::string threads = "0";                      // 0: all cores
   std::string gpu_layers = "-1";                  // -1: all for which there is room
+  bool experts_on_host = false;                   // routed experts stay in the host's memory, with copies on the GPU
+  std::string gpu_memory;                         // that may be taken on the GPU, such as 8GiB; empty: what is free
   std::string device = "auto";
   int repetitions = 5;  // after a warm-up
   bool profile = false; // also measure a step op by op

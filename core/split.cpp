@@ -88,6 +88,10 @@ class SplitExecutor final : public Executor {
     front_->load_state(stream, state.first(front), position);
     back_->load_state(stream, state.subspan(front), position);
   }
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    front_->copy_cache(from, to, tokens);
+    back_->copy_cache(from, to, tokens);
+  }
   void mark_state(int32_t stream) override {
     front_->mark_state(stream);
     back_->mark_state(stream);

@@ -28,7 +28,7 @@ Embedder::Embedder(LoadedModel model, const core::ModelOptions& where, const Opt
   config.max_outputs = all ? config.max_batch : 1;
   config.exact = options.exact;
   if (options.exact) config.k_type = config.v_type = core::KvType::f32;
-  start_executor(model_, config, where.device, where.gpu_layers, steps);
+  start_executor(model_, config, where.device, placement_of(where), steps);
 }
 
 std::vector<int32_t> Embedder::tokens_of(std::string_view text, bool truncate) const {

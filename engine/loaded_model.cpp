@@ -79,9 +79,15 @@ void read_ahead(const core::Program& program, const LoadSteps& steps) {
   (void)keep;
 }
 
-std::unique_ptr<core::Executor> on_cuda(const core::Program& program, const core::ExecutorConfig& config,
-                                        const LoadSteps& steps) {
+kernels::cuda::CudaOptions cuda_options(const Placement& placement, bool experts_on_host) {
   kernels::cuda::CudaOptions options;
+  options.experts_on_host = experts_on_host;
+  options.memory_limit = placement.gpu_memory;
+  return options;
+}
+
+std::unique_ptr<core::Executor> on_cuda(const core::Program& program, const core::ExecutorConfig& config,
+                                        kernels::cuda::CudaOptions options, const LoadSteps& steps) {
   options.upload_progress = [&](double done, double total) {
     if (steps.progress) steps.progress("copying to the GPU", static_cast<int64_t>(done), static_cast<int64_t>(total));
   };
@@ -94,25 +100,52 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
+// Whether the routed experts of a model are to stay in the host's memory: where there are some, and the host has room.
+bool keeps_experts_on_host(const core::Program& program, const core::ExecutorConfig& config, const Placement& wanted) {
+  if (wanted.gpu_layers >= 0) return false;
+  const int64_t bytes = expert_need(program, config).host_bytes;
+  if (bytes == 0 || static_cast<double>(bytes) > free_room().cpu) return false;
+  return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
+}
+
+void start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
+                                const LoadSteps& steps) {
+  model.executor = on_cuda(model.program, config, cuda_options(wanted, true), steps);
+  model.gpu_share = 1;
+  const core::ExpertUse use = model.executor->expert_use();
+  if (steps.note && use.copies < use.experts)
+    steps.note(fmt::format("the experts are in the host's memory, and the GPU has room for copies of {} of {} in each "
+                           "layer",
+                           use.copies, use.experts));
+}
+
 // Returns false where not even the output fits.
-bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_t wanted, const LoadSteps& steps) {
+bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
+                  const LoadSteps& steps) {
   const core::Program& program = model.program;
+  const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
+  if (keeps_experts_on_host(program, config, wanted) &&
+      kernels::cuda::fits(program, config, cuda_options(wanted, true))) {
+    start_with_experts_on_host(model, config, wanted, steps);
+    return true;
+  }
   const int32_t all = core::layer_count(program) + 1;
   const double free_bytes = kernels::cuda::device_info().free_bytes;
   const int32_t layers =
-      wanted < 0
-          ? layers_that_fit(program, [&](const core::Program& part) { return kernels::cuda::fits(part, config); })
-      : wanted >= all ? all
-                      : layers_together(program, static_cast<int32_t>(wanted));
+      wanted.gpu_layers < 0
+          ? layers_that_fit(program,
+                            [&](const core::Program& part) { return kernels::cuda::fits(part, config, options); })
+      : wanted.gpu_layers >= all ? all
+                                 : layers_together(program, static_cast<int32_t>(wanted.gpu_layers));
   model.gpu_share = layers == all ? 1 : 0;
   if (layers == all) {
-    model.executor = on_cuda(program, config, steps);
+    model.executor = on_cuda(program, config, options, steps);
   } else if (layers > 0) {
     core::SplitProgram parts = split_off(program, layers);
     model.gpu_share = core::program_cost(parts.back, {}).bytes() / core::program_cost(program, {}).bytes();
     model.executor = core::make_split_executor(
         std::move(parts), config, [&](const auto& part, const auto& c) { return on_cpu(part, c, steps); },
-        [&](const auto& part, const auto& c) { return on_cuda(part, c, steps); });
+        [&](const auto& part, const auto& c) { return on_cuda(part, c, options, steps); });
   }
   if (layers < all) {
     const double taken = free_bytes - kernels::cuda::device_info().free_bytes;
@@ -123,20 +156,54 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, int64_
   return layers > 0;
 }
 
+std::unique_ptr<core::Executor> start_head(const core::Program& head, const core::ExecutorConfig& config,
+                                           const std::string& device, bool on_gpu, const Placement& placement,
+                                           const LoadSteps& steps) {
+  if (on_gpu) try {
+      return on_cuda(head, config, cuda_options(placement, false), steps);
+    } catch (const Error& error) {
+      if (device == "cuda") throw_error("{}; --spec off leaves the draft head out", error.what());
+      if (steps.note) steps.note(fmt::format("the draft head runs on the CPU: {}", error.what()));
+    }
+  return on_cpu(head, config, steps);
+}
+
+// Starts the draft heads of a model. Returns what is left of the placement.
+Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, const std::string& device, bool on_gpu,
+                      Placement placement, const LoadSteps& steps) {
+  for (LoadedHead& head : model.heads) {
+    const double free_before = on_gpu ? kernels::cuda::device_info().free_bytes : 0;
+    head.executor = start_head(head.program, head_config(config), device, on_gpu, placement, steps);
+    if (on_gpu && placement.gpu_memory > 0) // 0 would be no limit
+      placement.gpu_memory =
+          std::max(1.0, placement.gpu_memory - free_before + kernels::cuda::device_info().free_bytes);
+  }
+  return placement;
+}
+
 } // namespace
 
+Placement placement_of(const core::ModelOptions& options) {
+  return {options.gpu_layers, options.experts_on_host,
+          options.gpu_memory.empty() ? 0 : static_cast<double>(core::parse_bytes(options.gpu_memory, "--gpu-memory"))};
+}
+
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
-                      int64_t gpu_layers, const LoadSteps& steps, const char* to_need_less) {
+                      const Placement& placement, const LoadSteps& steps, const char* to_need_less) {
   const auto note = [&](const std::string& line) {
     if (steps.note) steps.note(line);
   };
-  if (name != "cpu" && gpu_layers != 0) {
-    const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
-    if (name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+  const int64_t gpu_layers = placement.gpu_layers;
+  const bool wants_gpu = name != "cpu" && gpu_layers != 0;
+  kernels::cuda::DeviceInfo gpu;
+  if (wants_gpu) gpu = kernels::cuda::device_info();
+  if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+  const Placement rest = start_heads(model, config, name, gpu.usable, placement, steps);
+  if (wants_gpu) {
     if (!gpu.usable && gpu_layers > 0) note(fmt::format("running on the CPU: {}", gpu.problem));
     if (gpu.usable) {
       try {
-        if (start_on_gpu(model, config, gpu_layers, steps)) return Device::cuda;
+        if (start_on_gpu(model, config, rest, steps)) return Device::cuda;
       } catch (const kernels::cuda::OutOfMemory& error) {
         if (name == "cuda" || gpu_layers > 0)
           throw kernels::cuda::OutOfMemory(fmt::format("{}; {}", error.what(), to_need_less));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "core/requests.h"
 #include "gguf/gguf.h"
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
@@ -10,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::engine {
 
@@ -22,12 +24,19 @@ struct LoadSteps {
   Notice note;
 };
 
+// A draft head of a model's file (models::build_draft_head).
+struct LoadedHead {
+  core::Program program; // points into the file
+  std::unique_ptr<core::Executor> executor;
+};
+
 struct LoadedModel {
   gguf::File file;
   core::Program program;                      // points into file
   std::unique_ptr<text::Tokenizer> tokenizer; // null where the file has none
   std::unique_ptr<core::Executor> executor;   // runs program
   double gpu_share = 0;                       // of the bytes that one token reads
+  std::vector<LoadedHead> heads = {};         // those that guess; program then keeps hidden rows
 
   // The tokenizer, or an Error that says the file has none.
   const text::Tokenizer& need_tokenizer() const;
@@ -49,13 +58,22 @@ LoadedModel open_draft_head(const std::string& path, int64_t head = 0);
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };
 
+// What of a model goes where, if there is a GPU.
+struct Placement {
+  int64_t gpu_layers = -1;      // the last so many layers on the GPU, the output being one of them; -1: as fits
+  bool experts_on_host = false; // routed experts stay in the host's memory, also where the GPU has room for them
+  double gpu_memory = 0;        // bytes that may be taken there; 0: what is free
+};
+Placement placement_of(const core::ModelOptions& options); // throws a usage Error for a size that is none
+
 // `name` is auto, cuda or cpu. auto falls back to the CPU, with a note where there is a GPU that cannot be used; cuda
 // throws Error then. Weights are copied to the GPU, or read once for the CPU, with progress.
-// gpu_layers: the number of layers on the GPU, counted from the end, where the output counts as one; -1: as many as
-// fit, with a note where some do not. The rest runs on the CPU. to_need_less: advice for when the GPU has too little
-// memory.
+// What the placement leaves open: where a model does not fit the GPU, its routed experts stay in the host's memory;
+// where it has none, or the host has no room for them, as many layers as fit run on the GPU and the rest on the CPU. A
+// note says so. Draft heads come first, and the model gets what is left. to_need_less: advice for when the GPU has too
+// little memory.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
-                      int64_t gpu_layers = -1, const LoadSteps& steps = {},
+                      const Placement& placement = {}, const LoadSteps& steps = {},
                       const char* to_need_less = "lower -ngl (layers on the GPU), -c (context) or -ub (batch)");
 
 // Bytes per second: the upper bound of decoding on that device with `threads` threads (0: all cores).

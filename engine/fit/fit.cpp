@@ -15,6 +15,15 @@
 namespace ridge::engine {
 namespace {
 
+// But for those in `seen`, which gets the others.
+int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& seen) {
+  int64_t bytes = 0;
+  for (const core::Op& op : program.ops)
+    for (const core::WeightId id : op.weights)
+      if (seen.insert(program.weights[id].data).second) bytes += program.weights[id].total_bytes();
+  return bytes;
+}
+
 int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 core::Cost cost_of(const core::Program& program, const core::ExecutorConfig& config, int64_t past) {
@@ -43,31 +52,48 @@ struct Parts {
   }
 };
 
-bool fits_in(const core::Program& program, const core::ExecutorConfig& config, int32_t gpu_layers, const Room& room) {
-  const Parts parts(program, config, gpu_layers);
+// What goes where: layers, or all of them and the experts apart.
+struct Places {
+  int32_t gpu_layers = 0;
+  bool experts_on_host = false;
+};
+
+bool fits_in(const core::Program& program, const core::ExecutorConfig& config, const Places& places, const Room& room) {
+  if (places.experts_on_host) {
+    const ExpertNeed need = expert_need(program, config);
+    return static_cast<double>(need.host_bytes) <= room.cpu && static_cast<double>(need.gpu.total()) <= room.gpu;
+  }
+  const Parts parts(program, config, places.gpu_layers);
   return (!parts.cpu || static_cast<double>(cpu_need(*parts.cpu, parts.cpu_config).total()) <= room.cpu) &&
          (!parts.gpu || static_cast<double>(gpu_need(*parts.gpu, config).total()) <= room.gpu);
 }
 
-// What loading does: as many layers as fit on the GPU, the rest on the CPU.
-int32_t placed_layers(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
-                      int64_t wanted) {
+// What loading does: everything on the GPU; else the experts in the host's memory; else as many layers as fit on the
+// GPU, the rest on the CPU.
+Places find_places(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
+                   const Placement& wanted) {
   const int32_t all = core::layer_count(program) + 1;
-  if (room.gpu <= 0 || wanted == 0) return 0;
-  if (wanted >= all) return all;
-  if (wanted > 0) return layers_together(program, static_cast<int32_t>(wanted));
-  return layers_that_fit(program, [&](const core::Program& part) {
+  if (room.gpu <= 0 || wanted.gpu_layers == 0) return {};
+  if (wanted.gpu_layers >= all) return {all};
+  if (wanted.gpu_layers > 0) return {layers_together(program, static_cast<int32_t>(wanted.gpu_layers))};
+  const auto fits = [&](const core::Program& part) {
     return static_cast<double>(gpu_need(part, config).total()) <= room.gpu;
-  });
+  };
+  const Places apart{all, true};
+  if ((wanted.experts_on_host || !fits(program)) && expert_need(program, config).experts > 0 &&
+      fits_in(program, config, apart, room))
+    return apart;
+  return {layers_that_fit(program, fits)};
 }
 
 int64_t find_largest_context(const core::Program& program, core::ExecutorConfig config, const Room& room,
-                             int64_t gpu_layers) {
+                             const Placement& wanted, std::span<const LoadedHead> heads) {
   constexpr int64_t kStep = 256; // tokens
   const auto fits = [&](int64_t context) {
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);
-    return fits_in(program, config, placed_layers(program, config, room, gpu_layers), room);
+    const Room left = fit_heads(heads, program, config, room, wanted).left;
+    return left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, wanted), left);
   };
   const int64_t most = std::max<int64_t>(program.trained_context, 1);
   if (fits(most)) return most;
@@ -83,11 +109,15 @@ int64_t find_largest_context(const core::Program& program, core::ExecutorConfig 
 
 int64_t weight_bytes(const core::Program& program) {
   std::set<const std::byte*> seen;
-  int64_t bytes = 0;
-  for (const core::Op& op : program.ops)
-    for (const core::WeightId id : op.weights)
-      if (seen.insert(program.weights[id].data).second) bytes += program.weights[id].total_bytes();
-  return bytes;
+  return weight_bytes(program, seen);
+}
+
+Need& Need::operator+=(const Need& other) {
+  weights += other.weights;
+  cache += other.cache;
+  state += other.state;
+  scratch += other.scratch;
+  return *this;
 }
 
 Need cpu_need(const core::Program& program, const core::ExecutorConfig& config) {
@@ -98,6 +128,16 @@ Need cpu_need(const core::Program& program, const core::ExecutorConfig& config) 
 Need gpu_need(const core::Program& program, const core::ExecutorConfig& config) {
   const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config);
   return {plan.weights, plan.cache, plan.state, plan.scratch};
+}
+
+ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config) {
+  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, true);
+  return {{plan.weights, plan.cache, plan.state, plan.scratch}, plan.host_experts, plan.most_experts, plan.expert_copy};
+}
+
+int64_t ExpertNeed::copies_in(double gpu_bytes) const {
+  const double room = gpu_bytes - static_cast<double>(gpu.total());
+  return std::clamp<int64_t>(static_cast<int64_t>(room / static_cast<double>(copy_bytes)), 0, experts);
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -126,13 +166,43 @@ Room free_room() {
   return room;
 }
 
-Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room, int64_t gpu_layers) {
+core::ExecutorConfig head_config(core::ExecutorConfig config) {
+  config.max_outputs = config.streams = 1;
+  return config;
+}
+
+HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
+                   const Room& room, const Placement& placement) {
+  HeadsFit found{.left = room};
+  std::set<const std::byte*> mapped;
+  weight_bytes(model, mapped);
+  for (const LoadedHead& head : heads) {
+    const core::ExecutorConfig own = head_config(config);
+    if (room.gpu > 0 && placement.gpu_layers != 0)
+      if (const Need need = gpu_need(head.program, own); static_cast<double>(need.total()) <= found.left.gpu) {
+        found.gpu += need;
+        found.left.gpu -= static_cast<double>(need.total());
+        continue;
+      }
+    Need need = cpu_need(head.program, own);
+    need.weights = weight_bytes(head.program, mapped); // the file is in memory once
+    found.cpu += need;
+    found.left.cpu -= static_cast<double>(need.total());
+  }
+  return found;
+}
+
+Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room, const Placement& placement,
+        std::span<const LoadedHead> heads) {
   Fit found;
   found.config = config;
   found.room = room;
   found.layers = core::layer_count(program) + 1;
-  found.gpu_layers = placed_layers(program, config, room, gpu_layers);
-  found.fits = fits_in(program, config, found.gpu_layers, room);
+  found.heads = fit_heads(heads, program, config, room, placement);
+  const Room& left = found.heads.left;
+  const Places places = find_places(program, config, left, placement);
+  found.gpu_layers = places.gpu_layers;
+  found.fits = left.cpu >= 0 && fits_in(program, config, places, left);
   const Parts parts(program, config, found.gpu_layers);
   const int64_t full = std::max<int64_t>(config.context - 1, 0);
   if (parts.cpu) {
@@ -145,10 +215,18 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
     found.gpu_bytes = cost_of(*parts.gpu, config, 0).bytes();
     found.full_gpu_bytes = cost_of(*parts.gpu, config, full).bytes();
   }
+  if (places.experts_on_host) {
+    const ExpertNeed need = expert_need(program, config);
+    found.experts = need.experts;
+    found.copies = need.copies_in(left.gpu);
+    found.gpu = need.gpu;
+    found.gpu->weights += found.copies * need.copy_bytes;
+    found.cpu = Need{.weights = need.host_bytes};
+  }
   for (const std::optional<Need>& need : {found.cpu, found.gpu})
     if (need)
       found.cache_per_token += static_cast<double>(need->cache) / static_cast<double>(config.context * config.streams);
-  found.largest_context = find_largest_context(program, config, room, gpu_layers);
+  found.largest_context = find_largest_context(program, config, room, placement, heads);
   return found;
 }
 
@@ -163,7 +241,7 @@ std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t
   config.context = std::min({config.context, kSmallContext, std::max<int64_t>(program.trained_context, 1)});
   config.max_batch = std::min(config.max_batch, config.context);
   const double rest = static_cast<double>(cpu_need(program, config).total() - weight_bytes(program));
-  const double room = std::max(fit.room.cpu, fit.room.gpu) - rest;
+  const double room = std::max(fit.heads.left.cpu, fit.heads.left.gpu) - rest;
   const auto now = static_cast<double>(weight_bytes(program));
   for (const auto& [type, bits] : kTypes) {
     const double bytes = static_cast<double>(parameters) * bits / 8;

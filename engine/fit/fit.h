@@ -7,10 +7,12 @@
 
 #include "core/executor.h"
 #include "core/split.h"
+#include "engine/loaded_model.h"
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace ridge::engine {
@@ -22,9 +24,21 @@ int64_t weight_bytes(const core::Program& program);
 struct Need {
   int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes; state: recurrent
   int64_t total() const { return weights + cache + state + scratch; }
+  Need& operator+=(const Need& other);
 };
 Need cpu_need(const core::Program& program, const core::ExecutorConfig& config);
 Need gpu_need(const core::Program& program, const core::ExecutorConfig& config);
+
+// Of a model whose routed experts stay in the host's memory.
+struct ExpertNeed {
+  Need gpu;               // without copies of experts
+  int64_t host_bytes = 0; // of all experts
+  int64_t experts = 0;    // of a layer, at most
+  int64_t copy_bytes = 0; // of a copy of one expert of each layer
+  // How many experts of each layer have copies in so many bytes of the GPU's memory.
+  int64_t copies_in(double gpu_bytes) const;
+};
+ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config);
 
 // The most last layers, of at most `layers`, that can be split off; the output is one of them.
 int32_t layers_together(const core::Program& program, int32_t layers);
@@ -39,11 +53,19 @@ struct Room {
 };
 Room free_room(); // of this machine, now
 
+// Draft heads, which are whole on a device each.
+struct HeadsFit {
+  Need cpu, gpu;
+  Room left; // for the model
+};
+
 struct Fit {
   core::ExecutorConfig config;
   int32_t layers = 0, gpu_layers = 0; // the output is one
   std::optional<Need> cpu, gpu;       // of the parts that are there
+  int64_t experts = 0, copies = 0;    // of a layer: in the host's memory, with copies on the GPU; experts 0: none
   double cache_per_token = 0;         // bytes, of both
+  HeadsFit heads;
   Room room;
   bool fits = false;
   int64_t largest_context = 0;                   // tokens for which it fits, at most what it was trained for; 0: none
@@ -51,9 +73,16 @@ struct Fit {
   double full_cpu_bytes = 0, full_gpu_bytes = 0; // and at the end of the context
 };
 
-// Where a model goes that starts with `config`: as many last layers on the GPU as have room (or gpu_layers of them,
-// if that is not negative), the rest on the CPU.
-Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room, int64_t gpu_layers = -1);
+// Where a model goes that starts with `config`, as start_executor places it. Room::gpu counts, not
+// Placement::gpu_memory. Draft heads come before the model.
+Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
+        const Placement& placement = {}, std::span<const LoadedHead> heads = {});
+
+// Where draft heads of a model go, by themselves.
+HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
+                   const Room& room, const Placement& placement = {});
+// How an executor of a draft head is configured, beside a model with `config`.
+core::ExecutorConfig head_config(core::ExecutorConfig config);
 
 // Of a model that does not fit: what would. "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)".
 // `parameters`: weights in all tensors.

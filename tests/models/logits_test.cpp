@@ -57,34 +57,17 @@ TEST_CASE("tiny models of every architecture keep their logits with caches of 16
   for (const std::string& name : tests::known_recipes()) tests::check_caches(kernels::cpu::make_cpu_executor, name);
 }
 
+TEST_CASE("streams of tiny models go on behind the first tokens of another stream") {
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::known_recipes())
+    tests::check_copied_cache(kernels::cpu::make_cpu_executor, name);
+}
+
 TEST_CASE("tiny models that embed texts have the reference's hidden states, in fast mode and other types nearly") {
   REQUIRE_REFERENCE();
   const std::vector<std::string> names = tests::known_recipes("embeddings");
   CHECK(names.size() >= 8);
-  for (const std::string& name : names) {
-    CAPTURE(name);
-    const tests::Recipe recipe(name);
-    const auto hidden_states = [&](const gguf::File& file, const core::ExecutorConfig& config) {
-      const core::Program program = models::build_program(file, models::Ending::hidden);
-      CHECK(program.embeds);
-      const auto executor = kernels::cpu::make_cpu_executor(program, config);
-      std::vector<float> rows;
-      const std::vector<int32_t> ids = recipe.ids();
-      tests::run_pieces(*executor, ids, 0, ids.size(), ids.size(), rows);
-      return rows;
-    };
-    const std::vector<float> exact = hidden_states(recipe.open(), tests::exact_config());
-    CHECK(tests::nmse(exact, recipe.golden_embeddings()) <= 1e-6);
-    std::set<std::string> matrices;
-    for (const auto& tensor : recipe.document["tensors"])
-      if (const auto of = tensor[0].get<std::string>(); of.ends_with("weight") && tensor[1].size() > 1 &&
-                                                        of.find("rel_b") == std::string::npos &&
-                                                        of.find("gate_inp") == std::string::npos)
-        matrices.insert(of);
-    const gguf::File packed = recipe.open_as(quant::Type::Q8_0, matrices);
-    CHECK(tests::nmse(hidden_states(packed, tests::fast_config()), hidden_states(packed, tests::exact_config())) <=
-          3e-3);
-  }
+  for (const std::string& name : names) tests::check_embedding_recipe(kernels::cpu::make_cpu_executor, name);
 }
 
 TEST_CASE("a recurrent state goes on where it is, and nowhere else") {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -158,6 +159,64 @@ inline void check_recipe(const MakeExecutor& make, const std::string& name) {
   CHECK(nmse(in_pieces(make, program, config, ids, 1), whole) <= bound);
   CHECK(nmse(in_pieces(make, program, config, ids, 7), whole) <= bound);
   CHECK(nmse(after_going_back(make, program, config, ids), whole) <= bound);
+}
+
+// A stream that takes over the first half of another one's tokens goes on as that one does, with every type of cache.
+inline void check_copied_cache(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  if (!core::shares_caches(program)) return;
+  const std::vector<int32_t> ids = recipe.ids();
+  const size_t half = ids.size() / 2 + 1;
+  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+    CAPTURE(type);
+    if (type == core::KvType::q8_0 && !std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
+          return layer.k_dim % core::kQ8Block == 0 && layer.v_dim % core::kQ8Block == 0;
+        }))
+      continue;
+    core::ExecutorConfig config = exact_config();
+    config.k_type = config.v_type = type;
+    config.streams = 3;
+    const auto executor = make(program, config);
+    std::vector<float> dropped;
+    run_pieces(*executor, ids, 0, half, half, dropped);
+    executor->copy_cache(0, 2, static_cast<int64_t>(half));
+    std::vector<std::vector<float>> rest;
+    for (const int32_t stream : {0, 2}) {
+      Steps steps;
+      for (size_t i = half; i < ids.size(); ++i) {
+        steps.tokens.push_back(ids[i]);
+        steps.positions.push_back(static_cast<int32_t>(i));
+        steps.streams.push_back(stream);
+        steps.outputs.push_back(static_cast<int32_t>(i - half));
+      }
+      rest.push_back(run(*executor, steps));
+    }
+    CHECK(rest[0] == rest[1]);
+  }
+}
+
+// Hidden states of a model that embeds texts: the reference's in exact mode, and in fast mode nearly those.
+inline void check_embedding_recipe(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const std::vector<int32_t> ids = recipe.ids();
+  const auto hidden_states = [&](const gguf::File& file, const core::ExecutorConfig& config) {
+    const core::Program program = models::build_program(file, models::Ending::hidden);
+    CHECK(program.embeds);
+    return in_pieces(make, program, config, ids, ids.size());
+  };
+  CHECK(nmse(hidden_states(recipe.open(), exact_config()), recipe.golden_embeddings()) <= 1e-6);
+  std::set<std::string> matrices;
+  for (const auto& tensor : recipe.document["tensors"])
+    if (const auto of = tensor[0].get<std::string>(); of.ends_with("weight") && tensor[1].size() > 1 &&
+                                                      of.find("rel_b") == std::string::npos &&
+                                                      of.find("gate_inp") == std::string::npos)
+      matrices.insert(of);
+  const gguf::File packed = recipe.open_as(quant::Type::Q8_0, matrices);
+  CHECK(nmse(hidden_states(packed, fast_config()), hidden_states(packed, exact_config())) <= 3e-3);
 }
 
 } // namespace ridge::tests

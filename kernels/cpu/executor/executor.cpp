@@ -52,6 +52,7 @@ class CpuExecutor final : public core::Executor {
     });
   }
 
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override { lowering_.cache().copy(from, to, tokens); }
   void mark_state(int32_t stream) override {
     mark_.stream = stream;
     mark_.position = positions_.of(stream);

@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <cstring>
+
 namespace ridge::kernels::cpu {
 
 KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
@@ -12,6 +14,7 @@ KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorC
     if (elements > 0x1p44)
       throw_error("the KV cache of {} streams of {} tokens is too large; lower -c", config.streams, config.context);
     Layer layer = {kv.heads,
+                   positions,
                    positions * core::head_bytes(config.k_type, kv.k_dim),
                    positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
                    {},
@@ -30,6 +33,20 @@ std::byte* KvCache::keys(int32_t layer, int64_t stream, int64_t head) const {
 std::byte* KvCache::values(int32_t layer, int64_t stream, int64_t head) const {
   const Layer& l = layers_[layer];
   return l.values.data() + (stream * l.heads + head) * l.value_bytes;
+}
+
+// Positions lie in tiles, one behind the other.
+void KvCache::copy(int64_t from, int64_t to, int64_t positions) const {
+  for (const Layer& layer : layers_) {
+    const int64_t tiled = round_up(positions, kPositionTile);
+    const auto copy_of = [&](const Memory& memory, int64_t head_bytes) {
+      for (int64_t head = 0; head < layer.heads && memory.bytes() > 0; ++head)
+        std::memcpy(memory.data() + (to * layer.heads + head) * head_bytes,
+                    memory.data() + (from * layer.heads + head) * head_bytes, head_bytes / layer.positions * tiled);
+    };
+    copy_of(layer.keys, layer.key_bytes);
+    copy_of(layer.values, layer.value_bytes);
+  }
 }
 
 int64_t KvCache::bytes() const {

@@ -16,12 +16,15 @@ class KvCache {
   // Where a head's keys and values start.
   std::byte* keys(int32_t layer, int64_t stream, int64_t head) const;
   std::byte* values(int32_t layer, int64_t stream, int64_t head) const;
+  // The first `positions` of each head, from one stream to another.
+  void copy(int64_t from, int64_t to, int64_t positions) const;
   int64_t bytes() const;
 
  private:
   struct Layer {
-    int64_t heads, key_bytes, value_bytes; // bytes per head of one stream
-    Memory keys, values;                   // [stream][head]
+    int64_t heads, positions;       // positions: whole tiles of them
+    int64_t key_bytes, value_bytes; // per head of one stream
+    Memory keys, values;            // [stream][head]
   };
   std::vector<Layer> layers_;
 };

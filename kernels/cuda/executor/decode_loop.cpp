@@ -9,13 +9,7 @@ namespace {
 constexpr int64_t kStateBytes = 256; // of a SampleState, in device memory and in the pinned copy
 static_assert(sizeof(SampleState) <= kStateBytes);
 
-bool is_greedy(const core::SamplerParams& p) { return p.temp == 0.0f; }
-
 } // namespace
-
-bool DecodeLoop::can_sample(const core::SamplerParams& p) {
-  return p.bias.empty() && (is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK));
-}
 
 bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t position, const float* logits,
                        int64_t vocab, const BatchMemory::Arrays& batch, cudaStream_t stream) {
@@ -24,28 +18,14 @@ bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t po
   const int32_t ring_size = p.repeat_last_n > context ? -1 : p.repeat_last_n;
   const bool moved = allocate(ring_size, logits, vocab, batch, stream);
 
-  const core::Sampler::Recent recent = sampler.recent();
-  const bool penalties = p.repeat_penalty != 1.0f || p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f;
-  *host_.as<SampleState>() = {.temp = p.temp,
-                              .top_p = p.top_p,
-                              .min_p = p.min_p,
-                              .repeat_penalty = p.repeat_penalty,
-                              .presence_penalty = p.presence_penalty,
-                              .frequency_penalty = p.frequency_penalty,
-                              .top_k = is_greedy(p) ? 1 : p.top_k,
-                              .penalties = penalties,
-                              .ring_size = ring_size,
-                              .ring_filled = static_cast<int32_t>(recent.ring.size()),
-                              .ring_oldest = static_cast<int32_t>(recent.oldest),
-                              .seed = sampler.seed(),
-                              .draws = sampler.draws(),
-                              .step = 0,
-                              .refuted = 0};
+  SampleState& state = *host_.as<SampleState>() = state_of(sampler);
+  state.ring_size = ring_size;
   const auto copy = [&](void* to, const void* from, size_t bytes) {
     RIDGE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
   };
   copy(args_.state, host_.as(), sizeof(SampleState));
-  if (penalties) {
+  if (state.penalties) {
+    const core::Sampler::Recent recent = sampler.recent();
     copy(args_.counts, recent.counts.data(), recent.counts.size_bytes());
     if (ring_size > 0) copy(args_.ring, recent.ring.data(), recent.ring.size_bytes());
   }

@@ -5,7 +5,7 @@
 
 #include "core/sampler.h"
 #include "kernels/cuda/executor/batch_memory.h"
-#include "kernels/cuda/sampling/sampling.h"
+#include "kernels/cuda/sampling/sample_state.h"
 
 #include <span>
 #include <vector>
@@ -14,9 +14,6 @@ namespace ridge::kernels::cuda {
 
 class DecodeLoop {
  public:
-  // Whether the device can choose tokens with these parameters.
-  static bool can_sample(const core::SamplerParams& params);
-
   // Takes the state of `sampler` over, in the stream: the next token chosen from `logits` [vocab] is that at
   // `position`. True where the memory of the sampler is another one than before: captured launches then hold a wrong
   // address.

@@ -32,10 +32,11 @@ std::vector<Use> uses_of(const core::Program& program) {
 
 struct Piece {
   PinnedMemory host;
-  DeviceMemory device;
-  Event done; // copied and repacked
+  DeviceMemory device, repacked; // repacked: what goes back to the host's memory
+  Event done;                    // copied and repacked
 
-  explicit Piece(size_t bytes) : host(bytes), device(bytes, "the upload buffer") {}
+  Piece(size_t bytes, size_t repacked_bytes)
+      : host(bytes), device(bytes, "the upload buffer"), repacked(repacked_bytes, "the upload buffer") {}
 };
 
 void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
@@ -54,9 +55,32 @@ void copy_rows(uint8_t* to, const core::Weight& w, int64_t first, int64_t count)
   }
 }
 
+// Rows [first, first + count) of a weight, which are in the piece's host memory, to where kernels read them.
+void send(const Piece& piece, const core::Weight& w, const DeviceWeight& weight, bool on_host, int64_t first,
+          int64_t count, const Launch& launch) {
+  const int64_t bytes = count * w.row_bytes;
+  auto* to = const_cast<uint8_t*>(weight.data);
+  if (weight.row_bytes == 0) { // a vector
+    to += first * w.row_bytes;
+    RIDGE_CUDA(cudaMemcpyAsync(to, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
+    return;
+  }
+  RIDGE_CUDA(cudaMemcpyAsync(piece.device.as(), piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
+  const auto repack = format_kernels(w.type).repack;
+  if (!on_host) return repack(launch, piece.device.as(), w.row_bytes, to, w.cols, first, count, w.rows);
+  const int64_t matrices = count / w.rows;
+  uint8_t* repacked = piece.repacked.as();
+  RIDGE_CUDA(cudaMemsetAsync(repacked, 0, matrices * weight.matrix_bytes, launch.stream));
+  repack(launch, piece.device.as(), w.row_bytes, repacked, w.cols, 0, count, w.rows);
+  RIDGE_CUDA(cudaMemcpy2DAsync(to + first / w.rows * weight.expert_stride, weight.expert_stride, repacked,
+                               weight.matrix_bytes, weight.matrix_bytes, matrices, cudaMemcpyDeviceToHost,
+                               launch.stream));
+}
+
 } // namespace
 
-DeviceWeights::DeviceWeights(const core::Program& program) : weights_(program.weights.size()) {
+DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& experts)
+    : weights_(program.weights.size()) {
   const std::vector<Use> uses = uses_of(program);
   std::vector<size_t> offsets(program.weights.size());
   size_t total = 0;
@@ -70,49 +94,62 @@ DeviceWeights::DeviceWeights(const core::Program& program) : weights_(program.we
       to.row_bytes = format.row_bytes(w.cols);
       to.matrix_bytes = format.matrix_bytes(w.rows, to.row_bytes);
     }
-    total += aligned(uses[i] == Use::matrix ? to.matrix_bytes * w.count : w.total_bytes());
+    const ExpertStore::Place place = experts.place(static_cast<core::WeightId>(i));
+    to.data = place.data;
+    to.expert_stride = place.stride;
+    if (!on_host(i)) total += aligned(uses[i] == Use::matrix ? to.matrix_bytes * w.count : w.total_bytes());
   }
   memory_ = DeviceMemory(total, "the weights");
   for (size_t i = 0; i < program.weights.size(); ++i)
-    if (uses[i] != Use::none) weights_[i].data = memory_.as() + offsets[i];
+    if (uses[i] != Use::none && !on_host(i)) weights_[i].data = memory_.as() + offsets[i];
+}
+
+// A piece is some rows or, of experts that stay in the host's memory, some matrices.
+struct DeviceWeights::Pieces {
+  int64_t bytes = kPieceBytes, repacked_bytes = 0;
+  double file_bytes = 0; // of all weights
+};
+
+DeviceWeights::Pieces DeviceWeights::find_pieces(const core::Program& program) const {
+  Pieces pieces;
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    if (!weights_[i].data) continue;
+    const core::Weight& w = program.weights[i];
+    pieces.file_bytes += static_cast<double>(w.total_bytes());
+    pieces.bytes = std::max(pieces.bytes, w.row_bytes * (on_host(i) ? w.rows : 1));
+  }
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    if (!weights_[i].data || !on_host(i)) continue;
+    const core::Weight& w = program.weights[i];
+    pieces.repacked_bytes =
+        std::max(pieces.repacked_bytes, pieces.bytes / (w.row_bytes * w.rows) * weights_[i].matrix_bytes);
+  }
+  return pieces;
 }
 
 void DeviceWeights::upload(const core::Program& program, const Launch& launch,
                            const std::function<void(double, double)>& progress) const {
-  double total_file_bytes = 0;
-  int64_t longest_row = 0;
-  for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (!weights_[i].data) continue;
-    total_file_bytes += static_cast<double>(program.weights[i].total_bytes());
-    longest_row = std::max(longest_row, program.weights[i].row_bytes);
-  }
-
   RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), launch.stream)); // padding is fetched, too
-  const int64_t piece_bytes = std::max(kPieceBytes, longest_row);
-  std::array<Piece, kPieces> pieces = {Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes), Piece(piece_bytes)};
+  const Pieces sizes = find_pieces(program);
+  const auto make_piece = [&] { return Piece(sizes.bytes, sizes.repacked_bytes); };
+  std::array<Piece, kPieces> pieces = {make_piece(), make_piece(), make_piece(), make_piece()};
   size_t next = 0;
   double done_bytes = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
     const DeviceWeight& to = weights_[i];
     if (!to.data) continue;
     const core::Weight& w = program.weights[i];
-    auto* data = const_cast<uint8_t*>(to.data);
-    const int64_t rows = w.rows * w.count, rows_per_piece = piece_bytes / w.row_bytes;
+    const int64_t rows = w.rows * w.count, at_once = on_host(i) ? w.rows : 1,
+                  rows_per_piece = sizes.bytes / (w.row_bytes * at_once) * at_once;
     for (int64_t row = 0; row < rows; row += rows_per_piece) {
-      const int64_t count = std::min(rows_per_piece, rows - row), bytes = count * w.row_bytes;
+      const int64_t count = std::min(rows_per_piece, rows - row);
       Piece& piece = pieces[next++ % kPieces];
       RIDGE_CUDA(cudaEventSynchronize(piece.done.handle));
       copy_rows(piece.host.as(), w, row, count);
-      if (to.row_bytes == 0) { // a vector
-        RIDGE_CUDA(
-            cudaMemcpyAsync(data + row * w.row_bytes, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
-      } else {
-        RIDGE_CUDA(cudaMemcpyAsync(piece.device.as(), piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
-        format_kernels(w.type).repack(launch, piece.device.as(), w.row_bytes, data, w.cols, row, count, w.rows);
-      }
+      send(piece, w, to, on_host(i), row, count, launch);
       RIDGE_CUDA(cudaEventRecord(piece.done.handle, launch.stream));
-      done_bytes += static_cast<double>(bytes);
-      if (progress) progress(done_bytes, total_file_bytes);
+      done_bytes += static_cast<double>(count * w.row_bytes);
+      if (progress) progress(done_bytes, sizes.file_bytes);
     }
   }
   RIDGE_CUDA(cudaStreamSynchronize(launch.stream));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/program.h"
+#include "kernels/cuda/experts/expert_store.h"
 #include "kernels/cuda/runtime/device.h"
 
 #include <functional>
@@ -13,15 +14,16 @@ struct DeviceWeight {
   const uint8_t* data = nullptr; // matrices in the device layout of their format; vectors as f32
   int64_t row_bytes = 0;         // 0: a vector
   int64_t matrix_bytes = 0;      // of each of an expert weight's matrices
+  int64_t expert_stride = 0;     // from one to the next, of experts in the host's memory; else 0
 };
 
 class DeviceWeights {
  public:
-  // Takes the memory for the weights that a Program uses. Throws OutOfMemory.
-  explicit DeviceWeights(const core::Program& program);
+  // Takes the memory for the weights that a Program uses and `experts` does not have. Throws OutOfMemory.
+  DeviceWeights(const core::Program& program, const ExpertStore& experts);
 
-  // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next. Waits
-  // for the end. `progress` may be empty.
+  // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next. What
+  // stays in the host's memory comes back from the GPU, repacked. Waits for the end. `progress` may be empty.
   void upload(const core::Program& program, const Launch& launch,
               const std::function<void(double done_bytes, double total_bytes)>& progress) const;
 
@@ -32,6 +34,10 @@ class DeviceWeights {
   }
 
  private:
+  struct Pieces;
+  Pieces find_pieces(const core::Program& program) const;
+  bool on_host(size_t id) const { return weights_[id].expert_stride > 0; }
+
   DeviceMemory memory_;
   std::vector<DeviceWeight> weights_; // by WeightId; unused ones are empty
 };

@@ -3,8 +3,10 @@
 #include "kernels/cuda/executor/executor.h"
 
 #include "core/error.h"
+#include "core/strings/units.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
+#include "kernels/cuda/sampling/batch_sampler.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,27 +17,19 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr size_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
-constexpr size_t kPlansKept = 64;           // prompts come in many lengths
-
-// Throws Error for what only the CPU executor can do.
-void check_supported(const core::Program& program) {
-  if (program.embeds) throw_error("CUDA: models that embed texts are not supported yet; use --device cpu");
-  for (const core::Op& op : program.ops) {
-    if (op.kind == core::OpKind::embed && op.weights.size() > 1)
-      throw_error("CUDA: {}: embeddings with a bias are not supported yet; use --device cpu", op.name);
-    const auto* attention = std::get_if<core::AttentionParams>(&op.params);
-    if (attention && (!attention->causal || attention->reach > 0))
-      throw_error("CUDA: {}: attention {} is not supported yet; use --device cpu", op.name,
-                  attention->causal ? "with biases by distance" : "to later tokens");
-  }
-}
+constexpr int64_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
+constexpr size_t kPlansKept = 64;            // prompts come in many lengths
 
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
-  check_supported(program);
   core::validate(program);
   core::check_config(program, config);
   return config;
+}
+
+int64_t free_memory() { // of the current device, in bytes
+  size_t free = 0, total = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
 }
 
 bool distinct(std::span<const int32_t> streams, int64_t tokens) {
@@ -89,17 +83,29 @@ class Executor final : public core::Executor {
   std::string_view description() const override { return description_; }
   double memory_bytes() const override {
     return static_cast<double>(cache_.bytes() + states_.bytes() + workspace_.bytes() + batch_.bytes() +
-                               decoding_.bytes());
+                               decoding_.bytes() + sampler_.bytes());
   }
 
   void save_state(int32_t stream, std::span<float> state) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    const CurrentDevice current(context_.device());
+    cache_.copy(from, to, tokens, context_.stream());
+  }
   void mark_state(int32_t stream) override;
   void return_to_mark() override;
+  core::ExpertUse expert_use() override {
+    const CurrentDevice current(context_.device());
+    return experts_.use();
+  }
 
   bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
   int32_t next_token(bool ahead) override;
+  bool can_choose(const core::SamplerParams& params) const override {
+    return whole() && BatchSampler::can_sample(params);
+  }
+  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
   void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
   std::span<const int32_t> chosen_tokens() override;
 
@@ -114,8 +120,10 @@ class Executor final : public core::Executor {
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
+  void take_expert_slots();
   void load_input(std::span<const float> input);
   void start_loop(const core::Sampler& sampler, int32_t position);
+  void run_decoded(const PlanShape& shape, int64_t next_position);
   const BatchPlan& plan_of(const PlanShape& shape);
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
   void run(const PlanShape& shape);
@@ -128,12 +136,15 @@ class Executor final : public core::Executor {
   std::string description_;
 
   DeviceContext context_;
+  int64_t free_before_; // bytes of the GPU's memory
+  ExpertStore experts_;
   DeviceWeights weights_;
   KvCache cache_;
   StateMemory states_;
   Workspace workspace_;
   BatchMemory batch_;
   DecodeLoop decoding_;
+  BatchSampler sampler_;
   KernelLauncher launcher_;
   PlanInputs plan_inputs_;
 
@@ -146,17 +157,29 @@ class Executor final : public core::Executor {
   PinnedMemory hidden_host_;
   int64_t hidden_rows_ = 0; // of the last forward()
   bool hidden_read_ = false;
+  // Of the steps of decoding, in turn: while the host reads those of one, the next step's come.
+  struct DecodedRows {
+    PinnedMemory host;
+    int64_t count = 0;
+  };
+  DecodedRows decoded_[2];
+  int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the forward() before them is one without rows
+  bool in_decoding_ = false;                   // hidden() gives decoded_
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
 };
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
-      step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute), weights_(program),
-      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
-      workspace_(program, config_, plan_, context_), batch_(config_.max_batch),
-      launcher_(program_, config_, context_, weights_, cache_, states_, workspace_, batch_, decoding_),
-      plan_inputs_{program_, config_, plan_, context_.limits(), options.overlap, options.dataflow_sync, launcher_},
+      step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute),
+      free_before_(free_memory()),
+      experts_(options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{}, !options.upload),
+      weights_(program, experts_), cache_(program, config_, context_.stream()),
+      states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
+      batch_(config_.max_batch),
+      launcher_(program_, config_, context_, weights_, experts_, cache_, states_, workspace_, batch_, decoding_),
+      plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
+                   !experts_.empty(), launcher_},
       positions_(program_, config_) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
@@ -166,11 +189,29 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     return PinnedMemory(std::max<int64_t>(most, 1) * value.width * sizeof(float));
   };
   logits_host_ = host_rows(program_.result());
-  if (program_.hidden >= 0) hidden_host_ = host_rows(program_.hidden);
-  size_t free = 0, total = 0;
-  RIDGE_CUDA(cudaMemGetInfo(&free, &total));
-  if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
+  if (program_.hidden >= 0) {
+    hidden_host_ = host_rows(program_.hidden);
+    const int64_t row_bytes = program_.values[program_.hidden].width * static_cast<int64_t>(sizeof(float));
+    for (DecodedRows& rows : decoded_) rows.host = PinnedMemory(std::min(config_.max_batch, kGraphTokens) * row_bytes);
+  }
+  take_expert_slots();
   if (options.upload) weights_.upload(program, context_.launch(), options.upload_progress);
+}
+
+// In what is left of the GPU's memory. Throws OutOfMemory where nothing is.
+void Executor::take_expert_slots() {
+  const int64_t free = free_memory(), taken = free_before_ - free;
+  if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
+  int64_t room = free - kReserveBytes;
+  if (options_.memory_limit > 0) {
+    const auto limit = static_cast<int64_t>(options_.memory_limit);
+    room = std::min(room, limit - kReserveBytes - taken);
+    if (room < 0)
+      throw OutOfMemory(fmt::format("CUDA: out of memory: {} are needed, {} are allowed",
+                                    core::human_bytes(static_cast<double>(taken + kReserveBytes)),
+                                    core::human_bytes(options_.memory_limit)));
+  }
+  if (!experts_.empty()) experts_.take_slots(room, options_.most_copies, context_.launch());
 }
 
 void Executor::load_input(std::span<const float> input) {
@@ -188,7 +229,7 @@ void Executor::forward(const core::Batch& batch) {
   load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
   if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
-  result_read_ = hidden_read_ = false;
+  result_read_ = hidden_read_ = in_decoding_ = false;
   run(shape);
   context_.synchronize();
 }
@@ -209,8 +250,15 @@ std::span<const float> Executor::logits(int64_t i) {
 }
 
 std::span<const float> Executor::hidden() {
+  if (program_.hidden < 0) return {};
+  const int64_t width = program_.values[program_.hidden].width;
+  if (in_decoding_) {
+    if (read_steps_ == 0) return {};
+    const DecodedRows& last = decoded_[(read_steps_ - 1) % 2];
+    return {last.host.as<float>(), static_cast<size_t>(last.count * width)};
+  }
   if (hidden_rows_ == 0) return {};
-  const std::span rows(hidden_host_.as<float>(), hidden_rows_ * program_.values[program_.hidden].width);
+  const std::span rows(hidden_host_.as<float>(), hidden_rows_ * width);
   if (hidden_read_) return rows;
   const CurrentDevice current(context_.device());
   RIDGE_CUDA(cudaMemcpyAsync(rows.data(), workspace_.value(program_.hidden), rows.size_bytes(), cudaMemcpyDeviceToHost,
@@ -253,14 +301,23 @@ void Executor::return_to_mark() {
   states_.return_to_mark(context_.stream());
 }
 
+std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
+  if (std::ssize(samplers) != result_rows_) throw std::logic_error("CUDA: as many samplers as rows of logits");
+  const CurrentDevice current(context_.device());
+  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.vocab, context_.launch());
+}
+
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (!whole() || !DecodeLoop::can_sample(sampler.params())) return false;
+  if (program_.output >= 0 || !can_sample(sampler.params())) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   const CurrentDevice current(context_.device());
   start_loop(sampler, position);
   decoding_stream_ = stream;
-  hidden_rows_ = 0;
+  in_decoding_ = true;
+  decoded_[0].count = 0;
+  decoded_steps_ = 1;
+  read_steps_ = 0;
   const int32_t token = 0, before = position - 1, output = 0;
   batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
   launch_sample(context_.launch(), decoding_.args(0, 1, 1));
@@ -273,11 +330,26 @@ int32_t Executor::next_token(bool ahead) {
   const CurrentDevice current(context_.device());
   if (ahead) {
     if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
-    run({1, 1, kAttentionRows, true, true});
-    decoding_.record_choice(decoding_.position() + 1, context_.stream());
+    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
+    run_decoded({1, 1, kAttentionRows, true, true}, decoding_.position() + 1);
     positions_.set(decoding_stream_, decoding_.position());
   }
+  ++read_steps_;
   return decoding_.read_token();
+}
+
+// A step that chooses tokens, the next step being at this position. Its hidden rows are there with its tokens.
+void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
+  run(shape);
+  if (program_.hidden >= 0) {
+    DecodedRows& rows = decoded_[decoded_steps_ % 2];
+    rows.count = rows_of(program_.hidden, shape);
+    RIDGE_CUDA(cudaMemcpyAsync(rows.host.as(), workspace_.value(program_.hidden),
+                               rows.count * program_.values[program_.hidden].width * sizeof(float),
+                               cudaMemcpyDeviceToHost, context_.stream()));
+  }
+  ++decoded_steps_;
+  decoding_.record_choice(next_position, context_.stream());
 }
 
 void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
@@ -295,12 +367,12 @@ void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, 
   batch_.load(batch, context_.stream());
   PlanShape shape = shape_of(batch);
   shape.sample = true;
-  run(shape);
-  decoding_.record_choice(position + count, context_.stream());
+  run_decoded(shape, position + count);
 }
 
 std::span<const int32_t> Executor::chosen_tokens() {
   const CurrentDevice current(context_.device());
+  ++read_steps_;
   return decoding_.read_tokens();
 }
 
@@ -391,8 +463,7 @@ void require_usable(int device) {
 
 } // namespace
 
-bool fits(const core::Program& program, const core::ExecutorConfig& config) {
-  CudaOptions options;
+bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options) {
   options.upload = false;
   require_usable(options.device);
   const CurrentDevice current(options.device);

@@ -21,7 +21,7 @@ struct DeviceInfo {
 };
 DeviceInfo device_info(int device = 0);
 
-// Thrown where not enough of the GPU's memory is free; the message has what was needed and what is free.
+// Thrown where not enough of the GPU's memory is free, or allowed; the message has what was needed and what there is.
 class OutOfMemory : public core::Error {
  public:
   using Error::Error;
@@ -37,6 +37,11 @@ struct CudaOptions {
   int device = 0;
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()
+  // Routed experts stay in page-locked host memory; the GPU keeps copies of those used last in whatever room is left
+  // (experts/expert_cache.h). Without routed experts this changes nothing.
+  bool experts_on_host = false;
+  double memory_limit = 0;  // bytes of the GPU's memory that this executor may take; 0: what is free
+  int64_t most_copies = -1; // for tests: experts of a layer that may have one; -1: as many as have room
   // For tests, which compare with and without: fusions, graphs, overlapping launches, dataflow sync.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
@@ -55,8 +60,8 @@ CudaOptions with_serial_mode(CudaOptions options, const char* serial);
 std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                    const CudaOptions& options = {});
 
-// Whether make_cuda_executor would find the memory it needs: tries, and gives it back.
-bool fits(const core::Program& program, const core::ExecutorConfig& config);
+// Whether make_cuda_executor would find the GPU memory it needs: tries, and gives it back.
+bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options = {});
 
 // Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
 double measure_read_bandwidth(int device = 0);

@@ -31,6 +31,26 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
     if (config.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + rows * kv.v_dim);
     at += cache_bytes(kv, config).values;
     layers_.push_back(layer);
+    latent_.push_back(kv.latent);
+  }
+}
+
+void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const {
+  const auto copy_heads = [&](const Cache& layer, const void* data, int64_t position_bytes) {
+    if (!data || position_bytes == 0) return;
+    const int64_t pitch = layer.context * position_bytes;
+    auto* at = static_cast<uint8_t*>(const_cast<void*>(data));
+    RIDGE_CUDA(cudaMemcpy2DAsync(at + to * layer.heads * pitch, pitch, at + from * layer.heads * pitch, pitch,
+                                 positions * position_bytes, layer.heads, cudaMemcpyDeviceToDevice, stream));
+  };
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Cache& layer = layers_[i];
+    const auto element_bytes = [](const uint16_t* scales, bool half) { return scales ? 1 : half ? 2 : 4; };
+    copy_heads(layer, layer.k, layer.k_dim * element_bytes(layer.k_scales, layer.k_half));
+    copy_heads(layer, layer.k_scales, layer.k_dim / core::kQ8Block * sizeof(uint16_t));
+    if (latent_[i]) continue;
+    copy_heads(layer, layer.v, layer.v_dim * element_bytes(layer.v_scales, layer.v_half));
+    copy_heads(layer, layer.v_scales, layer.v_dim / core::kQ8Block * sizeof(uint16_t));
   }
 }
 

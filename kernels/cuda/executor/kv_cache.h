@@ -18,9 +18,13 @@ class KvCache {
   const Cache& layer(int32_t index) const { return layers_[index]; } // of Program::kv_layers
   size_t bytes() const { return memory_.bytes(); }
 
+  // The first `positions` of each head, from one stream to another.
+  void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
+
  private:
   DeviceMemory memory_;
   std::vector<Cache> layers_; // views into memory_
+  std::vector<bool> latent_;  // values are parts of keys
 };
 
 // The recurrent state of all layers and streams, in one allocation.

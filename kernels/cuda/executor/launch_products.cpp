@@ -45,10 +45,14 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::
   }
   if (m.ids != kNone) {
     args.ids = ids(plan, m.ids);
-    args.expert_bytes = weights_[m.parts[0].weight].matrix_bytes;
+    args.experts = expert_places(m);
     args.slots = static_cast<int>(m.used);
   }
   return args;
+}
+
+ExpertPlaces KernelLauncher::expert_places(const MatrixStep& m) const {
+  return {weights_[m.parts[0].weight].matrix_bytes, experts_.places(m.ids)};
 }
 
 // The input is what to_half wrote.
@@ -81,7 +85,7 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
   if (m.ids == kNone) return args;
   const bool x_per_slot = width(m.x) != first_weight(m).cols;
   args.used = x_per_slot ? 1 : static_cast<int>(m.used);
-  args.expert_bytes = weights_[m.parts[0].weight].matrix_bytes;
+  args.experts = expert_places(m);
   args.tiles = workspace_.expert_tiles();
   args.tile_count = workspace_.tile_count();
   args.order = workspace_.slot_order();

@@ -29,6 +29,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::plain_latent_attention: return launch_latent_attention(plan, call, launch);
   case Kernel::index_choice: return launch_index(plan, call, launch);
   case Kernel::sort_experts: return sort_experts(plan, call, launch);
+  case Kernel::fetch_experts: return fetch_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
@@ -71,10 +72,11 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.tokens = static_cast<int>(plan.shape.tokens);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
-  args.visible = {static_cast<int>(params.window), params.chunked};
+  args.visible = {static_cast<int>(params.window), params.chunked, params.causal};
   args.soft_cap = params.soft_cap;
   args.max_bias = params.max_bias;
-  args.sinks = op.weights.empty() ? nullptr : weights_.vector(op.weights[0]);
+  args.reach = static_cast<int>(params.reach);
+  if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.tile_tokens = plan.shape.distinct_streams || params.window > 0
                          ? 1
@@ -155,7 +157,18 @@ void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call,
                      call.tile_tokens, workspace_.slot_order(), workspace_.expert_tiles(), workspace_.tile_count());
 }
 
+void KernelLauncher::fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  if (const ExpertCacheArgs* cache = experts_.of_ids(call.outputs[0]))
+    launch_fetch_experts(launch, *cache, ids(plan, call.outputs[0]), static_cast<int>(call.rows));
+}
+
+// What only plain_attention knows.
+static bool is_plain(const core::AttentionParams& params) {
+  return params.max_bias > 0 || !params.causal || params.reach > 0;
+}
+
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
+  if (is_plain(std::get<core::AttentionParams>(heads.attention->params))) return false;
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
   const Launch launch = context_.launch();
   return can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
@@ -168,14 +181,14 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return params.max_bias == 0 && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  return !is_plain(params) && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
   if (attention.kind == core::OpKind::latent_attention) return fast_latent_attention(cache, context_.launch());
-  return params.max_bias == 0 && fast_attention(cache, params.soft_cap, context_.launch()) &&
+  return !is_plain(params) && fast_attention(cache, params.soft_cap, context_.launch()) &&
          params.heads / cache.heads <= kAttentionRows;
 }
 

@@ -16,10 +16,11 @@ class KernelLauncher final : public KernelChoices {
  public:
   // All of these must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
-                 const DeviceWeights& weights, const KvCache& cache, const StateMemory& states,
-                 const Workspace& workspace, const BatchMemory& batch, const DecodeLoop& decoding)
-      : program_(program), config_(config), context_(context), weights_(weights), cache_(cache), states_(states),
-        workspace_(workspace), batch_(batch), decoding_(decoding) {}
+                 const DeviceWeights& weights, const ExpertStore& experts, const KvCache& cache,
+                 const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
+                 const DecodeLoop& decoding)
+      : program_(program), config_(config), context_(context), weights_(weights), experts_(experts), cache_(cache),
+        states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
 
@@ -40,6 +41,7 @@ class KernelLauncher final : public KernelChoices {
   const FormatKernels& format_of(const MatrixStep& m) const { return format_kernels(first_weight(m).type); }
 
   // launch_products.cpp
+  ExpertPlaces expert_places(const MatrixStep& m) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
@@ -62,6 +64,7 @@ class KernelLauncher final : public KernelChoices {
   void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 
   void observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch); // observe.cpp
 
@@ -69,6 +72,7 @@ class KernelLauncher final : public KernelChoices {
   const core::ExecutorConfig& config_;
   const DeviceContext& context_;
   const DeviceWeights& weights_;
+  const ExpertStore& experts_;
   const KvCache& cache_;
   const StateMemory& states_;
   const Workspace& workspace_;

@@ -31,7 +31,7 @@ quant::MakeHessian hessian_maker(std::string& problem) {
   return nullptr;
 }
 
-bool fits(const core::Program&, const core::ExecutorConfig&) { return false; }
+bool fits(const core::Program&, const core::ExecutorConfig&, CudaOptions) { return false; }
 
 double measure_read_bandwidth(int) { throw Error("CUDA: " + device_info().problem); }
 

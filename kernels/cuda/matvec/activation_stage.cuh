@@ -60,7 +60,7 @@ class ActivationStage {
     if (!args_.ids) return 0;
     wait_for_predecessor();
     if (!args_.x_per_slot) from_ = args_.x + shape_.first_token / args_.slots * args_.x_stride + my_first_;
-    return args_.ids[shape_.first_token] * args_.expert_bytes;
+    return args_.experts.of(args_.ids[shape_.first_token]);
   }
 
   // Stages token t's activations at `to`, and starts the ring's remaining copies behind the first loads. Returns this

@@ -18,6 +18,16 @@ struct MatvecSegment {
   int row_blocks = 0; // the launcher fills this in
 };
 
+// Where the matrices of experts begin: in bytes behind the first expert's.
+struct ExpertPlaces {
+  int64_t bytes = 0;             // of a matrix, where they lie behind one another
+  const int64_t* each = nullptr; // [experts], where they do not
+
+#ifdef __CUDACC__
+  __device__ __forceinline__ int64_t of(int expert) const { return each ? each[expert] : expert * bytes; }
+#endif
+};
+
 struct MatvecArgs {
   const float* x; // [tokens, x_stride]
   int64_t x_stride;
@@ -38,7 +48,7 @@ struct MatvecArgs {
   // Experts: "token" i is slot i % slots of token i / slots; its matrix is number ids[i]. x has a row per token, or per
   // slot where x_per_slot.
   const int32_t* ids = nullptr;
-  int64_t expert_bytes = 0;
+  ExpertPlaces experts;
   int slots = 1;
   bool x_per_slot = false;
 

@@ -195,6 +195,12 @@ void BatchPlanner::add_op(const Step& step) {
   if (op.kind != OpKind::route && op.kind != OpKind::head_ids) return;
   const auto* routing = std::get_if<core::RouteParams>(&op.params);
   const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
+  if (in_.experts_on_host && routing) {
+    KernelCall fetch = plain;
+    fetch.kernel = Kernel::fetch_experts;
+    fetch.rows = slots;
+    add(fetch);
+  }
   if (!sorts(plain.rows, used, experts)) return;
   plain.kernel = Kernel::sort_experts;
   plain.rows = slots;

@@ -56,8 +56,9 @@ enum class Kernel : uint8_t {
   latent_attention,
   plain_latent_attention, // for any widths and cache type, and for chosen positions
   index_choice,
-  sort_experts, // slots in the order of their experts, behind route
-  sum,          // additions behind experts
+  sort_experts,  // slots in the order of their experts, behind route
+  fetch_experts, // of those in the host's memory, behind route
+  sum,           // additions behind experts
   gated_norm,
   op, // an op as it is
   sample,
@@ -78,7 +79,7 @@ struct KernelCall {
   HeadsStep heads;               // of rope_store, prompt_rope, rope_attention
   SumStep sum;
   GatedNormStep gated_norm;
-  const core::Op* op = nullptr;               // of op, attention and sort_experts, and of observe
+  const core::Op* op = nullptr;               // of op, attention, observe and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and gated_norm
   bool dataflow_input = false;                // of heads
 
@@ -129,6 +130,7 @@ struct PlanInputs {
   const Plan& plan;
   DeviceLimits limits;
   bool overlap = true, dataflow_sync = true; // CudaOptions
+  bool experts_on_host = false;
   const KernelChoices& kernels;
 };
 

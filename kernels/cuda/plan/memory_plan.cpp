@@ -1,6 +1,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/plan.h"
 
 #include <algorithm>
@@ -17,8 +18,10 @@ bool is_vector(core::WeightRole role) {
   return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
 }
 
-int64_t weight_bytes(const core::Program& program) {
+// Of all weights that are not in `groups`.
+int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup>& groups) {
   std::set<core::WeightId> seen;
+  for (const ExpertGroup& group : groups) seen.insert(group.weights.begin(), group.weights.end());
   int64_t bytes = 0;
   for (const core::Op& op : program.ops)
     for (size_t i = 0; i < op.weights.size(); ++i) {
@@ -86,9 +89,15 @@ LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols) {
   return {groups / kTileGroups * tile + payload(groups % kTileGroups), tile <= 340 ? 8 : tile <= 900 ? 4 : 2};
 }
 
-MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config) {
+MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
   MemoryPlan memory;
-  memory.weights = weight_bytes(program);
+  const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
+  memory.weights = weight_bytes(program, groups);
+  for (const ExpertGroup& group : groups) {
+    memory.host_experts += group.experts * group.block_bytes;
+    memory.expert_copy += group.block_bytes;
+    memory.most_experts = std::max(memory.most_experts, group.experts);
+  }
   for (const core::KvLayer& layer : program.kv_layers) {
     const CacheBytes bytes = cache_bytes(layer, config);
     memory.cache += bytes.keys + bytes.values;

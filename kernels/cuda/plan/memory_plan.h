@@ -26,7 +26,10 @@ LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols);
 
 struct MemoryPlan {
   int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes
+  // Where routed experts stay in the host's memory: what they take there, what a copy of one expert of each layer takes
+  // on the GPU, and how many experts a layer has at most. `weights` counts no copies.
+  int64_t host_experts = 0, expert_copy = 0, most_experts = 0;
 };
-MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config);
+MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host = false);
 
 } // namespace ridge::kernels::cuda

@@ -93,6 +93,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::plain_latent_attention: return "plain_latent_attention";
   case Kernel::index_choice: return "index_choice";
   case Kernel::sort_experts: return "sort_experts";
+  case Kernel::fetch_experts: return "fetch_experts";
   case Kernel::sum: return "sum";
   case Kernel::gated_norm: return "gated_norm";
   case Kernel::op: return "op";

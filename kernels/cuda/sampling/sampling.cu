@@ -233,7 +233,8 @@ __device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
   s.ring_oldest = (s.ring_oldest + 1) % s.ring_size;
 }
 
-// What the first block does with the best logits of the chunks.
+// What the first block does with the best logits of the chunks. kGoesOn: a generating loop goes on with the token.
+template <bool kGoesOn>
 __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, uint32_t vocab) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   SampleState& s = shared.state;
@@ -314,16 +315,28 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   if (lane == 0) {
     const int32_t token = usable ? shared.token[at] : 0;
     args.chosen[s.step++ % kChosenSlots] = usable ? token : -1;
-    *args.steps = s.step;
-    *args.token = token;
-    *args.position = *args.row_position + 1;
-    *args.output = 0;
-    s.refuted = !usable || (args.guess && *args.guess != token);
-    s.draws += usable && s.temp > 0;
-    if (usable) accept(args, s, token);
+    if constexpr (kGoesOn) {
+      *args.steps = s.step;
+      *args.token = token;
+      *args.position = *args.row_position + 1;
+      *args.output = 0;
+      s.refuted = !usable || (args.guess && *args.guess != token);
+      s.draws += usable && s.temp > 0;
+      if (usable) accept(args, s, token);
+    }
   }
+  if constexpr (!kGoesOn) return;
   __syncwarp();
   if (lane < kStateWords) reinterpret_cast<uint32_t*>(args.state)[lane] = reinterpret_cast<const uint32_t*>(&s)[lane];
+}
+
+template <bool kGoesOn>
+__device__ __forceinline__ void sample_row(const SampleArgs& args, Shared& shared) {
+  const auto vocab = static_cast<uint32_t>(args.vocab);
+  const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
+  if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
+  if (blockIdx.x == 0) choose<kGoesOn>(args, shared, vocab);
 }
 
 // Of 40 registers a thread, a block finds room beside one of the matrix's (matvec.cuh).
@@ -332,17 +345,30 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
   let_successor_start();
   wait_for_predecessor();
   if (args.behind && __ldcg(&args.state->refuted)) return;
-  const auto vocab = static_cast<uint32_t>(args.vocab);
-  const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
-  const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
-  if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
-  if (blockIdx.x == 0) choose(args, shared, vocab);
+  sample_row<true>(args, shared);
+}
+
+// Blocks of a row are neighbours, so that the first one waits for some that have started or are next.
+__global__ void __launch_bounds__(kThreads, 1) sample_rows_kernel(const __grid_constant__ SampleArgs first) {
+  __shared__ Shared shared;
+  const int64_t row = blockIdx.y;
+  SampleArgs args = first;
+  args.logits += row * args.vocab;
+  args.list += row * args.vocab;
+  args.chunk_best += row * kSampleChunks;
+  args.state += row;
+  args.chosen += row;
+  sample_row<false>(args, shared);
 }
 
 } // namespace
 
 void launch_sample(const Launch& launch, const SampleArgs& args) {
   launch(sample_kernel, kSampleChunks / kWarps, kThreads, 0, args);
+}
+
+void launch_sample_rows(const Launch& launch, const SampleArgs& first, int rows) {
+  launch(sample_rows_kernel, dim3(kSampleChunks / kWarps, rows), kThreads, 0, first);
 }
 
 } // namespace ridge::kernels::cuda

@@ -34,8 +34,8 @@ struct SampleArgs {
   // In the host's memory: the token of step i at chosen[i % kChosenSlots], or -1 where logits are NaN or none is above
   // -infinity; and the steps so far.
   int32_t *chosen, *steps;
-  // The next step of a generating loop: the token (0 for -1), its position, behind that of the row, and its index among
-  // the step's tokens, 0, go here.
+  // The next step of a generating loop, or null: the token (0 for -1), its position, behind that of the row, and its
+  // index among the step's tokens, 0, go here.
   int32_t *token, *position, *output;
   const int32_t* row_position;
   // Where the tokens behind this row are guesses: `guess` is the one to follow, null behind the last row. A row
@@ -44,5 +44,9 @@ struct SampleArgs {
   bool behind;
 };
 void launch_sample(const Launch&, const SampleArgs&);
+
+// A token of each of `rows` rows of logits, each row with a state, scratch and a place of the chosen token of its own,
+// which lie behind those of the row before. There are no penalties, and nothing but the tokens is written.
+void launch_sample_rows(const Launch&, const SampleArgs& first, int rows);
 
 } // namespace ridge::kernels::cuda

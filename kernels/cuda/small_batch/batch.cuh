@@ -34,8 +34,9 @@ class BatchFetcher {
         to_(static_cast<uint32_t>(__cvta_generic_to_shared(ring.slots)) + lane_ / kLanes * B::kRowPitch +
             lane_ % kLanes * 16) {}
 
-  __device__ __forceinline__ void fetch_row_tile(const BatchTask& work,
-                                                 const typename BatchColumns<Format>::Range& range, int row_tile) {
+  // `expert`: where the task's expert begins, in bytes behind the first one.
+  __device__ __forceinline__ void fetch_row_tile(int64_t expert, const typename BatchColumns<Format>::Range& range,
+                                                 int row_tile) {
     const BatchArgs& args = tasks_.args;
     const uint8_t* from[kSets]; // the row's next full warp tile
     int in_row_block[kSets];
@@ -45,9 +46,9 @@ class BatchFetcher {
       const GemmSegment& segment = batch_row(args, row_tile, i * kRows + lane_ / kLanes, row);
       row = min(row, segment.rows - 1);
       in_row_block[i] = row % U::kRowBlockRows;
-      from[i] =
-          segment.weights + work.tokens.expert * args.expert_bytes + (row - in_row_block[i]) * args.product.row_bytes +
-          int64_t{range.first} * (U::kRowBlockRows * U::kBytes) + in_row_block[i] * U::kBytes + lane_ % kLanes * 16;
+      from[i] = segment.weights + expert + (row - in_row_block[i]) * args.product.row_bytes +
+                int64_t{range.first} * (U::kRowBlockRows * U::kBytes) + in_row_block[i] * U::kBytes +
+                lane_ % kLanes * 16;
     }
     const int full = min(range.end, columns_.groups / kTileGroups) - range.first;
     for (int tile = 0; tile < full; ++tile) {
@@ -235,8 +236,9 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   if (fetches) {
     BatchFetcher<Format, kTileTokens> fetcher(tasks, ring, columns);
     each_range([&](const BatchTask& work, const auto& range, int, int) {
+      const int64_t expert = args.experts.of(work.tokens.expert);
       for (int row_tile = work.first_row_tile + warp_group; row_tile < work.end_row_tile; row_tile += args.warp_groups)
-        fetcher.fetch_row_tile(work, range, row_tile);
+        fetcher.fetch_row_tile(expert, range, row_tile);
     });
     return;
   }

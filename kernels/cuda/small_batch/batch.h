@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -40,7 +41,7 @@ struct BatchArgs {
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;
   const int* order;
-  int64_t expert_bytes;
+  ExpertPlaces experts;
   int used; // slots per row of x; 1 where x has a row per slot
 
   Stamp* stamps; // the launcher fills this in

@@ -2,6 +2,7 @@
 // for.
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/expert_groups.h"
 
 #include "support/executor_runs.h"
 
@@ -52,8 +53,9 @@ struct Setting {
 
   BatchPlan plan(const PlanShape& shape) const {
     const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
-    return kernels::cuda::plan_for(
-        {model.program, config, steps, limits, options.overlap, options.dataflow_sync, kernels}, shape);
+    return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
+                                    options.experts_on_host, kernels},
+                                   shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }
 };
@@ -234,6 +236,27 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(64), sort_experts) == 0);
 }
 
+TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  setting.options.experts_on_host = true;
+  for (const int64_t tokens : {1, 64}) {
+    const std::vector<Kernel> kernels = kernels_of(setting.plan(tokens));
+    const auto fetch = std::ranges::find(kernels, fetch_experts);
+    REQUIRE(fetch != kernels.end());
+    CHECK(*std::prev(fetch) == op); // route
+    CHECK(*std::next(fetch) == (tokens == 1 ? matvec : sort_experts));
+    CHECK(std::ranges::count(kernels, fetch_experts) == 1);
+    CHECK(call_of(setting.plan(tokens), fetch_experts).rows == 2 * tokens);
+  }
+  const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].experts == 8);
+  CHECK(groups[0].weights.size() == 3); // gate, up and down
+}
+
 TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel before the fast attention, for any batch") {
   Setting setting(one_layer());
   setting.kernels.ropes_in_attention = false;
@@ -267,6 +290,7 @@ TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; lat
     CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
     CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
   }
+  CHECK(kernels::cuda::expert_groups(m.program).empty());
   const KernelCall& sort = call_of(setting.plan(512), sort_experts);
   CHECK(sort.rows == 4 * 512);
   CHECK(sort.experts == 4);

@@ -1,6 +1,8 @@
 // Tokens that are chosen behind guesses, on the device.
 #include "device.h"
 #include "engine/guess_runs.h"
+#include "engine/head_runs.h"
+#include "support/draft_model.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
 
@@ -73,6 +75,29 @@ TEST_CASE("CUDA: logits that are no numbers are told behind guesses too") {
   const std::span<const int32_t> chosen = executor->chosen_tokens();
   REQUIRE(chosen.size() == 1);
   CHECK(chosen[0] == -1);
+}
+
+TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding leaves, and change no answer") {
+  REQUIRE_DEVICE();
+  const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+  std::vector<SamplerParams> settings(2);
+  settings[0].temp = 0;
+  settings[1].seed = 7;
+  for (const tests::DraftModel& made :
+       {tests::DraftModel::attention(), tests::DraftModel::recurrent(), tests::DraftModel::chained()}) {
+    CAPTURE(std::string(made.shape.architecture));
+    const engine::LoadedModel model = tests::open_with_heads(made.open(), tests::make_executor);
+    for (const SamplerParams& params : settings) {
+      const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, params, 60);
+      for (const int64_t length : {0, 1, 5}) { // 0: as long as it pays, with steps without guesses in between
+        CAPTURE(length);
+        auto heads = std::make_unique<tests::WatchedHeads>(model, tests::make_executor);
+        tests::check_same(tests::generated(*model.executor, model.program, prompt, params, 60,
+                                           std::make_unique<engine::Speculator>(std::move(heads), length)),
+                          plain);
+      }
+    }
+  }
 }
 
 TEST_CASE("CUDA: tiny models of every architecture say the same with guesses as without") {

@@ -49,6 +49,19 @@ TEST_CASE("CUDA: tiny models of every architecture have the reference's logits, 
   for (const std::string& name : shared_recipes()) tests::check_recipe(tests::make_executor, name);
 }
 
+TEST_CASE("CUDA: tiny models that embed texts have the reference's hidden states, in fast mode nearly") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::known_recipes("embeddings"))
+    tests::check_embedding_recipe(tests::make_executor, name);
+}
+
+TEST_CASE("CUDA: streams of tiny models go on behind the first tokens of another stream") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : shared_recipes()) tests::check_copied_cache(tests::make_executor, name);
+}
+
 TEST_CASE("CUDA: draft heads of tiny models have the reference's logits, in pieces and after going back, too") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();

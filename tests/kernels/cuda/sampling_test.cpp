@@ -104,6 +104,44 @@ TEST_CASE("CUDA: the device chooses the token that the host would choose, for an
   }
 }
 
+TEST_CASE("CUDA: the device chooses a token for each sequence of a step as the host would") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t vocab : {3, 5000, 130001}) {
+    CAPTURE(vocab);
+    RandomProgram model = chain_of_tokens(seed, vocab);
+    core::ExecutorConfig wide = config();
+    wide.streams = wide.max_batch = wide.max_outputs = 40;
+    const auto executor = make_cuda_executor(model.program, wide);
+    std::vector<Sampler> samplers;
+    for (const SamplerParams& params : settings(static_cast<int64_t>(seed & 0xffff)))
+      for (int64_t i = 0; i < 5; ++i) {
+        samplers.emplace_back(params, vocab);
+        for (int64_t draws = 0; draws < i; ++draws) samplers.back().accept_drawn(0);
+      }
+    std::erase_if(samplers, [&](const Sampler& sampler) { return !executor->can_choose(sampler.params()); });
+    REQUIRE(samplers.size() >= 30);
+    for (const size_t rows : {size_t{1}, size_t{7}, samplers.size(), size_t{3}}) {
+      CAPTURE(rows);
+      std::vector<int32_t> tokens, positions, streams, outputs;
+      std::vector<const Sampler*> wanted;
+      for (size_t i = 0; i < rows; ++i) {
+        tokens.push_back(static_cast<int32_t>(model.integer(0, vocab - 1)));
+        positions.push_back(0);
+        streams.push_back(static_cast<int32_t>(i));
+        outputs.push_back(static_cast<int32_t>(i));
+        wanted.push_back(i % 5 == 4 ? nullptr : &samplers[i]);
+      }
+      executor->forward({tokens, positions, streams, outputs});
+      const std::span<const int32_t> chosen = executor->choose(wanted);
+      REQUIRE(chosen.size() == rows);
+      for (size_t i = 0; i < rows; ++i)
+        if (wanted[i]) CHECK(chosen[i] == samplers[i].sample(executor->logits(static_cast<int64_t>(i))));
+    }
+  }
+}
+
 TEST_CASE("CUDA: equal logits are taken in the order of their tokens, however many there are") {
   REQUIRE_DEVICE();
   for (const int64_t vocab : {300, 40000}) {
@@ -138,9 +176,19 @@ TEST_CASE("CUDA: what the device cannot sample is left to the host, and logits t
   all.top_k = 0;
   CHECK_FALSE(executor->start_decoding(Sampler(typical, 100), 1, 0));
   CHECK_FALSE(executor->start_decoding(Sampler(all, 100), 1, 0));
+  CHECK_FALSE(executor->can_choose(typical));
+  CHECK_FALSE(executor->can_choose(all));
+  SamplerParams penalties;
+  penalties.presence_penalty = 1;
+  CHECK_FALSE(executor->can_choose(penalties)); // their counts are the host's
+  CHECK(executor->can_choose({}));
 
   for (std::byte& b : model.storage.back()) b = std::byte{0x7e}; // f16 NaN
   const auto broken = make_cuda_executor(model.program, config());
+  logits_after(*broken, 0, 0);
+  const Sampler plain({}, 100);
+  const Sampler* const one[] = {&plain};
+  CHECK(broken->choose(one)[0] == -1);
   logits_after(*broken, 0, 0);
   REQUIRE(broken->start_decoding(Sampler({}, 100), 1, 0));
   CHECK(broken->next_token(true) == -1);

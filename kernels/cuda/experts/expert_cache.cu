@@ -1,0 +1,162 @@
+#include "kernels/cuda/experts/expert_cache.h"
+
+#include "core/ops.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+#include "kernels/cuda/runtime/warp.cuh"
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 512, kPieces = 4;  // pieces of 16 bytes that a thread has under way
+constexpr uint32_t kOldest = (1 << 21) - 1; // ages in steps count up to here
+
+__global__ void clear_experts_kernel(const __grid_constant__ ExpertCacheArgs args) {
+  for (int e = threadIdx.x; e < args.experts; e += kThreads) {
+    args.places[e] = e * args.block_bytes;
+    args.slot_of[e] = -1;
+  }
+  for (int s = threadIdx.x; s < args.slots; s += kThreads) args.expert_in[s] = -1;
+}
+
+// The tables as they were before the step, and what the step wants, in shared memory.
+struct Choice {
+  uint32_t wanted[core::kMostExperts / 32]; // bits
+  int16_t slot_of[core::kMostExperts];
+  uint32_t ages[core::kMostExperts];         // of slots; 0: used in this step
+  static_assert(core::kMostExperts <= 1024); // slots fit 10 bits
+
+  __device__ __forceinline__ bool is_wanted(int e) const { return wanted[e / 32] >> e % 32 & 1; }
+
+  // The slot that was used longest ago, by a warp; -1 where this step uses all of them. An empty slot is the oldest.
+  __device__ __forceinline__ int oldest_slot(int slots) const {
+    uint32_t best = 0; // age, slot
+    for (int s = threadIdx.x; s < slots; s += kWarp) best = max(best, ages[s] << 10 | static_cast<uint32_t>(s));
+    best = warp_max(best);
+    return best >> 10 == 0 ? -1 : static_cast<int>(best & 1023);
+  }
+};
+
+// The tables do not change between a layer's steps, so they are read before the predecessor ends.
+__device__ __forceinline__ void read_tables(const ExpertCacheArgs& args, uint32_t step, Choice& choice) {
+  for (int i = threadIdx.x; i < core::kMostExperts / 32; i += kThreads) choice.wanted[i] = 0;
+  for (int e = threadIdx.x; e < args.experts; e += kThreads) choice.slot_of[e] = static_cast<int16_t>(args.slot_of[e]);
+  for (int s = threadIdx.x; s < args.slots; s += kThreads)
+    choice.ages[s] = args.expert_in[s] < 0 ? kOldest + 1 : min(step - args.used_in[s], kOldest);
+}
+
+// Puts expert `e` into a slot, in the tables. By one thread.
+__device__ __forceinline__ void take_slot(const ExpertCacheArgs& args, int e, int slot, uint32_t step, int number) {
+  if (const int before = args.expert_in[slot]; before >= 0) {
+    args.slot_of[before] = -1;
+    args.places[before] = before * args.block_bytes;
+  }
+  args.slot_of[e] = slot;
+  args.expert_in[slot] = e;
+  args.used_in[slot] = step;
+  args.places[e] = args.cached - args.host + slot * args.block_bytes;
+  args.copies[number] = e;
+}
+
+// Slots for the wanted experts that have none. Returns how many are to be copied, to the first warp.
+__device__ __forceinline__ int choose_slots(const ExpertCacheArgs& args, const int32_t* ids, int count, uint32_t step,
+                                            Choice& choice) {
+  for (int i = threadIdx.x; i < count; i += kThreads) atomicOr(&choice.wanted[ids[i] / 32], 1u << ids[i] % 32);
+  __syncthreads();
+  for (int e = threadIdx.x; e < args.experts; e += kThreads) {
+    const int slot = choice.slot_of[e];
+    if (slot < 0 || !choice.is_wanted(e)) continue;
+    choice.ages[slot] = 0;
+    args.used_in[slot] = step;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return 0;
+  int copies = 0, found = 0, missed = 0;
+  for (int first = 0; first < args.experts; first += kWarp) {
+    const int mine = first + static_cast<int>(threadIdx.x);
+    const bool want = mine < args.experts && choice.is_wanted(mine), has = want && choice.slot_of[mine] >= 0;
+    found += __popc(__ballot_sync(~0u, has));
+    uint32_t missing = __ballot_sync(~0u, want && !has);
+    missed += __popc(missing);
+    for (; missing; missing &= missing - 1) {
+      const int slot = choice.oldest_slot(args.slots);
+      if (slot < 0) break; // stays in the host's memory
+      if (threadIdx.x == 0) {
+        take_slot(args, first + __ffs(static_cast<int>(missing)) - 1, slot, step, copies);
+        choice.ages[slot] = 0;
+      }
+      ++copies;
+      __syncwarp();
+    }
+  }
+  if (threadIdx.x == 0) {
+    args.statistics[0] += found;
+    args.statistics[1] += missed;
+  }
+  return copies;
+}
+
+__device__ __forceinline__ void publish(uint64_t* to, uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ uint64_t published(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void copy_block(const uint8_t* host, uint8_t* slot, int64_t bytes) {
+  const auto* from = reinterpret_cast<const uint4*>(host);
+  auto* to = reinterpret_cast<uint4*>(slot);
+  const int64_t pieces = bytes / 16, stride = int64_t{gridDim.x} * kThreads;
+  for (int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x; at < pieces; at += kPieces * stride) {
+    uint4 piece[kPieces];
+#pragma unroll
+    for (int k = 0; k < kPieces; ++k)
+      if (at + k * stride < pieces) piece[k] = __ldcs(from + at + k * stride);
+#pragma unroll
+    for (int k = 0; k < kPieces; ++k)
+      if (at + k * stride < pieces) to[at + k * stride] = piece[k];
+  }
+}
+
+// The first block chooses slots and publishes the step's number with how many experts are to be copied, while the
+// others spin. Then all blocks copy. Each block counts the steps for itself.
+__global__ void __launch_bounds__(kThreads)
+    fetch_experts_kernel(const __grid_constant__ ExpertCacheArgs args, const int32_t* ids, int count, Stamp* stamps) {
+  __shared__ Choice choice;
+  __shared__ int shared_copies;
+  const uint32_t step = args.steps[blockIdx.x] + 1;
+  if (blockIdx.x == 0) read_tables(args, step, choice);
+  const DependentWork work(stamps);
+  __syncthreads();
+  if (blockIdx.x == 0) {
+    const int copies = choose_slots(args, ids, count, step, choice);
+    if (threadIdx.x == 0) {
+      publish(args.published, uint64_t{step} << 32 | static_cast<uint32_t>(copies));
+      shared_copies = copies;
+    }
+  } else if (threadIdx.x == 0) {
+    uint64_t now;
+    do now = published(args.published);
+    while (now >> 32 != step);
+    shared_copies = static_cast<int>(now);
+  }
+  __syncthreads();
+  for (int i = 0; i < shared_copies; ++i) {
+    const int e = args.copies[i];
+    copy_block(args.host + e * args.block_bytes, args.cached + args.slot_of[e] * args.block_bytes, args.block_bytes);
+  }
+  if (threadIdx.x == 0) args.steps[blockIdx.x] = step;
+}
+
+} // namespace
+
+void launch_clear_experts(const Launch& launch, const ExpertCacheArgs& args) {
+  launch(clear_experts_kernel, 1, kThreads, 0, args);
+}
+
+void launch_fetch_experts(const Launch& launch, const ExpertCacheArgs& args, const int32_t* ids, int count) {
+  launch(fetch_experts_kernel, static_cast<unsigned>(launch.sm_count), kThreads, 0, args, ids, count, launch.stamps());
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,213 @@
+// Experts in the host's memory: which of them the GPU keeps copies of, and that logits do not depend on it.
+#include "device.h"
+#include "greedy.h"
+#include "kernels/cuda/experts/expert_store.h"
+#include "kernels/cuda/runtime/context.h"
+#include "models/model.h"
+#include "support/recipe_runs.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace ridge;
+using namespace ridge::kernels;
+
+namespace {
+
+std::unique_ptr<core::Executor> with_copies(const core::Program& program, const core::ExecutorConfig& config,
+                                            int64_t copies) {
+  cuda::CudaOptions options;
+  options.experts_on_host = true;
+  options.most_copies = copies;
+  return cuda::make_cuda_executor(program, config, options);
+}
+
+bool has_experts(const core::Program& program) { return !cuda::expert_groups(program).empty(); }
+
+// One layer's experts without a model: block e is filled with bytes of its own.
+struct Layer {
+  static constexpr int kExperts = 40, kBlockBytes = 5 * 1024 + 256;
+  cuda::DeviceContext context{0};
+  cuda::ExpertStore store;
+  cuda::DeviceMemory ids{sizeof(int32_t) * 1024, "ids"};
+  std::map<int, int> last_use; // by expert, steps from 1
+  std::set<int> copied;
+  int64_t found = 0, missed = 0;
+  int step = 0;
+
+  explicit Layer(int64_t copies)
+      : store({{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}}, false) {
+    for (int i = 0; i < kExperts * kBlockBytes; ++i) store.place(3).data[i] = byte_of(i);
+    store.take_slots(1 << 20, copies, context.launch());
+  }
+  static uint8_t byte_of(int64_t i) { return static_cast<uint8_t>(i * 2654435761u >> 13); }
+  const cuda::ExpertCacheArgs& args() const { return *store.of_ids(7); }
+
+  template <typename T>
+  std::vector<T> read(const T* from, int64_t count) const {
+    std::vector<T> values(count);
+    RIDGE_CUDA(cudaMemcpy(values.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+  void use(const std::vector<int32_t>& chosen) {
+    RIDGE_CUDA(cudaMemcpyAsync(ids.as(), chosen.data(), chosen.size() * sizeof(int32_t), cudaMemcpyHostToDevice,
+                               context.stream()));
+    cuda::launch_fetch_experts(context.launch(), args(), ids.as<int32_t>(), static_cast<int>(chosen.size()));
+    context.synchronize();
+    check(std::set<int>(chosen.begin(), chosen.end()));
+  }
+
+  void check(const std::set<int>& wanted) {
+    ++step;
+    const std::set<int> before = copied;
+    for (const int e : wanted) ++(before.contains(e) ? found : missed);
+    copied.clear();
+    const std::vector<int64_t> places = read(args().places, kExperts);
+    std::set<int64_t> slots;
+    for (int e = 0; e < kExperts; ++e) {
+      if (places[e] != int64_t{e} * kBlockBytes) {
+        copied.insert(e);
+        CHECK(slots.insert(places[e]).second); // no two in one slot
+      }
+      const std::vector<uint8_t> bytes = read(args().host + places[e], kBlockBytes);
+      bool same = true;
+      for (int i = 0; i < kBlockBytes; ++i) same &= bytes[i] == byte_of(int64_t{e} * kBlockBytes + i);
+      CHECK(same);
+    }
+    CHECK(std::ssize(copied) <= args().slots);
+    // As many of the wanted ones have copies as there are slots; those had to go that were used longest ago.
+    const auto wanted_copied = std::ranges::count_if(wanted, [&](int e) { return copied.contains(e); });
+    CHECK(wanted_copied == std::min<int64_t>(std::ssize(wanted), args().slots));
+    int kept = step, gone = 0;
+    for (const int e : before)
+      if (!wanted.contains(e))
+        copied.contains(e) ? kept = std::min(kept, last_use[e]) : gone = std::max(gone, last_use[e]);
+    CHECK(gone <= kept);
+    for (const int e : wanted) last_use[e] = step;
+    const core::ExpertUse use = store.use();
+    CHECK(use.found == found);
+    CHECK(use.missed == missed);
+  }
+};
+
+} // namespace
+
+TEST_CASE("CUDA: the GPU keeps copies of the experts that were used last") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const int64_t copies : {0, 1, 5, 17, 40, 100}) {
+    CAPTURE(copies);
+    Layer layer(copies);
+    CHECK(layer.args().slots == std::min<int64_t>(copies, Layer::kExperts));
+    for (int step = 0; step < 60; ++step) {
+      std::vector<int32_t> chosen(step % 9 == 8 ? 300 : 1 + random() % 8);
+      const auto among = step % 3 == 0 ? Layer::kExperts : 12; // some are chosen more often
+      for (int32_t& e : chosen) e = static_cast<int32_t>(random() % among);
+      layer.use(chosen);
+    }
+  }
+}
+
+TEST_CASE("CUDA: logits do not depend on where experts are, or how many the GPU has copies of") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  tests::Share share;
+  for (const std::string& name : tests::known_recipes()) {
+    const tests::Recipe recipe(name);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    if (!has_experts(program) || !share.takes_next()) continue;
+    CAPTURE(name);
+    const std::vector<int32_t> ids = recipe.ids();
+    const auto check = [&](const core::ExecutorConfig& config, size_t piece, std::initializer_list<int64_t> counts) {
+      const std::vector<float> plain = tests::in_pieces(tests::make_executor, program, config, ids, piece);
+      for (const int64_t copies : counts) {
+        CAPTURE(copies);
+        const auto make = [&](const auto& p, const auto& c) { return with_copies(p, c, copies); };
+        CHECK(tests::in_pieces(make, program, config, ids, piece) == plain);
+      }
+    };
+    check(tests::exact_config(), ids.size(), {3});
+    check(tests::fast_config(), ids.size(), {0, 3});
+    check(tests::fast_config(), 1, {1, 1000});
+  }
+}
+
+TEST_CASE("CUDA: decoding with experts in the host's memory gives the same tokens in every type") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(format.name);
+    tests::RandomProgram model(seed);
+    tests::RandomProgram::Shape shape;
+    shape.width = shape.hidden = 512;
+    shape.experts = 8;
+    shape.used = 2;
+    model.transformer(shape, format.type, format.type);
+    core::ExecutorConfig config = tests::fast_config();
+    const auto plain = tests::make_executor(model.program, config);
+    const std::vector<int32_t> tokens = tests::greedy_tokens(*plain, model.program.vocab, 1, 0, 40);
+    for (const int64_t copies : {0, 2, 5}) {
+      CAPTURE(copies);
+      const auto executor = with_copies(model.program, config, copies);
+      CHECK(tests::greedy_tokens(*executor, model.program.vocab, 1, 0, 40) == tokens);
+      const core::ExpertUse use = executor->expert_use();
+      CHECK(use.copies == copies);
+      CHECK(use.experts == 8);
+      CHECK(use.found + use.missed == 2 * 40 * shape.layers);
+      CHECK((use.found > 0) == (copies > 0));
+    }
+  }
+}
+
+TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than the rest needs is an error") {
+  REQUIRE_DEVICE();
+  tests::RandomProgram model(1);
+  tests::RandomProgram::Shape shape;
+  shape.width = shape.hidden = 512;
+  shape.experts = 64;
+  shape.used = 2;
+  model.transformer(shape, quant::Type::F16, quant::Type::F16);
+  const core::ExecutorConfig config = tests::fast_config();
+  const auto options = [](double limit) {
+    cuda::CudaOptions options;
+    options.experts_on_host = true;
+    options.memory_limit = limit;
+    return options;
+  };
+  const auto copies = [&](double limit) {
+    return cuda::make_cuda_executor(model.program, config, options(limit))->expert_use().copies;
+  };
+  const double free_before = cuda::device_info().free_bytes;
+  CHECK(copies(0) == 64);
+  double too_little = 0, enough = 8e9; // without a single copy
+  while (enough - too_little > 1e6) {
+    const double middle = (too_little + enough) / 2;
+    (cuda::fits(model.program, config, options(middle)) ? enough : too_little) = middle;
+  }
+  const double copy_bytes = 3.0 * 512 * 512 * 2 * static_cast<double>(shape.layers);
+  std::vector<int64_t> errors; // the device hands out memory in pages of 2 MB
+  bool throws = false;
+  try {
+    for (const int64_t wanted : {8, 20, 40})
+      errors.push_back(std::abs(copies(enough + (static_cast<double>(wanted) + 0.5) * copy_bytes) - wanted));
+    copies(too_little);
+  } catch (const cuda::OutOfMemory&) {
+    throws = errors.size() == 3;
+  }
+  // What an executor takes is counted as what the device lacks afterwards, so other processes disturb it.
+  if (cuda::device_info().free_bytes != free_before) {
+    MESSAGE("skipped: others use the GPU");
+    return;
+  }
+  CHECK(throws);
+  for (const int64_t error : errors) CHECK(error <= 1);
+}

@@ -24,7 +24,8 @@ core::Program build_program(const gguf::File& file, Ending ending = Ending::logi
 int64_t draft_heads(const gguf::File& file);
 // The Program of draft head `head`, 0 to draft_heads() - 1. Its rows are tokens and, as Program::input, the hidden row
 // that the model has of the token before each, zeros for a first one. Its logits are of the token after each; its own
-// hidden rows (Program::hidden) are those of the wanted outputs. Its cache is its own. Throws Error where the file has
+// hidden rows (Program::hidden) are those of the wanted outputs, or of all tokens where the file has a further head,
+// which takes them. Its cache is its own. Throws Error where the file has
 // no such head, heads of the architecture are not supported, and for what build_program throws.
 core::Program build_draft_head(const gguf::File& file, int64_t head = 0);
 

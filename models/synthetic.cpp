@@ -66,7 +66,8 @@ gguf::Metadata metadata_of(const Shape& s) {
   const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
   metadata.set("general.architecture", s.architecture);
   metadata.set("general.name", s.name);
-  set("block_count", u32(s.layers));
+  set("block_count", u32(s.layers + s.draft_layers));
+  if (s.draft_layers > 0) set("nextn_predict_layers", u32(s.draft_layers));
   set("context_length", uint32_t{131072});
   set("embedding_length", u32(s.width));
   // Some hybrids say by zeros which layers have heads, and which a feed-forward part.
@@ -153,7 +154,7 @@ class TensorList {
   std::vector<gguf::TensorInfo> all() {
     const Shape& s = s_;
     matrix("token_embd", {s.width, s.vocab});
-    for (int64_t il = 0; il < s.layers; ++il) {
+    for (int64_t il = 0; il < s.layers + s.draft_layers; ++il) {
       blk_ = fmt::format("blk.{}.", il);
       vector("attn_norm.weight", s.width);
       const char kind = s.kind_of(il);
@@ -168,6 +169,7 @@ class TensorList {
           s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe" || gpt_oss();
       vector(other_name ? "post_attention_norm.weight" : "ffn_norm.weight", s.width);
       feed_forward(true, il);
+      if (il >= s.layers) draft_head();
     }
     blk_.clear();
     vector(s.architecture == "lfm2moe" ? "token_embd_norm.weight" : "output_norm.weight", s.width);
@@ -303,6 +305,12 @@ class TensorList {
     if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
     dense("_shexp", s.shared_ffn_width, gated);
   }
+  // Embedding and output matrix are the model's.
+  void draft_head() {
+    matrix("nextn.eh_proj", {2 * s_.width, s_.width});
+    for (const char* name : {"nextn.enorm.weight", "nextn.hnorm.weight", "nextn.shared_head_norm.weight"})
+      vector(name, s_.width);
+  }
   void dense(const std::string& suffix, int64_t hidden, bool gated) {
     if (gated && !fused()) matrix("ffn_gate" + suffix, {s_.width, hidden});
     matrix("ffn_up" + suffix, {s_.width, fused() ? 2 * hidden : hidden});
@@ -328,7 +336,7 @@ std::vector<std::byte> decay_rates(int64_t count) {
 
 std::vector<gguf::TensorInfo> tensors_of(const Shape& shape) { return TensorList(shape).all(); }
 
-std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec) {
+std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads) {
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string_view type = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
@@ -349,7 +357,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
                 Error::kUsage);
   }
 
-  const Shape& s = *shape;
+  if (draft_heads && shape->draft_layers == 0)
+    throw Error(fmt::format("--shape: {} has no draft heads", name), Error::kUsage);
+  Shape s = *shape;
+  if (!draft_heads) s.draft_layers = 0;
   gguf::Metadata metadata = metadata_of(s);
   metadata.set("general.name", fmt::format("synthetic {}", spec));
   if (recipe) metadata.set("general.file_type", recipe->file_type);

@@ -23,8 +23,8 @@ struct Shape {
   // Of hybrids.
   std::string_view layer_kinds = "A"; // per layer, from the start again behind the last: Attention, attention with a
                                       // Window, Delta net, Mamba 2, short Convolution, Feed-forward part alone
-  int64_t rope_dims = 0;                                                            // 0: head_dim
-  bool output_gate = false;                                                         // of attention
+  int64_t rope_dims = 0;              // 0: head_dim
+  bool output_gate = false;           // of attention
   int64_t inner = 0, state = 0, inner_heads = 0, inner_groups = 0, conv_kernel = 0; // of recurrent layers
   int64_t shared_ffn_width = 0;                                                     // of the shared expert
   int64_t dense_layers = 0, dense_ffn_width = 0;                                    // before those with experts
@@ -35,7 +35,13 @@ struct Shape {
   // Of layers with a window, kind W. Those that see all may have other heads then.
   int64_t window = 0, full_head_dim = 0, full_kv_heads = 0;
 
-  char kind_of(int64_t layer) const { return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()]; }
+  // Of draft heads, which come behind the layers. Their attention sees all.
+  int64_t draft_layers = 0;
+
+  char kind_of(int64_t layer) const {
+    if (draft_layers > 0 && layer >= layers) return 'A';
+    return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()];
+  }
 };
 
 const std::vector<Shape>& shapes();
@@ -45,8 +51,9 @@ gguf::Metadata metadata_of(const Shape& shape);
 std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 
 // `spec` is NAME:TYPE: a name of shapes() and a format ("Q4_K": every matrix) or recipe ("Q4_K_M": its mix per
-// tensor, models/recipes.h). Throws Error (usage) listing what is known.
-std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec);
+// tensor, models/recipes.h). Draft heads are left out unless they are wanted. Throws Error (usage) listing what is
+// known, and where draft heads are wanted of a model that has none.
+std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads = false);
 
 // `count` weights (whole blocks) of a type, packed, as synthetic models have them.
 std::vector<std::byte> random_weights(quant::Type type, int64_t count);

@@ -14,11 +14,12 @@ namespace {
 using core::seconds_now;
 
 constexpr int64_t kTokensBesideDecoding = 512; // of prompts in a step in which others generate: they wait so long
-constexpr int64_t kWorthKeeping = 16; // tokens; for fewer, if most of it is new, a prompt takes the oldest stream
+constexpr int32_t kNotChosen = -2;             // as -1 says that logits are unusable
 
 } // namespace
 
-Scheduler::Scheduler(core::Executor& executor, const core::Program& program) : executor_(executor), program_(program) {
+Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator)
+    : executor_(executor), program_(program), speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
@@ -72,7 +73,7 @@ void Scheduler::run() {
   while (wait_for_work()) {
     try {
       end_cancelled();
-      if (!decoding_) start_waiting();
+      if (!awaits_) start_waiting();
       step();
     } catch (...) {
       end_all(std::current_exception());
@@ -149,37 +150,44 @@ Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
 }
 
 void Scheduler::step() {
-  if (decoding_) {
-    decode();
-    return;
-  }
-  const std::vector<Piece> pieces = plan_step();
-  if (!pieces.empty()) evaluate(pieces);
+  if (awaits_) return await();
+  std::vector<Piece> pieces = plan_step();
+  if (pieces.empty()) return;
+  const bool alone = only_one() && !pieces[0].reading;
+  if (alone) add_guesses(pieces[0]);
+  if (alone && decoding_)
+    decode(pieces[0]);
+  else
+    evaluate(pieces);
 }
 
-// What each running sequence has evaluated in the next step: the token it generated last, or a piece of its prompt.
+// What each running sequence has evaluated in the next step: what it generated last, or a piece of its prompt.
 std::vector<Scheduler::Piece> Scheduler::plan_step() {
   std::vector<Piece> pieces;
   std::vector<int32_t> reading; // streams whose prompts are not evaluated yet
+  int64_t room = executor_.config().max_batch;
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     Stream& stream = streams_[i];
     if (!stream.sequence) continue;
-    if (!stream.sequence->prompt_done(stream.cache.size()))
-      reading.push_back(i);
-    else if (stream.cache.size() >= executor_.config().context)
+    const std::vector<int32_t>& tokens = stream.sequence->tokens_;
+    if (!stream.sequence->prompt_done(stream.cache.size())) {
+      if (!shares_prefix(stream)) reading.push_back(i);
+    } else if (std::ssize(tokens) > executor_.config().context) {
       end(stream, StopReason::context_full);
-    else
-      pieces.push_back({i, 1, true});
+    } else {
+      pieces.push_back({i, {tokens.begin() + stream.cache.size(), tokens.end()}, false, true});
+    }
   }
-  std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
-  int64_t room = executor_.config().max_batch - std::ssize(pieces);
+  for (const Piece& piece : pieces) room -= std::ssize(piece.tokens);
   if (!pieces.empty()) room = std::min(room, kTokensBesideDecoding);
+  std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
     Stream& stream = streams_[reading[i]];
     const std::span<const int32_t> prompt = stream.sequence->request_.prompt;
     const int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
     const int64_t count = stream.cache.next_piece(prompt, share);
-    pieces.push_back({reading[i], count, stream.cache.size() + count == std::ssize(prompt)});
+    const auto next = prompt.subspan(stream.cache.size(), count);
+    pieces.push_back({reading[i], {next.begin(), next.end()}, true, stream.cache.size() + count == std::ssize(prompt)});
     room -= count;
   }
   return pieces;
@@ -188,34 +196,62 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
 void Scheduler::evaluate(std::span<const Piece> pieces) {
   std::vector<int32_t> tokens, positions, of_streams, outputs;
   for (const Piece& piece : pieces) {
-    const Stream& stream = streams_[piece.stream];
-    for (int64_t i = 0; i < piece.count; ++i) {
-      const int64_t position = stream.cache.size() + i;
-      tokens.push_back(stream.sequence->tokens_[position]);
-      positions.push_back(static_cast<int32_t>(position));
+    const int64_t position = streams_[piece.stream].cache.size();
+    for (int64_t i = 0; i < std::ssize(piece.tokens); ++i) {
+      if (piece.wanted && i + 1 >= piece.known()) outputs.push_back(static_cast<int32_t>(tokens.size()));
+      tokens.push_back(piece.tokens[i]);
+      positions.push_back(static_cast<int32_t>(position + i));
       of_streams.push_back(piece.stream);
     }
-    if (piece.wanted) outputs.push_back(static_cast<int32_t>(tokens.size()) - 1);
   }
+  decoding_ = false;
   const double start = seconds_now(), bytes = bytes_of(pieces);
   executor_.forward({tokens, positions, of_streams, outputs});
   const double seconds = seconds_now() - start;
   ++step_;
-  const int32_t* first = tokens.data();
   for (const Piece& piece : pieces) {
     Stream& stream = streams_[piece.stream];
-    Sequence& sequence = *stream.sequence;
-    Usage& usage = sequence.prompt_done(stream.cache.size()) ? sequence.generation_ : sequence.prompt_;
-    usage += {piece.count, seconds, bytes * static_cast<double>(piece.count) / static_cast<double>(tokens.size())};
-    stream.cache.evaluated({first, static_cast<size_t>(piece.count)});
+    const int64_t count = std::ssize(piece.tokens);
+    const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens.size());
+    if (piece.reading)
+      stream.sequence->prompt_ += {count, seconds, share};
+    else
+      stream.sequence->generation_ += {0, seconds, share}; // choose() counts the tokens
+    if (piece.guesses == 0) stream.cache.evaluated(piece.tokens);
     stream.last_used = step_;
-    first += piece.count;
   }
   count_step(seconds, bytes);
-  if (pieces.size() == 1 && pieces[0].wanted && start_decoding(streams_[pieces[0].stream])) return;
+  const Piece& first = pieces[0];
+  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(std::ssize(tokens), seconds);
+  if (first.wanted && first.guesses == 0 && start_decoding(streams_[first.stream])) {
+    streams_[first.stream].sequence->generation_.tokens += !first.reading;
+    return;
+  }
+  const std::vector<int32_t> chosen = choose_by_executor(pieces);
   int64_t output = 0;
-  for (const Piece& piece : pieces)
-    if (piece.wanted) choose(streams_[piece.stream], output++);
+  for (const Piece& piece : pieces) {
+    const bool known = piece.wanted && !chosen.empty() && chosen[output] != kNotChosen;
+    if (piece.wanted) choose(piece, output, known ? std::span(chosen).subspan(output, 1) : std::span<const int32_t>());
+    output += piece.outputs();
+  }
+}
+
+// A token for each output of the last step, where the executor can choose it, else kNotChosen. Empty where it can
+// choose none.
+std::vector<int32_t> Scheduler::choose_by_executor(std::span<const Piece> pieces) {
+  std::vector<const core::Sampler*> samplers;
+  for (const Piece& piece : pieces) {
+    const Sequence& sequence = *streams_[piece.stream].sequence;
+    const bool can = piece.guesses == 0 && !sequence.request_.constraint && !sequence.request_.keep_choices &&
+                     executor_.can_choose(sequence.sampler_->params());
+    samplers.insert(samplers.end(), piece.outputs(), can ? &*sequence.sampler_ : nullptr);
+  }
+  if (std::ranges::none_of(samplers, [](const core::Sampler* sampler) { return sampler != nullptr; })) return {};
+  const std::span<const int32_t> tokens = executor_.choose(samplers);
+  std::vector<int32_t> chosen(tokens.begin(), tokens.end());
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (!samplers[i]) chosen[i] = kNotChosen;
+  return chosen;
 }
 
 void Scheduler::count_step(double seconds, double bytes) {
@@ -225,55 +261,39 @@ void Scheduler::count_step(double seconds, double bytes) {
   counts_.bytes += bytes;
 }
 
-bool Scheduler::somebody_waits() const {
-  const std::scoped_lock lock(mutex_);
-  return !waiting_.empty() || stopping_;
-}
-
-// A sequence alone has its tokens chosen by the executor, where that can, without the host between them.
-bool Scheduler::start_decoding(const Stream& stream) {
-  const SequenceRequest& request = stream.sequence->request_;
-  if (request.limit == 0 || request.constraint || request.keep_choices || somebody_waits()) return false;
-  const auto number = static_cast<int32_t>(&stream - streams_.data());
-  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()), number);
-  return decoding_;
-}
-
-// The next token of the only sequence. The one after it is evaluated meanwhile, unless it is the last one or others
-// wait, who are then started.
-void Scheduler::decode() {
-  Stream& stream = *std::ranges::find_if(streams_, [](const Stream& s) { return s.sequence != nullptr; });
-  Sequence& sequence = *stream.sequence;
-  const bool ahead = sequence.generated_ + 1 != sequence.request_.limit &&
-                     stream.cache.size() < executor_.config().context && !somebody_waits();
-  const Piece piece = {static_cast<int32_t>(&stream - streams_.data()), 1, true};
-  const double start = seconds_now(), bytes = bytes_of({&piece, 1});
-  const int32_t token = executor_.next_token(ahead);
-  decoding_ = ahead;
-  if (token < 0) core::throw_unusable_logits();
-  const double seconds = seconds_now() - start;
-  stream.last_used = ++step_;
-  if (ahead) stream.cache.evaluated({&token, 1});
-  sequence.generation_ += {1, seconds, bytes};
-  count_step(seconds, bytes);
-  sequence.sampler_->accept_drawn(token);
-  take(stream, token, std::nullopt);
-}
-
-// Chooses the next token of a stream's sequence from the logits of that output.
-void Scheduler::choose(Stream& stream, int64_t output) {
+// The next token of a piece's sequence, and behind each guess that is right one more. They are `chosen`, where the
+// executor has chosen them, else drawn from its outputs, of which the piece's begin at `output`.
+void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen) {
+  Stream& stream = streams_[piece.stream];
   Sequence& sequence = *stream.sequence;
   if (sequence.request_.limit == 0) return end(stream, StopReason::limit);
+  const auto guesses = std::span(piece.tokens).last(piece.guesses);
+  int64_t right = 0;
   try {
-    const std::span<const float> logits = executor_.logits(output);
-    const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
-    std::optional<core::TokenChoice> choice;
-    if (sequence.request_.keep_choices) choice = core::describe_choice(logits, token);
-    sequence.sampler_->accept(token);
-    take(stream, token, choice);
+    for (bool more = true; more;) {
+      std::optional<core::TokenChoice> choice;
+      const int32_t token = chosen.empty() ? sample(sequence, output + right, choice) : chosen[right];
+      if (token < 0) core::throw_unusable_logits();
+      if (!chosen.empty()) sequence.sampler_->accept_drawn(token);
+      sequence.generation_.tokens += !piece.reading;
+      more = right < piece.guesses && token == guesses[right];
+      if (more) ++sequence.guesses_.right[right++];
+      take(stream, token, choice);
+      more = more && stream.sequence;
+    }
   } catch (...) {
     end(stream, StopReason::interrupted, std::current_exception());
   }
+  if (piece.guesses > 0) settle(piece, right, !stream.sequence);
+}
+
+// From the logits of that output.
+int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice) {
+  const std::span<const float> logits = executor_.logits(output);
+  const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
+  if (sequence.request_.keep_choices) choice = core::describe_choice(logits, token);
+  sequence.sampler_->accept(token);
+  return token;
 }
 
 void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice) {
@@ -288,12 +308,14 @@ void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenCho
 
 void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   const std::shared_ptr<Sequence> sequence = std::exchange(stream.sequence, nullptr);
-  decoding_ = false;
+  decoding_ = awaits_ = false;
   {
     const std::scoped_lock lock(mutex_);
     positions_[&stream - streams_.data()] = -1;
     ++counts_.ended;
     counts_.generated_tokens += sequence->generated_;
+    counts_.guesses_made += sequence->guesses_.all_made();
+    counts_.guesses_right += sequence->guesses_.all_right();
     changed_.notify_all();
   }
   sequence->end(stop, std::move(error));
@@ -309,16 +331,21 @@ void Scheduler::end_all(const std::exception_ptr& error) {
 
 // What a step of these pieces moves: the weights once, each stream's cache for itself.
 double Scheduler::bytes_of(std::span<const Piece> pieces) const {
-  const core::ExecutorConfig& config = executor_.config();
   int64_t tokens = 0, past = 0, outputs = 0;
   for (const Piece& piece : pieces) {
-    tokens += piece.count;
+    tokens += std::ssize(piece.tokens);
     past += streams_[piece.stream].cache.size();
-    outputs += piece.wanted;
+    outputs += piece.outputs();
   }
   const int64_t streams = std::ssize(pieces);
-  return core::program_cost(program_, {tokens / streams, past / streams, streams, outputs,
-                                       core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)})
+  return bytes_of(tokens / streams, past / streams, streams, outputs);
+}
+
+// Of so many tokens in each of so many streams.
+double Scheduler::bytes_of(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const {
+  const core::ExecutorConfig& config = executor_.config();
+  return core::program_cost(program_, {tokens, past, streams, outputs, core::bytes_per_element(config.k_type),
+                                       core::bytes_per_element(config.v_type)})
       .bytes();
 }
 

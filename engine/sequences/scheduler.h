@@ -1,11 +1,16 @@
 // Serves many sequences with one executor. Each takes one of the executor's streams; all that run take part in the next
 // step: those that generate with one token, those whose prompt is not evaluated yet with a piece of it, so that a long
-// prompt stalls nobody. A stream keeps what it evaluated, and a prompt that begins like it continues there.
+// prompt stalls nobody. A stream keeps what it evaluated, and a prompt that begins like it continues there, or with a
+// copy of it where the stream is busy.
+//
+// A sequence that generates alone leaves most of a step's arithmetic unused. Then a step also checks guesses of what
+// follows, and the executor chooses the tokens itself where it can.
 #pragma once
 
 #include "core/executor.h"
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
+#include "engine/speculation/speculator.h"
 
 #include <condition_variable>
 #include <memory>
@@ -16,11 +21,14 @@
 
 namespace ridge::engine {
 
+inline constexpr int64_t kWorthKeeping = 16; // tokens of a prompt that are there already
+
 class Scheduler {
  public:
-  // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. Throws
-  // std::logic_error if the executor gives fewer outputs than it has streams.
-  Scheduler(core::Executor& executor, const core::Program& program);
+  // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. The speculator
+  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does.
+  // Throws std::logic_error if the executor gives fewer outputs than it has streams.
+  Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr);
   ~Scheduler(); // cancels what has not ended
 
   // Throws Error for a prompt that is empty, does not fit the context or has tokens outside the vocabulary, for
@@ -33,12 +41,14 @@ class Scheduler {
     int64_t running = 0, waiting = 0; // sequences now
     int64_t ended = 0;
     int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0; // of all sequences so far
+    int64_t guesses_made = 0, guesses_right = 0;                        // tokens; of all sequences so far
     int64_t steps = 0;
     double seconds = 0, bytes = 0; // of all steps
   };
   Counts counts() const;
   // What each stream's sequence has evaluated and how much of the context that is; -1 where none runs.
   std::vector<int64_t> positions() const;
+  bool speculates() const { return speculator_ != nullptr; }
 
  private:
   struct Stream {
@@ -48,8 +58,13 @@ class Scheduler {
   };
   struct Piece { // of a step
     int32_t stream;
-    int64_t count;
-    bool wanted; // the logits of its last token
+    std::vector<int32_t> tokens;
+    bool reading;        // they are of the prompt
+    bool wanted;         // the logits of the last token, and of those in front of guesses
+    int64_t guesses = 0; // the last so many tokens
+
+    int64_t known() const { return std::ssize(tokens) - guesses; }
+    int64_t outputs() const { return wanted ? guesses + 1 : 0; }
   };
 
   void run();
@@ -59,22 +74,41 @@ class Scheduler {
   Stream& best_stream(std::span<const int32_t> prompt);
   void step();
   std::vector<Piece> plan_step();
+  bool shares_prefix(Stream& stream); // scheduler_prefix.cpp
   void evaluate(std::span<const Piece> pieces);
+  std::vector<int32_t> choose_by_executor(std::span<const Piece> pieces);
   void count_step(double seconds, double bytes);
-  bool somebody_waits() const;
-  bool start_decoding(const Stream& stream);
-  void decode();
-  void choose(Stream& stream, int64_t output);
+  void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
+  int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
+  void settle(const Piece& piece, int64_t right, bool ended);
+
+  // Of a sequence that generates alone (scheduler_alone.cpp):
+  Stream* only_one();
+  bool somebody_joins() const;
+  bool start_decoding(const Stream& stream);
+  void await();
+  void decode(const Piece& piece);
+  int64_t worth_guessing(const Sequence& sequence, int64_t known, int64_t most);
+  int64_t most_guesses(const Sequence& sequence, int64_t known) const;
+  void add_guesses(Piece& piece);
+
   void end(Stream& stream, StopReason stop, std::exception_ptr error = nullptr);
   void end_all(const std::exception_ptr& error);
   double bytes_of(std::span<const Piece> pieces) const;
+  double bytes_of(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const;
 
   core::Executor& executor_;
   const core::Program& program_;
   std::vector<Stream> streams_; // the scheduler's thread alone
-  bool decoding_ = false;       // the executor chooses the tokens of the only sequence itself
   uint64_t step_ = 0;
+
+  // Of a sequence that generates alone; the scheduler's thread alone.
+  const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
+  std::optional<uint64_t> guessed_for_;          // number of the sequence whose text the speculator knows
+  bool decoding_ = false;                        // the executor chooses the tokens itself
+  bool awaits_ = false;                          // it has chosen one, or is about to, that was not taken yet
+  int64_t evaluating_ = 0;                       // how many tokens it evaluates for that
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

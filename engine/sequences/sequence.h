@@ -5,6 +5,7 @@
 #include "core/sampler.h"
 #include "core/token_choice.h"
 #include "engine/sequences/usage.h"
+#include "engine/speculation/speculator.h"
 
 #include <atomic>
 #include <chrono>
@@ -69,6 +70,7 @@ class Sequence {
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
   int64_t generated_tokens() const { return generated_; }       // the end token too
   int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
+  const GuessCounts& guesses() const { return guesses_; }       // while it generated alone
   double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free
 
  private:
@@ -91,6 +93,7 @@ class Sequence {
   int64_t generated_ = 0, cached_ = 0;
   double submitted_, waiting_ = 0; // seconds
   Usage prompt_, generation_;
+  GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;
 
   std::mutex mutex_;

@@ -27,7 +27,16 @@ void Session::forward(int64_t count, bool want_logits, Usage& usage) {
   const double start = seconds_now();
   executor_.forward(batch);
   cache_.evaluated(tokens);
+  hand_over_rows(position, count);
   usage += {count, seconds_now() - start, bytes_of(count, position, want_logits)};
+}
+
+// To a drafter that reads them: the hidden rows that the executor has of tokens_ from `position` on, at most so many.
+void Session::hand_over_rows(int64_t position, int64_t most) {
+  if (!speculator_ || !speculator_->reads_rows()) return;
+  const std::span<const float> rows = executor_.hidden();
+  const int64_t width = program_.values[program_.hidden].width, count = std::min(std::ssize(rows) / width, most);
+  speculator_->evaluated(std::span(tokens_).first(position + count), rows.first(count * width));
 }
 
 double Session::bytes_of(int64_t tokens, int64_t position, int64_t outputs) const {
@@ -42,6 +51,9 @@ bool Session::evaluate(std::span<const int32_t> tokens, const std::atomic<bool>*
   prompt_ = generation_ = {};
   check_prompt(tokens, context(), program_.vocab);
   tokens_.assign(tokens.begin(), tokens.end());
+  // A recurrent state goes back to a copy, and mostly further than that.
+  if (const int64_t most = speculator_ ? speculator_->resume(tokens) : context(); program_.states.empty())
+    cache_.keep(most);
   const int64_t same = cache_.resume(tokens), total = std::ssize(tokens) - same;
   while (cache_.size() < std::ssize(tokens_)) {
     if (raised(cancel)) {
@@ -95,6 +107,7 @@ std::optional<StopReason> Session::await(Answer& answer) {
   const int32_t token = executor_.next_token(ahead);
   if (answer.evaluating >= 0) count(1, 1, 1, answer.evaluating, seconds_now() - start);
   if (token < 0) core::throw_unusable_logits();
+  if (answer.evaluating >= 0) hand_over_rows(answer.evaluating, std::ssize(tokens_) - answer.evaluating);
   answer.awaits = ahead;
   answer.evaluating = ahead ? cache_.size() : -1;
   if (ahead) cache_.evaluated({&token, 1});
@@ -125,6 +138,7 @@ std::optional<StopReason> Session::check(Answer& answer, std::span<const int32_t
 
   int64_t right = 0; // guesses that were taken, and a token behind them
   const auto settle = [&] {
+    hand_over_rows(position, known + right);
     if (recurrent && right < std::ssize(guesses))
       executor_.return_to_mark(); // what was taken is evaluated again, with the next guesses
     else

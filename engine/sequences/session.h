@@ -75,6 +75,7 @@ class Session {
 
   double bytes_of(int64_t tokens, int64_t position, int64_t outputs) const; // that one forward() moves
   void forward(int64_t count, bool want_logits, Usage& usage);              // evaluates the next `count` of tokens_
+  void hand_over_rows(int64_t position, int64_t most);
   std::optional<StopReason> step(Answer& answer);
   std::optional<StopReason> await(Answer& answer);
   void decode_on(Answer& answer);

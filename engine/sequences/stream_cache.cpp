@@ -37,6 +37,11 @@ int64_t StreamCache::resume(std::span<const int32_t> prompt) {
   return same;
 }
 
+void StreamCache::take_over(const StreamCache& other, int64_t count) {
+  executor_.copy_cache(other.stream_, stream_, count);
+  tokens_.assign(other.tokens_.begin(), other.tokens_.begin() + count);
+}
+
 int64_t StreamCache::next_piece(std::span<const int32_t> prompt, int64_t most) {
   const int64_t count = std::min(most, std::ssize(prompt) - size());
   if (!snapshots_.needed()) return count;

@@ -18,7 +18,7 @@ class StreamCache {
  public:
   // Both must outlive it, and nobody else may use the stream.
   StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
-      : executor_(executor), snapshots_(program, stream) {}
+      : executor_(executor), stream_(stream), snapshots_(program, stream) {}
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t size() const { return std::ssize(tokens_); }
@@ -28,6 +28,8 @@ class StreamCache {
   // Goes back to where evaluating `prompt` (at least one token) continues and returns how many of its tokens are there:
   // what is common, but for its last token, whose logits are wanted. A recurrent state goes back to its last copy.
   int64_t resume(std::span<const int32_t> prompt);
+  // Takes over the first `count` tokens of another stream of the executor (core::shares_caches).
+  void take_over(const StreamCache& other, int64_t count);
   // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies of a
   // recurrent state are taken on the way: every 4,096 tokens and before a prompt's last token.
   int64_t next_piece(std::span<const int32_t> prompt, int64_t most);
@@ -38,6 +40,7 @@ class StreamCache {
 
  private:
   core::Executor& executor_;
+  const int32_t stream_;
   std::vector<int32_t> tokens_;
   int64_t state_position_ = 0; // how many the recurrent state has seen: more than are here after keep()
   StateSnapshots snapshots_;

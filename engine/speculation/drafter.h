@@ -21,6 +21,15 @@ class Drafter {
   virtual int look(std::span<const int32_t> tokens) = 0;
   // The guess that the last look() found: at most `most` tokens, at least one.
   virtual std::vector<int32_t> draft(int64_t most) = 0;
+
+  // Drafters that read the model's hidden rows (Program::hidden) are given those of every token that it evaluates.
+  virtual bool reads_rows() const { return false; }
+  // The model is about to evaluate `prompt`, of which it may know a part. Returns how many tokens of it, at most, may
+  // be left out: of the next one a row is missing.
+  virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }
+  // The model has evaluated `tokens`, the last of them just now: the rows of those, one after another. Rows of tokens
+  // that it had evaluated before come again where its state went back.
+  virtual void evaluated(std::span<const int32_t> /*tokens*/, std::span<const float> /*rows*/) {}
 };
 
 } // namespace ridge::engine

@@ -2,8 +2,10 @@
 
 #include "core/error.h"
 #include "engine/options.h"
+#include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
+#include "models/guide.h"
 
 #include <algorithm>
 
@@ -30,7 +32,7 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
   check_vocabulary(*draft, model);
   core::ExecutorConfig config = executor_config(of_draft, draft->program.trained_context);
   config.max_outputs = 1;
-  start_executor(*draft, config, options.device, -1, steps);
+  start_executor(*draft, config, options.device, {}, steps);
   return std::make_unique<ModelDrafter>(std::move(draft), model.program.vocab);
 }
 
@@ -45,6 +47,36 @@ void check_speculation(const core::ModelOptions& options) {
                 Error::kUsage);
 }
 
+std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
+                                     const LoadSteps& steps) {
+  const bool demanded = options.speculation == "mtp";
+  if (!demanded && (options.speculation != "auto" || !options.draft_model.empty())) return {};
+  std::vector<LoadedHead> heads;
+  try {
+    const int64_t count = models::draft_heads(file);
+    for (int64_t head = 0; head < count || (demanded && head == 0); ++head)
+      heads.push_back({models::build_draft_head(file, head), nullptr});
+  } catch (const Error& error) {
+    if (demanded) throw;
+    if (steps.note) steps.note(fmt::format("guessing without the file's draft head: {}", error.what()));
+    return {};
+  }
+  return heads;
+}
+
+LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
+  std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
+  LoadedModel model = open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted);
+  model.heads = std::move(heads);
+  return model;
+}
+
+LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps) {
+  if (options.model.empty() && options.speculation != "mtp") return open_model(options.model, steps);
+  return open_generating(options.model.empty() ? models::open_guide() : gguf::File::open(options.model), options,
+                         steps);
+}
+
 core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context) {
   core::ExecutorConfig config = executor_config(options, trained_context);
   if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
@@ -55,7 +87,9 @@ std::unique_ptr<Speculator> make_speculator(const core::ModelOptions& options, c
                                             const LoadSteps& steps) {
   if (options.speculation == "off") return nullptr;
   std::unique_ptr<Drafter> drafter;
-  if (options.draft_model.empty())
+  if (!model.heads.empty())
+    drafter = std::make_unique<HeadDrafter>(model);
+  else if (options.draft_model.empty())
     drafter = std::make_unique<NgramDrafter>();
   else
     drafter = open_draft_model(options, model, steps);

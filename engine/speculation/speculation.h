@@ -12,10 +12,21 @@ namespace ridge::engine {
 // Throws Error (wrong usage) for options that contradict each other, before anything is loaded.
 void check_speculation(const core::ModelOptions& options);
 
+// Opens the model that the options name, or the one in `file`, to write text: with the draft heads of its file, where
+// they are to guess. Throws Error where `--spec mtp` asks for heads that are not there or not supported.
+LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps = {});
+LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps = {});
+
+// The draft heads of the file, where the options have them guess; without executors. Where they are not supported, none
+// and a note; an Error where the options ask for them.
+std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
+                                     const LoadSteps& steps = {});
+
 // executor_config(), with as many outputs as a step with guesses has.
 core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context);
 
-// Null where the options switch speculation off. Opens and starts the draft model, where the options name one; throws
+// Null where the options switch speculation off. The draft heads of `model` guess, where it was opened with some; it
+// must outlive the Speculator then. Opens and starts the draft model, where the options name one; throws
 // Error where it cannot run, or has another vocabulary than `model`.
 std::unique_ptr<Speculator> make_speculator(const core::ModelOptions& options, const LoadedModel& model,
                                             const LoadSteps& steps);

@@ -29,6 +29,11 @@ class Speculator {
 
   // An answer begins behind `tokens`.
   void begin(std::span<const int32_t> tokens);
+  // What a drafter that reads hidden rows is told (drafter.h).
+  bool reads_rows() const { return drafter_->reads_rows(); }
+  int64_t resume(std::span<const int32_t> prompt) { return drafter_->resume(prompt); }
+  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) { drafter_->evaluated(tokens, rows); }
+
   // Whether a step behind `tokens`, with `known` tokens to evaluate before any guess, is worth guesses; how many.
   int64_t worth(std::span<const int32_t> tokens, int64_t known, int64_t most);
   // As many guesses as the last worth() said, or fewer.

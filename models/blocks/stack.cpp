@@ -150,8 +150,11 @@ void Builder::build_draft_head(const Model& model) {
   begin_layer(draft_layer());
   program_.input = value("hidden row of the token before", width, false);
   const ValueId e = norm(token, draft_name("enorm")), h = norm(program_.input, draft_name("hnorm"));
+  // A further head takes the rows of all tokens.
+  const bool hands_on =
+      draft_layer() + 1 < hparams_.blocks() && has_matrix(fmt::format("blk.{}.nextn.eh_proj", draft_layer() + 1));
   const ValueId both = emit(OpKind::concat, draft_name("concat"), {e, h}, 2 * width);
-  const ValueId x = layer(model, linear(both, draft_name("eh_proj"), width), draft_layer(), true);
+  const ValueId x = layer(model, linear(both, draft_name("eh_proj"), width), draft_layer(), !hands_on);
   const std::string own_norm = draft_name("shared_head_norm");
   end(model, x, has(own_norm + ".weight") ? own_norm : std::string(model.output_norm));
 }

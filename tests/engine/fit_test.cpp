@@ -2,11 +2,14 @@
 // where layers go.
 #include "engine/fit/fit.h"
 
+#include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/plan/memory_plan.h"
 #include "models/architecture.h"
 #include "models/model.h"
 #include "models/synthetic.h"
+#include "support/draft_model.h"
+#include "support/random_program.h"
 #include "support/recipe_runs.h"
 
 #include <doctest/doctest.h>
@@ -130,4 +133,89 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
         std::string::npos);
   const engine::Fit tiny = engine::fit(model.program, config, room_of(1e6));
   CHECK(engine::what_would_fit(model.program, tiny, 1'235'814'400).starts_with("no type of it would"));
+}
+
+TEST_CASE("experts go to the host's memory where a model does not fit the GPU, with as many copies as have room") {
+  tests::RandomProgram model(1);
+  tests::RandomProgram::Shape shape;
+  shape.experts = 8;
+  shape.used = 2;
+  model.transformer(shape, quant::Type::Q4_0, quant::Type::Q4_0);
+  for (core::Weight& weight : model.program.weights) // only said: fitting reads no weights
+    if (weight.count == 8) weight.count = 8 * 1024;
+  constexpr int64_t kExperts = 8 * 1024;
+  core::ExecutorConfig config;
+  config.context = 4096;
+  config.max_outputs = 1;
+  const engine::Fit roomy = engine::fit(model.program, config, room_of(64e9, 40e9));
+  CHECK(roomy.experts == 0);
+  CHECK_FALSE(roomy.cpu);
+
+  const double gpu = static_cast<double>(roomy.gpu->total() - roomy.gpu->weights / 2);
+  const engine::Fit tight = engine::fit(model.program, config, room_of(64e9, gpu));
+  CHECK(tight.fits);
+  CHECK(tight.gpu_layers == tight.layers);
+  CHECK(tight.experts == kExperts);
+  CHECK(std::abs(static_cast<double>(tight.copies) / kExperts - 0.5) < 0.01);
+  CHECK(static_cast<double>(tight.gpu->total()) <= gpu);
+  CHECK(static_cast<double>(tight.gpu->total()) > gpu - static_cast<double>(tight.cpu->weights) / kExperts);
+  CHECK(static_cast<double>(tight.cpu->weights) > 0.99 * static_cast<double>(roomy.gpu->weights));
+
+  const engine::Fit wanted = engine::fit(model.program, config, room_of(64e9, 40e9), {.experts_on_host = true});
+  CHECK(wanted.copies == kExperts);
+  const engine::Fit by_layers = engine::fit(model.program, config, room_of(64e9, gpu), {.gpu_layers = 1});
+  CHECK(by_layers.experts == 0);
+  CHECK(by_layers.gpu_layers == 1);
+  const engine::Fit no_memory = engine::fit(model.program, config, room_of(1e9, gpu)); // for all experts
+  CHECK(no_memory.experts == 0);
+  CHECK(no_memory.gpu_layers > 0);
+  const engine::Fit dense =
+      engine::fit(Shape("llama-1b:Q4_K_M").program, config, room_of(64e9, 1e9), {.experts_on_host = true});
+  CHECK(dense.experts == 0);
+}
+
+TEST_CASE("draft heads that are to guess count, and leave less room for the model") {
+  core::ModelOptions options;
+  const engine::LoadedModel model = engine::open_generating(tests::DraftModel::chained().open(), options);
+  REQUIRE(model.heads.size() == 3);
+  core::ExecutorConfig config;
+  config.context = 1024;
+  config.threads = 2;
+  const auto fit = [&](const engine::Room& room) { return engine::fit(model.program, config, room, {}, model.heads); };
+  engine::Need alone;
+  int64_t on_gpu = 0;
+  for (const engine::LoadedHead& head : model.heads) {
+    alone += engine::cpu_need(head.program, engine::head_config(config));
+    on_gpu += engine::gpu_need(head.program, engine::head_config(config)).total();
+  }
+  const engine::Fit on_cpu = fit(room_of(64e9));
+  CHECK(on_cpu.heads.gpu.total() == 0);
+  CHECK(on_cpu.heads.cpu.cache == alone.cache);
+  CHECK(on_cpu.heads.cpu.weights == alone.weights); // each has matrices of its own
+  CHECK(on_cpu.cpu->total() == engine::cpu_need(model.program, config).total());
+
+  const auto all = static_cast<double>(on_cpu.cpu->total() + on_cpu.heads.cpu.total());
+  CHECK(fit(room_of(all)).fits);
+  CHECK_FALSE(fit(room_of(all - 1)).fits);
+  CHECK(fit(room_of(all)).largest_context < engine::fit(model.program, config, room_of(all)).largest_context);
+  CHECK_FALSE(fit(room_of(static_cast<double>(alone.cache) / 2)).fits);
+
+  const engine::Fit roomy = fit(room_of(64e9, 24e9));
+  CHECK(roomy.heads.gpu.total() == on_gpu);
+  CHECK(roomy.heads.cpu.total() == 0);
+  CHECK(roomy.heads.left.gpu == 24e9 - static_cast<double>(on_gpu));
+  CHECK(roomy.gpu_layers == roomy.layers);
+  // The heads come first: of what is left, not all layers fit.
+  const engine::Fit tight = fit(room_of(64e9, static_cast<double>(roomy.gpu->total() + on_gpu) - 1));
+  CHECK(tight.heads.gpu.total() == on_gpu);
+  CHECK(tight.gpu_layers < tight.layers);
+}
+
+TEST_CASE("matrices that a draft head shares with its model count once") {
+  tests::DraftModel made = tests::DraftModel::attention();
+  made.own_ends = false;
+  const engine::LoadedModel model = engine::open_generating(made.open(), {});
+  const engine::Fit fit = engine::fit(model.program, {}, room_of(64e9), {}, model.heads);
+  const int64_t ends = 2 * 2 * made.shape.width * made.shape.vocab + 4 * made.shape.width; // f16, and a norm
+  CHECK(fit.heads.cpu.weights == engine::weight_bytes(model.heads[0].program) - ends);
 }

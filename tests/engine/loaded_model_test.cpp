@@ -14,6 +14,6 @@ TEST_CASE("a model that goes back to the CPU, as from one -ngl to the next, has 
   model.gpu_share = 1;
   core::ExecutorConfig config;
   config.context = 16;
-  CHECK(engine::start_executor(model, config, "auto", 0) == engine::Device::cpu);
+  CHECK(engine::start_executor(model, config, "auto", {.gpu_layers = 0}) == engine::Device::cpu);
   CHECK(model.gpu_share == 0);
 }

@@ -125,6 +125,7 @@ TEST_CASE("sequences that come and go return what each returns alone") {
       CHECK(counts.running == 0);
       CHECK(counts.waiting == 0);
       CHECK((executor.chosen > 0) == decodes);
+      CHECK((executor.chosen_together > 0) == decodes);
     }
 }
 
@@ -143,6 +144,46 @@ TEST_CASE("a conversation's next turn evaluates only what is new, also beside ot
     CHECK(second->cached_tokens() == 33); // the last token of an answer is not evaluated
     CHECK(second->prompt_usage().tokens == 4);
   }
+}
+
+TEST_CASE("prompts that begin alike are evaluated once, whoever comes first and whoever leaves") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  Random random(seed);
+  for (const bool recurrent : {false, true})
+    for (const bool cancels : {false, true}) {
+      CAPTURE(recurrent);
+      CAPTURE(cancels);
+      History executor({.streams = 8, .context = 256, .recurrent = recurrent});
+      Scheduler scheduler(executor, executor.program);
+      std::vector<int32_t> common(150);
+      for (int32_t& token : common) token = static_cast<int32_t>(random.below(kVocab));
+      std::vector<std::vector<int32_t>> prompts;
+      std::vector<std::shared_ptr<Sequence>> sequences;
+      int64_t own = 0; // tokens that no other prompt has
+      for (int i = 0; i < 8; ++i) {
+        std::vector<int32_t> prompt = common;
+        const std::vector<int32_t> more = random_prompt(random, 20);
+        if (i % 3 != 0) prompt.insert(prompt.end(), more.begin(), more.end()); // some are the same
+        own += std::ssize(prompt) - std::ssize(common);
+        prompts.push_back(prompt);
+        sequences.push_back(scheduler.submit(request_for(prompt, 10, false)));
+      }
+      if (cancels) sequences[0]->cancel(); // the others wait for what it reads
+      for (int i = cancels ? 1 : 0; i < 8; ++i) {
+        CHECK(all(*sequences[i]) == expected(prompts[i], 10, false, 256).tokens);
+        CHECK(sequences[i]->stop() == StopReason::limit);
+      }
+      scheduler.drain();
+      if (recurrent) {
+        CHECK(executor.copied == 0);
+        continue;
+      }
+      const int64_t generated = 8 * 10, last_tokens = 8;
+      CHECK(executor.evaluated <= std::ssize(common) + own + generated + last_tokens);
+      if (!cancels) CHECK(scheduler.counts().cached_tokens == executor.copied);
+      if (!cancels) CHECK(executor.copied >= 7 * (std::ssize(common) - 1));
+    }
 }
 
 TEST_CASE("a long prompt is read in pieces beside the sequences that generate") {

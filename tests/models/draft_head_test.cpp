@@ -175,3 +175,24 @@ TEST_CASE("a tensor of a draft head's layer that has no place in it is refused")
   CHECK(message_of([&] { models::build_draft_head(file); }).find("blk.2.other.weight has no place") !=
         std::string::npos);
 }
+
+TEST_CASE("a synthetic shape has its draft heads behind the layers, where they are wanted") {
+  models::Shape shape = DraftModel::recurrent().shape;
+  shape.layers = 4;
+  shape.layer_kinds = "DDDA";
+  for (const int64_t heads : {0, 1}) {
+    shape.draft_layers = heads;
+    std::vector<std::byte> image;
+    gguf::Metadata metadata = models::metadata_of(shape);
+    metadata.set("tokenizer.ggml.model", "none");
+    gguf::Writer writer(image, metadata, models::tensors_of(shape));
+    for (const gguf::TensorInfo& tensor : models::tensors_of(shape))
+      writer.write(std::vector<std::byte>(tensor.bytes()));
+    writer.finish();
+    const gguf::File file = gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(image), "shape.gguf");
+    CHECK(models::draft_heads(file) == heads);
+    CHECK(core::layer_count(models::build_program(file)) == 4);
+    if (heads > 0) CHECK(models::build_draft_head(file).kv_layers.size() == 1);
+  }
+  CHECK_THROWS_WITH(models::synthetic_model("llama-1b:Q4_K", true), "--shape: llama-1b has no draft heads");
+}

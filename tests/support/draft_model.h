@@ -5,6 +5,8 @@
 #include "gguf/writer.h"
 #include "models/synthetic.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 #include <memory>

@@ -9,18 +9,23 @@
 #include <doctest/doctest.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace ridge::tests {
 
 using server::Json;
 
-inline engine::LoadedModel open_guide(int64_t streams) {
+// outputs: 0: as many as streams.
+inline engine::LoadedModel open_guide(int64_t streams, int64_t outputs = 0) {
   engine::LoadedModel model = engine::open_model("");
   core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
-  config.streams = config.max_outputs = streams;
+  config.streams = streams;
+  config.max_outputs = std::max(streams, outputs);
   config.exact = true; // answers must not depend on what else a step evaluates
   engine::start_executor(model, config, "cpu");
   return model;
@@ -30,9 +35,11 @@ struct Endpoint {
   explicit Endpoint(int64_t streams = 4, const std::string& key = {})
       : Endpoint([streams] { return open_guide(streams); }, key) {}
   // A model with an executor stays where it was made: the executor refers to its Program.
-  explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {})
+  explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {},
+                    std::unique_ptr<engine::Speculator> speculator = nullptr)
       : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
-        service(model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}),
+        service(
+            model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}, std::move(speculator)),
         server(service, {"127.0.0.1", 0, key, ""}), thread([this] { server.run(); }) {}
   ~Endpoint() {
     server.stop();

@@ -6,11 +6,13 @@
 #include "core/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace ridge::tests {
@@ -22,11 +24,17 @@ class History final : public core::Executor {
     bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
     bool decodes = false;   // chooses tokens itself
     int32_t vocab = 101;
-    int64_t outputs = 0; // at most; 0: as many as streams
+    int64_t outputs = 0;   // at most; 0: as many as streams
+    bool has_rows = false; // keeps hidden rows: [position, a number made of all tokens up to there]
   };
   static int32_t next_of(uint64_t state, int32_t vocab) { return static_cast<int32_t>((state >> 33) % vocab); }
   static uint64_t after(uint64_t state, int32_t token) {
     return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
+  }
+
+  static constexpr int64_t kRowWidth = 2;
+  static std::array<float, kRowWidth> row_of(uint64_t state, int64_t position) {
+    return {static_cast<float>(position), static_cast<float>(state >> 41)}; // 23 bits
   }
 
   explicit History(const Settings& settings) : settings_(settings), streams_(settings.streams) {
@@ -36,6 +44,7 @@ class History final : public core::Executor {
     config_.max_outputs = settings.outputs > 0 ? settings.outputs : settings.streams;
     program.vocab = settings.vocab;
     if (settings.recurrent) program.states.push_back({"state", 2});
+    if (settings.has_rows) program.values.push_back({.name = "rows", .width = kRowWidth}), program.hidden = 0;
   }
 
   void forward(const core::Batch& batch) override {
@@ -43,6 +52,7 @@ class History final : public core::Executor {
     core::check_batch(program, config_, batch);
     decoding_ = -1;
     results_.clear();
+    rows_.clear();
     for (size_t i = 0; i < batch.tokens.size(); ++i) {
       const int32_t stream = batch.streams.empty() ? 0 : batch.streams[i];
       evaluate(stream, batch.tokens[i], batch.positions[i]);
@@ -57,10 +67,22 @@ class History final : public core::Executor {
     logits_[results_.at(i)] = 10;
     return logits_;
   }
+  std::span<const float> hidden() override { return decoding_ < 0 ? rows_ : read_rows_; }
+  bool can_choose(const core::SamplerParams&) const override { return settings_.decodes; }
+  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override {
+    if (samplers.size() != results_.size()) throw std::logic_error("as many samplers as outputs");
+    chosen_rows_ = results_;
+    for (size_t i = 0; i < samplers.size(); ++i) {
+      if (!samplers[i]) chosen_rows_[i] = 0; // means nothing
+      chosen_together += samplers[i] != nullptr;
+    }
+    return chosen_rows_;
+  }
   bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
     if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
     if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back(), settings_.vocab);
     unread_ = settings_.decodes;
+    rows_.clear();
     return settings_.decodes;
   }
   int32_t next_token(bool ahead) override {
@@ -68,6 +90,7 @@ class History final : public core::Executor {
     const int32_t token = chosen_;
     ++chosen;
     unread_ = ahead;
+    read_rows_ = std::exchange(rows_, {});
     if (ahead) {
       evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
       chosen_ = next_of(streams_[decoding_].back(), settings_.vocab);
@@ -78,6 +101,7 @@ class History final : public core::Executor {
     if (decoding_ < 0 || unread_) throw std::logic_error("guesses out of turn");
     const int64_t known = std::ssize(tokens) - guesses;
     behind_guesses_.clear();
+    rows_.clear();
     for (int64_t i = 0; i < std::ssize(tokens); ++i) {
       evaluate(decoding_, tokens[i], position + static_cast<int32_t>(i));
       const bool refuted =
@@ -94,7 +118,14 @@ class History final : public core::Executor {
     if (!unread_) throw std::logic_error("chosen_tokens() without guesses");
     unread_ = false;
     chosen += std::ssize(behind_guesses_);
+    read_rows_ = rows_;
     return behind_guesses_;
+  }
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    if (settings_.recurrent || tokens > std::ssize(streams_[from]))
+      throw std::logic_error("a copy of what is not there");
+    streams_[to].assign(streams_[from].begin(), streams_[from].begin() + tokens);
+    copied += tokens;
   }
   void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
   void return_to_mark() override { streams_[mark_.first] = mark_.second; }
@@ -110,7 +141,7 @@ class History final : public core::Executor {
   double memory_bytes() const override { return 0; }
 
   core::Program program;
-  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0;
+  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0;
   std::atomic<bool> broken = false;
 
  private:
@@ -121,13 +152,16 @@ class History final : public core::Executor {
       throw std::logic_error("a recurrent state went back by itself");
     stream.resize(position);
     stream.push_back(after(stream.empty() ? 0 : stream.back(), token));
+    if (!settings_.has_rows) return;
+    const auto row = row_of(stream.back(), position);
+    rows_.insert(rows_.end(), row.begin(), row.end());
   }
 
   const Settings settings_;
   core::ExecutorConfig config_;
   std::vector<std::vector<uint64_t>> streams_; // the state after each token
-  std::vector<int32_t> results_;
-  std::vector<float> logits_;
+  std::vector<int32_t> results_, chosen_rows_;
+  std::vector<float> logits_, rows_, read_rows_; // rows of the last batch, of the one whose choice was read
   int32_t decoding_ = -1, chosen_ = 0;
   bool unread_ = false; // chosen_, or behind_guesses_
   std::vector<int32_t> behind_guesses_;

@@ -1,0 +1,134 @@
+// A sequence that generates alone: the executor chooses its tokens, and steps check guesses of what follows.
+#include "core/clock.h"
+#include "engine/sequences/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::engine {
+
+using core::seconds_now;
+
+// The stream of the only sequence that runs; null: none or several do.
+Scheduler::Stream* Scheduler::only_one() {
+  Stream* only = nullptr;
+  for (Stream& stream : streams_) {
+    if (!stream.sequence) continue;
+    if (only) return nullptr;
+    only = &stream;
+  }
+  return only;
+}
+
+// Whether another sequence takes part from the next step on.
+bool Scheduler::somebody_joins() const {
+  const std::scoped_lock lock(mutex_);
+  return stopping_ || (!waiting_.empty() && streams_.size() > 1);
+}
+
+// Behind a step whose only output is what the sequence's next token is drawn from. Returns whether the executor chooses
+// that token and those behind it, without the host between them.
+bool Scheduler::start_decoding(const Stream& stream) {
+  const SequenceRequest& request = stream.sequence->request_;
+  if (request.limit == 0 || request.constraint || request.keep_choices) return false;
+  if (!only_one() || somebody_joins()) return false;
+  const auto number = static_cast<int32_t>(&stream - streams_.data());
+  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()), number);
+  awaits_ = decoding_;
+  evaluating_ = 0;
+  return decoding_;
+}
+
+// Takes the token that the executor has chosen or is about to. It is evaluated meanwhile, unless it is the last one,
+// guesses are to go with it, or others wait, who are then started.
+void Scheduler::await() {
+  Stream& stream = *only_one();
+  Sequence& sequence = *stream.sequence;
+  const int64_t position = stream.cache.size();
+  const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
+                     !somebody_joins() && worth_guessing(sequence, 1, most_guesses(sequence, 1) - 1) == 0;
+  const double start = seconds_now();
+  const int32_t token = executor_.next_token(ahead);
+  const double seconds = seconds_now() - start;
+  if (token < 0) core::throw_unusable_logits();
+  stream.last_used = ++step_;
+  if (evaluating_ > 0) {
+    const double bytes = bytes_of(evaluating_, position - evaluating_, 1, 1);
+    sequence.generation_ += {1, seconds, bytes};
+    count_step(seconds, bytes);
+    if (speculator_) speculator_->took(evaluating_, seconds);
+  }
+  awaits_ = ahead;
+  evaluating_ = ahead ? 1 : 0;
+  if (ahead) stream.cache.evaluated({&token, 1});
+  sequence.sampler_->accept_drawn(token);
+  take(stream, token, std::nullopt);
+}
+
+// Has the executor evaluate a piece, and guesses with it. Without any it chooses the next token meanwhile, which
+// await() takes.
+void Scheduler::decode(const Piece& piece) {
+  Stream& stream = streams_[piece.stream];
+  const auto position = static_cast<int32_t>(stream.cache.size());
+  const double start = seconds_now(), bytes = bytes_of({&piece, 1});
+  executor_.decode_guesses(piece.tokens, piece.guesses, position);
+  if (piece.guesses == 0) {
+    stream.cache.evaluated(piece.tokens);
+    evaluating_ = std::ssize(piece.tokens);
+    awaits_ = true;
+    return;
+  }
+  const std::span<const int32_t> chosen = executor_.chosen_tokens();
+  const double seconds = seconds_now() - start;
+  stream.last_used = ++step_;
+  stream.sequence->generation_ += {0, seconds, bytes};
+  count_step(seconds, bytes);
+  speculator_->took(std::ssize(piece.tokens), seconds);
+  choose(piece, 0, chosen);
+}
+
+// How many guesses a step is worth that evaluates `known` tokens before them.
+int64_t Scheduler::worth_guessing(const Sequence& sequence, int64_t known, int64_t most) {
+  if (!speculator_ || most <= 0 || sequence.generated_ == 0) return 0; // the first token waits for no drafter
+  if (guessed_for_ != sequence.number_) {
+    speculator_->begin(sequence.tokens_);
+    guessed_for_ = sequence.number_;
+  }
+  return speculator_->worth(sequence.tokens_, known, most);
+}
+
+int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known) const {
+  const core::ExecutorConfig& config = executor_.config();
+  const int64_t room = config.context - std::ssize(sequence.tokens_);
+  const int64_t most = std::min({config.max_outputs - 1, config.max_batch - known, room});
+  const int64_t limit = sequence.request_.limit;
+  return limit < 0 ? most : std::min(most, limit - sequence.generated_ - 1);
+}
+
+// What may follow a piece, where trying it pays.
+void Scheduler::add_guesses(Piece& piece) {
+  Sequence& sequence = *streams_[piece.stream].sequence;
+  const int64_t known = std::ssize(piece.tokens);
+  if (worth_guessing(sequence, known, most_guesses(sequence, known)) == 0) return;
+  std::vector<int32_t> guesses = speculator_->draft();
+  const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
+  if (is_end) guesses.erase(std::ranges::find_if(guesses, is_end), guesses.end());
+  if (guesses.empty()) return;
+  piece.guesses = std::ssize(guesses);
+  piece.tokens.insert(piece.tokens.end(), guesses.begin(), guesses.end());
+  ++sequence.guesses_.steps;
+  for (int64_t i = 0; i < piece.guesses; ++i) ++sequence.guesses_.made[i];
+  if (!program_.states.empty()) executor_.mark_state(piece.stream);
+}
+
+// What the caches keep of a step whose first `right` guesses were right. A recurrent state goes back by itself only as
+// a whole: what was right is then evaluated again, with the next step.
+void Scheduler::settle(const Piece& piece, int64_t right, bool ended) {
+  if (!program_.states.empty() && right < piece.guesses)
+    executor_.return_to_mark();
+  else
+    streams_[piece.stream].cache.evaluated(std::span(piece.tokens).first(piece.known() + right));
+  speculator_->were_right(ended ? right : piece.guesses, right);
+}
+
+} // namespace ridge::engine

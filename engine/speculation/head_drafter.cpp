@@ -1,0 +1,124 @@
+#include "engine/speculation/head_drafter.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace ridge::engine {
+namespace {
+
+// Rows are read together, so that a text that nobody guesses at costs a batch now and then.
+constexpr int64_t kTogether = 32;
+// Rows that are kept after they were read: a conversation often goes back by the last few tokens of an answer.
+constexpr int64_t kKept = 32;
+
+} // namespace
+
+DraftHead::DraftHead(const core::Program& program, core::Executor& executor)
+    : executor_(executor), width_(program.values[program.input].width), sampler_({.temp = 0}, program.vocab),
+      rows_(width_, 0.0f) {}
+
+void DraftHead::keep(int64_t count) {
+  size_ = std::min(size_, count);
+  if (count > 0) return;
+  first_row_ = -1;
+  rows_.assign(width_, 0.0f);
+}
+
+void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
+  const int64_t unread = size_ - 1; // the first row that is of use
+  if (position < unread) {
+    const int64_t past = std::min(unread - position, std::ssize(rows) / width_);
+    position += past;
+    rows = rows.subspan(past * width_);
+  }
+  if (position < first_row_ || position > rows_end()) { // not known: 0, as before the first token
+    first_row_ = std::min(position, unread);
+    rows_.assign((position - first_row_) * width_, 0.0f);
+  }
+  rows_.resize((position - first_row_) * width_);
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
+}
+
+void DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output) {
+  std::vector<int32_t> positions(count);
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_));
+  const auto last = static_cast<int32_t>(count) - 1;
+  core::Batch batch{text.subspan(size_, count), positions, {}, {}};
+  if (output) batch.outputs = {&last, 1};
+  batch.input = std::span(rows_).subspan((size_ - 1 - first_row_) * width_, count * width_);
+  executor_.forward(batch);
+  const std::span<const float> hidden = executor_.hidden();
+  if (output) last_row_.assign(hidden.end() - width_, hidden.end());
+  if (next) next->add_rows(size_, hidden);
+  size_ += count;
+}
+
+int32_t DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, bool choose) {
+  if (choose) size_ = std::min(size_, end - 1); // logits are wanted
+  if (size_ <= first_row_ || end > rows_end() + 1) throw std::logic_error("a draft head lacks hidden rows");
+  while (size_ < end) {
+    const int64_t count = std::min(end - size_, executor_.config().max_batch);
+    forward(text, count, next, choose && size_ + count == end);
+  }
+  if (const int64_t past = size_ - 1 - first_row_ - kKept; past >= kKept) {
+    rows_.erase(rows_.begin(), rows_.begin() + past * width_);
+    first_row_ += past;
+  }
+  return choose ? this->choose() : -1;
+}
+
+int32_t DraftHead::choose() {
+  if (executor_.start_decoding(sampler_, static_cast<int32_t>(size_), 0)) return executor_.next_token(false);
+  return sampler_.sample(executor_.logits(0));
+}
+
+HeadDrafter::HeadDrafter(const LoadedModel& model)
+    : vocab_(model.program.vocab), width_(model.program.values[model.program.hidden].width) {
+  for (const LoadedHead& head : model.heads) heads_.emplace_back(head.program, *head.executor);
+}
+
+int HeadDrafter::look(std::span<const int32_t> tokens) {
+  tokens_ = tokens;
+  return 0;
+}
+
+std::vector<int32_t> HeadDrafter::draft(int64_t most) {
+  const int64_t known = std::ssize(tokens_);
+  text_.resize(std::min(std::ssize(text_), known));
+  text_.insert(text_.end(), tokens_.begin() + std::ssize(text_), tokens_.end());
+  std::vector<int32_t> guesses;
+  while (std::ssize(guesses) < most) {
+    const auto place = guesses.size(), which = std::min(place, heads_.size() - 1);
+    DraftHead& head = heads_[which];
+    if (place > which) head.add_rows(head.size() - 1, head.last_row());
+    const int32_t token = head.read(text_, std::ssize(text_), behind(which), true);
+    if (token < 0 || token >= vocab_) break;
+    guesses.push_back(token);
+    text_.push_back(token);
+  }
+  text_.resize(known);
+  for (DraftHead& head : heads_) head.keep(known);
+  return guesses;
+}
+
+int64_t HeadDrafter::resume(std::span<const int32_t> prompt) {
+  const int64_t same = std::ranges::mismatch(text_, prompt).in1 - text_.begin();
+  text_.resize(same);
+  for (DraftHead& head : heads_) head.keep(same);
+  // Where a head's next row is lost, the head before it, or the model, makes it again.
+  for (size_t i = heads_.size() - 1; i > 0; --i) heads_[i - 1].keep(heads_[i].missing_row());
+  return heads_[0].missing_row();
+}
+
+void HeadDrafter::evaluated(std::span<const int32_t> tokens, std::span<const float> rows) {
+  const int64_t known = std::ssize(tokens), position = known - std::ssize(rows) / width_;
+  text_.resize(std::min(std::ssize(text_), position));
+  text_.insert(text_.end(), tokens.begin() + std::ssize(text_), tokens.end());
+  heads_[0].add_rows(position, rows);
+  const auto waits = [&](const DraftHead& head) { return known - head.size() >= kTogether; };
+  if (!std::ranges::any_of(heads_, waits)) return;
+  for (size_t i = 0; i < heads_.size(); ++i) heads_[i].read(text_, known, behind(i), false);
+}
+
+} // namespace ridge::engine

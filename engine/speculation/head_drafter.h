@@ -1,0 +1,71 @@
+// Guesses of the draft heads that a model's file has behind its layers (multi-token prediction, "nextn").
+//
+// A head reads a token and a hidden row of the token before it. It has keys and values of its own, of every token of
+// the text. The first head reads the model's hidden rows, which the session hands over. Each further head reads the
+// rows of the head before it, and so it was trained: the first guess is the first head's, the second guess the second
+// head's. Where there are more guesses than heads, the last head goes on with its own rows, as if they were those of
+// the head before.
+#pragma once
+
+#include "core/sampler.h"
+#include "engine/loaded_model.h"
+#include "engine/speculation/drafter.h"
+
+namespace ridge::engine {
+
+// A head on its executor: the tokens that its cache holds, and the rows that it is yet to read.
+class DraftHead {
+ public:
+  // The executor has one stream, no recurrent state, and one output.
+  DraftHead(const core::Program& program, core::Executor& executor);
+
+  int64_t size() const { return size_; } // tokens that the cache holds
+  // The first token whose row is yet to come before all tokens can be read.
+  int64_t missing_row() const { return size_ > first_row_ ? rows_end() : size_ - 1; }
+  void keep(int64_t count); // goes back to the first `count` tokens
+  // Hidden rows of the tokens from `position` on. Those that were there from there on are dropped.
+  void add_rows(int64_t position, std::span<const float> rows);
+
+  // Reads `text` up to token `end`, whose rows are there but for the last one's; `next` gets the rows that come out.
+  // `choose`: returns the likeliest token behind it, -1 where the logits are unusable.
+  int32_t read(std::span<const int32_t> text, int64_t end, DraftHead* next, bool choose);
+  // The last token's row, which came out of read() where it chose.
+  std::span<const float> last_row() const { return last_row_; }
+
+ private:
+  int64_t rows_end() const { return first_row_ + std::ssize(rows_) / width_; }
+  void forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output);
+  int32_t choose();
+
+  core::Executor& executor_;
+  const int64_t width_;
+  core::Sampler sampler_; // greedy
+  int64_t size_ = 0;
+  // Rows of tokens from first_row_ on, some that were read already among them. That of token -1, before the first, is
+  // 0.
+  int64_t first_row_ = -1;
+  std::vector<float> rows_, last_row_;
+};
+
+class HeadDrafter final : public Drafter {
+ public:
+  // The heads that `model` was opened with; it must outlive the drafter.
+  explicit HeadDrafter(const LoadedModel& model);
+
+  void begin(std::span<const int32_t>) override {}
+  int look(std::span<const int32_t> tokens) override;
+  std::vector<int32_t> draft(int64_t most) override;
+  bool reads_rows() const override { return true; }
+  int64_t resume(std::span<const int32_t> prompt) override;
+  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override;
+
+ private:
+  DraftHead* behind(size_t head) { return head + 1 < heads_.size() ? &heads_[head + 1] : nullptr; }
+
+  std::vector<DraftHead> heads_;
+  const int64_t vocab_, width_;
+  std::vector<int32_t> text_;       // that the heads know of
+  std::span<const int32_t> tokens_; // of the last look()
+};
+
+} // namespace ridge::engine

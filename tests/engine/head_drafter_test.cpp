@@ -1,0 +1,197 @@
+// Draft heads guess what they compute from the model's hidden rows, and an answer with their guesses is the answer
+// without.
+#include "engine/guess_runs.h"
+#include "engine/head_runs.h"
+#include "kernels/cpu/executor/executor.h"
+#include "support/draft_model.h"
+#include "support/draft_runs.h"
+
+using namespace ridge;
+using kernels::cpu::make_cpu_executor;
+using tests::DraftModel;
+
+namespace {
+
+std::vector<core::SamplerParams> greedy_and_sampled() {
+  std::vector<core::SamplerParams> params(2);
+  params[0].temp = 0;
+  params[1].seed = 7;
+  params[1].temp = 2;
+  params[1].repeat_penalty = 1.2f;
+  params[1].repeat_last_n = 16;
+  return params;
+}
+
+std::vector<DraftModel> draft_models() {
+  return {DraftModel::attention(), DraftModel::recurrent(), DraftModel::chained()};
+}
+
+std::unique_ptr<engine::Speculator> watched(const engine::LoadedModel& model, int64_t length) {
+  return std::make_unique<engine::Speculator>(std::make_unique<tests::WatchedHeads>(model, make_cpu_executor), length);
+}
+
+void check_answers(gguf::File file, std::span<const int32_t> prompt, int64_t count, std::vector<int64_t> lengths) {
+  const engine::LoadedModel model = tests::open_with_heads(std::move(file), make_cpu_executor);
+  for (const core::SamplerParams& params : greedy_and_sampled()) {
+    CAPTURE(params.temp);
+    const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, params, count);
+    for (const int64_t length : lengths) {
+      CAPTURE(length);
+      tests::check_same(tests::generated(*model.executor, model.program, prompt, params, count, watched(model, length)),
+                        plain);
+    }
+  }
+}
+
+// A conversation that goes back as chats do. Returns the tokens of all turns.
+std::vector<int32_t> converse(const engine::LoadedModel& model, std::unique_ptr<engine::Speculator> speculator) {
+  engine::Session session(*model.executor, model.program);
+  session.speculate(std::move(speculator));
+  core::Sampler sampler(greedy_and_sampled()[0], model.program.vocab);
+  std::vector<int32_t> tokens, all;
+  const auto turn = [&](int64_t limit) {
+    REQUIRE(session.evaluate(tokens));
+    engine::Session::Options options;
+    options.limit = limit;
+    session.generate(sampler, options);
+    tokens.assign(session.tokens().begin(), session.tokens().end());
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  };
+  const auto say = [&](int32_t count) {
+    for (int32_t i = 0; i < count; ++i) tokens.push_back((7 * i * i + 3 * i + count) % 48);
+  };
+  say(30);
+  const std::vector<int32_t> first_prompt = tokens;
+  turn(9);
+  const std::vector<int32_t> first = tokens;
+  say(4);
+  const std::vector<int32_t> second_prompt = tokens;
+  turn(12);
+  tokens = second_prompt; // the same answer again
+  turn(5);
+  tokens = first; // the turn is undone, and another one taken
+  say(3);
+  turn(6);
+  tokens.erase(tokens.begin() + 5, tokens.begin() + 25); // the context shifts
+  say(2);
+  turn(7);
+  tokens = first_prompt; // far back
+  tokens.resize(12);
+  say(5);
+  turn(4);
+  tokens.pop_back(); // a token of the answer
+  say(1);
+  turn(3);
+  tokens = {5};
+  turn(4);
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("draft heads guess what they compute, and the answer is the one without them") {
+  for (const DraftModel& model : draft_models()) {
+    CAPTURE(std::string(model.shape.architecture));
+    const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+    check_answers(model.open(), prompt, 50, {1, 5});
+  }
+}
+
+TEST_CASE("tiny models with draft heads say the same with their guesses as without") {
+  REQUIRE_REFERENCE();
+  int64_t checked = 0;
+  for (const std::string& name : tests::draft_recipes()) {
+    CAPTURE(name);
+    const tests::Recipe recipe(name);
+    if (recipe.document["spread"].get<double>() > 1e-7) continue; // makes much of the last bit
+    std::vector<int32_t> prompt = recipe.ids();
+    prompt.resize(9);
+    check_answers(recipe.open(), prompt, 24, {3});
+    ++checked;
+  }
+  CHECK(checked >= 8);
+}
+
+TEST_CASE("draft heads guess what they compute in conversations that go back") {
+  for (const DraftModel& made : draft_models()) {
+    CAPTURE(std::string(made.shape.architecture));
+    const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor);
+    const std::vector<int32_t> plain = converse(model, nullptr);
+    for (const int64_t length : {0, 1, 2, 4}) { // 0: as many as pay, with steps without guesses in between
+      CAPTURE(length);
+      CHECK(converse(model, watched(model, length)) == plain);
+    }
+  }
+}
+
+TEST_CASE("heads that know what the model says are right") {
+  for (DraftModel made : draft_models()) {
+    CAPTURE(std::string(made.shape.architecture));
+    made.agrees = true;
+    made.own_ends = false;
+    const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor);
+    engine::Session session(*model.executor, model.program);
+    session.speculate(watched(model, 3));
+    REQUIRE(session.evaluate(std::vector<int32_t>{1, 2, 3, 4, 5}));
+    core::Sampler sampler(greedy_and_sampled()[0], model.program.vocab);
+    engine::Session::Options options;
+    options.limit = 40;
+    session.generate(sampler, options);
+    const engine::GuessCounts& counts = session.speculator()->counts();
+    CHECK(3 * counts.all_right() > counts.all_made()); // one of 48 by chance
+    CHECK(counts.all_made() > 20);
+  }
+}
+
+TEST_CASE("draft heads are opened where they are to guess, and nowhere else") {
+  const auto opened = [](const DraftModel& made, const std::string& who, std::string* noted = nullptr) {
+    core::ModelOptions options;
+    options.speculation = who;
+    engine::LoadSteps steps;
+    steps.note = [&](const std::string& line) {
+      REQUIRE(noted);
+      *noted += line;
+    };
+    return engine::open_generating(made.open(), options, steps);
+  };
+  for (const DraftModel& made : draft_models()) {
+    CHECK(std::ssize(opened(made, "auto").heads) == made.heads);
+    CHECK(std::ssize(opened(made, "mtp").heads) == made.heads);
+    for (const char* who : {"off", "ngram"}) {
+      const engine::LoadedModel model = opened(made, who);
+      CHECK(model.heads.empty());
+      CHECK(model.program.hidden < 0);
+    }
+  }
+  DraftModel none = DraftModel::attention(), other = none;
+  none.heads = 0;
+  CHECK(opened(none, "auto").heads.empty());
+  CHECK_THROWS_WITH(opened(none, "mtp"), "draft.gguf: has no draft head; a file with one has "
+                                         "glm4moe.nextn_predict_layers and tensors blk.3.nextn.*");
+  other.shape.architecture = "qwen3";
+  const std::string unsupported = "draft.gguf: draft heads of qwen3 models are not supported yet";
+  CHECK_THROWS_WITH(opened(other, "mtp"), unsupported.c_str());
+  std::string noted;
+  CHECK(opened(other, "auto", &noted).heads.empty());
+  CHECK(noted == "guessing without the file's draft head: " + unsupported);
+}
+
+TEST_CASE("a model starts with its draft heads, which guess") {
+  core::ModelOptions options;
+  options.speculation = "mtp";
+  options.draft_tokens = 2;
+  engine::LoadedModel model = engine::open_generating(DraftModel::chained().open(), options);
+  core::ExecutorConfig config = engine::generating_config(options, model.program.trained_context);
+  config.threads = 1;
+  engine::start_executor(model, config, "cpu");
+  for (const engine::LoadedHead& head : model.heads) CHECK(head.executor->config().max_outputs == 1);
+  const std::vector<int32_t> prompt = {1, 2, 3, 4};
+  engine::Session session(*model.executor, model.program);
+  session.speculate(engine::make_speculator(options, model, {}));
+  REQUIRE(session.evaluate(prompt));
+  core::Sampler sampler({.temp = 0}, model.program.vocab);
+  engine::Session::Options until;
+  until.limit = 10;
+  session.generate(sampler, until);
+  CHECK(session.speculator()->counts().made[1] > 3);
+}

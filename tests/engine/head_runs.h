@@ -1,0 +1,129 @@
+// What draft heads guess, computed anew for every text by their definition, and sessions that guess with them.
+#pragma once
+
+#include "engine/sequences/session.h"
+#include "engine/speculation/head_drafter.h"
+#include "engine/speculation/speculation.h"
+#include "support/executor_runs.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace ridge::tests {
+
+inline core::ExecutorConfig heads_config() {
+  core::ExecutorConfig config;
+  config.context = 160;
+  config.max_batch = 24;
+  config.max_outputs = 16;
+  config.exact = true;
+  config.threads = 1;
+  config.k_type = config.v_type = core::KvType::f32;
+  return config;
+}
+
+// Row k of head j is from token k and row k - 1 of head j - 1, or of the model. Its logits are of token k + 1.
+class HeadGuesses {
+ public:
+  HeadGuesses(const gguf::File& file, MakeExecutor make)
+      : make_(std::move(make)), model_(models::build_program(file, models::Ending::drafted)) {
+    for (int64_t i = 0; i < models::draft_heads(file); ++i) heads_.push_back(models::build_draft_head(file, i));
+  }
+
+  std::vector<int32_t> behind(std::vector<int32_t> text, int64_t count) const {
+    std::vector<float> rows = run(model_, std::span(text).first(text.size() - 1), {}).rows; // what a head reads
+    std::vector<int32_t> guesses;
+    while (std::ssize(guesses) < count) {
+      const size_t place = guesses.size(), head = std::min(place, heads_.size() - 1);
+      rows.insert(rows.begin(), width(), 0.0f); // before the first token
+      const Result result = run(heads_[head], text, rows);
+      guesses.push_back(result.likeliest);
+      text.push_back(result.likeliest);
+      rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(width()));
+      if (head == place && place + 1 < heads_.size())
+        rows = result.rows;
+      else // the last head once more
+        rows.insert(rows.end(), result.rows.end() - static_cast<std::ptrdiff_t>(width()), result.rows.end());
+    }
+    return guesses;
+  }
+
+ private:
+  struct Result {
+    std::vector<float> rows;
+    int32_t likeliest = -1;
+  };
+  size_t width() const { return static_cast<size_t>(model_.values[model_.hidden].width); }
+
+  Result run(const core::Program& program, std::span<const int32_t> text, std::span<const float> input) const {
+    const auto executor = make_(program, heads_config());
+    Result result;
+    for (size_t at = 0; at < text.size();) {
+      Steps steps;
+      for (; at < text.size() && steps.tokens.size() < 16; ++at) {
+        steps.tokens.push_back(text[at]);
+        steps.positions.push_back(static_cast<int32_t>(at));
+        steps.streams.push_back(0);
+        steps.outputs.push_back(static_cast<int32_t>(steps.tokens.size() - 1));
+      }
+      core::Batch batch = steps.batch();
+      batch.input = input.first(input.empty() ? 0 : steps.tokens.size() * width());
+      input = input.subspan(batch.input.size());
+      executor->forward(batch);
+      const std::span<const float> rows = executor->hidden(), logits = executor->logits(std::ssize(steps.tokens) - 1);
+      REQUIRE(rows.size() == steps.tokens.size() * width());
+      result.rows.insert(result.rows.end(), rows.begin(), rows.end());
+      result.likeliest = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+    }
+    return result;
+  }
+
+  const MakeExecutor make_;
+  const core::Program model_;
+  std::vector<core::Program> heads_;
+};
+
+// Heads that guess as they do, beside what they should.
+class WatchedHeads final : public engine::Drafter {
+ public:
+  WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model.file, make) {}
+
+  void begin(std::span<const int32_t> tokens) override { heads_.begin(tokens); }
+  int look(std::span<const int32_t> tokens) override {
+    text_.assign(tokens.begin(), tokens.end());
+    return heads_.look(tokens);
+  }
+  std::vector<int32_t> draft(int64_t most) override {
+    std::vector<int32_t> guesses = heads_.draft(most);
+    CAPTURE(text_.size());
+    CHECK(guesses == expected_.behind(text_, most));
+    return guesses;
+  }
+  bool reads_rows() const override { return heads_.reads_rows(); }
+  int64_t resume(std::span<const int32_t> prompt) override { return heads_.resume(prompt); }
+  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
+    heads_.evaluated(tokens, rows);
+  }
+
+ private:
+  engine::HeadDrafter heads_;
+  const HeadGuesses expected_;
+  std::vector<int32_t> text_;
+};
+
+// The model of a file with its heads, on executors that `make` makes.
+inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make) {
+  core::ModelOptions options;
+  options.speculation = "mtp";
+  engine::LoadedModel model = engine::open_generating(std::move(file), options);
+  core::ExecutorConfig config = heads_config();
+  model.executor = make(model.program, config);
+  config.max_outputs = 1;
+  for (engine::LoadedHead& head : model.heads) head.executor = make(head.program, config);
+  return model;
+}
+
+} // namespace ridge::tests

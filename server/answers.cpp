@@ -85,6 +85,7 @@ void Answers::advance(size_t number, const Take& take) {
   Answer& answer = answers_[number];
   if (const auto token = answer.sequence->next()) {
     if (answer.text.stopped()) return; // the sequence ends soon
+    ++answer.taken;
     running_->count_token();
     take(number, &*token, answer.text.push(token->id));
     if (answer.text.stopped()) answer.sequence->cancel();
@@ -100,7 +101,8 @@ void Answers::advance(size_t number, const Take& take) {
 
 int64_t Answers::generated_tokens() const {
   int64_t sum = 0;
-  for (const Answer& answer : answers_) sum += answer.sequence->generated_tokens();
+  for (const Answer& answer : answers_)
+    sum += answer.text.stopped() ? answer.taken : answer.sequence->generated_tokens();
   return sum;
 }
 
@@ -110,16 +112,33 @@ int64_t Answers::cached_tokens() const {
   return sum;
 }
 
+engine::Usage Answers::prompt_usage() const {
+  engine::Usage sum;
+  for (const Answer& answer : answers_) sum += answer.sequence->prompt_usage();
+  return sum;
+}
+
+engine::Usage Answers::generation_usage() const {
+  engine::Usage sum;
+  for (const Answer& answer : answers_) sum += answer.sequence->generation_usage();
+  return sum;
+}
+
+engine::GuessCounts Answers::guesses() const {
+  engine::GuessCounts sum;
+  for (const Answer& answer : answers_) sum += answer.sequence->guesses();
+  return sum;
+}
+
 std::string Answers::summary() const {
-  double reading = 0;
-  engine::Usage generation;
-  for (const Answer& answer : answers_) {
-    reading += answer.sequence->prompt_usage().seconds;
-    generation += answer.sequence->generation_usage();
-  }
-  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{})",
-                     prompt_tokens_, cached_tokens(), reading, generated_tokens(), generation.tokens_per_second(),
-                     generation.bytes_per_second() / 1e9, answers_.size() > 1 ? " each" : "");
+  const engine::Usage generation = generation_usage();
+  const engine::GuessCounts counts = guesses();
+  std::string guessed;
+  if (counts.steps > 0) guessed = fmt::format(", {} of {} guesses right", counts.all_right(), counts.all_made());
+  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{})",
+                     prompt_tokens_, cached_tokens(), prompt_usage().seconds, generated_tokens(),
+                     generation.tokens_per_second(), generation.bytes_per_second() / 1e9,
+                     answers_.size() > 1 ? " each" : "", guessed);
 }
 
 } // namespace ridge::server

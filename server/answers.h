@@ -26,6 +26,7 @@ class Answers {
     std::shared_ptr<engine::Sequence> sequence;
     engine::AnswerText text;
     std::optional<text::jinja::TaintedText> chat_prompt;
+    int64_t taken = 0; // tokens that were handed on
     bool ended = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
   };
@@ -44,8 +45,11 @@ class Answers {
 
   const std::vector<Answer>& all() const { return answers_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
-  int64_t generated_tokens() const; // once all have ended
+  // Once all have ended:
+  int64_t generated_tokens() const; // without those behind a stop text
   int64_t cached_tokens() const;
+  engine::Usage prompt_usage() const, generation_usage() const;
+  engine::GuessCounts guesses() const;
 
  private:
   bool follow_all(const std::function<bool()>& client_is_there, const Take& take);

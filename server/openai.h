@@ -55,6 +55,7 @@ class OpenAiReply {
   void answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
+  Json timings() const;
 
   const Service& service_;
   const Names names_;

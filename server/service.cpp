@@ -7,10 +7,11 @@
 namespace ridge::server {
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
-                 core::SamplingOptions sampling, std::string name, engine::Notice log)
+                 core::SamplingOptions sampling, std::string name, engine::Notice log,
+                 std::unique_ptr<engine::Speculator> speculator)
     : ModelService(model, std::move(name), std::move(log)), template_(chat_template),
       call_format_(engine::find_call_format(chat_template)), variables_(std::move(template_variables)),
-      sampling_(std::move(sampling)), scheduler_(*model.executor, model.program) {}
+      sampling_(std::move(sampling)), scheduler_(*model.executor, model.program, std::move(speculator)) {}
 
 std::shared_ptr<const text::TokenTable> Service::token_table() {
   const std::scoped_lock lock(mutex_);

@@ -26,6 +26,8 @@ engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Schedul
   a.prompt_tokens += b.prompt_tokens;
   a.cached_tokens += b.cached_tokens;
   a.generated_tokens += b.generated_tokens;
+  a.guesses_made += b.guesses_made;
+  a.guesses_right += b.guesses_right;
   a.steps += b.steps;
   a.seconds += b.seconds;
   a.bytes += b.bytes;

@@ -3,6 +3,7 @@
 #include "engine/embedder.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
 #include "server/embeddings/embedding_service.h"
 #include "server/service.h"
 
@@ -19,13 +20,14 @@ core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConf
   model.need_tokenizer();
   core::SamplingOptions sampling = setup.sampling;
   engine::take_model_defaults(sampling, model.file, steps.note);
-  engine::start_executor(model, config, setup.model.device, setup.model.gpu_layers, steps);
+  engine::start_executor(model, config, setup.model.device, engine::placement_of(setup.model), steps);
   return sampling;
 }
 
 core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
-  core::ExecutorConfig config = engine::executor_config(setup.model, opened.program.trained_context);
-  config.streams = config.max_outputs = setup.parallel;
+  core::ExecutorConfig config = engine::generating_config(setup.model, opened.program.trained_context);
+  config.streams = setup.parallel;
+  config.max_outputs = setup.model.speculation == "off" ? setup.parallel : std::max(config.max_outputs, setup.parallel);
   config.max_batch = std::max(config.max_batch, setup.parallel);
   return config;
 }
@@ -59,7 +61,7 @@ struct ServedModel::Writing final : Kind {
       : model(std::move(opened)), sampling(start(model, config_of(model, setup), setup, steps)),
         chat_template(engine::choose_template(setup.chat_template, model.file, steps.note)),
         texts(model, chat_template, engine::template_variables(setup.chat_template, chat_template, steps.note),
-              sampling, std::move(name), log) {}
+              sampling, std::move(name), log, engine::make_speculator(setup.model, model, steps)) {}
   ModelService& service() override { return texts; }
 
   engine::LoadedModel model;

@@ -4,6 +4,8 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/options.h"
+#include "engine/speculation/head_drafter.h"
+#include "engine/speculation/speculation.h"
 #include "engine/speculation/speculator.h"
 #include "measure/peaks.h"
 #include "models/model.h"
@@ -86,25 +88,36 @@ class Bench {
   }
 
   // `count` tokens of one stream with guesses, which are taken for right with this probability: the length of guesses
-  // is found, and steps without any are decoded ahead, as a Session does it.
-  void run_speculation(double right, int64_t count, int64_t depth) {
+  // is found, and steps without any are decoded ahead, as a Session does it. With `heads`, the draft heads make them,
+  // and read the hidden rows of what counts as right; else they cost nothing.
+  void run_speculation(double right, bool heads, int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
     row.right_guesses = right;
-    engine::Speculator speculator(std::make_unique<AnyTokens>());
+    row.guessing_heads = heads;
+    std::unique_ptr<engine::Drafter> drafter;
+    if (heads)
+      drafter = std::make_unique<engine::HeadDrafter>(model_);
+    else
+      drafter = std::make_unique<AnyTokens>();
+    engine::Speculator speculator(std::move(drafter));
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     int64_t steps = 0, tokens = 0;
     measure(row, depth, [&] {
+      text_.assign(depth + 1, 0); // repetitions go back
+      speculator.resume(text_);
       step(depth);
+      hand_over_rows(speculator, depth, 1);
       const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
       bool awaits = decoding; // a token that the executor is to choose
       int64_t done = 1;
       while (done < count || awaits) {
-        const int64_t guesses = done < count ? speculator.worth({}, 1, count - done - 1) : 0;
+        const int64_t guesses = done < count ? speculator.worth(text_, 1, count - done - 1) : 0;
         const double start = core::seconds_now();
         if (awaits) {
           awaits = guesses == 0 && done < count;
           model_.executor->next_token(awaits);
+          hand_over_rows(speculator, depth + done - 1, 1);
           if (!awaits) continue;
           speculator.took(1, core::seconds_now() - start);
           add_step(1, depth + done++);
@@ -126,8 +139,8 @@ class Bench {
  private:
   // A step with guesses; returns how many tokens it gave.
   int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
+    if (guesses > 0) speculator.draft();
     const double start = core::seconds_now();
-    speculator.draft();
     evaluate_guesses(guesses, position, decoding);
     if (decoding) model_.executor->chosen_tokens();
     speculator.took(guesses + 1, core::seconds_now() - start);
@@ -135,8 +148,24 @@ class Bench {
     std::bernoulli_distribution is_right(right);
     while (good < guesses && is_right(random_)) ++good;
     speculator.were_right(guesses, good);
+    hand_over_rows(speculator, position, good + 1);
     add_step(guesses + 1, position);
+    if (speculator.reads_rows())
+      for (int64_t i = 0; i < guesses; ++i)
+        cost_ += core::program_cost(model_.heads[std::min<size_t>(i, model_.heads.size() - 1)].program,
+                                    step_at(1, position + i, 1, 1));
     return good + 1;
+  }
+
+  // To draft heads: the hidden rows of the last step's tokens from `position` on, of which at most so many count.
+  void hand_over_rows(engine::Speculator& speculator, int64_t position, int64_t most) {
+    if (!speculator.reads_rows()) return;
+    const std::span<const float> rows = model_.executor->hidden();
+    const int64_t width = model_.program.values[model_.program.hidden].width;
+    const int64_t count = std::min(std::ssize(rows) / width, most);
+    if (count == 0) return; // of the step before, whose rows were handed over
+    while (std::ssize(text_) <= position + count) text_.push_back(random_token());
+    speculator.evaluated(std::span(text_).first(position + count), rows.first(count * width));
   }
 
   // Evaluates a token of one stream and guesses behind it, each with its logits. `choose`: and the executor chooses
@@ -156,6 +185,12 @@ class Bench {
   void add_step(int64_t tokens, int64_t position) {
     cost_ += core::program_cost(model_.program, step_at(tokens, position, 1, tokens));
     advance(tokens);
+  }
+
+  static double found_share(const core::ExpertUse& before, core::ExpertUse use) {
+    use.found -= before.found;
+    use.missed -= before.missed;
+    return use.found + use.missed > 0 ? use.found_share() : -1;
   }
 
   int32_t random_token() { return static_cast<int32_t>(random_() % model_.program.vocab); }
@@ -222,6 +257,7 @@ class Bench {
     work(); // warm-up: pages are read, threads started, graphs captured
     // The roof moves with whatever else the machine does, so it is measured right before and after.
     const double roof_before = peaks_.read_bytes_per_second();
+    const core::ExpertUse before = model_.executor->expert_use();
     for (int i = 0; i < request_.repetitions; ++i) {
       cost_ = {};
       const double start = core::seconds_now();
@@ -230,6 +266,7 @@ class Bench {
     }
     model_.file.check();
     if (row.right_guesses >= 0) row.tokens_per_step = tokens_per_step_;
+    row.experts_found = found_share(before, model_.executor->expert_use());
     row.bytes = cost_.bytes();
     row.flops = cost_.flops;
     row.read_bytes_per_second = (roof_before + peaks_.read_bytes_per_second()) / 2;
@@ -252,6 +289,7 @@ class Bench {
   std::string test_;                     // that is running
   int64_t tokens_done_ = 0, tokens_ = 0; // of it, warm-up and repetitions together
   double tokens_per_step_ = 1;           // of a test with guesses
+  std::vector<int32_t> text_;            // that draft heads read: its tokens have no meaning
   std::mt19937 random_{1};
   core::Cost cost_;
 };
@@ -268,13 +306,17 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     options.threads = static_cast<int>(setting.threads);
     options.k_type = setting.k_type;
     options.v_type = setting.v_type;
+    options.gpu_layers = setting.gpu_layers;
+    options.experts_on_host = request.experts_on_host;
+    options.gpu_memory = request.gpu_memory;
     options.context = std::ranges::max(plan.depths) + plan.longest(single);
     core::ExecutorConfig config = engine::executor_config(options, loaded.program.trained_context);
     config.streams = setting.streams;
     config.max_outputs = plan.most_outputs(setting);
     config.max_batch = std::max(config.max_batch, config.max_outputs);
     loaded.executor.reset(); // its memory is needed again
-    engine::start_executor(loaded, config, request.device, setting.gpu_layers, steps.load);
+    for (engine::LoadedHead& head : loaded.heads) head.executor.reset();
+    engine::start_executor(loaded, config, request.device, engine::placement_of(options), steps.load);
     Peaks peaks(loaded);
 
     BenchRow row;
@@ -299,7 +341,8 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
       for (const int64_t tokens : plan.generated) {
         bench.run_generation(tokens, depth);
         if (!single) continue;
-        for (const double right : plan.right_guesses) bench.run_speculation(right, tokens, depth);
+        for (const double right : plan.right_guesses) bench.run_speculation(right, false, tokens, depth);
+        for (const double right : plan.right_heads) bench.run_speculation(right, true, tokens, depth);
       }
     }
   }
@@ -317,13 +360,17 @@ void bench(const core::BenchRequest& request, const BenchSteps& steps, const Ben
     if (steps.opened) steps.opened(model);
     bench_model(model, name, plan, request, steps, count);
   };
+  const bool heads = !plan.right_heads.empty();
+  core::ModelOptions options;
+  options.speculation = heads ? "mtp" : "off";
   for (const std::string& file : files) {
-    engine::LoadedModel model = engine::open_model(file, steps.load);
+    options.model = file;
+    engine::LoadedModel model = engine::open_generating(options, steps.load);
     const std::string label = models::model_label(model.file);
     run(std::move(model), label);
   }
   for (const std::string& shape : request.shapes)
-    run(engine::open_model(gguf::File::from_bytes(models::synthetic_model(shape), shape)), shape);
+    run(engine::open_generating(gguf::File::from_bytes(models::synthetic_model(shape, heads), shape), options), shape);
 }
 
 } // namespace ridge::measure

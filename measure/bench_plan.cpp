@@ -31,28 +31,55 @@ std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
   return settings;
 }
 
-// "synthetic:0.8,synthetic:0.5"
-std::vector<double> parse_guesses(const std::string& list) {
-  constexpr std::string_view kPrefix = "synthetic:";
-  std::vector<double> probabilities;
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
   for (size_t at = 0; at < list.size();) {
     const size_t comma = std::min(list.find(',', at), list.size());
-    const std::string word = list.substr(at, comma - at);
-    char* end = nullptr;
-    const double value = word.starts_with(kPrefix) ? std::strtod(word.c_str() + kPrefix.size(), &end) : -1;
-    if (!end || end == word.c_str() + kPrefix.size() || *end != '\0' || !(value >= 0 && value <= 1))
-      throw Error(fmt::format("--spec: '{}' is no synthetic:P with P from 0 to 1, the share of right guesses", word),
-                  Error::kUsage);
-    probabilities.push_back(value);
+    words.push_back(list.substr(at, comma - at));
     at = comma + 1;
   }
-  return probabilities;
+  return words;
+}
+
+// From 0 to 1; else -1.
+double parse_probability(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return end != text.c_str() && *end == '\0' && value >= 0 && value <= 1 ? value : -1;
+}
+
+// "synthetic:0.8,synthetic:0.5,mtp"
+void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
+  constexpr std::string_view kPrefix = "synthetic:";
+  bool heads = false;
+  for (const std::string& word : words_of(request.speculation)) {
+    if (word == "mtp") {
+      heads = true;
+      continue;
+    }
+    const double right = word.starts_with(kPrefix) ? parse_probability(word.substr(kPrefix.size())) : -1;
+    if (right < 0)
+      throw Error(fmt::format("--spec: '{}' is neither mtp nor synthetic:P with P from 0 to 1, the share of right "
+                              "guesses",
+                              word),
+                  Error::kUsage);
+    plan.right_guesses.push_back(right);
+  }
+  if (heads == request.accepted.empty())
+    throw Error(heads ? "--spec mtp: how often are guesses right? --accept 0.8" : "--accept: goes with --spec mtp",
+                Error::kUsage);
+  for (const std::string& word : words_of(request.accepted)) {
+    plan.right_heads.push_back(parse_probability(word));
+    if (plan.right_heads.back() < 0)
+      throw Error(fmt::format("--accept: '{}' is no number from 0 to 1", word), Error::kUsage);
+  }
 }
 
 } // namespace
 
 size_t BenchPlan::tests_of(const BenchSetting& setting) const {
-  const size_t of_one = prompts.size() + verified.size() + right_guesses.size() * generated.size();
+  const size_t of_one =
+      prompts.size() + verified.size() + (right_guesses.size() + right_heads.size()) * generated.size();
   return (generated.size() + (has_single(setting) ? of_one : 0)) * depths.size();
 }
 
@@ -63,7 +90,7 @@ int64_t BenchPlan::tests_of_model() const {
 }
 
 int64_t BenchPlan::most_outputs(const BenchSetting& setting) const {
-  const int64_t guessing = right_guesses.empty() ? 0 : engine::kMostGuesses + 1;
+  const int64_t guessing = right_guesses.empty() && right_heads.empty() ? 0 : engine::kMostGuesses + 1;
   return std::max({setting.streams, guessing, verified.empty() ? 0 : std::ranges::max(verified)});
 }
 
@@ -83,13 +110,13 @@ BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names)
   plan.generated = parse(request.generated, names.generated);
   plan.depths = parse(request.depths, names.depths);
   if (!request.verified.empty()) plan.verified = parse_counts(request.verified, "--verify", 1, 64);
-  plan.right_guesses = parse_guesses(request.speculation);
+  plan_guesses(plan, request);
   std::erase(plan.prompts, 0);
   std::erase(plan.generated, 0);
   if (plan.prompts.empty() && plan.generated.empty() && plan.verified.empty())
     throw Error(fmt::format("{} 0 and {} 0 leave nothing to measure", names.prompts, names.generated), Error::kUsage);
   plan.settings = plan_settings(request);
-  if (plan.settings[0].streams != 1 && (!plan.verified.empty() || !plan.right_guesses.empty()))
+  if (plan.settings[0].streams != 1 && (!plan.verified.empty() || !request.speculation.empty()))
     throw Error("--verify and --spec measure one stream; begin the list of --batch with 1", Error::kUsage);
   return plan;
 }

@@ -26,6 +26,7 @@ struct BenchPlan {
   std::vector<int64_t> prompts, generated, depths; // tokens; depths has one at least
   std::vector<int64_t> verified;                   // tokens of a step
   std::vector<double> right_guesses;               // probabilities
+  std::vector<double> right_heads;                 // of guesses that draft heads make
 
   // Tests of one stream are measured once, not again for every number of streams.
   bool has_single(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }

@@ -3,6 +3,7 @@
 // share of the measured peak. Every combination of the lists given is one test.
 #include "measure/bench.h"
 #include "app/cli/cli.h"
+#include "app/cli/options.h"
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
 #include "app/terminal/terminal.h"
@@ -81,14 +82,17 @@ void add_bench_command(CLI::App& app) {
        "also steps of N tokens of one stream, each with its logits, as guesses are checked");
   command
       ->add_option("--spec", o->request.speculation,
-                   "also generation with guesses that are right with probability P, as often as it pays")
-      ->type_name("synthetic:P");
+                   "also generation with guesses that are right with probability P, as often as it pays; mtp: the "
+                   "draft heads make them, and --accept says how often they count as right")
+      ->type_name("synthetic:P|mtp");
+  list("--accept", o->request.accepted, "with --spec mtp: the probability that a guess counts as right", "P");
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->request.ubatches, "of these, evaluated at once (-ub)");
   list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->request.v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,
        "the last N layers on the GPU, the output being one of them (-ngl); -1: all for which there is room");
+  add_gpu_room_options(*command, o->request.experts_on_host, o->request.gpu_memory);
   list("-t,--threads", o->request.threads, "CPU threads; 0: all cores");
   command->add_option("-r,--repetitions", o->request.repetitions, "repetitions after a warm-up")
       ->check(CLI::Range(1, 1000))

@@ -24,12 +24,12 @@ struct ChatCommand {
   void run() {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
-    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const std::vector<std::string> recommended = engine::take_model_defaults(request.sampling, loaded.file, note);
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
     engine::start_executor(loaded, engine::generating_config(model, loaded.program.trained_context), model.device,
-                           model.gpu_layers, load_on_terminal());
+                           engine::placement_of(model), load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
     session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Conversation conversation(loaded, session, chosen,

@@ -48,7 +48,7 @@ struct ImatrixCommand {
     const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
     const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
     if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
-    engine::start_executor(loaded, config, room ? device : "cpu", core::layer_count(loaded.program) + 1,
+    engine::start_executor(loaded, config, room ? device : "cpu", {.gpu_layers = core::layer_count(loaded.program) + 1},
                            load_on_terminal(), "lower -c (tokens per chunk), or use --device cpu");
     core::Executor& executor = *loaded.executor;
 

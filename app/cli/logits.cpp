@@ -47,7 +47,7 @@ struct LogitsCommand {
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
     const core::ExecutorConfig config = config_for(loaded.program, std::ssize(tokens));
     for (engine::LoadedModel* part : {&loaded, head ? &*head : nullptr})
-      if (part) engine::start_executor(*part, config, model.device, model.gpu_layers, load_on_terminal());
+      if (part) engine::start_executor(*part, config, model.device, engine::placement_of(model), load_on_terminal());
 
     NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());

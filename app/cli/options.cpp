@@ -46,6 +46,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
                   "default: as many as there is room for")
       ->check(CLI::Range(-1, 1 << 20))
       ->type_name("N");
+  add_gpu_room_options(command, o.experts_on_host, o.gpu_memory);
   const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
   command.add_option("--cache-type-k", o.k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
       ->check(types)
@@ -57,14 +58,25 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
       ->type_name("TYPE");
 }
 
+void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory) {
+  command
+      .add_flag("--cpu-moe", experts_on_host,
+                "experts stay in the host's memory, and the GPU keeps copies of those used last; "
+                "happens by itself where a model does not fit the GPU")
+      ->excludes("--gpu-layers");
+  command
+      .add_option("--gpu-memory", gpu_memory, "take no more of the GPU's memory, such as 8GiB (default: what is free)")
+      ->type_name("SIZE");
+}
+
 void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
   command
       .add_option(
           "--spec", o.speculation,
-          "tokens guessed ahead and checked several in one step, as long as that pays: ngram (what followed the "
-          "same words before), draft (what --draft-model says), auto (draft where there is one, else ngram) or "
-          "off")
-      ->check(CLI::IsMember({"auto", "off", "ngram", "draft"}))
+          "tokens guessed ahead and checked several in one step, as long as that pays: mtp (the draft heads of the "
+          "model's file), ngram (what followed the same words before), draft (what --draft-model says), auto (draft, "
+          "mtp or ngram: the first that is there) or off")
+      ->check(CLI::IsMember({"auto", "off", "mtp", "ngram", "draft"}))
       ->capture_default_str()
       ->type_name("WHO");
   command.add_option("--draft-model", o.draft_model, "a smaller model with the same vocabulary, to guess tokens (-md)")

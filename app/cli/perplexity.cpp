@@ -42,7 +42,7 @@ class Reader {
     config.max_outputs = std::min(config.max_batch, kOutputsAtOnce);
     config.exact = exact;
     if (exact) config.k_type = config.v_type = core::KvType::f32;
-    engine::start_executor(model, config, options.device, options.gpu_layers, load_on_terminal());
+    engine::start_executor(model, config, options.device, engine::placement_of(options), load_on_terminal());
   }
 
   // Evaluates chunk[at, at + count) and wants logits of the positions from `first_wanted` on.

@@ -30,7 +30,7 @@ struct RunCommand {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
     request.prompt = prompt.read();
-    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     engine::take_model_defaults(request.sampling, loaded.file, note);
     const auto& tokenizer = loaded.need_tokenizer();
     for (const std::string& warning : tokenizer.warnings()) note(warning);
@@ -44,7 +44,7 @@ struct RunCommand {
         note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
       config.context = std::max(config.context, needed);
     }
-    engine::start_executor(loaded, config, model.device, model.gpu_layers, load_on_terminal());
+    engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program);
     session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Answerer answerer(loaded, session, request);
@@ -62,7 +62,7 @@ struct RunCommand {
                                    engine::measure_read_bandwidth(loaded));
     }
     if (json) {
-      print_json(answer, session, answerer, step);
+      print_json(answer, session, answerer, *loaded.executor, step);
     } else {
       if (stdout_is_terminal()) printer.finish();
       if (step) fmt::print(stderr, "\n{}", measure::profile_table(*step));
@@ -84,7 +84,7 @@ struct RunCommand {
   }
 
   static void print_json(const engine::Answer& answer, const engine::Session& session, engine::Answerer& answerer,
-                         const std::optional<measure::StepProfile>& step) {
+                         core::Executor& executor, const std::optional<measure::StepProfile>& step) {
     const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
     engine::Json report = {{"content", answer.content},
                            {"reasoning_content", answer.reasoning},
@@ -98,6 +98,9 @@ struct RunCommand {
                              {"prompt_tokens_per_second", prompt.tokens_per_second()},
                              {"completion_tokens_per_second", generation.tokens_per_second()},
                              {"completion_bytes_per_second", generation.bytes_per_second()}}}};
+    if (const core::ExpertUse use = executor.expert_use(); use.found + use.missed > 0)
+      report["experts"] = {
+          {"on_host", use.experts}, {"copies_on_gpu", use.copies}, {"found", use.found}, {"missed", use.missed}};
     if (session.speculator() && session.speculator()->counts().steps > 0)
       report["speculation"] = speculation_json(session.speculator()->counts());
     if (step) report["profile"] = measure::profile_json(*step);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
+#include "engine/speculation/speculation.h"
 #include "server/server.h"
 
 #include <fmt/format.h>
@@ -70,6 +71,12 @@ struct ServeCommand {
   void run() {
     static StopSignals signals; // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);
+    engine::check_speculation(setup.model);
+    if (setup.model.speculation == "mtp")
+      throw Error("--spec mtp: draft heads guess in run, chat and the window; serve takes ngram or a draft model",
+                  Error::kUsage);
+    if (several() && !setup.model.draft_model.empty())
+      throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
     if (!key_file.empty()) settings.key = read_key();
     if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     std::mutex mutex;
@@ -167,6 +174,7 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
+  add_speculation_options(*command, options->setup.model);
   add_template_options(*command, options->setup.chat_template);
   add_sampling_options(*command, options->setup.sampling);
   command->callback([options] { options->run(); });

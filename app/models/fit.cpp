@@ -19,18 +19,19 @@ using Json = nlohmann::ordered_json;
 
 struct FitCommand {
   core::ModelOptions model;
-  std::string gpu_memory, memory;
+  std::string memory;
   bool json = false;
 
   void run() const {
-    const engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    const engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     engine::Room room = engine::free_room();
-    const bool gpu_here = room.gpu > 0 && gpu_memory.empty();
+    const engine::Placement placement = engine::placement_of(model);
+    const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
     if (model.device == "cpu") room.gpu = 0;
-    if (!gpu_memory.empty()) room.gpu = static_cast<double>(core::parse_bytes(gpu_memory, "--gpu-memory"));
+    if (placement.gpu_memory > 0) room.gpu = placement.gpu_memory;
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
-    const engine::Fit fit = engine::fit(loaded.program, config, room, model.gpu_layers);
+    const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
 
@@ -39,7 +40,7 @@ struct FitCommand {
         fit.cpu && fit.fits ? engine::measure_read_bandwidth(engine::Device::cpu, model.threads) : 0;
     const double gpu_bandwidth =
         fit.gpu && fit.fits && gpu_here ? engine::measure_read_bandwidth(engine::Device::cuda, 0) : 0;
-    const bool known = fit.fits && (!fit.gpu || gpu_bandwidth > 0);
+    const bool known = fit.fits && fit.experts == 0 && (!fit.gpu || gpu_bandwidth > 0);
     const auto speed = [&](double cpu_bytes, double gpu_bytes) {
       return 1 / ((fit.cpu ? cpu_bytes / cpu_bandwidth : 0) + (fit.gpu ? gpu_bytes / gpu_bandwidth : 0));
     };
@@ -50,7 +51,15 @@ struct FitCommand {
     const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
     row("model", models::model_label(loaded.file));
     print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
-    print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
+    if (fit.experts > 0)
+      row("host memory",
+          fmt::format("{} experts of each layer, of which the GPU has room for copies of {}: {} of {} free",
+                      fit.experts, fit.copies, core::human_bytes(static_cast<double>(fit.cpu->total())),
+                      core::human_bytes(room.cpu)));
+    else
+      print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
+    for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
+      if (need.total() > 0) row("draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
     row("KV cache", fmt::format("{} per 1,000 tokens", core::human_bytes(1000 * fit.cache_per_token)));
     row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
                                fit.largest_context, loaded.program.trained_context));
@@ -62,12 +71,15 @@ struct FitCommand {
 
   static void print_device(const char* name, const std::optional<engine::Need>& need, double room, int32_t layers,
                            int32_t all) {
-    if (!need) return;
+    if (need)
+      fmt::print("{:<17}{} of {} layers: {} of {} free\n", name, layers, all, parts_of(*need), core::human_bytes(room));
+  }
+
+  static std::string parts_of(const engine::Need& need) {
     const auto size = [](int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); };
-    std::string parts = fmt::format("{} weights, {} KV cache", size(need->weights), size(need->cache));
-    if (need->state > 0) parts += fmt::format(", {} recurrent state", size(need->state));
-    fmt::print("{:<17}{} of {} layers: {}, {} scratch: {} of {} free\n", name, layers, all, parts, size(need->scratch),
-               size(need->total()), core::human_bytes(room));
+    std::string parts = fmt::format("{} weights, {} KV cache", size(need.weights), size(need.cache));
+    if (need.state > 0) parts += fmt::format(", {} recurrent state", size(need.state));
+    return fmt::format("{}, {} scratch: {}", parts, size(need.scratch), size(need.total()));
   }
 
   void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
@@ -83,8 +95,13 @@ struct FitCommand {
                          {"advice", advice},
                          {"layers", fit.layers},
                          {"gpu_layers", fit.gpu_layers},
+                         {"experts_on_host", fit.experts},
+                         {"expert_copies_on_gpu", fit.copies},
                          {"gpu", device(fit.gpu, fit.room.gpu)},
                          {"cpu", device(fit.cpu, fit.room.cpu)},
+                         {"draft_heads", std::ssize(loaded.heads)},
+                         {"draft_heads_gpu_bytes", fit.heads.gpu.total()},
+                         {"draft_heads_cpu_bytes", fit.heads.cpu.total()},
                          {"cache_bytes_per_token", fit.cache_per_token},
                          {"context_tokens", fit.config.context},
                          {"largest_context_tokens", fit.largest_context},
@@ -100,8 +117,13 @@ void add_fit_command(CLI::App& app) {
   auto options = std::make_shared<FitCommand>();
   CLI::App* command = app.add_subcommand("fit", "what a model needs of memory, where it goes, and how fast it can be");
   add_model_options(*command, options->model, true);
-  command->add_option("--gpu-memory", options->gpu_memory, "as if there were a GPU with so much free, such as 24GiB")
-      ->type_name("SIZE");
+  command
+      ->add_option("--spec", options->model.speculation,
+                   "as run and chat have it: whether the draft heads of the file count")
+      ->check(CLI::IsMember({"auto", "off", "mtp", "ngram"}))
+      ->capture_default_str()
+      ->type_name("WHO");
+  command->get_option("--gpu-memory")->description("as if there were a GPU with so much free, such as 24GiB");
   command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });

@@ -22,10 +22,12 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     row.architecture = core::printable(file.get_string("general.architecture", "?"));
     row.type = models::file_type_label(file);
     row.parameters = models::parameter_count(file);
-    const core::Program program = models::build_program(file);
+    const std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, options);
+    const core::Program program =
+        models::build_program(file, heads.empty() ? models::Ending::logits : models::Ending::drafted);
     row.trained_context = program.trained_context;
-    engine::Fit fit =
-        engine::fit(program, engine::generating_config(options, program.trained_context), room, options.gpu_layers);
+    engine::Fit fit = engine::fit(program, engine::generating_config(options, program.trained_context), room,
+                                  engine::placement_of(options), heads);
     row.context = fit.largest_context;
     if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters);
     return fit;

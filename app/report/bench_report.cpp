@@ -46,6 +46,10 @@ const Column kColumns[] = {
     {"test", false, true, [](const measure::BenchRow& r) { return r.test(); }},
     {"t/s", false, true,
      [](const measure::BenchRow& r) { return fmt::format("{:.2f} ± {:.2f}", r.rate(), r.rate_deviation()); }},
+    {"% copies", false, false, // of experts on the host
+     [](const measure::BenchRow& r) {
+       return r.experts_found < 0 ? "" : fmt::format("{:.1f}", 100 * r.experts_found);
+     }},
     {"tokens/step", false, false, [](const measure::BenchRow& r) { return fmt::format("{:.2f}", r.tokens_per_step); }},
     {"GB/s", false, true, [](const measure::BenchRow& r) { return fmt::format("{:.1f}", r.bytes_per_second() / 1e9); }},
     {"% roof", false, true,
@@ -95,7 +99,9 @@ Json record(const measure::BenchRow& r) {
                {"streams", r.streams},
                {"verified_tokens", r.verified},
                {"right_guesses_share", r.right_guesses < 0 ? Json(nullptr) : Json(r.right_guesses)},
+               {"draft_heads_guess", r.guessing_heads},
                {"tokens_per_step", r.tokens_per_step},
+               {"experts_found_share", r.experts_found < 0 ? Json(nullptr) : Json(r.experts_found)},
                {"repetitions", r.seconds.size()},
                {"seconds", r.seconds},
                {"tokens_per_second", r.rate()},

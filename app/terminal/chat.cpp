@@ -260,6 +260,9 @@ void Chat::stats(const std::string&) {
     fmt::print("guesses    {} of {} tokens right, {:.2f} tokens a step in {} steps with guesses\n", guesses.all_right(),
                guesses.all_made(), 1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps),
                guesses.steps);
+  if (const core::ExpertUse use = model_.executor->expert_use(); use.found + use.missed > 0)
+    fmt::print("experts    in the host's memory, with copies of {} of {} on the GPU, where {:.1f} % were found\n",
+               use.copies, use.experts, 100 * use.found_share());
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());

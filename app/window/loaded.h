@@ -16,7 +16,7 @@ struct WindowEngine::Loaded {
   Loaded(engine::LoadedModel opened, const WindowSetup& setup)
       : model(std::move(opened)),
         device(setup.start(model, engine::generating_config(setup.model, model.program.trained_context),
-                           setup.model.device, setup.model.gpu_layers)),
+                           setup.model.device, engine::placement_of(setup.model))),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
         session(*model.executor, model.program),
         conversation(model, session, chat_template,

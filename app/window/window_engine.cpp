@@ -246,7 +246,7 @@ void WindowEngine::load(const std::string& path) {
     s.activity = fmt::format("opening {}", name);
   });
   auto loaded = std::make_shared<Loaded>(
-      engine::open_model(path.empty() ? models::open_guide() : gguf::File::open(path)), setup_);
+      engine::open_generating(path.empty() ? models::open_guide() : gguf::File::open(path), setup_.model), setup_);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));

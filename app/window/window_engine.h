@@ -31,9 +31,9 @@ struct WindowSetup {
   core::GenerateRequest request; // of every answer; a model's own sampling stands in for what was not chosen
   // How a model gets its executor.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
-                               int64_t gpu_layers)>
-      start = [](auto& model, auto& config, auto& device, auto layers) {
-        return engine::start_executor(model, config, device, layers, load_on_terminal());
+                               const engine::Placement&)>
+      start = [](auto& model, auto& config, auto& device, auto& placement) {
+        return engine::start_executor(model, config, device, placement, load_on_terminal());
       };
   std::string conversation_folder; // empty: conversations end with the engine
   bool remember_files = true;      // among the recent ones

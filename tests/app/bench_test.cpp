@@ -1,11 +1,13 @@
 // bench, roofline and --profile as a user runs them.
 #include "app/gguf_check.h"
 #include "app/support.h"
+#include "support/draft_model.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fstream>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -54,6 +56,28 @@ TEST_CASE("bench measures steps that check guesses, and guesses of which a share
   CHECK(tests[3]["tokens_per_step"] > 1);
   CHECK(tests[3]["tokens_per_step"] <= 16);
   CHECK(tests[4]["tokens_per_step"] < 1.2); // tried now and then
+}
+
+TEST_CASE("bench measures draft heads, of whose guesses a share counts as right, and fit counts them") {
+  const std::string path = folder() / "bench-draft.gguf";
+  const std::vector<std::byte> image = ridge::tests::DraftModel::chained().image();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+  const json report =
+      bench({"-m", path, "-t", "1", "-p", "0", "-n", "64", "-d", "40", "--spec", "mtp,synthetic:1", "--accept", "1,0"});
+  CHECK(names(report) ==
+        std::vector<std::string>{"tg64 @ d40", "tg64 guess 1 @ d40", "tg64 mtp 1 @ d40", "tg64 mtp 0 @ d40"});
+  const auto planned = [&](const char* who) {
+    return json::parse(run_ridge({"fit", "-m", path, "--device", "cpu", "--spec", who, "--json"}).out);
+  };
+  CHECK(planned("auto")["draft_heads"] == 3);
+  CHECK(planned("mtp")["draft_heads_cpu_bytes"] > 3 * 48 * 64 * 4); // tables and output matrices, at least
+  CHECK(planned("off")["draft_heads"] == 0);
+  const json& tests = report["tests"];
+  CHECK(tests[2]["draft_heads_guess"] == true);
+  CHECK(tests[1]["draft_heads_guess"] == false);
+  CHECK(tests[2]["tokens_per_step"] > 1); // tried now and then, whatever it costs
+  CHECK(tests[3]["tokens_per_step"] < 1.2);
 }
 
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
@@ -199,6 +223,11 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "-p", "0", "-n", "0"}, 2, "nothing to measure");
   refused({"bench", "-m", tiny_model(), "--save", "x"}, 2, "--save");
   refused({"bench", "-m", tiny_model(), "--spec", "synthetic:2"}, 2, "P from 0 to 1");
+  refused({"bench", "-m", tiny_model(), "--spec", "mtp"}, 2, "--accept");
+  refused({"bench", "-m", tiny_model(), "--accept", "0.5"}, 2, "--spec mtp");
+  refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "2"}, 2, "'2' is no number from 0 to 1");
+  refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "1"}, 1, "has no draft head");
+  refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "mtp", "--accept", "1"}, 2, "has no draft heads");
   refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one stream");
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
   refused({"roofline", "--device", "cpu", "--ladder"}, 1, "GPU");

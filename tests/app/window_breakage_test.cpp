@@ -82,8 +82,8 @@ app::WindowSetup on_vanishing_gpu(std::atomic<bool>& gone) {
   app::WindowSetup s = setup();
   s.model.device = "auto";
   s.start = [&](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
-                int64_t layers) {
-    engine::start_executor(model, config, "cpu", layers);
+                const engine::Placement& placement) {
+    engine::start_executor(model, config, "cpu", placement);
     if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
     return engine::Device::cpu;
   };

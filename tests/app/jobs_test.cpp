@@ -18,7 +18,7 @@ namespace {
 
 class Queue {
  public:
-  Job wait(uint64_t id, const std::function<bool(const Job&)>& condition, std::chrono::seconds limit = 60s) {
+  Job wait(uint64_t id, const std::function<bool(const Job&)>& condition, std::chrono::seconds limit = 300s) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (std::chrono::steady_clock::now() < end) {
       {

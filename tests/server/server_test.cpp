@@ -432,6 +432,7 @@ TEST_CASE("an answer is whole or not there, whenever the server is told to stop"
   for (int round = 0; round < 300; ++round) {
     server::Server server(endpoint.service, {"127.0.0.1", 0, "", ""});
     std::thread thread([&] { server.run(); });
+    tests::Socket(server.port()).ask("GET /health"); // it runs
     tests::Socket socket(server.port());
     REQUIRE(socket.request("POST /v1/completions", R"({"prompt": "ridge", "max_tokens": 1, "stream": true})"));
     std::this_thread::sleep_for(std::chrono::microseconds(20 * (round % 50)));

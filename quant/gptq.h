@@ -11,7 +11,8 @@
 
 namespace ridge::quant {
 
-// Whether the format stores a separate code for each weight, so that weights can be rounded one by one.
+// Whether the format stores a separate code for each weight, so that weights can be rounded one by one, or points of a
+// codebook, which are chosen for eight weights together (quant/lattice_feedback.h).
 bool can_encode_with_feedback(Type type);
 
 // As encode_rows_parallel, with the factor of the matrix's Hessian in place of importance.

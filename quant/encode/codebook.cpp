@@ -11,6 +11,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace ridge::quant::HWY_NAMESPACE {
 EncodeBlocks find_codebook_encoder(Type type) { return find_scheme(type); }
+SearchBlocks find_codebook_search(Type type) {
+  switch (type) {
+#define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \
+  case Type::name:                                                                                                     \
+    if constexpr (kHasScheme<name>) return &search_blocks<name>;                                                       \
+    break;
+#include "quant/formats.def"
+#undef RIDGE_FORMAT
+  }
+  return nullptr;
+}
 } // namespace ridge::quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -18,5 +29,7 @@ HWY_AFTER_NAMESPACE();
 namespace ridge::quant {
 HWY_EXPORT(find_codebook_encoder);
 EncodeBlocks find_codebook_encoder(Type type) { return HWY_DYNAMIC_DISPATCH(find_codebook_encoder)(type); }
+HWY_EXPORT(find_codebook_search);
+SearchBlocks find_codebook_search(Type type) { return HWY_DYNAMIC_DISPATCH(find_codebook_search)(type); }
 } // namespace ridge::quant
 #endif

@@ -15,39 +15,57 @@
 
 RIDGE_LANES_BEGIN
 
+// As many blocks as there are lanes, or fewer; the first is the first_block-th of the tensor.
 template <typename Format>
-void encode_blocks(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
-                   int64_t count, std::byte* out) {
+HWY_NOINLINE void search_tile(const float* weights, const float* importance, int64_t first_block,
+                              int64_t blocks_per_row, int64_t used, Parts* out) {
   constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
   Block<kWeights> b;
   const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); }; // [][kLanes]
   for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    const int64_t block = std::min(lane, used - 1); // spare lanes repeat the last block
+    const float* x = weights + block * kWeights;
+    for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
+    if (!importance) continue;
+    const float* w = importance + (first_block + block) % blocks_per_row * kWeights;
+    for (int i = 0; i < kWeights; ++i) lanes(b.w)[i * kLanes + lane] = w[i];
+  }
+  b.normalize();
+  Scheme<Format>::search(b);
+  for (int64_t lane = 0; lane < used; ++lane) {
+    Parts& parts = out[lane];
+    for (int i = 0; i < kWeights; ++i) parts.code[i] = static_cast<int8_t>(lanes(b.code)[i * kLanes + lane]);
+    for (int i = 0; i < kScales; ++i) {
+      parts.scale[i] = lanes(b.scale)[i * kLanes + lane];
+      parts.min[i] = lanes(b.min)[i * kLanes + lane];
+    }
+    parts.d = lanes(&b.d)[lane];
+    parts.m = lanes(&b.m)[lane];
+  }
+}
+
+template <typename Format>
+void encode_blocks(const float* weights, const float* importance, int64_t first_block, int64_t blocks_per_row,
+                   int64_t count, std::byte* out) {
+  Parts parts[kLanes];
   for (int64_t first = 0; first < count; first += kLanes) {
     const int64_t used = std::min<int64_t>(kLanes, count - first);
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const int64_t block = first + std::min(lane, used - 1); // spare lanes repeat the last block
-      const float* x = weights + block * kWeights;
-      for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
-      if (!importance) continue;
-      const float* w = importance + (first_block + block) % blocks_per_row * kWeights;
-      for (int i = 0; i < kWeights; ++i) lanes(b.w)[i * kLanes + lane] = w[i];
-    }
-    b.normalize();
-    Scheme<Format>::search(b);
+    search_tile<Format>(weights + first * Format::kWeights, importance, first_block + first, blocks_per_row, used,
+                        parts);
     for (int64_t lane = 0; lane < used; ++lane) {
-      Parts parts;
-      for (int i = 0; i < kWeights; ++i) parts.code[i] = static_cast<int8_t>(lanes(b.code)[i * kLanes + lane]);
-      for (int i = 0; i < kScales; ++i) {
-        parts.scale[i] = lanes(b.scale)[i * kLanes + lane];
-        parts.min[i] = lanes(b.min)[i * kLanes + lane];
-      }
-      parts.d = lanes(&b.d)[lane];
-      parts.m = lanes(&b.m)[lane];
       Format block;
-      block.pack(parts);
+      block.pack(parts[lane]);
       std::memcpy(out + (first + lane) * static_cast<int64_t>(sizeof block), &block, sizeof block);
     }
   }
+}
+
+template <typename Format>
+void search_blocks(const float* weights, const float* importance, int64_t count, Parts* out) {
+  for (int64_t first = 0; first < count; first += kLanes)
+    search_tile<Format>(weights + first * Format::kWeights, importance, 0, 1, std::min<int64_t>(kLanes, count - first),
+                        out + first);
 }
 
 // The encoder of a type whose Scheme has been included, else nullptr.

@@ -2,6 +2,7 @@
 // blocks.
 #pragma once
 
+#include "quant/group.h"
 #include "quant/registry.h"
 
 namespace ridge::quant {
@@ -11,9 +12,14 @@ namespace ridge::quant {
 using EncodeBlocks = void (*)(const float* weights, const float* importance, int64_t first_block,
                               int64_t blocks_per_row, int64_t count, std::byte* out);
 
+// The same search, with its result in numbers: for error feedback, which keeps the scales and chooses the codes. All
+// blocks have the importance of one block.
+using SearchBlocks = void (*)(const float* weights, const float* importance, int64_t count, Parts* out);
+
 // nullptr where the family has no encoder for the type. Weights must be finite.
 EncodeBlocks find_plain_encoder(Type type);
 EncodeBlocks find_codebook_encoder(Type type);
 EncodeBlocks find_level_encoder(Type type);
+SearchBlocks find_codebook_search(Type type);
 
 } // namespace ridge::quant

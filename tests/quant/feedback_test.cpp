@@ -123,8 +123,9 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
   hessian.add(correlated_inputs(random, 2000, cols));
   const auto factor = hessian.factor(0.01);
   const auto weights = random_weights(random, rows * cols);
-  for (const Type type : {Type::Q4_0, Type::Q4_K, Type::Q3_K, Type::Q2_K, Type::IQ4_XS, Type::Q6_K}) {
-    if (!quant::can_encode_with_feedback(type)) continue;
+  for (const Type type : {Type::Q4_0, Type::Q4_K, Type::Q3_K, Type::Q2_K, Type::IQ4_XS, Type::Q6_K, Type::IQ3_S,
+                          Type::IQ3_XXS, Type::IQ2_S, Type::IQ2_XS, Type::IQ2_XXS, Type::IQ1_M, Type::IQ1_S}) {
+    REQUIRE(quant::can_encode_with_feedback(type));
     CAPTURE(quant::format(type).name);
     std::vector<std::byte> plain(static_cast<size_t>(rows * quant::format(type).row_bytes(cols))),
         weighted(plain.size()), fed(plain.size());

@@ -8,11 +8,13 @@
 #include "kernels/cuda/runtime/device.h"
 #include "quant/code_map.h"
 #include "quant/encode.h"
+#include "quant/gptq.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -111,6 +113,10 @@ class CudaHessian final : public quant::Hessian {
   void encode(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
     const quant::FormatInfo& info = quant::format(type);
     if (m_.bytes() == 0) factorize();
+    if (!quant::CodeMap::of(type)) { // points of a codebook: chosen on the CPU
+      quant::encode_with_feedback(type, weights, rows, cols_, host_factor(), out);
+      return;
+    }
     const CodeTables codes = shared_->codes.try_emplace(type, type).first->second.tables();
     const auto count = static_cast<size_t>(rows * cols_);
     const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols_);
@@ -145,6 +151,16 @@ class CudaHessian final : public quant::Hessian {
     }
     RIDGE_CUDA(cudaMemcpyAsync(memory.as(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream_));
     return memory.as<float>();
+  }
+
+  const quant::CpuHessian::Factor& host_factor() {
+    if (host_factor_) return *host_factor_;
+    quant::CpuHessian::Factor factor{cols_, std::vector<float>(static_cast<size_t>(cols_ * cols_)),
+                                     std::vector<float>(static_cast<size_t>(cols_))};
+    RIDGE_CUDA(cudaMemcpyAsync(factor.m.data(), m_.as(), m_.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaMemcpyAsync(factor.d.data(), d_.as(), d_.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+    return host_factor_.emplace(std::move(factor));
   }
 
   void factorize() {
@@ -185,6 +201,7 @@ class CudaHessian final : public quant::Hessian {
   DeviceMemory upper_;         // [cols][cols], on and above the diagonal; zeros below
   DeviceMemory inputs_memory_; // of add()
   DeviceMemory m_, d_;         // see quant::CpuHessian::Factor
+  std::optional<quant::CpuHessian::Factor> host_factor_;
 };
 
 } // namespace

@@ -36,6 +36,20 @@ struct Block {
     }
   }
 
+  // Least squares makes decoded weights shorter than the weights: along them an error of ε, the relative squared error,
+  // is left. It is the same for all of a row, so it adds up, while other errors average out; and trained rows lie in
+  // the directions that their inputs prefer. So what is minimized is Σ w e² + (Σ w x e)² / Σ w x² over a group, e the
+  // error. That is least squares again, for weights that are longer by 2 / (2 - ε). Returns the factor; `gained` is
+  // that of a fit to the weights as they are.
+  RIDGE_LANES_FN Lanes lengthen(int first, int count, Lanes gained) {
+    Lanes squares(0.0f);
+    for (int i = first; i < first + count; ++i) squares += w[i] * x[i] * x[i];
+    const Lanes error = clamp(Lanes(1.0f) - gained * inverse(squares), Lanes(0.0f), Lanes(1.0f));
+    const Lanes factor = Lanes(2.0f) / (Lanes(2.0f) - error);
+    for (int i = first; i < first + count; ++i) x[i] = x[i] * factor;
+    return factor;
+  }
+
   RIDGE_LANES_FN Constants constants(int first, int count) const {
     Constants sum{Lanes(0.0f), Lanes(0.0f)};
     for (int i = first; i < first + count; ++i) {

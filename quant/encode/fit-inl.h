@@ -68,6 +68,11 @@ RIDGE_LANES_FN Sums sums(const Lanes* x, const Lanes* w, Lanes inverse_scale) {
   return s;
 }
 
+// A scale and how much closer to x than zero its codes are, Σ w x² - Σ w (x - scale * q)².
+struct Fit {
+  Lanes scale, gained;
+};
+
 // How much closer to x than zero are the codes of `s` times `scale`.
 RIDGE_LANES_FN Lanes gain(const Sums& s, Lanes scale) { return scale * (s.xq + s.xq - scale * s.qq); }
 
@@ -82,7 +87,7 @@ struct Starts {
 
 // The best scale of kCount weights, not rounded to anything; 0 where all are 0.
 template <typename Codes, int kCount>
-RIDGE_LANES_FN Lanes fit_scale(const Lanes* x, const Lanes* w, const Starts& starts) {
+RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& starts) {
   Lanes largest(0.0f);
   for (int i = 0; i < kCount; ++i) largest = select(abs(x[i]) > abs(largest), x[i], largest);
   const Lanes per_largest = inverse(largest);
@@ -99,7 +104,7 @@ RIDGE_LANES_FN Lanes fit_scale(const Lanes* x, const Lanes* w, const Starts& sta
     if (starts.both_signs) code = -code;
     if (!starts.both_signs || (pass & 1)) code *= starts.step;
   }
-  return best;
+  return {best, best_gain};
 }
 
 // w_i-weighted sums of a group with an offset, x = scale * q - min, q in 0 … kTop.
@@ -121,6 +126,10 @@ RIDGE_LANES_FN OffsetSums offset_sums(const Lanes* x, const Lanes* w, Lanes inve
 
 struct ScaleMin {
   Lanes scale, min;
+};
+struct FitMin {
+  ScaleMin best;
+  Lanes gained;
 };
 
 // The sums that do not depend on the codes: Σ w and Σ w x.
@@ -153,7 +162,7 @@ struct Clips {
 
 // The best scale (>= 0) and min of kCount weights, not rounded to anything.
 template <int kTop, int kCount, bool kMinOnly>
-RIDGE_LANES_FN ScaleMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, const Clips& clips) {
+RIDGE_LANES_FN FitMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, const Clips& clips) {
   Lanes low = x[0], high = x[0];
   for (int i = 1; i < kCount; ++i) {
     low = min(low, x[i]);
@@ -178,7 +187,7 @@ RIDGE_LANES_FN ScaleMin fit_scale_min(const Lanes* x, const Lanes* w, const Cons
     best_gain = select(better, gained, best_gain);
     best = {select(better, fit.scale, best.scale), select(better, fit.min, best.min)};
   }
-  return best;
+  return {best, best_gain};
 }
 
 RIDGE_LANES_END

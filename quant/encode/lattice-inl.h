@@ -324,9 +324,11 @@ RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, cons
       best.take(group.error < best.error, group);
     }
     const Sums s = take_codes<Codes, kGroup>(b, g * kGroup, best);
-    free_scale[g] = max(s.xq * inverse(s.qq), Lanes(0.0f));
+    const Lanes scale = max(s.xq * inverse(s.qq), Lanes(0.0f));
+    free_scale[g] = scale * b.lengthen(g * kGroup, kGroup, scale * s.xq);
     most = max(most, free_scale[g]);
   }
+  Codes::prepare(b, prepared); // the weights are longer now
   const Lanes per_unit(1.0f / unit);
   Lanes d = b.to_f16(most * per_unit * Lanes(1.0f / (2 * kTop + 1)));
   Lanes best_d(0.0f), best_error(0.0f), best_code[kWeights];

@@ -15,7 +15,8 @@ RIDGE_LANES_BEGIN
 // One binary16 scale for the block.
 template <typename Format, typename Codes>
 RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
-  const Lanes scale = b.to_f16(fit_scale<Codes, Format::kWeights>(b.x, b.w, starts));
+  const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts);
+  const Lanes scale = b.to_f16(fit.scale * b.lengthen(0, Format::kWeights, fit.gained));
   b.d = scale * b.unit;
   b.template set_codes<Codes>(0, Format::kWeights, scale);
 }
@@ -25,8 +26,9 @@ template <typename Format, int kTop>
 RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
   constexpr int kWeights = Format::kWeights;
   const Constants constants = b.constants(0, kWeights);
-  const ScaleMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips);
-  const Lanes scale = b.to_f16(fit.scale), low = b.to_f16(fit.min);
+  const FitMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips);
+  const Lanes factor = b.lengthen(0, kWeights, fit.gained);
+  const Lanes scale = b.to_f16(fit.best.scale * factor), low = b.to_f16(fit.best.min * factor);
   b.d = scale * b.unit;
   b.m = Lanes(0.0f) - low * b.unit;
   b.template set_codes<kTop>(0, kWeights, scale, low);
@@ -56,7 +58,8 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   const Lanes per_unit = Lanes(1.0f) / b.unit;
   for (int g = 0; g < Format::kWeights / kGroup; ++g) {
     const Lanes *x = b.x + g * kGroup, *w = b.w + g * kGroup;
-    const Lanes free_scale = abs(fit_scale<Codes, kGroup>(x, w, starts)); // the codes are symmetric
+    const Fit fit = fit_scale<Codes, kGroup>(x, w, starts);
+    const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained); // the codes are symmetric
     Lanes best(0.0f), best_gain(-1e30f);
     for (int i = 0; i < Scales::kTries; ++i) {
       const Lanes scale = Scales::round(free_scale * Scales::factor(i) * b.unit) * per_unit;
@@ -92,7 +95,8 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
   Lanes free_scale[kGroups], largest(0.0f);
   for (int g = 0; g < kGroups; ++g) {
-    free_scale[g] = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts);
+    const Fit fit = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts);
+    free_scale[g] = fit.scale * b.lengthen(g * kGroup, kGroup, fit.gained);
     largest = select(abs(free_scale[g]) > abs(largest), free_scale[g], largest);
   }
   Lanes d(0.0f), best_d(0.0f), best_gain(0.0f);
@@ -138,11 +142,13 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
   Constants constants[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     constants[g] = b.constants(g * kGroup, kGroup);
-    const ScaleMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
-    most_scale = max(most_scale, fit.scale);
-    most_min = max(most_min, fit.min);
-    free_scale[g] = fit.scale;
-    free_min[g] = fit.min;
+    const FitMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
+    const Lanes factor = b.lengthen(g * kGroup, kGroup, fit.gained);
+    constants[g].x = constants[g].x * factor;
+    free_scale[g] = fit.best.scale * factor;
+    free_min[g] = fit.best.min * factor;
+    most_scale = max(most_scale, free_scale[g]);
+    most_min = max(most_min, free_min[g]);
   }
   Lanes d(0.0f), dmin(0.0f), best_d(0.0f), best_dmin(0.0f), best_gain(0.0f);
   for (int g = 0; g < kGroups; ++g) b.scale[g] = b.min[g] = Lanes(0.0f);

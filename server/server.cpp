@@ -130,8 +130,8 @@ struct Server::Http {
     route();
     if (!response.content_provider_) return;
     response.content_provider_ = [until_here = std::move(beginning_of_this),
-                                  write = std::move(response.content_provider_)](
-                                     size_t offset, size_t length, httplib::DataSink& sink) mutable {
+                                  write = std::move(response.content_provider_)](size_t offset, size_t length,
+                                                                                 httplib::DataSink& sink) mutable {
       until_here.reset();
       return write(offset, length, sink);
     };

@@ -20,8 +20,7 @@ const std::string kText = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.t
 const std::set<std::string> kPureNumbers = {
     // counts
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
-    "streams", "threads", "gpu_layers", "experts_on_host", "expert_copies_on_gpu", "matrices_never_used",
-    "draft_heads",
+    "streams", "threads", "gpu_layers", "experts_on_host", "expert_copies_on_gpu", "matrices_never_used", "draft_heads",
     "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
     // names and places
     "id", "version", "seed", "layer", "position", "shard",

@@ -54,7 +54,8 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
     score -= slope * static_cast<float>(abs(position - key));
     if (args.biases)
-      score += args.biases[head * (2 * args.reach + 1) + args.reach + max(-args.reach, min(args.reach, key - position))];
+      score +=
+          args.biases[head * (2 * args.reach + 1) + args.reach + max(-args.reach, min(args.reach, key - position))];
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;

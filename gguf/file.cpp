@@ -14,7 +14,7 @@ namespace {
 // One file of the model: its bytes and their place on disk.
 struct Shard {
   std::string path;
-  std::unique_ptr<core::MappedFile> mapping; // null for an image in memory
+  std::shared_ptr<core::MappedFile> mapping; // null for an image in memory
   std::span<const std::byte> bytes;
 
   uint64_t offset_of(const void* at) const { return static_cast<const std::byte*>(at) - bytes.data(); }
@@ -77,7 +77,7 @@ struct File::Impl {
 namespace {
 
 Shard map_shard(const std::string& path) {
-  Shard shard{path, std::make_unique<core::MappedFile>(path), {}};
+  Shard shard{path, std::make_shared<core::MappedFile>(path), {}};
   shard.bytes = shard.mapping->bytes();
   return shard;
 }
@@ -176,6 +176,21 @@ File File::from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::
   File file = from_span(*image, std::move(label));
   file.impl_->image = std::move(image);
   return file;
+}
+
+File File::with(std::span<const OtherForm> forms) const {
+  auto impl = std::make_unique<Impl>(*impl_);
+  for (const OtherForm& form : forms) {
+    const auto place = impl->tensor_names.find(form.tensor);
+    if (!place) throw std::logic_error("gguf::File: no such tensor");
+    Tensor& tensor = impl->model.tensors[*place];
+    const int64_t rows = tensor.weights() / tensor.dims[0];
+    if (std::ssize(form.data) != rows * form.type.row_bytes(tensor.dims[0]))
+      throw std::logic_error("gguf::File: bytes that do not fit the tensor's shape");
+    tensor.type = form.type;
+    tensor.data = form.data;
+  }
+  return File(std::move(impl));
 }
 
 File::File(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -110,6 +110,16 @@ class File {
   static File from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::string label);
   static File from_span(std::span<const std::byte> image, std::string label); // image must outlive the File
 
+  // The same model with some tensors in other types. The bytes must outlive the File that is returned; this one need
+  // not. Throws std::logic_error for a tensor that is not there, and for another number of bytes than its shape has in
+  // that type.
+  struct OtherForm {
+    std::string_view tensor;
+    TensorType type;
+    std::span<const std::byte> data;
+  };
+  File with(std::span<const OtherForm> forms) const;
+
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
   ~File();

@@ -143,6 +143,26 @@ TEST_CASE("tensors may lie in any order and with gaps") {
   CHECK(file.find_tensor("late")->file_offset == file.find_tensor("early")->file_offset + 96);
 }
 
+TEST_CASE("a model with other forms of some tensors is the same in all else, and outlives the first") {
+  Builder b(2, 0);
+  b.tensor("a", {4}, 0, 0).tensor("b", {4}, 0, 32).pad().data(64);
+  const std::vector<uint16_t> halves(4, 0x3c00);
+  const std::vector<gguf::File::OtherForm> forms = {{"b", quant::Type::F16, std::as_bytes(std::span(halves))}};
+  std::optional<gguf::File> first = open_bytes(b.bytes());
+  const std::byte* data = first->find_tensor("a")->data.data();
+  const gguf::File file = first->with(forms);
+  CHECK(first->find_tensor("b")->type == quant::Type::F32);
+  first.reset();
+  CHECK(file.find_tensor("a")->data.data() == data);
+  CHECK(file.find_tensor("b")->type == quant::Type::F16);
+  CHECK(file.find_tensor("b")->data.data() == forms[0].data.data());
+  CHECK(file.tensors().size() == 2);
+  const gguf::File::OtherForm unknown = {"c", quant::Type::F16, forms[0].data},
+                              short_one = {"a", quant::Type::F32, forms[0].data};
+  CHECK_THROWS_AS(file.with({&unknown, 1}), std::logic_error);
+  CHECK_THROWS_AS(file.with({&short_one, 1}), std::logic_error);
+}
+
 TEST_CASE("a missing or mistyped key is an Error that names it; an optional one has its default") {
   const gguf::File file = open_bytes(tests::small_file(), "some/model.gguf");
   CHECK(file.get_int("absent", 7) == 7);

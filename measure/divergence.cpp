@@ -22,15 +22,6 @@ struct Normalizer {
   double log_probability(float logit) const { return static_cast<double>(logit) - largest - std::log(sum); }
 };
 
-Estimate mean_of(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  if (values.empty()) return {};
-  const double mean = std::reduce(values.begin(), values.end(), 0.0) / n;
-  double squares = 0;
-  for (const double v : values) squares += (v - mean) * (v - mean);
-  return {mean, n > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
-}
-
 // Of ascending values, with linear interpolation between neighbours.
 double quantile(std::span<const double> ascending, double q) {
   const double at = q * static_cast<double>(ascending.size() - 1);
@@ -40,6 +31,15 @@ double quantile(std::span<const double> ascending, double q) {
 }
 
 } // namespace
+
+Estimate mean_of(std::span<const double> values) {
+  const auto n = static_cast<double>(values.size());
+  if (values.empty()) return {};
+  const double mean = std::reduce(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  return {mean, n > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
+}
 
 double log_probability(std::span<const float> logits, int32_t token) {
   return Normalizer(logits).log_probability(logits[token]);

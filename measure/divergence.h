@@ -39,6 +39,7 @@ TopDistribution reduce(std::span<const float> logits, int32_t next, std::span<To
 struct Estimate {
   double value = 0, error = 0; // error: standard error of the mean
 };
+Estimate mean_of(std::span<const double> values);
 
 // Mean of negative log-likelihoods, and its exponential.
 class Perplexity {

@@ -1,14 +1,15 @@
-// The roofline as a picture: operations per byte against operations per second, both logarithmic. Drawn by hand into
-// SVG, because that is one string and needs no library; text sizes and margins are in pixels of the drawing.
+// The roofline as a picture: operations per byte against operations per second, both logarithmic.
 #include "measure/roofline_report.h"
 
 #include "engine/machine.h"
+#include "measure/drawing/svg.h"
 #include "quant/registry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 namespace ridge::measure {
@@ -16,9 +17,6 @@ namespace {
 
 constexpr double kWidth = 1080, kHeight = 700;
 constexpr double kLeft = 84, kRight = 210, kTop = 76, kBottom = 74;
-constexpr const char* kInk = "#1f2933";
-constexpr const char* kFaint = "#e4e7eb";
-constexpr const char* kMuted = "#7b8794";
 
 struct Group {
   const char *key, *title, *color;
@@ -37,28 +35,6 @@ const Rate kRates[] = {
     {"int8 tensor cores", {"wgmma_int8", "mma_int8"}}, {"fp8 tensor cores", {"wgmma_fp8", "mma_fp8"}},
     {"f16 tensor cores", {"wgmma_f16", "mma_f16"}},    {"tf32 tensor cores", {"wgmma_tf32", "mma_tf32"}},
     {"int8 dot products", {"dp4a", "int8"}},           {"f32", {"fp32"}}};
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
-// One logarithmic axis.
-struct Axis {
-  double low, high; // log10
-  double from, to;  // pixels
-
-  Axis(double least, double most, double from, double to)
-      : low(std::log10(least)), high(std::log10(most)), from(from), to(to) {}
-  double at(double value) const { return from + (std::log10(value) - low) / (high - low) * (to - from); }
-  std::vector<int> decades() const {
-    std::vector<int> powers;
-    for (int power = static_cast<int>(std::ceil(low)); power <= high; ++power) powers.push_back(power);
-    return powers;
-  }
-};
 
 struct Box {
   double left, top, right, bottom;
@@ -88,18 +64,13 @@ class Picture {
         y_(least_rate(), most_rate(), kHeight - kBottom, kTop) {}
 
   std::string draw() {
-    out_ = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-                       "font-family=\"Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif\">\n"
-                       "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-                       kWidth, kHeight);
-    text(kLeft, 36, fmt::format("Roofline of {}", report_.device), 22, kInk, "start", "600");
-    text(kLeft, 60, subtitle(), 13.5, kMuted);
+    page_.text(kLeft, 36, fmt::format("Roofline of {}", report_.device), 22, kInk, "start", "600");
+    page_.text(kLeft, 60, subtitle(), 13.5, kMuted);
     draw_grid();
     draw_roofs();
     draw_points();
     draw_legend();
-    text(kWidth - 16, kHeight - 12, fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit), 11, kMuted, "end");
-    return out_ + "</svg>\n";
+    return page_.finish(fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   }
 
  private:
@@ -142,42 +113,26 @@ class Picture {
     return best;
   }
 
-  void text(double x, double y, const std::string& what, double size, const char* color, const char* anchor = "start",
-            const char* weight = "400") {
-    out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" fill=\"{}\" text-anchor=\"{}\" "
-                        "font-weight=\"{}\">{}</text>\n",
-                        x, y, size, color, anchor, weight, escaped(what));
-  }
-  void line(double x1, double y1, double x2, double y2, const char* color, double width, const char* dashes = "") {
-    out_ += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
-                        "stroke-width=\"{}\"{}/>\n",
-                        x1, y1, x2, y2, color, width,
-                        *dashes ? fmt::format(" stroke-dasharray=\"{}\"", dashes) : std::string());
-  }
-
   void draw_grid() {
     static constexpr std::pair<double, const char*> kPrefixes[] = {{15, "P"}, {12, "T"}, {9, "G"}, {6, "M"}, {3, "k"}};
     for (const int decade : x_.decades()) {
       const double x = x_.at(std::pow(10, decade));
-      line(x, kTop, x, kHeight - kBottom, kFaint, 1);
-      text(x, kHeight - kBottom + 20, fmt::format("{:g}", std::pow(10, decade)), 12, kMuted, "middle");
+      page_.line(x, kTop, x, kHeight - kBottom, kFaint, 1);
+      page_.text(x, kHeight - kBottom + 20, fmt::format("{:g}", std::pow(10, decade)), 12, kMuted, "middle");
     }
     for (const int decade : y_.decades()) {
       const double y = y_.at(std::pow(10, decade));
-      line(kLeft, y, kWidth - kRight, y, kFaint, 1);
+      page_.line(kLeft, y, kWidth - kRight, y, kFaint, 1);
       std::string label = fmt::format("{:g}", std::pow(10, decade));
       for (const auto& [power, prefix] : kPrefixes)
         if (decade >= power) {
           label = fmt::format("{:g} {}", std::pow(10, decade - power), prefix);
           break;
         }
-      text(kLeft - 8, y + 4, label, 12, kMuted, "end");
+      page_.text(kLeft - 8, y + 4, label, 12, kMuted, "end");
     }
-    text((kLeft + kWidth - kRight) / 2, kHeight - 24, "operations per byte", 13, kInk, "middle");
-    const double middle = (kTop + kHeight - kBottom) / 2;
-    out_ += fmt::format("<g transform=\"rotate(-90 24 {0:.1f})\">", middle);
-    text(24, middle, "operations per second", 13, kInk, "middle");
-    out_ += "</g>\n";
+    page_.text((kLeft + kWidth - kRight) / 2, kHeight - 24, "operations per byte", 13, kInk, "middle");
+    page_.upward_text(24, (kTop + kHeight - kBottom) / 2, "operations per second", 13, kInk);
   }
 
   // A bandwidth is a diagonal from the left or lower edge up to the rate that it is drawn to, its name above its
@@ -188,15 +143,15 @@ class Picture {
     const double bottom = std::pow(10, y_.low);
     if (rate < bottom) rate = bottom, intensity = bottom / bandwidth;
     const double x1 = x_.at(intensity), y1 = y_.at(rate), x2 = x_.at(to_rate / bandwidth), y2 = y_.at(to_rate);
-    line(x1, y1, x2, y2, color, width, dashes);
+    page_.line(x1, y1, x2, y2, color, width, dashes);
     for (double along = 0; along < 1; along += 0.005) // labels keep away from it
       taken_.push_back(around(x1 + along * (x2 - x1), y1 + along * (y2 - y1), 2));
     if (label.empty()) return;
     const double angle = std::atan2(y2 - y1, x2 - x1) * 180 / std::acos(-1.0), at = 0.72;
     const double x = x1 + at * (x2 - x1), y = y1 + at * (y2 - y1);
-    out_ += fmt::format("<g transform=\"rotate({0:.2f} {1:.1f} {2:.1f}) translate(0 -8)\">", angle, x, y);
-    text(x, y, label, 13, color, "middle", "600");
-    out_ += "</g>\n";
+    page_.add(fmt::format("<g transform=\"rotate({0:.2f} {1:.1f} {2:.1f}) translate(0 -8)\">", angle, x, y));
+    page_.text(x, y, label, 13, color, "middle", "600");
+    page_.add("</g>\n");
   }
 
   static Box around(double x, double y, double by) { return {x - by, y - by, x + by, y + by}; }
@@ -214,7 +169,7 @@ class Picture {
     if (const Datasheet* sheet = report_.datasheet) {
       const double bytes = sheet->memory_bytes_per_second, flops = std::max(sheet->tensor_f16_flops, peak);
       if (bytes > 0) diagonal(bytes, flops, kMuted, 1, "6 4", "");
-      if (bytes > 0) line(x_.at(flops / bytes), y_.at(flops), right, y_.at(flops), kMuted, 1, "6 4");
+      if (bytes > 0) page_.line(x_.at(flops / bytes), y_.at(flops), right, y_.at(flops), kMuted, 1, "6 4");
     }
     // Rates, highest first; labels stand right of the plot and make room for each other.
     std::vector<std::pair<double, std::string>> rates;
@@ -227,8 +182,8 @@ class Picture {
       const bool main = rate == peak;
       const double y = y_.at(rate), label_y = std::max(y + 4, last_label + 15);
       if (main) taken_.push_back({x_.at(rate / read), y - 3, right, y + 3});
-      line(x_.at(rate / read), y, right, y, main ? kInk : "#cbd2d9", main ? 2.4 : 1);
-      text(right + 8, label_y, label, 12, main ? kInk : kMuted, "start", main ? "600" : "400");
+      page_.line(x_.at(rate / read), y, right, y, main ? kInk : "#cbd2d9", main ? 2.4 : 1);
+      page_.text(right + 8, label_y, label, 12, main ? kInk : kMuted, "start", main ? "600" : "400");
       last_label = label_y;
     }
     diagonal(read, peak, kInk, 2.4, "", "memory read " + in_units(read, "B/s"));
@@ -242,22 +197,23 @@ class Picture {
   }
 
   void draw_points() {
-    std::string points;
+    std::vector<std::function<void()>> points; // above their labels
     for (const RooflinePoint& p : shown_) {
       const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
       const bool whole = p.group == "model";
       const auto group = std::ranges::find(kGroups, p.group, &Group::key);
       taken_.push_back(around(x, y, whole ? 7 : 4));
-      points += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" fill-opacity=\"0.9\" "
-                            "stroke=\"#ffffff\" stroke-width=\"0.8\"><title>{}: {:.0f} GB/s, {:.2f} TFLOP/s, "
-                            "{:.0f} % of its roof, bound by {}</title></circle>\n",
-                            x, y, whole ? 6.5 : 4, group->color, escaped(p.name), p.bytes_per_second() / 1e9,
-                            p.flops_per_second() / 1e12, 100 * roof_share(p), report_.bound_by(p));
+      points.push_back([=, this, &p] {
+        page_.circle(x, y, whole ? 6.5 : 4, group->color,
+                     fmt::format("{}: {:.0f} GB/s, {:.2f} TFLOP/s, {:.0f} % of its roof, bound by {}", p.name,
+                                 p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12, 100 * roof_share(p),
+                                 report_.bound_by(p)));
+      });
       if (whole) { // how far it is to the roof
         const double roof = y_.at(p.flops / report_.floor_seconds(p));
-        out_ += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" "
-                            "stroke-width=\"1.2\" stroke-opacity=\"0.6\"/>\n",
-                            x, y, roof, group->color);
+        page_.add(fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" "
+                              "stroke-width=\"1.2\" stroke-opacity=\"0.6\"/>\n",
+                              x, y, roof, group->color));
         taken_.push_back({x - 2, roof, x + 2, y});
       }
     }
@@ -265,7 +221,7 @@ class Picture {
     for (const char* first : {"model", "attention", "Q4_K", "Q8_0", "Q6_K", "IQ3_S", "Q2_K", "MXFP4", ""})
       for (const RooflinePoint& p : shown_)
         if (p.group == first || p.format == first || !*first) draw_label(p);
-    out_ += points;
+    for (const auto& draw : points) draw();
   }
 
   // Beside its point where there is room, of the model else further away on a line; else not at all.
@@ -288,9 +244,10 @@ class Picture {
             box.left > kLeft && box.right < kWidth - kRight && box.bottom < kHeight - kBottom && box.top > kTop;
         if (!inside || std::ranges::any_of(taken_, [&](const Box& other) { return box.meets(other); })) continue;
         taken_.push_back(box);
-        if (distance > 20) line(x, y, end_x + (leftwards ? 2 : -2), middle_y, whole ? group->color : "#cbd2d9", 0.8);
-        text(end_x, middle_y + 0.36 * size, label, size, whole ? kInk : group->color, leftwards ? "end" : "start",
-             whole ? "600" : "400");
+        if (distance > 20)
+          page_.line(x, y, end_x + (leftwards ? 2 : -2), middle_y, whole ? group->color : "#cbd2d9", 0.8);
+        page_.text(end_x, middle_y + 0.36 * size, label, size, whole ? kInk : group->color, leftwards ? "end" : "start",
+                   whole ? "600" : "400");
         return;
       }
     }
@@ -300,19 +257,18 @@ class Picture {
     double y = kHeight - kBottom - 20.0 * static_cast<double>(std::size(kGroups)) - 26;
     for (const Group& group : kGroups) {
       if (std::ranges::find(shown_, group.key, &RooflinePoint::group) == shown_.end()) continue;
-      out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n", kWidth - kRight + 16, y - 4,
-                          group.color);
-      text(kWidth - kRight + 28, y, group.title, 12, kInk);
+      page_.circle(kWidth - kRight + 16, y - 4, 5, group.color);
+      page_.text(kWidth - kRight + 28, y, group.title, 12, kInk);
       y += 20;
     }
-    text(kWidth - kRight + 8, y + 4, "%: of the roof above", 11, kMuted);
-    if (report_.datasheet) text(kWidth - kRight + 8, y + 20, "dashed: datasheet", 11, kMuted);
+    page_.text(kWidth - kRight + 8, y + 4, "%: of the roof above", 11, kMuted);
+    if (report_.datasheet) page_.text(kWidth - kRight + 8, y + 20, "dashed: datasheet", 11, kMuted);
   }
 
   const RooflineReport& report_;
   const std::vector<RooflinePoint> shown_;
   const Axis x_, y_;
-  std::string out_;
+  SvgPage page_{kWidth, kHeight};
   std::vector<Box> taken_; // where no label can be
   std::set<std::string> labelled_;
 };

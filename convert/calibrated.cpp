@@ -367,7 +367,7 @@ std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols) { return std::mak
 
 CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core::Program& program,
                                          CalibrationMethod method, const std::vector<std::vector<int32_t>>& chunks,
-                                         MakeExecutor make_executor, int threads, quant::MakeHessian make_hessian,
+                                         core::MakeExecutor make_executor, int threads, quant::MakeHessian make_hessian,
                                          EncodeRows encode)
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads),

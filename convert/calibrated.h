@@ -13,7 +13,7 @@
 
 #include "convert/requantize.h"
 #include "core/executor.h"
-#include "core/program.h"
+#include "core/split.h"
 #include "quant/hessian.h"
 
 #include <functional>
@@ -30,16 +30,13 @@ struct CalibrationMethod {
   bool feedback = false; // GPTQ
 };
 
-using MakeExecutor =
-    std::function<std::unique_ptr<core::Executor>(const core::Program& program, const core::ExecutorConfig& config)>;
-
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);
 
 class CalibratedQuantizer {
  public:
   // chunks: token ids, all of one length. plan and program (of plan.file) must outlive this.
   CalibratedQuantizer(const Requantization& plan, const core::Program& program, CalibrationMethod method,
-                      const std::vector<std::vector<int32_t>>& chunks, MakeExecutor make_executor, int threads,
+                      const std::vector<std::vector<int32_t>>& chunks, core::MakeExecutor make_executor, int threads,
                       quant::MakeHessian make_hessian = make_cpu_hessian, EncodeRows encode = encode_on_cpu);
   ~CalibratedQuantizer();
 
@@ -55,7 +52,7 @@ class CalibratedQuantizer {
   const Requantization& plan_;
   const core::Program& program_;
   const CalibrationMethod method_;
-  const MakeExecutor make_executor_;
+  const core::MakeExecutor make_executor_;
   const quant::MakeHessian make_hessian_;
   const EncodeRows encode_; // of matrices without feedback
   const int threads_;

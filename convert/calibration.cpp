@@ -1,10 +1,12 @@
 #include "convert/calibration.h"
 
 #include "core/error.h"
+#include "core/sampler.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <random>
 
 namespace ridge::convert {
 
@@ -23,6 +25,40 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
     throw_error("the text has {} tokens, at least one chunk of {} is needed; give more text or smaller chunks",
                 tokens.size(), chunk_tokens);
   return chunks;
+}
+
+std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
+                                           const core::MakeExecutor& make_executor, int threads) {
+  constexpr int64_t kChunks = 8, kTokens = 256; // together: one token of each chunk a step
+  const int64_t length = std::min(kTokens, program.trained_context);
+  core::ExecutorConfig config;
+  config.context = length;
+  config.streams = config.max_batch = config.max_outputs = kChunks;
+  config.threads = threads;
+  const auto executor = make_executor(program, config);
+  const int64_t bos = file.get_int("tokenizer.ggml.bos_token_id", -1);
+  std::vector<core::Sampler> samplers;
+  std::vector<int32_t> tokens, positions(kChunks), streams(kChunks);
+  std::iota(streams.begin(), streams.end(), 0);
+  std::mt19937 random(1);
+  for (int64_t i = 0; i < kChunks; ++i) {
+    core::SamplerParams params;
+    params.temp = 1;
+    params.top_k = 0;
+    params.top_p = 1;
+    params.min_p = 0;
+    params.seed = i;
+    samplers.emplace_back(params, program.vocab);
+    tokens.push_back(static_cast<int32_t>(bos >= 0 && bos < program.vocab ? bos : random() % program.vocab));
+  }
+  std::vector<std::vector<int32_t>> chunks(kChunks);
+  for (int64_t at = 0;; ++at) {
+    for (int64_t i = 0; i < kChunks; ++i) chunks[i].push_back(tokens[i]);
+    if (at + 1 == length) return chunks;
+    std::ranges::fill(positions, static_cast<int32_t>(at));
+    executor->forward({tokens, positions, streams, streams});
+    for (int64_t i = 0; i < kChunks; ++i) tokens[i] = samplers[i].sample(executor->logits(i));
+  }
 }
 
 void run_chunk(core::Executor& executor, std::span<const int32_t> tokens,

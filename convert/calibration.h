@@ -2,7 +2,7 @@
 // calibrations.
 #pragma once
 
-#include "core/executor.h"
+#include "core/split.h"
 #include "gguf/imatrix.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -16,6 +16,11 @@ namespace ridge::convert {
 // whole chunk are dropped. Throws Error if the text is shorter than a chunk.
 std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& tokenizer, std::string_view text,
                                                      bool parse_special, int64_t chunk_tokens, int64_t max_chunks);
+
+// A text that the model writes itself, chosen token by token as likely as it finds it: chunks of one length. For models
+// that nobody has a text for.
+std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
+                                           const core::MakeExecutor& make_executor, int threads);
 
 // Runs a whole chunk from position 0. Calls `logits(position, row)`, if given, for every position in order.
 void run_chunk(core::Executor& executor, std::span<const int32_t> tokens,

@@ -22,8 +22,9 @@ struct QuantizeSteps {
 };
 
 struct TypeSearchResult {
-  uint64_t target_bytes;
+  uint64_t target_bytes; // 0: the divergence was bounded
   double expected_loss;
+  bool measured; // the loss is the divergence in nats per token that is to be expected
 };
 
 struct QuantizeResult {

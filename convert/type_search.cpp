@@ -37,43 +37,6 @@ double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
 
 namespace {
 
-// Rows at equal distances, from all matrices of a tensor.
-std::vector<int64_t> sample_rows(const WeightSource& source, int64_t weights) {
-  const int64_t count = std::clamp<int64_t>(weights / source.cols(), 1, source.rows());
-  std::vector<int64_t> rows;
-  for (int64_t i = 0; i < count; ++i) rows.push_back((2 * i + 1) * source.rows() / (2 * count));
-  return rows;
-}
-
-struct Sample {
-  std::vector<int64_t> rows;
-  std::vector<float> weights; // [rows][cols]
-};
-
-double sampled_loss(const WeightSource& source, Type type, const Sample& sample,
-                    const std::vector<std::vector<float>>& importance, const EncodeRows& encode) {
-  const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
-  const quant::FormatInfo& format = quant::format(type);
-  std::vector<std::byte> packed(static_cast<size_t>(format.row_bytes(cols)) * sample.rows.size());
-  std::vector<float> decoded(static_cast<size_t>(cols));
-  quant::ErrorStats stats;
-  for (size_t i = 0; i < sample.rows.size();) { // runs of rows of one matrix
-    const int64_t matrix = sample.rows[i] / matrix_rows;
-    size_t end = i + 1;
-    while (end < sample.rows.size() && sample.rows[end] / matrix_rows == matrix) ++end;
-    const std::vector<float>& factors = importance[static_cast<size_t>(matrix)];
-    const float* weights = sample.weights.data() + static_cast<int64_t>(i) * cols;
-    encode({weights, static_cast<int64_t>(end - i), cols}, type, factors, packed.data());
-    for (size_t r = i; r < end; ++r) {
-      format.decode(packed.data() + static_cast<int64_t>(r - i) * format.row_bytes(cols), cols, decoded.data());
-      stats.add_row(weights + static_cast<int64_t>(r - i) * cols, decoded.data(), cols,
-                    factors.empty() ? nullptr : factors.data());
-    }
-    i = end;
-  }
-  return stats.weighted_relative();
-}
-
 // Only the lower convex hull of (bytes, loss): on it, each step costs more per byte than the one before.
 void keep_hull(std::vector<TypeChoice>& choices) {
   std::ranges::sort(choices, [](const TypeChoice& a, const TypeChoice& b) {
@@ -93,6 +56,58 @@ void keep_hull(std::vector<TypeChoice>& choices) {
 
 } // namespace
 
+TensorLoss::TensorLoss(const WeightSource& source, const gguf::Imatrix* imatrix, const gguf::Imatrix* inputs)
+    : source_(source), importance_(importance_of(imatrix, source)),
+      measured_(importance_of(inputs ? inputs : imatrix, source)) {
+  constexpr int64_t kSampleWeights = 1 << 16;
+  // Rows at equal distances, from all matrices of a tensor.
+  const int64_t count = std::clamp<int64_t>(kSampleWeights / source.cols(), 1, source.rows());
+  weights_.resize(static_cast<size_t>(count * source.cols()));
+  for (int64_t i = 0; i < count; ++i) {
+    rows_.push_back((2 * i + 1) * source.rows() / (2 * count));
+    source.decode(rows_.back(), 1, weights_.data() + i * source.cols());
+  }
+}
+
+double TensorLoss::in(Type type, const EncodeRows& encode) const {
+  const int64_t cols = source_.cols(), matrix_rows = source_.rows() / source_.matrices();
+  const quant::FormatInfo& format = quant::format(type);
+  std::vector<std::byte> packed(static_cast<size_t>(format.row_bytes(cols)) * rows_.size());
+  std::vector<float> decoded(static_cast<size_t>(cols));
+  quant::ErrorStats stats;
+  for (size_t i = 0; i < rows_.size();) { // runs of rows of one matrix
+    const auto matrix = static_cast<size_t>(rows_[i] / matrix_rows);
+    size_t end = i + 1;
+    while (end < rows_.size() && static_cast<size_t>(rows_[end] / matrix_rows) == matrix) ++end;
+    const std::vector<float>& factors = measured_[matrix];
+    const float* weights = weights_.data() + static_cast<int64_t>(i) * cols;
+    encode({weights, static_cast<int64_t>(end - i), cols}, type, importance_[matrix], packed.data());
+    for (size_t r = i; r < end; ++r) {
+      format.decode(packed.data() + static_cast<int64_t>(r - i) * format.row_bytes(cols), cols, decoded.data());
+      stats.add_row(weights + static_cast<int64_t>(r - i) * cols, decoded.data(), cols,
+                    factors.empty() ? nullptr : factors.data());
+    }
+    i = end;
+  }
+  return stats.weighted_relative();
+}
+
+// Of each source of the plan. Where some are measured and others are not, the latter are brought to the same scale.
+static std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
+  const int64_t layers = models::model_traits(*plan.file).layers;
+  std::vector<double> all;
+  double measured = 0, assumed = 0; // of those that are measured
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
+    all.push_back(sensitivity(plan.sources[i].name(), plan.is_output(plan.sources[i]), layers));
+    if (search.sensitivities.empty() || !search.sensitivities[i]) continue;
+    measured += *search.sensitivities[i];
+    assumed += all[i];
+  }
+  if (measured > 0)
+    for (size_t i = 0; i < all.size(); ++i) all[i] = search.sensitivities[i].value_or(all[i] * measured / assumed);
+  return all;
+}
+
 bool is_searched(const WeightSource& source, const models::RecipeOptions& options) {
   const models::Role role = models::role_of(source.name());
   if (role == models::Role::output && (options.output || options.leave_output)) return false;
@@ -108,23 +123,18 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
                                                      const std::function<void(int64_t done, int64_t total)>& progress) {
   const std::vector<Type> candidates = search.candidates.empty() ? default_candidates() : search.candidates;
   std::vector<std::vector<TypeChoice>> all(plan.sources.size());
-  const int64_t layers = models::model_traits(*plan.file).layers;
+  const std::vector<double> sensitivities = sensitivities_of(plan, search);
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
     if (!is_searched(source, options)) continue;
-    Sample sample{sample_rows(source, search.sample_weights), {}};
-    sample.weights.resize(sample.rows.size() * static_cast<size_t>(source.cols()));
-    for (size_t r = 0; r < sample.rows.size(); ++r)
-      source.decode(sample.rows[r], 1, sample.weights.data() + static_cast<int64_t>(r) * source.cols());
-    const auto importance = importance_of(imatrix, source);
-    const double factor = sensitivity(source.name(), plan.is_output(source), layers);
+    const TensorLoss loss(source, imatrix, search.inputs);
     std::vector<TypeChoice>& choices = all[i];
     if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
     for (const Type type : candidates) {
       if (source.cols() % quant::format(type).block_weights != 0 || source.type() == type) continue;
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
       if (!source.is_planar() && info.bytes() >= source.bytes()) continue;
-      choices.push_back({type, info.bytes(), factor * sampled_loss(source, type, sample, importance, encode)});
+      choices.push_back({type, info.bytes(), sensitivities[i] * loss.in(type, encode)});
     }
     keep_hull(choices);
     source.release(0, source.rows());
@@ -133,9 +143,10 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
   return all;
 }
 
-std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget) {
+std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget, double enough) {
   std::vector<int> chosen;
   uint64_t bytes = 0;
+  double loss = 0;
   struct Step {
     double gain; // loss per byte
     size_t tensor;
@@ -150,7 +161,9 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
   };
   for (const auto& of_tensor : choices) {
     chosen.push_back(of_tensor.empty() ? -1 : 0);
-    if (!of_tensor.empty()) bytes += of_tensor[0].bytes;
+    if (of_tensor.empty()) continue;
+    bytes += of_tensor[0].bytes;
+    loss += of_tensor[0].loss;
   }
   if (bytes > budget)
     throw_error("the target is too small: in the smallest types that are considered, the matrices need {:.3f} GB of "
@@ -158,13 +171,14 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
                 static_cast<double>(bytes) / 1e9, static_cast<double>(budget) / 1e9);
   for (size_t i = 0; i < choices.size(); ++i)
     if (chosen[i] == 0) offer(i);
-  while (!steps.empty()) {
+  while (!steps.empty() && loss > enough) {
     const size_t i = steps.top().tensor;
     steps.pop();
     const auto now = static_cast<size_t>(chosen[i]);
     const uint64_t more = choices[i][now + 1].bytes - choices[i][now].bytes;
     if (bytes + more > budget) continue; // this step is too large; a smaller one of another tensor may fit
     bytes += more;
+    loss -= choices[i][now].loss - choices[i][now + 1].loss;
     ++chosen[i];
     offer(i);
   }

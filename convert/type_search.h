@@ -9,6 +9,8 @@
 
 #include "convert/requantize.h"
 
+#include <optional>
+
 namespace ridge::convert {
 
 // How much a relative error in a tensor of this role changes the model's logits: KL divergence per loss, relative to
@@ -16,9 +18,26 @@ namespace ridge::convert {
 // too.
 double sensitivity(std::string_view tensor, bool is_output, int64_t layers);
 
+// A tensor's loss in other types, over a sample of its rows.
+class TensorLoss {
+ public:
+  // imatrix: importance when encoding, null: none. inputs: when measuring, null: that of the imatrix. The source must
+  // outlive this.
+  TensorLoss(const WeightSource& source, const gguf::Imatrix* imatrix, const gguf::Imatrix* inputs);
+  double in(quant::Type type, const EncodeRows& encode) const;
+
+ private:
+  const WeightSource& source_;
+  std::vector<int64_t> rows_;
+  std::vector<float> weights_;                            // [rows][cols]
+  std::vector<std::vector<float>> importance_, measured_; // of columns, by matrix
+};
+
 struct TypeSearch {
-  std::vector<quant::Type> candidates; // empty: default_candidates()
-  int64_t sample_weights = 1 << 16;    // per tensor and candidate
+  std::vector<quant::Type> candidates;   // empty: default_candidates()
+  const gguf::Imatrix* inputs = nullptr; // by which errors are weighed; null: the imatrix
+  // By source of the plan, as measured (convert/sensitivity.h); nothing or empty: sensitivity() counts.
+  std::vector<std::optional<double>> sensitivities;
 };
 std::vector<quant::Type> default_candidates();
 
@@ -38,7 +57,7 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
                                                      const std::function<void(int64_t done, int64_t total)>& progress);
 
 // The index of the choice for each tensor, -1 if it has none. The sum of bytes is at most `budget`. Throws Error if the
-// smallest choices together are larger.
-std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget);
+// smallest choices together are larger. No more is bought once the losses together are at most `enough`.
+std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choices, uint64_t budget, double enough = 0);
 
 } // namespace ridge::convert

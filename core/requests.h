@@ -69,8 +69,10 @@ struct QuantizeRequest {
   std::string type;             // a recipe's name or COPY; empty where a target chooses the types
   std::string target_size;      // "4.2GiB": types are chosen by measured error for this size
   double target_bpw = 0;        // the same for so many bits per weight; 0: no target
+  double target_divergence = 0; // the smallest file that is expected to diverge so little, nats per token; 0: no target
+  bool explore = false;         // measure what recipes and mixes of types cost, and write nothing
   std::string method = "plain"; // or awq, gptq, awq+gptq; these three need `calibration`
-  std::string calibration;      // a text file
+  std::string calibration;      // a text file; targets are also measured on it
   int64_t calibration_tokens = 16384;
   bool parse_special = false; // special tokens in the text are tokens
   std::string imatrix;        // a file; empty: none

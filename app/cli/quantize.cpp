@@ -1,15 +1,18 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
 #include "convert/quantize.h"
 #include "app/cli/cli.h"
+#include "app/report/frontier_report.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "convert/type_search.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/files/atomic_file.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
 #include "kernels/cuda/executor/executor.h"
+#include "models/model.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,21 +37,23 @@ uint64_t peak_memory_bytes() {
 struct QuantizeCommand {
   std::string first, second, third; // IN [OUT] [TYPE]
   core::QuantizeRequest request;
+  std::string svg;
   bool dry_run = false, json = false;
 
   void run() {
     std::vector<std::string> names = {first, second, third};
     while (!names.empty() && names.back().empty()) names.pop_back();
-    const bool searched = !request.target_size.empty() || request.target_bpw > 0;
+    const bool searched = !request.target_size.empty() || request.target_bpw > 0 || request.target_divergence > 0;
+    if (request.explore) return explore(names);
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted)
       throw Error(
-          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where --target-size or --target-bpw is given)",
+          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where a --target is given, and with only IN.gguf for "
+          "--explore)",
           Error::kUsage);
     if (searched && (names.size() == 3 || request.pure))
-      throw Error("quantize: --target-size and --target-bpw choose the types themselves; leave out TYPE and --pure",
-                  Error::kUsage);
+      throw Error("quantize: a --target chooses the types itself; leave out TYPE and --pure", Error::kUsage);
     request.input = names[0];
     if (!dry_run) request.output = names[1];
     if (!searched) request.type = names.back();
@@ -79,6 +84,38 @@ struct QuantizeCommand {
     }
     progress.clear();
     report->finish(request.type, result, core::seconds_now() - start);
+  }
+
+  // What recipes and mixes cost; writes no model.
+  void explore(const std::vector<std::string>& names) {
+    if (names.size() != 1 || dry_run)
+      throw Error("quantize: --explore takes the model only, and writes none", Error::kUsage);
+    request.input = names[0];
+    if (!svg.empty()) core::check_output(svg, {request.input, request.imatrix, request.calibration});
+    const double start = core::seconds_now();
+    Progress progress;
+    convert::QuantizeSteps steps;
+    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
+    steps.note = [&](const std::string& line) {
+      progress.clear();
+      note(line);
+    };
+    const convert::Frontier frontier = convert::explore(request, steps);
+    progress.clear();
+    if (json) {
+      Json report = {
+          {"file", request.input}, {"method", request.method}, {"elapsed_seconds", core::seconds_now() - start}};
+      report.update(frontier_json(frontier));
+      print_report("quantize", report);
+    } else {
+      print_frontier(frontier);
+    }
+    if (svg.empty()) return;
+    const std::string picture = frontier_svg(frontier, models::model_label(gguf::File::open(request.input)));
+    core::AtomicFile out(svg, picture.size());
+    out.write(std::as_bytes(std::span(picture)));
+    out.commit();
+    note(fmt::format("wrote {}", svg));
   }
 
   // The table, one line per tensor as it is done, and the summary.
@@ -164,7 +201,9 @@ struct QuantizeCommand {
                         {"peak_memory_bytes", peak_memory_bytes()},
                         {"tensors", rows_}};
         if (const auto& search = result.search)
-          summary["search"] = {{"target_bytes", search->target_bytes}, {"expected_loss", search->expected_loss}};
+          summary["search"] = {
+              {"target_bytes", search->target_bytes},
+              {search->measured ? "expected_divergence_nats" : "expected_loss", search->expected_loss}};
         return print_report("quantize", summary);
       }
       fmt::print("\n{} > {}, {:.3f} bits per weight", core::human_bytes(static_cast<double>(before_)),
@@ -173,6 +212,8 @@ struct QuantizeCommand {
         fmt::print(", {:.2f} dB, loss {:.4f}; {:.1f} s, {:.0f} M weights/s, {} of memory", total_.sqnr_db(), loss_,
                    seconds, static_cast<double>(total_.weights) / seconds / 1e6,
                    core::human_bytes(static_cast<double>(peak_memory_bytes())));
+      if (result.search && result.search->measured)
+        fmt::print("; expected divergence {:.3g} nats per token", result.search->expected_loss);
       fmt::print("\n");
       for (const std::string& path : result.paths) fmt::print(stderr, "wrote {}\n", path);
     }
@@ -216,19 +257,34 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("RE=TYPE");
   command->add_flag("--leave-output-tensor", request.leave_output, "the output matrix as it is");
   command->add_flag("--allow-requantize", request.allow_requantize, "also from packed types, at a loss");
-  command->add_option("--target-size", request.target_size, "choose each tensor's type by measured error for this size")
-      ->type_name("4.2GiB");
+  auto* size = command
+                   ->add_option("--target-size", request.target_size,
+                                "choose each tensor's type for this size, by what its errors change in what the model "
+                                "says (on --calibration, else on a text that the model writes)")
+                   ->type_name("4.2GiB");
   command->add_option("--target-bpw", request.target_bpw, "the same for this many bits per weight")
       ->excludes("--target-size")
       ->check(CLI::Range(0.1, 32.0))
       ->type_name("4.3");
+  command
+      ->add_option("--target-divergence", request.target_divergence,
+                   "the smallest file that is expected to diverge by no more, in nats per token")
+      ->excludes(size, command->get_option("--target-bpw"))
+      ->check(CLI::Range(1e-9, 100.0))
+      ->type_name("0.01");
+  auto* explore = command->add_flag("--explore", request.explore,
+                                    "measure what every recipe costs, and mixes of the same sizes; writes no model");
+  command->add_option("--svg", options->svg, "with --explore: also draw it here")->needs(explore)->type_name("FILE");
   command
       ->add_option("--method", request.method,
                    "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");
-  command->add_option("--calibration", request.calibration, "text for --method awq and gptq")->type_name("FILE");
+  command
+      ->add_option("--calibration", request.calibration,
+                   "text for --method awq and gptq, and for targets and --explore")
+      ->type_name("FILE");
   command
       ->add_flag("--parse-special", request.parse_special, "special tokens in the text are tokens (chat transcripts)")
       ->needs("--calibration");

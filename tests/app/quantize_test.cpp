@@ -123,6 +123,41 @@ TEST_CASE("a target size is kept to, and used") {
   CHECK(report["bits_per_weight"] > 4.2);
 }
 
+TEST_CASE("a smaller divergence takes a larger file") {
+  uint64_t last = 0;
+  for (const char* target : {"0.02", "0.002", "0.0002"}) {
+    const std::string out = folder() / "diverges.gguf";
+    const Result result = run_ridge({"quantize", wide_model(), out, "--target-divergence", target, "--calibration",
+                                     some_text(), "--calibration-tokens", "512", "--json"});
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    CHECK(json::parse(result.out)["search"]["expected_divergence_nats"] <= std::stod(target));
+    CHECK(std::filesystem::file_size(out) > last);
+    last = std::filesystem::file_size(out);
+  }
+}
+
+TEST_CASE("exploring measures recipes and mixes of their sizes, and writes nothing but a picture") {
+  const std::string svg = folder() / "frontier.svg";
+  const Result result = run_ridge({"quantize", wide_model(), "--explore", "--svg", svg, "--calibration", some_text(),
+                                   "--calibration-tokens", "256", "--json"});
+  REQUIRE_MESSAGE(result.status == 0, result.err);
+  const json report = json::parse(result.out);
+  CHECK(report["tensors"].size() == 16);
+  double least = 1e9;
+  int recipes = 0, mixes = 0;
+  for (const json& point : report["points"]) {
+    point["recipe"].is_null() ? ++mixes : ++recipes;
+    const double divergence = point["divergence_nats"];
+    if (point["best"]) CHECK(divergence <= least);
+    least = std::min(least, divergence);
+  }
+  CHECK(recipes > 15);
+  CHECK(mixes > 5);
+  CHECK(read_file(svg).find("Q4_K_M") != std::string::npos);
+  check_one_line(run_ridge({"quantize", wide_model(), "Q4_0", "--explore"}), 2, "--explore");
+  check_one_line(run_ridge({"quantize", wide_model(), "out.gguf", "Q4_0", "--svg", svg}), 2, "--explore");
+}
+
 TEST_CASE("an importance matrix is made, used, and named in the result") {
   const std::string matrix = folder() / "im.gguf", out = folder() / "imq.gguf";
   const Result made = run_ridge(

@@ -24,8 +24,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels/cpu", {"core", "quant", "kernels/cpu"}},
     {"kernels/cuda", {"core", "quant", "kernels/cuda"}},
     {"engine", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine"}},
-    {"convert", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "convert"}},
     {"measure", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure"}},
+    {"convert",
+     {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure", "convert"}},
     {"server", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "server"}},
     {"ui", {"core", "ui"}},
 };
@@ -68,8 +69,8 @@ TEST_CASE("a room includes only what lies below it") {
 
 TEST_CASE("a room holds at most 25 files") {
   std::map<std::string, int> files;
-  for (const char* top :
-       {"core", "quant", "gguf", "text", "hub", "models", "kernels", "engine", "convert", "measure", "server", "ui", "app"})
+  for (const char* top : {"core", "quant", "gguf", "text", "hub", "models", "kernels", "engine", "convert", "measure",
+                          "server", "ui", "app"})
     for (const Source& source : sources(top)) ++files[source.path.parent_path().string()];
   for (const auto& [folder, count] : files) {
     CAPTURE(folder);
@@ -78,8 +79,8 @@ TEST_CASE("a room holds at most 25 files") {
 }
 
 TEST_CASE("CUDA appears only under kernels/cuda") {
-  for (const char* folder : {"core", "quant", "gguf", "text", "hub", "models", "kernels/cpu", "engine", "convert", "measure",
-                             "server", "ui", "app"})
+  for (const char* folder : {"core", "quant", "gguf", "text", "hub", "models", "kernels/cpu", "engine", "convert",
+                             "measure", "server", "ui", "app"})
     for (const Source& source : sources(folder)) {
       CAPTURE(source.path);
       CHECK(matches(source.text, R"re(#include <(cuda[^>]*|cublas[^>]*)>)re").empty());

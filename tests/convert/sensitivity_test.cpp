@@ -1,0 +1,149 @@
+// What quantizing changes in what a model says: measured layer by layer it is what the whole model shows.
+#include "convert/sensitivity.h"
+
+#include "convert/type_search.h"
+#include "kernels/cpu/executor/executor.h"
+#include "models/guide.h"
+#include "models/model.h"
+#include "support/numerics.h"
+#include "support/recipe_runs.h"
+#include "support/reference.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <random>
+
+using namespace ridge;
+using convert::DivergenceMeter;
+using convert::LayerGroups;
+using convert::MeasuredText;
+using quant::Type;
+
+namespace {
+
+MeasuredText random_text(uint64_t seed, int64_t vocab) {
+  std::mt19937_64 random(seed);
+  MeasuredText text;
+  text.chunks.resize(3);
+  for (auto& chunk : text.chunks)
+    for (int i = 0; i < 16; ++i) chunk.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
+  text.scored = {8, 9, 12, 15};
+  return text;
+}
+
+// The first of the guide's held-out conversations.
+MeasuredText held_out_text(const gguf::File& guide) {
+  const std::string text = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/guide/heldout.txt");
+  MeasuredText measured;
+  measured.chunks = convert::calibration_chunks(*text::Tokenizer::from_file(guide), text, true, 128, 8);
+  measured.score_second_halves(512);
+  return measured;
+}
+
+convert::Requantization plan_for(const gguf::File& file, std::string_view recipe) {
+  return convert::plan_requantization(file, models::find_recipe(recipe), {}, nullptr);
+}
+
+std::vector<bool> searched(const convert::Requantization& plan) {
+  std::vector<bool> wanted;
+  for (const convert::WeightSource& source : plan.sources) wanted.push_back(convert::is_searched(source, {}));
+  return wanted;
+}
+
+} // namespace
+
+TEST_CASE("layers that run one behind the other give what the whole model gives") {
+  REQUIRE_REFERENCE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const std::string& name : tests::known_recipes()) {
+    if (!name.ends_with("-deep")) continue;
+    CAPTURE(name);
+    const gguf::File file = tests::Recipe(name).open();
+    const core::Program program = models::build_program(file);
+    if (program.embeds || core::sees_ahead(program)) continue;
+    const MeasuredText text = random_text(seed, program.vocab);
+    const LayerGroups groups(file, text, kernels::cpu::make_cpu_executor, 1);
+    const std::vector<float> whole = groups.run(0, groups.count() - 1)->rows({});
+    std::vector<float> rows;
+    for (int group = 0; group < groups.count(); ++group) rows = groups.run(group, group)->rows(rows);
+    REQUIRE(rows.size() == whole.size());
+    CHECK(tests::nmse(rows, whole) < 1e-9);
+  }
+}
+
+TEST_CASE("a mix diverges as much when it is measured layer by layer as when it is written and read") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  const tests::TemporaryFolder folder;
+  tests::TinyModel{.layers = 2, .width = 256, .heads = 4, .kv_heads = 2, .ffn_width = 512}.write(folder / "wide.gguf");
+  const gguf::File file = gguf::File::open(folder / "wide.gguf");
+  const MeasuredText text = random_text(seed, models::build_program(file).vocab);
+  const DivergenceMeter meter(file, text, kernels::cpu::make_cpu_executor, 1);
+  CHECK(meter.of(plan_for(file, "F16"), nullptr, convert::encode_on_cpu, nullptr, nullptr).value == 0);
+
+  const convert::Requantization plan = plan_for(file, "Q3_K_M");
+  convert::write(plan, {folder / "packed.gguf"}, nullptr, convert::encode_on_cpu, nullptr, nullptr, nullptr);
+  const gguf::File packed = gguf::File::open(folder / "packed.gguf");
+  const auto logits = [&](const gguf::File& of) {
+    const LayerGroups groups(of, text, kernels::cpu::make_cpu_executor, 1);
+    return groups.run(0, groups.count() - 1)->rows({});
+  };
+  const std::vector<float> expected = logits(file), found = logits(packed);
+  const size_t vocab = expected.size() / static_cast<size_t>(text.scores());
+  double sum = 0;
+  for (size_t i = 0; i < expected.size(); i += vocab)
+    sum += measure::compare(std::span(found).subspan(i, vocab), std::span(expected).subspan(i, vocab), 0).divergence;
+  const double by_layers = meter.of(plan, nullptr, convert::encode_on_cpu, nullptr, nullptr).value;
+  CHECK(by_layers > 0);
+  CHECK(by_layers == doctest::Approx(sum / static_cast<double>(text.scores())).epsilon(1e-3));
+}
+
+TEST_CASE(
+    "on the guide, tensors' sensitivities foretell a mix's divergence, and its mix beats the recipe of its size") {
+  const gguf::File guide = models::open_guide();
+  const DivergenceMeter meter(guide, held_out_text(guide), kernels::cpu::make_cpu_executor, 0);
+  const convert::Requantization recipe = plan_for(guide, "Q3_K_M");
+  convert::TypeSearch search;
+  search.inputs = &meter.inputs();
+  search.sensitivities =
+      meter.sensitivities(recipe, searched(recipe), Type::Q3_K, nullptr, convert::encode_on_cpu, nullptr);
+  for (size_t i = 0; i < recipe.sources.size(); ++i) {
+    CAPTURE(recipe.sources[i].name());
+    REQUIRE(search.sensitivities[i].has_value() == convert::is_searched(recipe.sources[i], {}));
+    if (search.sensitivities[i]) CHECK(*search.sensitivities[i] > 0);
+  }
+  const auto choices = convert::measure_choices(recipe, search, {}, nullptr, convert::encode_on_cpu, nullptr);
+  convert::Requantization mix = recipe;
+  uint64_t budget = 0;
+  for (size_t i = 0; i < choices.size(); ++i)
+    if (!choices[i].empty()) budget += recipe.infos()[i].bytes();
+  const std::vector<int> chosen = convert::choose_types(choices, budget);
+  double expected = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (chosen[i] < 0) continue;
+    mix.types[i] = choices[i][static_cast<size_t>(chosen[i])].type;
+    expected += choices[i][static_cast<size_t>(chosen[i])].loss;
+  }
+  CHECK(mix.bytes() <= recipe.bytes());
+  const auto divergence = [&](const convert::Requantization& plan) {
+    return meter.of(plan, nullptr, convert::encode_on_cpu, nullptr, nullptr).value;
+  };
+  const double of_mix = divergence(mix);
+  CHECK(of_mix < 0.8 * divergence(recipe));
+  CHECK(of_mix > 0.4 * expected);
+  CHECK(of_mix < 2.5 * expected);
+}
+
+TEST_CASE("no more is bought than a divergence that is allowed needs") {
+  const std::vector<std::vector<convert::TypeChoice>> choices = {
+      {{Type::Q2_K, 10, 8}, {Type::Q4_K, 20, 2}, {Type::Q8_0, 40, 0}},
+      {{Type::Q2_K, 100, 9}, {Type::Q4_K, 200, 1}},
+  };
+  CHECK(convert::choose_types(choices, 1000, 17) == std::vector<int>{0, 0});
+  CHECK(convert::choose_types(choices, 1000, 11) == std::vector<int>{1, 0});
+  CHECK(convert::choose_types(choices, 1000, 10.9) == std::vector<int>{2, 0});
+  CHECK(convert::choose_types(choices, 1000, 1) == std::vector<int>{2, 1});
+}

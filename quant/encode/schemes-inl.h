@@ -12,11 +12,13 @@
 
 RIDGE_LANES_BEGIN
 
-// One binary16 scale for the block.
-template <typename Format, typename Codes>
+// One binary16 scale for the block. Codes of eight bits lose so little that nothing has to be made up for.
+template <typename Format, typename Codes, bool kLengthen = true>
 RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
   const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts);
-  const Lanes scale = b.to_f16(fit.scale * b.lengthen(0, Format::kWeights, fit.gained));
+  Lanes scale = fit.scale;
+  if constexpr (kLengthen) scale = scale * b.lengthen(0, Format::kWeights, fit.gained);
+  scale = b.to_f16(scale);
   b.d = scale * b.unit;
   b.template set_codes<Codes>(0, Format::kWeights, scale);
 }
@@ -218,7 +220,7 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
 
 RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true}))
 RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true}))
-RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>>(b, {30, 119.0f, 1.003f, false, 1}))
+RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>, false>(b, {30, 119.0f, 1.003f, false, 1}))
 RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {12, -95.0f, 1.05f, true}))
 RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
 RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))

@@ -1,5 +1,6 @@
 #include "app/jobs.h"
 
+#include "convert/frontier.h"
 #include "convert/import/import.h"
 #include "convert/quantize.h"
 #include "core/clock.h"
@@ -41,6 +42,7 @@ std::string title_of(const core::ConvertRequest& r) { return fmt::format("Conver
 
 std::string title_of(const core::QuantizeRequest& r) {
   const std::string in = file_name(r.input);
+  if (r.explore) return fmt::format("Explore what quantizing costs {}", in);
   return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
          : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
                                      : fmt::format("Quantize {} to a mix with {}", in, r.type);
@@ -256,10 +258,30 @@ void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
                            core::human_seconds(seconds_now() - start));
 }
 
+void JobQueue::explore(const core::QuantizeRequest& request, Job& job) {
+  convert::QuantizeSteps steps;
+  steps.progress = [&](std::string_view what, int64_t done, int64_t all) { progress(what, share_of(done, all)); };
+  steps.note = [&](const std::string& note) { job.notes.push_back(note); };
+  progress("reading the model", 0);
+  const double start = seconds_now();
+  const convert::Frontier frontier = convert::explore(request, steps);
+  core::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
+  for (const convert::FrontierPoint& p : frontier.points) {
+    job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best});
+    table.rows.push_back({p.name.empty() ? "mix" : p.name, core::human_bytes(static_cast<double>(p.bytes)),
+                          fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.3g} nats", p.divergence.value),
+                          fmt::format("{:.2g} nats", p.divergence.error)});
+  }
+  job.tables.push_back(std::move(table));
+  job.result = fmt::format("{} ways to write it, over {} tokens, {}", frontier.points.size(), frontier.scored_tokens,
+                           core::human_seconds(seconds_now() - start));
+}
+
 void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
-  if (request.output.empty()) throw_error("name the file to write");
   request.device = device_;
   request.threads = threads_;
+  if (request.explore) return explore(request, job);
+  if (request.output.empty()) throw_error("name the file to write");
   core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;

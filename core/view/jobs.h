@@ -17,6 +17,14 @@ struct JobTable {
   std::vector<std::vector<std::string>> rows;
 };
 
+// A way to write a model that was measured: how large, and how far from the model as it is.
+struct FrontierPoint {
+  std::string recipe; // empty: a mix of types
+  uint64_t bytes = 0;
+  double bits_per_weight = 0, divergence = 0; // nats per token
+  bool best = false;                          // nothing else is as small and diverges less
+};
+
 struct Job {
   uint64_t id = 0;
   JobRequest request;
@@ -31,6 +39,7 @@ struct Job {
   std::string opens;       // a model file that it has written
   std::vector<std::string> notes;
   std::vector<JobTable> tables;
+  std::vector<FrontierPoint> frontier; // of a quantization that explored, by ascending bytes
 
   bool over() const { return state != JobState::waiting && state != JobState::running; }
 };

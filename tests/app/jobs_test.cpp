@@ -86,6 +86,23 @@ TEST_CASE("a model is quantized as a job, and says what each tensor lost") {
   CHECK(file.find_tensor("blk.0.ffn_up.weight")->type == quant::Type::Q8_0);
 }
 
+TEST_CASE("exploring as a job gives points to choose from, and writes nothing") {
+  const tests::TemporaryFolder folder;
+  Queue q;
+  core::QuantizeRequest request = quantize(tests::tiny_model(), "", "");
+  request.explore = true;
+  q.queue.start(request);
+  const Job job = q.finish(1);
+  CHECK(job.error == "");
+  REQUIRE(job.state == JobState::done);
+  CHECK(job.title == "Explore what quantizing costs tiny.gguf");
+  REQUIRE(job.frontier.size() > 3);
+  CHECK(job.tables.at(0).rows.size() == job.frontier.size());
+  CHECK(std::ranges::is_sorted(job.frontier, {}, &core::FrontierPoint::bytes));
+  CHECK(std::ranges::count(job.frontier, true, &core::FrontierPoint::best) > 0);
+  CHECK(job.opens.empty());
+}
+
 TEST_CASE("a mix chosen tensor by tensor is what is written") {
   const tests::TemporaryFolder folder;
   Queue q;

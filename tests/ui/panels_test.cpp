@@ -6,6 +6,7 @@
 #include "ui/layout.h"
 #include "ui/window.h"
 
+#include <cmath>
 #include <filesystem>
 
 using namespace ridge;
@@ -47,6 +48,13 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
                               .ended = i < 38,
                               .problem = i == 30 ? "the client has gone" : ""});
   s.serving = std::make_shared<core::Serving>(serving);
+  core::Job job{.id = 1, .request = core::QuantizeRequest{.explore = true}, .title = "Explore"};
+  job.state = core::JobState::done;
+  for (uint64_t i = 0; i < 40; ++i) // from most of a model lost to nothing, a mix beside each recipe
+    for (const char* recipe : {"", "IQ2_XXS"})
+      job.frontier.push_back({recipe, 4'000'000'000 + i * 100'000'000, 2.5 + 0.1 * static_cast<double>(i),
+                              i == 39 ? 0 : std::pow(0.6, static_cast<double>(i)), *recipe == 0});
+  s.jobs = std::make_shared<std::vector<core::Job>>(1, job);
   s.speed.prompt_tokens_per_s = 41234;
   s.speed.tokens_per_s = 431.5;
   s.speed.bytes_per_s = 2.12e12;
@@ -217,7 +225,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any si
   REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
   REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
-  for (const char* panel : {"chat", "gauges", "roofline", "server"})
+  for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
       core::Roofs roofs;

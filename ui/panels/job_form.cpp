@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <imgui_stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace ridge::ui {
@@ -27,11 +28,6 @@ std::string stem(const std::string& path) {
 std::string parent(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "" : folder.ends_with('/') ? folder : folder + "/";
-}
-
-void label(const char* text) {
-  ImGui::Dummy({0, 0});
-  dim_text(text);
 }
 
 void dim_wrapped(const char* what) {
@@ -67,6 +63,17 @@ void JobForm::show_conversion(const std::string& folder) {
   kind_ = static_cast<int>(JobKind::convert);
   convert_.input = folder;
   converted_.chosen = false;
+}
+
+void JobForm::show_quantization(const core::QuantizeRequest& explored, const core::FrontierPoint& point) {
+  kind_ = static_cast<int>(JobKind::quantize);
+  model_ = explored.input;
+  quantize_ = explored;
+  method_ = static_cast<int>(std::ranges::find(kMethods, explored.method) - kMethods);
+  types_ = point.recipe.empty() ? by_size : by_recipe;
+  quantize_.type = point.recipe.empty() ? "Q4_K_M" : point.recipe;
+  quantize_.target_size = fmt::format("{}", point.bytes);
+  quantized_.chosen = false;
 }
 
 void JobForm::draw(const View& view) {
@@ -111,10 +118,10 @@ void JobForm::draw_model_field(const View& view, FileDialog::For what, const cha
 }
 
 void JobForm::draw_convert() {
-  label("Checkpoint");
+  field_label("Checkpoint");
   path_field("checkpoint", convert_.input, "folder with config.json", FileDialog::For::checkpoint,
              "Choose a checkpoint's folder");
-  label("Matrices that are not quantized become");
+  field_label("Matrices that are not quantized become");
   ImGui::SetNextItemWidth(-1);
   ImGui::Combo("##type", &conversion_, kConversions, IM_ARRAYSIZE(kConversions));
   require(!convert_.input.empty(), "Choose a folder first.");
@@ -128,21 +135,22 @@ std::string JobForm::suggested_conversion() const {
 }
 
 void JobForm::draw_quantize(const View& view) {
-  label("Model");
+  field_label("Model");
   draw_model_field(view, FileDialog::For::model, "Choose a model to quantize");
   draw_types(view);
   draw_method();
   ImGui::Checkbox("packed types too, at a loss", &quantize_.allow_requantize);
-  draw_output(quantized_, suggested_quantization(view));
+  if (types_ != explore) draw_output(quantized_, suggested_quantization(view));
 }
 
 void JobForm::draw_types(const View& view) {
-  label("Types");
-  segments("how", {"By recipe", "By size"}, by_size_);
+  field_label("Types");
+  segments("how", {"By recipe", "By size", "Explore"}, types_);
   ImGui::SetNextItemWidth(-1);
-  if (by_size_) {
+  if (types_ == explore) return dim_wrapped("Measures every recipe and mixes of the same sizes, to choose from.");
+  if (types_ == by_size) {
     ImGui::InputTextWithHint("##size", "4.2GiB", &quantize_.target_size);
-    dim_text("Every tensor's type by measured error.");
+    dim_text("Every tensor's type by what its errors cost.");
     require(!quantize_.target_size.empty(), "Say how large the file may be.");
     return;
   }
@@ -157,16 +165,18 @@ void JobForm::draw_types(const View& view) {
 }
 
 void JobForm::draw_method() {
-  label("Method");
+  field_label("Method");
   ImGui::SetNextItemWidth(-1);
   ImGui::Combo("##method", &method_, kMethods, IM_ARRAYSIZE(kMethods));
-  if (method_ > 0) {
-    label("Calibration text");
-    path_field("calibration", quantize_.calibration, "a text like those it will read", FileDialog::For::any,
+  if (method_ > 0 || types_ != by_recipe) {
+    field_label(method_ > 0 ? "Calibration text" : "Text to measure on, where there is one");
+    path_field("calibration", quantize_.calibration,
+               method_ > 0 ? "a text like those it will read" : "one that the model writes", FileDialog::For::any,
                "Choose a calibration text");
-    require(!quantize_.calibration.empty(), "awq and gptq need a calibration text.");
-  } else {
-    label("Importance matrix, where there is one");
+    require(method_ == 0 || !quantize_.calibration.empty(), "awq and gptq need a calibration text.");
+  }
+  if (method_ == 0) {
+    field_label("Importance matrix, where there is one");
     path_field("imatrix", quantize_.imatrix, "none", FileDialog::For::any, "Choose an importance matrix");
   }
 }
@@ -175,20 +185,20 @@ std::string JobForm::suggested_quantization(const View& view) const {
   if (model_.empty() && !view.now.model) return "";
   const std::string from = !model_.empty() ? model_ : open_file(view);
   return fmt::format("{}{}-{}.gguf", parent(from), from.empty() ? "guide" : stem(from),
-                     by_size_ ? quantize_.target_size : quantize_.type);
+                     types_ == by_size ? quantize_.target_size : quantize_.type);
 }
 
 void JobForm::draw_bench(const View& view) {
-  label("Model");
+  field_label("Model");
   draw_model_field(view, FileDialog::For::any, "Choose a model to measure");
   const float third = (ImGui::GetContentRegionAvail().x - px(16)) / 3;
-  label("Tokens: prompt, generated, in the context before");
+  field_label("Tokens: prompt, generated, in the context before");
   text_field("##prompts", bench_.prompts, third);
   ImGui::SameLine();
   text_field("##generated", bench_.generated, third);
   ImGui::SameLine();
   text_field("##depths", bench_.depths, third);
-  label("Repetitions");
+  field_label("Repetitions");
   ImGui::SetNextItemWidth(-1);
   ImGui::SliderInt("##repetitions", &bench_.repetitions, 1, 20, "%d", ImGuiSliderFlags_AlwaysClamp);
   dim_wrapped("Numbers or lists: 512 or 128,512,2048. Each combination is measured, and each is set beside what "
@@ -196,7 +206,7 @@ void JobForm::draw_bench(const View& view) {
 }
 
 void JobForm::draw_roofline(const View& view) {
-  label("Shapes and steps of");
+  field_label("Shapes and steps of");
   draw_model_field(view, FileDialog::For::any, "Choose a model to place under the roofs");
   dim_wrapped("Measures what this machine can do at most, then places every format's kernels and whole steps of the "
               "model under it. Some minutes; the machine should have nothing else to do.");
@@ -204,7 +214,7 @@ void JobForm::draw_roofline(const View& view) {
 
 void JobForm::draw_output(OutputPath& output, const std::string& suggestion) {
   if (!output.chosen) output.path = suggestion;
-  label("Write to");
+  field_label("Write to");
   if (path_field("output", output.path, "OUT.gguf", FileDialog::For::save, "Choose the file to write", &output.chosen))
     output.chosen = true;
   require(!output.path.empty(), "Name the file to write.");
@@ -218,7 +228,8 @@ void JobForm::draw_start(const View& view) {
   ImGui::Dummy({0, px(4)});
   const ImVec2 size{-1, px(34)};
   const bool ready = missing_.empty();
-  const bool pressed = ready ? accent_button(kLabels[kind_], size) : ImGui::Button(kLabels[kind_], size);
+  const char* name = kind() == JobKind::quantize && types_ == explore ? "Explore" : kLabels[kind_];
+  const bool pressed = ready ? accent_button(name, size) : ImGui::Button(name, size);
   if (!ready) tooltip(missing_);
   if (!pressed || !ready) return;
   view.send(intent::StartJob{request(view)});
@@ -237,10 +248,13 @@ core::JobRequest JobForm::request(const View& view) const {
   case JobKind::quantize: {
     core::QuantizeRequest quantize = quantize_;
     quantize.input = model;
-    quantize.output = quantized_.path;
-    (by_size_ ? quantize.type : quantize.target_size).clear();
+    quantize.explore = types_ == explore;
+    quantize.output = quantize.explore ? "" : quantized_.path;
+    if (types_ != by_size) quantize.target_size.clear();
+    if (types_ != by_recipe) quantize.type.clear();
     quantize.method = kMethods[method_];
-    (method_ ? quantize.imatrix : quantize.calibration).clear();
+    if (method_ > 0) quantize.imatrix.clear();
+    if (method_ == 0 && types_ == by_recipe) quantize.calibration.clear();
     return quantize;
   }
   case JobKind::bench: {

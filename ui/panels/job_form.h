@@ -18,6 +18,8 @@ class JobForm {
 
   bool show(std::string_view kind); // "convert", "quantize", "bench" or "roofline"; false: there is no such kind
   void show_conversion(const std::string& folder);
+  // What was explored, to be written as a point of its frontier.
+  void show_quantization(const core::QuantizeRequest& explored, const core::FrontierPoint& point);
 
  private:
   // The file that a job writes: suggested until a person types or chooses a name.
@@ -44,8 +46,9 @@ class JobForm {
   core::JobRequest request(const View& view) const;
 
   int kind_ = static_cast<int>(core::JobKind::quantize);
-  int conversion_ = 0, method_ = 0, by_size_ = 0; // choices of combo boxes and segments
-  std::string model_;                             // of all kinds but convert; empty: the open one
+  enum Types { by_recipe, by_size, explore };
+  int conversion_ = 0, method_ = 0, types_ = by_recipe; // choices of combo boxes and segments
+  std::string model_;                                   // of all kinds but convert; empty: the open one
   core::ConvertRequest convert_;
   core::QuantizeRequest quantize_{.type = "Q4_K_M"};
   core::BenchRequest bench_;

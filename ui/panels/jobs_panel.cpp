@@ -1,6 +1,7 @@
 // Jobs: a form for a new one on the left; on the right the list of jobs, and the progress and results of the one that
 // is selected.
 #include "core/strings/units.h"
+#include "ui/panels/frontier_plot.h"
 #include "ui/panels/job_form.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
@@ -152,6 +153,9 @@ class JobsPanel : public Panel {
     draw_actions(view, job);
     ImGui::PopStyleVar();
     ImGui::BeginChild("tables");
+    if (!job.frontier.empty())
+      if (const core::FrontierPoint* point = draw_frontier(job.frontier, px(260)))
+        form_.show_quantization(std::get<core::QuantizeRequest>(job.request), *point);
     for (const JobTable& table : job.tables) draw_table(table);
     ImGui::EndChild();
   }

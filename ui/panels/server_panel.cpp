@@ -18,11 +18,6 @@ using core::Serving;
 constexpr const char* kHere = "127.0.0.1";
 constexpr int kMostSlots = 64;
 
-void label(const char* text) {
-  ImGui::Dummy({0, px(2)});
-  dim_text(text);
-}
-
 void wrapped(const std::string& what, ImU32 color) {
   ImGui::PushTextWrapPos(0);
   text(what, color, fonts().small);
@@ -74,15 +69,15 @@ class ServerPanel : public Panel {
     const Theme& t = theme();
     const bool off = serving.state == Serving::State::off;
     ImGui::BeginDisabled(!off);
-    label("Listens to");
+    field_label("Listens to");
     segments("reach", {"this machine", "the network"}, reach_);
-    label("Port");
+    field_label("Port");
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputInt("##port", &port_, 0)) port_ = std::clamp(port_, 0, 65535);
-    label("Requests at once");
+    field_label("Requests at once");
     ImGui::SetNextItemWidth(-1);
     ImGui::SliderInt("##parallel", &parallel_, 1, kMostSlots, "%d", ImGuiSliderFlags_AlwaysClamp);
-    label("Key that clients must send");
+    field_label("Key that clients must send");
     ImGui::SetNextItemWidth(-1);
     ImGui::InputTextWithHint("##key", "none", &key_);
     ImGui::EndDisabled();

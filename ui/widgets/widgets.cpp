@@ -40,6 +40,11 @@ void text(std::string_view text, ImU32 color, ImFont* font) {
 }
 
 void dim_text(std::string_view label) { text(label, theme().dim, fonts().small); }
+void field_label(std::string_view text) {
+  ImGui::Dummy({0, 0});
+  dim_text(text);
+}
+
 void title(std::string_view label) { text(label, theme().text, fonts().title); }
 
 ImVec2 size_of(std::string_view text, ImFont* font) {

@@ -14,7 +14,8 @@ std::string seconds_text(double seconds); // of a step: "12.3 µs", "4.56 ms"
 std::string number_text(double number);   // three digits that matter: "0.0123", "1.23e-06"
 
 void text(std::string_view text, ImU32 color, ImFont* font = nullptr);
-void dim_text(std::string_view text); // small and dim: labels, units
+void dim_text(std::string_view text);    // small and dim: labels, units
+void field_label(std::string_view text); // above a field of a form
 void title(std::string_view text);
 // Text at a place, without taking part in the layout. align: 0 left, 0.5 centred, 1 right of `at`.
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align = 0);

@@ -243,6 +243,21 @@ double share_of(int64_t done, int64_t total) {
   return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
 }
 
+void explore(const core::QuantizeRequest& request, const convert::QuantizeSteps& steps, Job& job) {
+  const double start = seconds_now();
+  const convert::Frontier frontier = convert::explore(request, steps);
+  core::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
+  for (const convert::FrontierPoint& p : frontier.points) {
+    job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best});
+    table.rows.push_back({p.name.empty() ? "mix" : p.name, core::human_bytes(static_cast<double>(p.bytes)),
+                          fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.3g} nats", p.divergence.value),
+                          fmt::format("{:.2g} nats", p.divergence.error)});
+  }
+  job.tables.push_back(std::move(table));
+  job.result = fmt::format("{} ways to write it, over {} tokens, {}", frontier.points.size(), frontier.scored_tokens,
+                           core::human_seconds(seconds_now() - start));
+}
+
 } // namespace
 
 void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
@@ -258,38 +273,20 @@ void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
                            core::human_seconds(seconds_now() - start));
 }
 
-void JobQueue::explore(const core::QuantizeRequest& request, Job& job) {
+void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
+  request.device = device_;
+  request.threads = threads_;
   convert::QuantizeSteps steps;
   steps.progress = [&](std::string_view what, int64_t done, int64_t all) { progress(what, share_of(done, all)); };
   steps.note = [&](const std::string& note) { job.notes.push_back(note); };
   progress("reading the model", 0);
-  const double start = seconds_now();
-  const convert::Frontier frontier = convert::explore(request, steps);
-  core::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
-  for (const convert::FrontierPoint& p : frontier.points) {
-    job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best});
-    table.rows.push_back({p.name.empty() ? "mix" : p.name, core::human_bytes(static_cast<double>(p.bytes)),
-                          fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.3g} nats", p.divergence.value),
-                          fmt::format("{:.2g} nats", p.divergence.error)});
-  }
-  job.tables.push_back(std::move(table));
-  job.result = fmt::format("{} ways to write it, over {} tokens, {}", frontier.points.size(), frontier.scored_tokens,
-                           core::human_seconds(seconds_now() - start));
-}
-
-void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
-  request.device = device_;
-  request.threads = threads_;
-  if (request.explore) return explore(request, job);
+  if (request.explore) return explore(request, steps, job);
   if (request.output.empty()) throw_error("name the file to write");
   core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;
   int64_t weights = 0;
-  convert::QuantizeSteps steps;
-  steps.progress = [&](std::string_view what, int64_t done, int64_t all) { progress(what, share_of(done, all)); };
   steps.planned = [&](const convert::Requantization&) { progress("quantizing", 0); };
-  steps.note = [&](const std::string& note) { job.notes.push_back(note); };
   steps.done = [&](const convert::TensorResult& t) {
     before += t.bytes_before;
     after += t.bytes;
@@ -301,7 +298,6 @@ void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
                           t.encoded ? fmt::format("{:.1f} dB", t.error.sqnr_db()) : "",
                           core::human_bytes(static_cast<double>(t.bytes))});
   };
-  progress("reading the model", 0);
   const double start = seconds_now();
   const convert::QuantizeResult result = convert::quantize(request, steps);
   job.opens = result.paths.front();

@@ -42,7 +42,6 @@ class JobQueue {
   void run(core::Job& result);
   void work_on(const core::ConvertRequest& request, core::Job& result);
   void work_on(core::QuantizeRequest request, core::Job& result);
-  void explore(const core::QuantizeRequest& request, core::Job& result);
   void work_on(core::BenchRequest request, core::Job& result);
   void work_on(core::RooflineRequest request, core::Job& result);
   void work_on(const core::PullRequest& request, core::Job& result);

@@ -73,11 +73,8 @@ struct CalibratedQuantizer::Layer {
   std::optional<quant::Type> target_of(WeightId id) const; // nullopt: it keeps its type
   const core::Op* writer_of(ValueId id) const;
 
-  // Runs all calibration tokens through the first `ops` ops of `part`, a copy of `program`. For each batch `each` gets
-  // the rows of `result` and the index of the first one. It may be empty, if the executor's observer is all that
-  // matters.
-  using EachRows = std::function<void(int64_t first, std::span<const float> rows)>;
-  void run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer, const EachRows& each);
+  // The first `ops` ops, to the rows of `result`.
+  LayerRun run_to(size_t ops, ValueId result, bool observe = false) const;
   // The inputs of a group's matrices.
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
@@ -143,39 +140,18 @@ const core::Op* CalibratedQuantizer::Layer::writer_of(ValueId id) const {
   return nullptr;
 }
 
-void CalibratedQuantizer::Layer::run(core::Program& part, size_t ops, ValueId result, core::InputObserver* observer,
-                                     const EachRows& each) {
-  const int64_t width = part.values[part.input].width, result_width = part.values[result].width;
-  const int64_t batch = owner.chunk_tokens_;
-  core::ExecutorConfig config;
-  config.context = config.max_batch = config.max_outputs = batch;
-  config.threads = owner.threads_;
-  config.exact = true;
-  config.k_type = config.v_type = core::KvType::f32;
-  config.observer = observer;
+LayerRun CalibratedQuantizer::Layer::run_to(size_t ops, ValueId result, bool observe) const {
+  core::Program part = program;
   part.ops.resize(ops);
   part.output = result;
-  const auto executor = owner.make_executor_(part, config);
-  const std::vector<int32_t> tokens(static_cast<size_t>(batch)); // a layer without embedding ignores them
-  std::vector<int32_t> positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  for (int64_t chunk = 0; chunk < owner.chunks_; ++chunk) {
-    const std::span input(owner.hidden_.data() + chunk * batch * width, static_cast<size_t>(batch * width));
-    executor->forward({tokens, positions, {}, positions, input});
-    if (!each) continue;
-    const float* rows = executor->logits(0).data();
-    if (executor->logits(batch - 1).data() != rows + (batch - 1) * result_width)
-      throw std::logic_error("an executor whose rows of logits are not contiguous");
-    each(chunk * batch, {rows, static_cast<size_t>(batch * result_width)});
-  }
+  return LayerRun(std::move(part), owner.text_, owner.make_executor_, owner.threads_, observe);
 }
 
 void CalibratedQuantizer::Layer::run_inputs(const Group& group,
                                             const std::function<void(std::span<const float>)>& each) {
   const ValueId input = program.ops[group.ops[0]].inputs[0];
   if (input == program.input) return each(owner.hidden_);
-  core::Program part = program;
-  run(part, group.ops[0], input, nullptr, [&](int64_t, std::span<const float> rows) { each(rows); });
+  run_to(group.ops[0], input)(owner.hidden_, [&](int64_t, std::span<const float> rows) { each(rows); });
 }
 
 // The row of the tensor that row `row` of a weight is.
@@ -321,11 +297,10 @@ void CalibratedQuantizer::Layer::quantize() {
     };
     gguf::Imatrix of_experts;
     if (any(OpKind::expert_linear)) {
-      core::Program part = program;
-      ImatrixCollector collector(part, false);
       const size_t last = group.ops.back();
-      run(part, last + 1, part.ops[last].outputs[0], &collector, nullptr);
-      of_experts = collector.result();
+      LayerRun run = run_to(last + 1, program.ops[last].outputs[0], true);
+      run(owner.hidden_, [](int64_t, std::span<const float>) {});
+      of_experts = run.inputs();
     }
     std::vector<float> mean_squares; // for linear ops
     std::unique_ptr<quant::Hessian> hessian;
@@ -370,15 +345,14 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
                                          core::MakeExecutor make_executor, int threads, quant::MakeHessian make_hessian,
                                          EncodeRows encode)
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
-      make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads),
-      chunk_tokens_(std::ssize(chunks.at(0))), chunks_(std::ssize(chunks)) {
+      make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads), text_{chunks, {}} {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
   // The embeddings as quantized.
   const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
   const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
   const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
   const int64_t width = table.cols;
-  hidden_.resize(static_cast<size_t>(chunks_ * chunk_tokens_ * width));
+  hidden_.resize(static_cast<size_t>(text_.tokens() * width));
   std::vector<std::byte> packed(static_cast<size_t>(target.row_bytes(width)));
   float* row = hidden_.data();
   for (const auto& chunk : chunks)
@@ -399,10 +373,8 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
   if (method_.scales) layer.find_scales();
   layer.quantize();
   if (index + 1 < layers_) {
-    core::Program whole = layer.program;
-    const size_t ops = whole.ops.size();
-    layer.run(whole, ops, layer.output, nullptr, [this](int64_t first, std::span<const float> rows) {
-      const int64_t width = std::ssize(rows) / chunk_tokens_;
+    layer.run_to(layer.program.ops.size(), layer.output)(hidden_, [this](int64_t first, std::span<const float> rows) {
+      const int64_t width = std::ssize(rows) / text_.chunk_tokens();
       std::ranges::copy(rows, hidden_.begin() + first * width); // these rows are not read again
     });
   }

@@ -11,6 +11,7 @@
 // neither scales nor feedback.
 #pragma once
 
+#include "convert/layer_runs.h"
 #include "convert/requantize.h"
 #include "core/executor.h"
 #include "core/split.h"
@@ -56,9 +57,9 @@ class CalibratedQuantizer {
   const quant::MakeHessian make_hessian_;
   const EncodeRows encode_; // of matrices without feedback
   const int threads_;
-  int64_t chunk_tokens_, chunks_;
+  const MeasuredText text_; // no scores are wanted
   int32_t layers_ = 0, next_layer_ = 0;
-  std::vector<float> hidden_; // [chunks * chunk_tokens][width]: the input of next_layer_
+  std::vector<float> hidden_; // [tokens of the text][width]: the input of next_layer_
   std::map<std::string, Prepared, std::less<>> ready_;
   std::string given_; // the tensor that was asked for last
 };

@@ -100,11 +100,12 @@ class Exploration {
         [&](std::string_view name) { return calibrated ? calibrated->tensor(name) : nullptr; }, progress);
     int64_t weights = 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < candidate.plan.sources.size(); ++i)
-      if (const WeightSource& source = candidate.plan.sources[i]; source.has_weights()) {
-        weights += source.weights();
-        bytes += candidate.plan.infos()[i].bytes();
-      }
+    const std::vector<gguf::TensorInfo> infos = candidate.plan.infos();
+    for (size_t i = 0; i < infos.size(); ++i) {
+      if (!candidate.plan.sources[i].has_weights()) continue;
+      weights += candidate.plan.sources[i].weights();
+      bytes += infos[i].bytes();
+    }
     point.bits_per_weight = 8 * static_cast<double>(bytes) / static_cast<double>(weights);
     ++measured_;
     return point;

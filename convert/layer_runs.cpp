@@ -61,20 +61,20 @@ LayerGroups::LayerGroups(const gguf::File& file, const MeasuredText& text, core:
     first_layers_.push_back(at);
   for (int i = 0; i < count(); ++i) {
     std::vector<std::string>& names = tensors_.emplace_back();
-    for (const core::Weight& weight : program(file, i, i).weights) names.push_back(weight.name);
+    for (const core::Weight& weight : cut(whole, i, i).weights) names.push_back(weight.name);
     std::ranges::sort(names);
   }
 }
 
-core::Program LayerGroups::program(const gguf::File& file, int first, int last) const {
-  core::Program program = models::build_program(file);
-  if (last + 1 < count()) program = core::split_program(program, first_layers_[last + 1]).front;
-  if (first > 0) program = core::split_program(program, first_layers_[first]).back;
-  return program;
+core::Program LayerGroups::cut(core::Program whole, int first, int last) const {
+  if (last + 1 < count()) whole = core::split_program(whole, first_layers_[last + 1]).front;
+  if (first > 0) whole = core::split_program(whole, first_layers_[first]).back;
+  return whole;
 }
 
 std::unique_ptr<LayerRun> LayerGroups::run(const gguf::File& file, int first, int last, bool observe) const {
-  return std::make_unique<LayerRun>(program(file, first, last), text_, make_executor_, threads_, observe);
+  return std::make_unique<LayerRun>(cut(models::build_program(file), first, last), text_, make_executor_, threads_,
+                                    observe);
 }
 
 std::optional<int> LayerGroups::only_reader(std::string_view tensor) const {

@@ -76,7 +76,7 @@ class LayerGroups {
   std::unique_ptr<LayerRun> run(int first, int last) const { return run(file_, first, last); }
 
  private:
-  core::Program program(const gguf::File& file, int first, int last) const;
+  core::Program cut(core::Program whole, int first, int last) const;
 
   const gguf::File& file_;
   const MeasuredText& text_;

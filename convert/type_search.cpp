@@ -54,6 +54,22 @@ void keep_hull(std::vector<TypeChoice>& choices) {
   choices = std::move(hull);
 }
 
+// Of each source of the plan. Where some are measured and others are not, the latter are brought to the same scale.
+std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
+  const int64_t layers = models::model_traits(*plan.file).layers;
+  std::vector<double> all;
+  double measured = 0, assumed = 0; // of those that are measured
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
+    all.push_back(sensitivity(plan.sources[i].name(), plan.is_output(plan.sources[i]), layers));
+    if (search.sensitivities.empty() || !search.sensitivities[i]) continue;
+    measured += *search.sensitivities[i];
+    assumed += all[i];
+  }
+  if (measured > 0)
+    for (size_t i = 0; i < all.size(); ++i) all[i] = search.sensitivities[i].value_or(all[i] * measured / assumed);
+  return all;
+}
+
 } // namespace
 
 TensorLoss::TensorLoss(const WeightSource& source, const gguf::Imatrix* imatrix, const gguf::Imatrix* inputs)
@@ -90,22 +106,6 @@ double TensorLoss::in(Type type, const EncodeRows& encode) const {
     i = end;
   }
   return stats.weighted_relative();
-}
-
-// Of each source of the plan. Where some are measured and others are not, the latter are brought to the same scale.
-static std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
-  const int64_t layers = models::model_traits(*plan.file).layers;
-  std::vector<double> all;
-  double measured = 0, assumed = 0; // of those that are measured
-  for (size_t i = 0; i < plan.sources.size(); ++i) {
-    all.push_back(sensitivity(plan.sources[i].name(), plan.is_output(plan.sources[i]), layers));
-    if (search.sensitivities.empty() || !search.sensitivities[i]) continue;
-    measured += *search.sensitivities[i];
-    assumed += all[i];
-  }
-  if (measured > 0)
-    for (size_t i = 0; i < all.size(); ++i) all[i] = search.sensitivities[i].value_or(all[i] * measured / assumed);
-  return all;
 }
 
 bool is_searched(const WeightSource& source, const models::RecipeOptions& options) {

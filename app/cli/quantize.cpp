@@ -34,6 +34,17 @@ uint64_t peak_memory_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+// Progress and notes on the terminal.
+convert::QuantizeSteps steps_on(Progress& progress) {
+  convert::QuantizeSteps steps;
+  steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
+  steps.note = [&](const std::string& line) {
+    progress.clear();
+    note(line);
+  };
+  return steps;
+}
+
 struct QuantizeCommand {
   std::string first, second, third; // IN [OUT] [TYPE]
   core::QuantizeRequest request;
@@ -43,8 +54,15 @@ struct QuantizeCommand {
   void run() {
     std::vector<std::string> names = {first, second, third};
     while (!names.empty() && names.back().empty()) names.pop_back();
+    try {
+      request.explore ? explore(names) : quantize(names);
+    } catch (const kernels::cuda::OutOfMemory& error) {
+      throw_error("{}; --device cpu does without the GPU", error.what());
+    }
+  }
+
+  void quantize(const std::vector<std::string>& names) {
     const bool searched = !request.target_size.empty() || request.target_bpw > 0 || request.target_divergence > 0;
-    if (request.explore) return explore(names);
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted)
@@ -61,8 +79,7 @@ struct QuantizeCommand {
     const double start = core::seconds_now();
     std::optional<Report> report;
     Progress progress;
-    convert::QuantizeSteps steps;
-    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
+    convert::QuantizeSteps steps = steps_on(progress);
     steps.planned = [&](const convert::Requantization& plan) {
       progress.clear();
       report.emplace(*this, plan);
@@ -72,16 +89,7 @@ struct QuantizeCommand {
       progress.clear();
       report->add(result);
     };
-    steps.note = [&](const std::string& line) {
-      progress.clear();
-      note(line);
-    };
-    convert::QuantizeResult result;
-    try {
-      result = convert::quantize(request, steps);
-    } catch (const kernels::cuda::OutOfMemory& error) {
-      throw_error("{}; --device cpu does without the GPU", error.what());
-    }
+    const convert::QuantizeResult result = convert::quantize(request, steps);
     progress.clear();
     report->finish(request.type, result, core::seconds_now() - start);
   }
@@ -94,13 +102,7 @@ struct QuantizeCommand {
     if (!svg.empty()) core::check_output(svg, {request.input, request.imatrix, request.calibration});
     const double start = core::seconds_now();
     Progress progress;
-    convert::QuantizeSteps steps;
-    steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
-    steps.note = [&](const std::string& line) {
-      progress.clear();
-      note(line);
-    };
-    const convert::Frontier frontier = convert::explore(request, steps);
+    const convert::Frontier frontier = convert::explore(request, steps_on(progress));
     progress.clear();
     if (json) {
       Json report = {

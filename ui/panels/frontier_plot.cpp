@@ -71,7 +71,8 @@ const FrontierPoint* draw_frontier(const std::vector<FrontierPoint>& points, flo
                     {at.x + size.x - px(56), at.y + px(6)}};
   draw_axes(frame);
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  const bool hovered = ImGui::InvisibleButton("frontier", size) || ImGui::IsItemHovered();
+  ImGui::InvisibleButton("frontier", size);
+  const bool hovered = ImGui::IsItemHovered();
   const bool clicked = ImGui::IsItemClicked();
   const ImVec2 mouse = ImGui::GetMousePos();
   const FrontierPoint *nearest = nullptr, *mix_before = nullptr;

@@ -29,9 +29,9 @@ inline void check_same(const std::vector<int32_t>& with_guesses, const std::vect
 }
 
 // In exact mode an answer does not depend on how many tokens are evaluated together: with guesses of which seven of ten
-// are right it is the one without.
+// are right, made in these lengths, it is the one without.
 inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std::span<const int32_t> prompt,
-                          const core::SamplerParams& params, int64_t count) {
+                          const core::SamplerParams& params, int64_t count, std::initializer_list<int64_t> lengths) {
   const core::Program program = models::build_program(file);
   core::ExecutorConfig config;
   config.context = std::ssize(prompt) + count;
@@ -42,13 +42,22 @@ inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std:
   const auto executor = make(program, config);
   const std::vector<int32_t> plain = generated(*executor, program, prompt, params, count);
   REQUIRE(plain.size() == prompt.size() + count);
-  for (const int64_t length : {1, 4, 15}) {
+  for (const int64_t length : lengths) {
     CAPTURE(length);
     auto drafter = std::make_unique<ScriptedDrafter>(plain, 0.7, static_cast<int32_t>(program.vocab), length);
     check_same(generated(*executor, program, prompt, params, count,
                          std::make_unique<engine::Speculator>(std::move(drafter), length)),
                plain);
   }
+}
+
+// Recipes as architectures come and with other heads: other keys, widths and more layers bring no further kind of cache.
+inline std::vector<std::string> recipes_to_guess_for() {
+  std::vector<std::string> names = known_recipes();
+  std::erase_if(names, [](const std::string& name) {
+    return name.find('+') != name.npos || name.find("-deep") != name.npos || name.find("-hd") != name.npos;
+  });
+  return names;
 }
 
 // But for models that make much of the last bit (`spread`).
@@ -64,7 +73,9 @@ inline void check_guesses(const MakeExecutor& make, const std::string& name) {
   sampled.repeat_last_n = 16;
   std::vector<int32_t> prompt = recipe.ids();
   prompt.resize(9);
-  for (const core::SamplerParams& params : {greedy, sampled}) check_guesses(make, recipe.open(), prompt, params, 60);
+  const gguf::File file = recipe.open();
+  check_guesses(make, file, prompt, greedy, 45, {1, 15});
+  check_guesses(make, file, prompt, sampled, 45, {4});
 }
 
 } // namespace ridge::tests

@@ -56,12 +56,14 @@ int64_t buffer_bytes() {
   return (std::max(kLeast, 6 * cache) + kPiece - 1) / kPiece * kPiece;
 }
 
+// In huge pages where the kernel grants them: they are read 2 to 5 % faster than ordinary ones (AMD EPYC, 2 threads),
+// and there are 512 times fewer of them to fault in, which took most of the time.
 struct Mapping {
-  explicit Mapping(bool huge_pages) : bytes(buffer_bytes()) {
+  Mapping() : bytes(buffer_bytes()) {
     void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) throw std::bad_alloc();
     data = static_cast<std::byte*>(address);
-    ::madvise(data, bytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    ::madvise(data, bytes, MADV_HUGEPAGE);
   }
   ~Mapping() { ::munmap(data, bytes); }
   Mapping(const Mapping&) = delete;
@@ -86,14 +88,12 @@ double measure(const Mapping& buffer, int threads, int64_t ahead) {
 
 double measure_read_bandwidth(int threads) {
   if (threads <= 0) threads = omp_get_num_procs();
-  double best = 0;
-  for (const bool huge_pages : {false, true}) {
-    const Mapping buffer(huge_pages);
-    // Written first, every page differently: untouched or equal ones might share memory.
+  const Mapping buffer;
+  // Written first, every page differently: untouched or equal ones might share memory.
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < buffer.bytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
-    for (const int64_t ahead : {0, 4096, 8192}) best = std::max(best, measure(buffer, threads, ahead));
-  }
+  for (int64_t i = 0; i < buffer.bytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
+  double best = 0;
+  for (const int64_t ahead : {0, 4096, 8192}) best = std::max(best, measure(buffer, threads, ahead));
   return best;
 }
 

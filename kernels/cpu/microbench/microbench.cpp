@@ -102,7 +102,7 @@ std::atomic<int32_t> sink{0};
 void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
   constexpr int64_t kBytes = int64_t{1} << 30, kPiece = int64_t{1} << 20;
   ceilings.push_back({"dram_read", Unit::bytes_per_second, measure_read_bandwidth(threads),
-                      "1 GiB, the best of ordinary and huge pages, with and without software prefetch"});
+                      "256 MiB or six times the last cache, the best of with and without software prefetch"});
   const Memory memory(kBytes, "the bandwidth measurement");
   auto* data = memory.as<std::byte>();
   const auto share = [](int thread, int team) { // of whole pieces

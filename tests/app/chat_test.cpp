@@ -242,8 +242,10 @@ TEST_CASE("a model that is shortened while the chat is open costs the answer, no
   CHECK(saved(chat, "short.json").size() == 2); // the answer that was to be replaced is still there
   chat.type("/stats\r");
   CHECK(chat.expect("context "));
+  REQUIRE(chat.expect("> "));
   chat.type(kEndOfInput);
-  CHECK(chat.exit_status() < 128);
+  const int status = chat.exit_status();
+  CHECK((status == 0 || status == 1)); // no signal ends it
 }
 
 TEST_CASE("a full context is announced, then refused, or with --context-shift forgotten from the front") {

@@ -55,6 +55,9 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 // known, and where draft heads are wanted of a model that has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads = false);
 
+// Gives a model of `tokens` tokens (at least 259) a vocabulary of bytes, all others unused.
+void add_byte_vocabulary(gguf::Metadata& metadata, int64_t tokens);
+
 // `count` weights (whole blocks) of a type, packed, as synthetic models have them.
 std::vector<std::byte> random_weights(quant::Type type, int64_t count);
 

@@ -9,6 +9,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "gguf/writer.h"
+#include "models/synthetic.h"
 
 #include <fmt/format.h>
 
@@ -28,7 +29,8 @@ struct BenchCommand {
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
-    if (!save.empty()) steps.opened = [&](const engine::LoadedModel& model) { save_model(model.file); };
+    if (!save.empty())
+      steps.opened = [&](const engine::LoadedModel& model) { save_model(model.file, model.program.vocab); };
     steps.load = load_on_terminal();
     measure::bench(request, steps);
     if (output == "md") print_bench_markdown(rows);
@@ -42,8 +44,11 @@ struct BenchCommand {
     if (output == "json") print_bench_json(rows);
   }
 
-  void save_model(const gguf::File& file) const {
-    gguf::Writer writer(save, gguf::Metadata::of(file), gguf::tensor_infos(file));
+  // With a vocabulary, so that whatever reads a text runs on the file, too.
+  void save_model(const gguf::File& file, int64_t vocab) const {
+    gguf::Metadata metadata = gguf::Metadata::of(file);
+    models::add_byte_vocabulary(metadata, vocab);
+    gguf::Writer writer(save, metadata, gguf::tensor_infos(file));
     for (const gguf::Tensor& tensor : file.tensors()) writer.write(tensor.data);
     writer.finish();
     note(fmt::format("saved {}", save));

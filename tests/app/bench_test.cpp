@@ -133,6 +133,10 @@ TEST_CASE("a saved synthetic model is a GGUF file byte by byte, and runs") {
   const Result logits =
       run_ridge({"logits", "-m", path, "--device", "cpu", "--ids", "1,2", "--out", folder() / "s.npy"});
   CHECK_MESSAGE(logits.status == 0, logits.err);
+  const Result tokens = run_ridge({"tokenize", "-m", path, "-p", "hi"});
+  CHECK_MESSAGE(tokens.status == 0, tokens.err);
+  CHECK(tokens.out.find("107") != std::string::npos); // 3 + 'h'
+  CHECK(tokens.out.find("108") != std::string::npos);
   std::filesystem::remove(path);
 }
 

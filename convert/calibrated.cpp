@@ -1,342 +1,15 @@
 #include "convert/calibrated.h"
 
-#include "convert/calibration.h"
-#include "core/error.h"
-#include "quant/awq.h"
-#include "quant/gptq.h"
+#include "convert/calibrated_layer.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
-#include <optional>
-#include <set>
-#include <stdexcept>
+#include <utility>
 
 namespace ridge::convert {
 
-using core::OpKind;
-using core::ValueId;
 using core::WeightId;
-
-namespace {
-
-constexpr int64_t kScaleSampleRows = 64; // of each matrix, for the search of scales
-
-bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
-
-// Mean square of each column.
-class MeanSquares {
- public:
-  explicit MeanSquares(int64_t cols) : sums_(static_cast<size_t>(cols)) {}
-  void add(std::span<const float> rows) {
-    const size_t cols = sums_.size();
-    for (size_t i = 0; i < rows.size(); i += cols)
-      for (size_t j = 0; j < cols; ++j) sums_[j] += static_cast<double>(rows[i + j]) * rows[i + j];
-    count_ += static_cast<double>(rows.size() / cols);
-  }
-  std::vector<float> result() const {
-    std::vector<float> mean;
-    for (const double sum : sums_) mean.push_back(static_cast<float>(sum / count_));
-    return mean;
-  }
-
- private:
-  std::vector<double> sums_;
-  double count_ = 0;
-};
-
-} // namespace
-
-// One layer as a Program, and the decisions about its tensors.
-struct CalibratedQuantizer::Layer {
-  CalibratedQuantizer& owner;
-  core::Program program; // the layer's ops
-  ValueId output;
-  std::map<std::string, Scaling> scaling;            // by tensor
-  std::map<std::string, std::vector<float>> vectors; // norms and biases that scales went into
-
-  // Where a weight that has some rows of a tensor has them.
-  struct Slice {
-    int64_t first = 0, stride = 0; // of its runs, in rows
-    bool copied = false;           // in another order, which its copy only knows
-  };
-  std::map<WeightId, Slice> slices;
-
-  // Matrices that share an input: indices of their ops.
-  struct Group {
-    std::vector<size_t> ops;
-  };
-  std::vector<Group> groups;
-
-  Layer(CalibratedQuantizer& owner, int32_t layer);
-  const WeightSource* source_of(WeightId id) const;
-  std::optional<quant::Type> target_of(WeightId id) const; // nullopt: it keeps its type
-  const core::Op* writer_of(ValueId id) const;
-
-  // The first `ops` ops, to the rows of `result`.
-  LayerRun run_to(size_t ops, ValueId result, bool observe = false) const;
-  // The inputs of a group's matrices.
-  void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
-  void find_scales();
-  int64_t tensor_row(WeightId id, int64_t row) const;
-  void scale_vector(WeightId id, std::span<const float> factors);
-  void scale_rows(const core::Op& op, std::span<const float> factors);
-  void repoint(const std::string& tensor, quant::Type type, const std::byte* bytes);
-  void quantize();
-};
-
-CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : owner(owner), program(owner.program_) {
-  std::erase_if(program.ops, [&](const core::Op& op) { return op.layer != layer; });
-  std::vector<bool> written(program.values.size());
-  ValueId& input = program.input = -1;
-  for (const core::Op& op : program.ops) {
-    for (const ValueId id : op.inputs) {
-      if (written[id] || id == input) continue;
-      if (input >= 0)
-        throw_error("{}: layer {} reads more than the layer before it; --method plain works", owner.plan_.file->path(),
-                    layer);
-      input = id;
-    }
-    for (const ValueId id : op.outputs) written[id] = true;
-  }
-  output = program.ops.back().outputs.at(0);
-  for (const core::Op& op : program.ops)
-    for (const WeightId id : op.weights) {
-      const core::Weight& weight = program.weights[id];
-      const WeightSource* source = source_of(id);
-      if (!source || !source->has_weights()) continue;
-      if (weight.owned) {
-        slices[id] = {.copied = true};
-      } else {
-        slices[id] = {(weight.data - source->packed(0, 1).data()) / weight.row_bytes,
-                      weight.run_stride / weight.row_bytes};
-      }
-    }
-  std::map<ValueId, size_t> group_of;
-  for (size_t i = 0; i < program.ops.size(); ++i) {
-    if (!is_matrix(program.ops[i])) continue;
-    const auto [at, added] = group_of.try_emplace(program.ops[i].inputs[0], groups.size());
-    if (added) groups.emplace_back();
-    groups[at->second].ops.push_back(i);
-  }
-}
-
-const WeightSource* CalibratedQuantizer::Layer::source_of(WeightId id) const {
-  const auto found = std::ranges::find(owner.plan_.sources, program.weights[id].name, &WeightSource::name);
-  return found == owner.plan_.sources.end() ? nullptr : &*found;
-}
-
-std::optional<quant::Type> CalibratedQuantizer::Layer::target_of(WeightId id) const {
-  const WeightSource* source = source_of(id);
-  if (!source) return std::nullopt;
-  const gguf::TensorType type = owner.plan_.types[static_cast<size_t>(source - owner.plan_.sources.data())];
-  if (type == source->type()) return std::nullopt;
-  return type.format()->type;
-}
-
-const core::Op* CalibratedQuantizer::Layer::writer_of(ValueId id) const {
-  for (const core::Op& op : program.ops)
-    if (std::ranges::find(op.outputs, id) != op.outputs.end()) return &op;
-  return nullptr;
-}
-
-LayerRun CalibratedQuantizer::Layer::run_to(size_t ops, ValueId result, bool observe) const {
-  core::Program part = program;
-  part.ops.resize(ops);
-  part.output = result;
-  return LayerRun(std::move(part), owner.text_, owner.make_executor_, owner.threads_, observe);
-}
-
-void CalibratedQuantizer::Layer::run_inputs(const Group& group,
-                                            const std::function<void(std::span<const float>)>& each) {
-  const ValueId input = program.ops[group.ops[0]].inputs[0];
-  if (input == program.input) return each(owner.hidden_);
-  run_to(group.ops[0], input)(owner.hidden_, [&](int64_t, std::span<const float> rows) { each(rows); });
-}
-
-// The row of the tensor that row `row` of a weight is.
-int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {
-  const core::Weight& weight = program.weights[id];
-  const Slice& slice = slices.at(id);
-  return slice.first + row / weight.rows_per_run() * slice.stride + row % weight.rows_per_run();
-}
-
-// A norm's weights.
-void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float> factors) {
-  core::Weight& weight = program.weights[id];
-  std::vector<float>& values = vectors[weight.name];
-  values.resize(static_cast<size_t>(weight.cols));
-  source_of(id)->decode(0, 1, values.data());
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i];
-  weight.data = reinterpret_cast<const std::byte*>(values.data());
-  const auto bytes = std::as_bytes(std::span(values));
-  owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
-}
-
-// The rows of a matrix, which may be some of a tensor's, and their biases.
-void CalibratedQuantizer::Layer::scale_rows(const core::Op& op, std::span<const float> factors) {
-  const WeightId matrix = op.weights[0];
-  std::vector<float>& rows = scaling[program.weights[matrix].name].rows;
-  if (rows.empty()) rows.resize(static_cast<size_t>(source_of(matrix)->rows()), 1.0f);
-  for (size_t r = 0; r < factors.size(); ++r)
-    rows[static_cast<size_t>(tensor_row(matrix, static_cast<int64_t>(r)))] = factors[r];
-  if (op.weights.size() < 2) return;
-
-  core::Weight& bias = program.weights[op.weights[1]];
-  const WeightSource& source = *source_of(op.weights[1]);
-  std::vector<float> whole(static_cast<size_t>(source.weights())), part(factors.size());
-  source.decode(0, 1, whole.data());
-  for (size_t r = 0; r < factors.size(); ++r) {
-    const auto at = static_cast<size_t>(tensor_row(matrix, static_cast<int64_t>(r)));
-    part[r] = whole[at] *= factors[r];
-  }
-  std::vector<float>& kept = vectors[bias.name + bias.part];
-  kept = std::move(part);
-  bias.data = reinterpret_cast<const std::byte*>(kept.data());
-  const auto bytes = std::as_bytes(std::span(whole));
-  owner.ready_[bias.name] = {{bytes.begin(), bytes.end()}, {}};
-}
-
-// All weights of a tensor, to its rows in another type. A copy keeps its numbers: what comes behind it is then fitted
-// to the unquantized rows.
-void CalibratedQuantizer::Layer::repoint(const std::string& tensor, quant::Type type, const std::byte* bytes) {
-  for (const auto& [id, slice] : slices) {
-    core::Weight& weight = program.weights[id];
-    if (weight.name != tensor || slice.copied) continue;
-    weight.type = static_cast<uint32_t>(type);
-    weight.row_bytes = quant::format(type).row_bytes(weight.cols);
-    weight.data = bytes + slice.first * weight.row_bytes;
-    weight.run_stride = slice.stride * weight.row_bytes;
-  }
-}
-
-// Finds scales for the inputs of each group. Their inverse goes into the op before: a norm, or the rows of a matrix.
-void CalibratedQuantizer::Layer::find_scales() {
-  struct Candidate {
-    const Group* group;
-    WeightId vector = -1;           // norm to divide, or
-    const core::Op* rows = nullptr; // matrix whose rows are divided
-    std::vector<int64_t> row_of;    // input column → row of that matrix; empty: the same
-  };
-  std::vector<Candidate> candidates;
-  for (const Group& group : groups) {
-    const ValueId value = program.ops[group.ops[0]].inputs[0];
-    const auto is_plain = [&](const core::Op& op) { // whose matrix can be scaled
-      return op.kind == OpKind::linear && target_of(op.weights[0]);
-    };
-    // Of a tensor in another order it is not known which rows they are.
-    const auto can_scale_rows = [&](const core::Op& op) { return !slices.at(op.weights[0]).copied; };
-    bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
-      return std::ranges::find(op.inputs, value) == op.inputs.end() || is_plain(op);
-    });
-    const core::Op* writer = writer_of(value);
-    Candidate candidate{&group};
-    if (writer->kind == OpKind::rms_norm) {
-      fits &= std::get<core::NormParams>(writer->params).group == program.values[value].width;
-      candidate.vector = writer->weights[0];
-    } else if (writer->kind == OpKind::glu) {
-      candidate.rows = writer_of(writer->inputs[1]);
-    } else if (writer->kind == OpKind::attention) {
-      const core::AttentionParams& params = std::get<core::AttentionParams>(writer->params);
-      const core::KvLayer& kv = program.kv_layers[params.layer];
-      for (const core::Op& op : program.ops)
-        if (op.kind == OpKind::kv_store) candidate.rows = writer_of(op.inputs[1]);
-      for (int64_t j = 0; j < params.heads * kv.v_dim; ++j)
-        candidate.row_of.push_back(j / kv.v_dim / (params.heads / kv.heads) * kv.v_dim + j % kv.v_dim);
-    } else {
-      continue;
-    }
-    if (candidate.vector < 0 && (!candidate.rows || !is_plain(*candidate.rows) || !can_scale_rows(*candidate.rows)))
-      continue;
-    if (!fits) continue;
-    candidates.push_back(std::move(candidate));
-  }
-
-  std::vector<std::vector<float>> scales;
-  for (const Candidate& candidate : candidates) {
-    std::vector<quant::AwqMatrix> matrices;
-    std::set<std::string_view> sampled; // parts of a tensor are sampled once
-    for (const size_t i : candidate.group->ops) {
-      const WeightId id = program.ops[i].weights[0];
-      if (!sampled.insert(program.weights[id].name).second) continue;
-      const WeightSource& source = *source_of(id);
-      const int64_t rows = std::min(kScaleSampleRows, source.rows()), cols = source.cols();
-      quant::AwqMatrix& matrix = matrices.emplace_back(quant::AwqMatrix{*target_of(id), {}});
-      matrix.weights.resize(static_cast<size_t>(rows * cols));
-      for (int64_t r = 0; r < rows; ++r)
-        source.decode((2 * r + 1) * source.rows() / (2 * rows), 1, matrix.weights.data() + r * cols);
-    }
-    const auto hessian = owner.make_hessian_(program.values[program.ops[candidate.group->ops[0]].inputs[0]].width);
-    run_inputs(*candidate.group, [&](std::span<const float> rows) { hessian->add(rows); });
-    scales.push_back(quant::search_scales(matrices, *hessian, candidate.row_of).scale);
-  }
-  for (size_t c = 0; c < candidates.size(); ++c) { // after the search, whose inputs are those of the unscaled layer
-    const Candidate& candidate = candidates[c];
-    const std::vector<float>& scale = scales[c];
-    if (scale.empty()) continue;
-    for (const size_t i : candidate.group->ops) scaling[program.weights[program.ops[i].weights[0]].name].cols = scale;
-    std::vector<float> inverse(scale.size());
-    if (!candidate.row_of.empty())
-      inverse.resize(static_cast<size_t>(program.values[candidate.rows->outputs[0]].width));
-    for (size_t j = 0; j < scale.size(); ++j)
-      inverse[candidate.row_of.empty() ? j : static_cast<size_t>(candidate.row_of[j])] = 1 / scale[j];
-    if (candidate.vector >= 0) {
-      scale_vector(candidate.vector, inverse);
-    } else {
-      scale_rows(*candidate.rows, inverse);
-    }
-  }
-}
-
-void CalibratedQuantizer::Layer::quantize() {
-  for (const Group& group : groups) {
-    const auto any = [&](OpKind kind) {
-      return std::ranges::any_of(group.ops, [&](size_t i) {
-        return program.ops[i].kind == kind && target_of(program.ops[i].weights[0]).has_value();
-      });
-    };
-    gguf::Imatrix of_experts;
-    if (any(OpKind::expert_linear)) {
-      const size_t last = group.ops.back();
-      LayerRun run = run_to(last + 1, program.ops[last].outputs[0], true);
-      run(owner.hidden_, [](int64_t, std::span<const float>) {});
-      of_experts = run.inputs();
-    }
-    std::vector<float> mean_squares; // for linear ops
-    std::unique_ptr<quant::Hessian> hessian;
-    if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
-      // a group of experts only: of_experts has their importance
-    } else if (owner.method_.feedback) {
-      hessian = owner.make_hessian_(cols);
-      run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
-      mean_squares = hessian->mean_squares();
-    } else {
-      MeanSquares squares(cols);
-      run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
-      mean_squares = squares.result();
-    }
-    for (const size_t i : group.ops) {
-      const WeightId id = program.ops[i].weights[0];
-      const auto type = target_of(id);
-      if (!type) continue;
-      const std::string& name = program.weights[id].name;
-      const WeightSource& source = *source_of(id);
-      const bool linear = program.ops[i].kind == OpKind::linear;
-      const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
-      const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        hessian->encode(t, rows.weights, rows.rows, out);
-      };
-      Prepared& made = owner.ready_[name];
-      if (!made.bytes.empty()) continue; // with another part of the tensor
-      made.error = encode_tensor(
-          source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
-          fed ? encode_fed : owner.encode_,
-          [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
-          scaling[name], nullptr, fed ? INT64_MAX : kChunkWeights);
-      repoint(name, *type, made.bytes.data());
-    }
-  }
-}
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols) { return std::make_unique<quant::CpuHessian>(cols); }
 
@@ -368,15 +41,33 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
 
 CalibratedQuantizer::~CalibratedQuantizer() = default;
 
+void CalibratedQuantizer::keep_in(LayerJournal& journal, std::function<void(const std::string& line)> note) {
+  journal_ = &journal;
+  note_ = std::move(note);
+}
+
 void CalibratedQuantizer::quantize_layer(int32_t index) {
   Layer layer(*this, index);
-  if (method_.scales) layer.find_scales();
-  layer.quantize();
+  PreparedTensors before = std::exchange(ready_, {}); // of other layers, not asked for yet
+  make_tensors(layer, index);
+  ready_.merge(before);
   if (index + 1 < layers_) {
     layer.run_to(layer.program.ops.size(), layer.output)(hidden_, [this](int64_t first, std::span<const float> rows) {
       const int64_t width = std::ssize(rows) / text_.chunk_tokens();
       std::ranges::copy(rows, hidden_.begin() + first * width); // these rows are not read again
     });
+  }
+}
+
+// The layer's tensors, into ready_.
+void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
+  if (journal_ && index < journal_->layers()) return layer.take(journal_->read(index));
+  if (method_.scales) layer.find_scales();
+  layer.quantize();
+  if (journal_ && !journal_->append(ready_)) {
+    note_(fmt::format("{}: cannot be written to: after a kill, the work begins at layer {}", journal_->path(),
+                      journal_->layers()));
+    journal_ = nullptr;
   }
 }
 

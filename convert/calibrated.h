@@ -11,6 +11,7 @@
 // neither scales nor feedback.
 #pragma once
 
+#include "convert/layer_journal.h"
 #include "convert/layer_runs.h"
 #include "convert/requantize.h"
 #include "core/executor.h"
@@ -18,7 +19,6 @@
 #include "quant/hessian.h"
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +41,10 @@ class CalibratedQuantizer {
                       quant::MakeHessian make_hessian = make_cpu_hessian, EncodeRows encode = encode_on_cpu);
   ~CalibratedQuantizer();
 
+  // Before the first tensor: layers that the journal has are taken from it, and those that it has not are added.
+  // `note` hears of a journal that cannot be written to any more; the work goes on without it.
+  void keep_in(LayerJournal& journal, std::function<void(const std::string& line)> note);
+
   // The bytes of a tensor that is quantized here; nullptr for others. Quantizes all layers up to the tensor's own. The
   // pointer is valid until the next call. Memory: a Hessian, a matrix in f32 twice, the packed matrices of one layer,
   // and the hidden rows of all calibration tokens.
@@ -49,6 +53,7 @@ class CalibratedQuantizer {
  private:
   struct Layer;
   void quantize_layer(int32_t layer);
+  void make_tensors(Layer& layer, int32_t index);
 
   const Requantization& plan_;
   const core::Program& program_;
@@ -60,7 +65,9 @@ class CalibratedQuantizer {
   const MeasuredText text_; // no scores are wanted
   int32_t layers_ = 0, next_layer_ = 0;
   std::vector<float> hidden_; // [tokens of the text][width]: the input of next_layer_
-  std::map<std::string, Prepared, std::less<>> ready_;
+  PreparedTensors ready_;
+  LayerJournal* journal_ = nullptr;
+  std::function<void(const std::string& line)> note_;
   std::string given_; // the tensor that was asked for last
 };
 

@@ -2,7 +2,10 @@
 
 #include "convert/quantize_setup.h"
 #include "core/error.h"
+#include "core/files/hash.h"
+#include "core/files/read_file.h"
 #include "core/strings/units.h"
+#include "engine/machine.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -73,6 +76,24 @@ void warn_without_importance(const Requantization& plan, const QuantizeSteps& st
   }
 }
 
+constexpr std::string_view kUnfinished = ".unfinished";
+
+// Of all that decides what a calibration makes of the file. Tensors count with their first bytes.
+uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
+  constexpr size_t kFirst = 4096;
+  core::Hash hash;
+  hash.add(engine::kCommit).add(setup.request.method).add(gguf::file_head(plan.metadata, plan.infos()));
+  for (const gguf::Tensor& tensor : plan.file->tensors())
+    hash.add(tensor.data.size()).add(tensor.data.first(std::min(kFirst, tensor.data.size())));
+  hash.add(core::read_text_file(setup.request.calibration)).add(setup.request.parse_special);
+  return hash.add(static_cast<uint64_t>(setup.request.calibration_tokens)).value();
+}
+
+std::string continues(const LayerJournal& journal, const std::string& output) {
+  return fmt::format("{} layers of {} were done before and are taken from {} (remove it to begin anew)",
+                     journal.layers(), output, journal.path());
+}
+
 std::vector<std::string> write_output(const QuantizeSetup& setup, const Requantization& plan) {
   const core::QuantizeRequest& r = setup.request;
   const RequantizeOutput output{r.output,
@@ -86,9 +107,22 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   const core::Program program = models::build_program(*plan.file);
   // A layer takes long, and nothing is written in that time: cancelling is checked before each part of it.
   const auto calibrated = setup.calibrate(plan, program, [&] { progress(written, all); });
-  return write(
-      plan, output, setup.importance(), setup.encode(), [&](std::string_view name) { return calibrated->tensor(name); },
-      setup.steps.done, progress);
+  LayerJournal journal(fmt::format("{}{}", r.output, kUnfinished), hash_of(setup, plan));
+  if (journal.layers() > 0) setup.steps.note(continues(journal, r.output));
+  calibrated->keep_in(journal, setup.steps.note);
+  std::vector<std::string> paths;
+  try {
+    paths = write(
+        plan, output, setup.importance(), setup.encode(),
+        [&](std::string_view name) { return calibrated->tensor(name); }, setup.steps.done, progress);
+  } catch (const std::exception&) {
+    throw; // once the cause is gone, the same request goes on
+  } catch (...) {
+    journal.remove();
+    throw;
+  }
+  journal.remove();
+  return paths;
 }
 
 } // namespace

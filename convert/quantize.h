@@ -14,7 +14,7 @@ namespace ridge::convert {
 
 struct QuantizeSteps {
   // What is being done, and how far it is (total 0: not known). What it throws comes out of quantize(), and nothing is
-  // written. Throw to cancel.
+  // written. Throw to cancel: something else than a std::exception, which would keep what a calibrated method has done.
   std::function<void(std::string_view what, int64_t done, int64_t total)> progress;
   std::function<void(const Requantization& plan)> planned; // types are final
   std::function<void(const TensorResult&)> done;           // a tensor is
@@ -32,6 +32,8 @@ struct QuantizeResult {
   std::optional<TypeSearchResult> search;
 };
 
+// With a calibrated method, OUTPUT.unfinished has the layers that are done until the output is whole. The same request
+// goes on with them after a kill or an error.
 // Throws Error where a file cannot be read, written or quantized, and a usage Error where an option has a wrong value.
 QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps);
 

@@ -191,6 +191,33 @@ TEST_CASE("calibrated methods write ordinary types that run") {
   }
 }
 
+TEST_CASE("a calibrated method goes on after a kill, and leaves nothing behind when it is done") {
+  const std::string out = folder() / "killed.gguf", unfinished = out + ".unfinished", whole = folder() / "whole.gguf";
+  const auto args = [&](const std::string& output) {
+    return std::vector<std::string>{
+        RIDGE_BINARY,    "quantize",  wide_model(),           output, "Q4_K_S", "--method", "gptq", "--device", "cpu",
+        "--calibration", some_text(), "--calibration-tokens", "2048"};
+  };
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) ridge::tests::exec(args(out));
+  // The header has 16 bytes, the first layer many more.
+  std::error_code none;
+  for (int i = 0;
+       i < 10'000 && (!std::filesystem::exists(unfinished) || std::filesystem::file_size(unfinished, none) < 1000); ++i)
+    ::usleep(1000);
+  ::kill(pid, SIGKILL);
+  ridge::tests::wait_for(pid);
+  const bool killed = !std::filesystem::exists(out); // not too late
+  CHECK(std::filesystem::exists(unfinished) == killed);
+  const Result again = ridge::tests::run(args(out));
+  REQUIRE_MESSAGE(again.status == 0, again.err);
+  CHECK((again.err.find("were done before") != std::string::npos) == killed);
+  CHECK(!std::filesystem::exists(unfinished));
+  REQUIRE(ridge::tests::run(args(whole)).status == 0);
+  CHECK(read_file(out) == read_file(whole));
+}
+
 TEST_CASE("inspect compares two files, and a tensor in several types") {
   const std::string out = folder() / "compared.gguf";
   REQUIRE(run_ridge({"quantize", wide_model(), out, "Q4_K_S"}).status == 0);

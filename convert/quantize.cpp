@@ -16,10 +16,6 @@
 namespace ridge::convert {
 namespace {
 
-bool has_target(const core::QuantizeRequest& r) {
-  return !r.target_size.empty() || r.target_bpw > 0 || r.target_divergence > 0;
-}
-
 bool is_copy(const core::QuantizeRequest& r) { return r.type == "COPY" || r.type == "copy"; }
 
 void check_usage(const core::QuantizeRequest& r) {
@@ -27,7 +23,7 @@ void check_usage(const core::QuantizeRequest& r) {
   if (calibrated && (r.calibration.empty() || is_copy(r) || r.output.empty()))
     throw Error(fmt::format("quantize: --method {} needs --calibration TEXT and something to quantize", r.method),
                 Error::kUsage);
-  if (!calibrated && !has_target(r) && !r.calibration.empty())
+  if (!calibrated && !r.has_target() && !r.calibration.empty())
     throw Error("quantize: --calibration is for --method awq and gptq, for --explore and for the --target options; "
                 "ridge imatrix makes an --imatrix of a text",
                 Error::kUsage);
@@ -129,7 +125,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
 
 QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps) {
   check_usage(request);
-  const bool searched = has_target(request);
+  const bool searched = request.has_target();
   const models::Recipe* recipe = searched           ? models::find_recipe("Q8_0")
                                  : is_copy(request) ? nullptr
                                                     : &parse_recipe(request.type);

@@ -3,6 +3,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <exception>
 #include <queue>
 
 namespace ridge::convert {
@@ -130,12 +131,24 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
     const TensorLoss loss(source, imatrix, search.inputs);
     std::vector<TypeChoice>& choices = all[i];
     if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
+    const size_t given = choices.size();
     for (const Type type : candidates) {
       if (source.cols() % quant::format(type).block_weights != 0 || source.type() == type) continue;
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
-      if (!source.is_planar() && info.bytes() >= source.bytes()) continue;
-      choices.push_back({type, info.bytes(), sensitivities[i] * loss.in(type, encode)});
+      if (source.is_planar() || info.bytes() < source.bytes()) choices.push_back({type, info.bytes(), 0});
     }
+    // A sample has few rows. So types are shared among the threads, not a type's rows.
+    std::exception_ptr problem;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t c = given; c < choices.size(); ++c) {
+      try {
+        choices[c].loss = sensitivities[i] * loss.in(choices[c].type, encode);
+      } catch (...) {
+#pragma omp critical
+        problem = std::current_exception();
+      }
+    }
+    if (problem) std::rethrow_exception(problem);
     keep_hull(choices);
     source.release(0, source.rows());
     if (progress) progress(static_cast<int64_t>(i) + 1, std::ssize(plan.sources));

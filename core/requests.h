@@ -82,6 +82,8 @@ struct QuantizeRequest {
   bool pure = false, leave_output = false, allow_requantize = false;
   std::string device = "auto";
   int threads = 0;
+
+  bool has_target() const { return !target_size.empty() || target_bpw > 0 || target_divergence > 0; }
 };
 
 // The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.

@@ -62,7 +62,7 @@ struct QuantizeCommand {
   }
 
   void quantize(const std::vector<std::string>& names) {
-    const bool searched = !request.target_size.empty() || request.target_bpw > 0 || request.target_divergence > 0;
+    const bool searched = request.has_target();
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted)

@@ -169,6 +169,10 @@ TEST_CASE("a weight that is no number is refused with its place") {
   CHECK_THROWS_WITH_AS(write_plan(plan_for(file, "Q4_0"), folder / "q.gguf"),
                        doctest::Contains("tensor blk.0.ffn_up.weight: row 1, column 7 is nan"), Error);
   CHECK(folder.file_count() == 1);
+  // So it is where a search tries its types, a thread each.
+  CHECK_THROWS_WITH_AS(
+      convert::measure_choices(plan_for(file, "Q8_0"), {}, {}, nullptr, convert::encode_on_cpu, nullptr),
+      doctest::Contains("a weight is NaN or infinite"), Error);
 }
 
 TEST_CASE("the collected importance is the mean square of each matrix's inputs, and experts have their own") {

@@ -21,6 +21,11 @@ double bytes_per_token(const KvLayer& kv, double k_bytes, double v_bytes) {
          (static_cast<double>(kv.k_dim) * k_bytes + static_cast<double>(kv.v_dim) * v_bytes);
 }
 
+// The state of each stream is read and written once for all its tokens.
+double state_bytes(const Program& program, int32_t state, const Step& step) {
+  return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
+}
+
 // An op that reads each of its operands once, and computes as much per element as its row of ops.def says.
 Cost whole_operands(const Program& program, const Op& op, const Step& step) {
   Cost cost;
@@ -34,6 +39,14 @@ Cost whole_operands(const Program& program, const Op& op, const Step& step) {
 // One row of the table per token.
 void set_embed_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.weight_bytes = static_cast<double>(step.tokens * program.weights[op.weights[0]].row_bytes);
+}
+
+// A row of the table per token and head.
+void set_ngram_embed_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<NgramParams>(op.params);
+  cost.weight_bytes = static_cast<double>(step.tokens * params.heads() * program.weights[op.weights[0]].row_bytes +
+                                          program.weights[op.weights[1]].total_bytes());
+  cost.state_bytes = state_bytes(program, params.state, step);
 }
 
 // The columns that are not picked are not read.
@@ -116,7 +129,7 @@ void set_index_choice_cost(Cost& cost, const Program& program, const Op& op, con
 void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
-  const AttentionParams chosen = {.window = program.values[op.inputs[2]].width}; // as many positions as this window
+  const AttentionParams chosen = {.window = program.values[op.inputs.back()].width}; // as many positions as this window
   const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
   const double end = past + static_cast<double>(step.tokens) / streams;
   const double pairs = streams * (visible_pairs(chosen, end) - visible_pairs(chosen, past));
@@ -124,15 +137,11 @@ void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op,
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
-// A product and a sum per pair of residual streams and element.
+// A product and a sum per pair of residual streams and element, or where they do not mix per stream.
 void set_hyper_join_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto count = static_cast<double>(program.values[op.inputs[1]].width / program.values[op.inputs[0]].width);
-  cost.flops = 2 * (1 + count) * elements_of(program, op.outputs[0], step);
-}
-
-// The state of each stream is read and written once for all its tokens.
-double state_bytes(const Program& program, int32_t state, const Step& step) {
-  return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
+  const bool mixes = program.values[op.inputs[2]].width > static_cast<int64_t>(count);
+  cost.flops = 2 * (mixes ? 1 + count : 1) * elements_of(program, op.outputs[0], step);
 }
 
 void set_conv1d_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
@@ -183,6 +192,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   Cost cost = whole_operands(program, op, step);
   switch (op.kind) { // what differs
   case OpKind::embed: set_embed_cost(cost, program, op, step); break;
+  case OpKind::ngram_embed: set_ngram_embed_cost(cost, program, op, step); break;
   case OpKind::permute: set_permute_cost(cost, program, op, step); break;
   case OpKind::gather: set_gather_cost(cost, program, op, step); break;
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
@@ -192,6 +202,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::latent_store:
   case OpKind::index_store: set_kv_store_cost(cost, program, op, step); break;
   case OpKind::index_choice: set_index_choice_cost(cost, program, op, step); break;
+  case OpKind::sparse_attention:
   case OpKind::chosen_attention: set_chosen_attention_cost(cost, program, op, step); break;
   case OpKind::attention:
   case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;

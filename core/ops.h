@@ -43,6 +43,18 @@ struct EmbedParams {
   bool of_positions = false; // the table has a row per position, not per token
 };
 
+// A token and those before it, up to `length` of them, stand for `heads_per_length` rows of a table for each number of
+// tokens from 2 on (ngram.h). What is before `end_token`, or before the stream's first token, counts as end tokens.
+struct NgramParams {
+  int32_t state; // index into Program::states
+  int64_t length, heads_per_length;
+  int32_t end_token;
+
+  int64_t heads() const { return (length - 1) * heads_per_length; }
+};
+
+inline constexpr int64_t kMostNgram = 16;
+
 struct NormParams {
   float epsilon;
   int64_t group; // elements normalized together: the whole row, or one head (q/k norms)
@@ -56,14 +68,17 @@ struct RopeParams {
 enum class Activation : uint8_t {
   identity,     // alpha * x
   silu,         // x * sigmoid(alpha * x); with alpha 1.702 also known as quick GELU
-  sigmoid,      // 1 / (1 + exp(-x))
+  sigmoid,      // 1 / (1 + exp(-alpha * x))
   relu,         // max(x, 0)
   relu_squared, // max(x, 0)²
   gelu,         // x * Φ(x) by its approximation with tanh
   gelu_erf,     // x * Φ(x)
   soft_cap,     // alpha * tanh(x / alpha)
+  root_sigmoid, // the sigmoid of the root of |x|, of kLeastRooted at least, with the sign of x
   xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
 };
+
+inline constexpr float kLeastRooted = 1e-6f; // of root_sigmoid
 
 // With a limit, what goes into activate is kept from -limit to limit. In glu, x is kept so, and the gate at most at the
 // limit; then x + shift is multiplied. gpt-oss: {silu, 1.702, 7, false, 1}.
@@ -137,9 +152,13 @@ RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
 }
 
 struct IndexParams {
-  int32_t layer; // index into Program::kv_layers
+  int32_t layer = 0; // index into Program::kv_layers
   int64_t heads;
   bool tail = false; // behind the chosen positions, those that no entry has yet, where entries have several
+  bool even = false; // every head has the weight 1; the second input is q again and not read
+  // Each position has its entry's score and is chosen for itself, those of the tail first, so that always `most` are:
+  // of an entry maybe not all. Which of equal ones is what keep_best (best.h) leaves; they come in any order.
+  bool fills = false;
 };
 
 // How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
@@ -209,9 +228,10 @@ struct ScanParams {
   int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
 };
 
-using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
-                              AddParams, PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams,
-                              HyperParams, FoldParams, ExpertParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
+using OpParams =
+    std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams, AddParams,
+                 PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams, HyperParams, FoldParams,
+                 ExpertParams, NgramParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.
@@ -224,6 +244,7 @@ inline int32_t* cache_layer(OpParams& params) {
 
 // The same for the index into Program::states.
 inline int32_t* state_layer(OpParams& params) {
+  if (auto* ngram = std::get_if<NgramParams>(&params)) return &ngram->state;
   if (auto* conv = std::get_if<ConvParams>(&params)) return &conv->state;
   if (auto* pool = std::get_if<PoolParams>(&params)) return &pool->state;
   if (auto* delta = std::get_if<DeltaParams>(&params)) return &delta->state;

@@ -35,6 +35,15 @@ void shape_embed(const Operands& o) {
     o.expect(o.weight(i).cols == o.out(0).width, "the table or the bias has another width");
 }
 
+void shape_ngram_embed(const Operands& o) {
+  const auto& params = std::get<NgramParams>(o.op.params);
+  o.expect(params.length > 1 && params.length <= kMostNgram && params.heads_per_length > 0, "params");
+  o.expect(o.out(0).width == params.heads() * o.weight(0).cols && !o.out(0).gathered, "the table has another width");
+  o.expect(o.out(1).kind == ValueKind::i32 && o.out(1).width == params.heads(), "rows");
+  o.expect(o.weight(1).cols == 2 * (params.length + params.heads()), "the hash");
+  o.expect(o.program.states.at(params.state).width == params.length - 1, "state");
+}
+
 void shape_rms_norm(const Operands& o) {
   const int64_t group = std::get<NormParams>(o.op.params).group;
   o.expect(group > 0 && o.in(0).width % group == 0, "the row does not divide into groups");
@@ -60,6 +69,7 @@ void shape_rope(const Operands& o) {
   o.expect(table.long_inverse_frequency.empty() ||
                table.long_inverse_frequency.size() == table.inverse_frequency.size(),
            "rotates fewer or more pairs in long contexts");
+  o.expect(table.span > 0, "positions of no span");
 }
 
 void shape_position_scale(const Operands& o) {
@@ -87,6 +97,14 @@ void shape_attention(const Operands& o) {
   o.expect(params.reach == 0 || !o.op.weights.empty(), "no biases");
   if (!o.op.weights.empty())
     o.expect(o.weight(0).cols == params.heads * per_head, "not one sink or row of biases per head");
+}
+
+void shape_sparse_attention(const Operands& o) {
+  shape_attention(o);
+  const auto& params = std::get<AttentionParams>(o.op.params);
+  o.expect(o.in(1).kind == ValueKind::i32, "positions");
+  o.expect(params.window == 0 && params.soft_cap == 0 && params.max_bias == 0 && params.causal && params.reach == 0,
+           "attention to chosen positions is causal, without windows, soft caps and biases");
 }
 
 const KvLayer& latent_layer_of(const Operands& o, int32_t layer) {
@@ -135,9 +153,12 @@ void shape_index_store(const Operands& o) {
 void shape_index_choice(const Operands& o) {
   const auto& params = std::get<IndexParams>(o.op.params);
   const KvLayer& kv = index_layer_of(o, params.layer);
-  o.expect(o.in(0).width == params.heads * kv.k_dim && o.in(1).width == params.heads, "shape");
+  o.expect(o.in(0).width == params.heads * kv.k_dim, "shape");
+  o.expect(params.even ? o.op.inputs[1] == o.op.inputs[0] : o.in(1).width == params.heads, "weights of heads");
   o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width >= kv.span, "positions");
-  o.expect(!params.tail || o.out(0).width % kv.span == kv.span - 1, "no room for the positions that no entry has");
+  o.expect(params.fills || !params.tail || o.out(0).width % kv.span == kv.span - 1,
+           "no room for the positions that no entry has");
+  o.expect(params.tail || !params.fills, "a choice that fills has the positions that no entry has, too");
 }
 
 void shape_hyper_gates(const Operands& o) {
@@ -151,7 +172,7 @@ void shape_hyper_gates(const Operands& o) {
 void shape_hyper_join(const Operands& o) {
   const int64_t width = o.in(0).width, count = o.in(1).width / width;
   o.expect(o.in(1).width == count * width && o.out(0).width == count * width, "shape");
-  o.expect(count <= kMostHyperStreams && o.in(2).width == (1 + count) * count, "gates");
+  o.expect(count <= kMostHyperStreams && (o.in(2).width == count || o.in(2).width == (1 + count) * count), "gates");
 }
 
 void shape_fold(const Operands& o) { o.expect(o.in(0).width % o.out(0).width == 0, "parts of different widths"); }

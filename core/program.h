@@ -37,6 +37,7 @@ struct RopeTable {
   RopeStyle style;
   std::vector<float> long_inverse_frequency = {}; // where the context is above `long_above`; empty: the same
   int64_t long_above = 0;
+  int32_t span = 1; // a position counts as the first of its `span`, as of an index whose entries have several
 
   const std::vector<float>& frequencies(int64_t context) const {
     return long_inverse_frequency.empty() || context <= long_above ? inverse_frequency : long_inverse_frequency;

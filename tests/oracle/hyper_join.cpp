@@ -1,4 +1,5 @@
-// hyper_join: what a block gives to each residual stream by its gate, and the streams mixed by a matrix.
+// hyper_join: what a block gives to each residual stream by its gate, and the streams, mixed by a matrix where there is
+// one.
 #include "support/naive.h"
 
 namespace ridge::tests {
@@ -11,7 +12,9 @@ void naive_hyper_join(Naive& naive, const core::Op& op) {
     for (size_t to = 0; to < count; ++to)
       for (size_t i = 0; i < width; ++i) {
         double sum = gates[to] * y[i];
-        for (size_t from = 0; from < count; ++from) sum += gates[count + from * count + to] * x[from * width + i];
+        if (gates.size() == count) sum += x[to * width + i];
+        for (size_t from = 0; from < count && gates.size() > count; ++from)
+          sum += gates[count + from * count + to] * x[from * width + i];
         out[to * width + i] = sum;
       }
     return out;

@@ -1,11 +1,30 @@
 // index_choice: the entries with the highest scores, the first of equal ones, in ascending order, as positions; behind
-// them positions that no entry has yet.
+// them positions that no entry has yet. Or, where the choice fills, the positions that std::partial_sort puts first.
 #include "support/naive.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace ridge::tests {
+
+namespace {
+
+Naive::Row best_positions(const Naive::Row& scores, int64_t span, int64_t seen, int64_t most) {
+  std::vector<int> order(seen);
+  std::iota(order.begin(), order.end(), 0);
+  const auto score = [&](int position) {
+    const size_t entry = position / span;
+    return entry < scores.size() ? scores[entry] : INFINITY;
+  };
+  std::partial_sort(order.begin(), order.begin() + std::min(most, seen), order.end(),
+                    [&](int a, int b) { return score(a) > score(b); });
+  Naive::Row chosen(order.begin(), order.begin() + std::min(most, seen));
+  chosen.resize(most, -1);
+  return chosen;
+}
+
+} // namespace
 
 void naive_index_choice(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::IndexParams>(op.params);
@@ -19,8 +38,9 @@ void naive_index_choice(Naive& naive, const core::Op& op) {
       for (int64_t h = 0; h < p.heads; ++h) {
         double dot = 0;
         for (int64_t d = 0; d < dim; ++d) dot += naive.in(op, 0, t)[h * dim + d] * history[pos].k[d];
-        scores[pos] += naive.in(op, 1, t)[h] * std::max(0.0, dot);
+        scores[pos] += (p.even ? 1 : naive.in(op, 1, t)[h]) * std::max(0.0, dot);
       }
+    if (p.fills) return best_positions(scores, kv.span, seen, most);
     std::vector<int> order(count);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](int a, int b) { return scores[a] > scores[b]; });

@@ -19,13 +19,17 @@ inline double activation_of(const core::ActivationParams& p, double x) {
   switch (p.kind) {
   case core::Activation::identity: return p.alpha * x;
   case core::Activation::silu: return x / (1 + std::exp(-p.alpha * x));
-  case core::Activation::sigmoid: return 1 / (1 + std::exp(-x));
+  case core::Activation::sigmoid: return 1 / (1 + std::exp(-p.alpha * x));
   case core::Activation::relu: return std::max(x, 0.0);
   case core::Activation::relu_squared: return std::max(x, 0.0) * std::max(x, 0.0);
   case core::Activation::gelu:
     return std::abs(x) >= core::kGeluIsIdentity ? std::max(x, 0.0) : as_half(gelu(as_half(x)));
   case core::Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
   case core::Activation::soft_cap: return p.alpha * std::tanh(x / p.alpha);
+  case core::Activation::root_sigmoid: {
+    const double root = std::sqrt(std::max(std::abs(x), static_cast<double>(core::kLeastRooted)));
+    return x == 0 ? 0.5 : 1 / (1 + std::exp(x > 0 ? -root : root));
+  }
   case core::Activation::xielu:
     return p.beta * x +
            (x > 0 ? p.alpha * x * x : p.alpha_negative * (std::expm1(std::min(x, static_cast<double>(p.epsilon))) - x));

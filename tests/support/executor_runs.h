@@ -165,6 +165,45 @@ inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
   return worst;
 }
 
+// Attention of heads to the `most` positions of a context that an indexer chooses. Its scores are whole numbers,
+// without rounding in any order of sums, and many are equal; with ties, most are 0.
+inline void build_sparse_attention(RandomProgram& m, int64_t most, int64_t span, bool ties, int64_t context) {
+  using core::OpKind;
+  constexpr quant::Type kType = quant::Type::F32;
+  const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+  const int64_t heads = kv_heads * m.integer(1, 9), index_heads = ties ? 1 : m.integer(4, 9);
+  const int64_t index_dim = ties ? 1 : m.integer(2, 8);
+  m.program.kv_layers = {{1, index_dim, 0, true, span}, {kv_heads, k_dim, v_dim}};
+  m.program.vocab = 30;
+  const core::ValueId token = m.op(OpKind::embed, {}, {m.whole_numbers(16, 30)}, 16);
+  const core::ValueId place = m.op(OpKind::embed, {}, {m.whole_numbers(16, context)}, 16, core::EmbedParams{1, true});
+  const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16);
+  const auto whole = [&](int64_t width) { return m.op(OpKind::linear, {x}, {m.whole_numbers(16, width)}, width); };
+  m.op(OpKind::index_store, {whole(index_dim)}, {}, 0, core::KvParams{0});
+  m.op(OpKind::kv_store, {m.linear(x, kType, kv_heads * k_dim), m.linear(x, kType, kv_heads * v_dim)}, {}, 0,
+       core::KvParams{1});
+  const core::ValueId index = whole(index_heads * index_dim), chosen = m.value(most, false, core::ValueKind::i32);
+  m.program.ops.push_back({OpKind::index_choice,
+                           -1,
+                           "choice",
+                           {index, index},
+                           {chosen},
+                           {},
+                           core::IndexParams{0, index_heads, true, true, true}});
+  const core::ValueId q = m.linear(x, kType, heads * k_dim);
+  m.finish(m.op(OpKind::sparse_attention, {q, chosen}, {}, heads * v_dim, core::AttentionParams{1, heads, 0.3f}));
+}
+
+// NMSE of that over some hundreds of positions, at once and token by token.
+inline double worst_sparse_error(const MakeExecutor& make_executor, uint64_t seed, int64_t most, int64_t span,
+                                 bool ties) {
+  RandomProgram model(seed);
+  core::ExecutorConfig config = exact_config();
+  config.context = config.max_batch = config.max_outputs = 700;
+  build_sparse_attention(model, most, span, ties, config.context);
+  return worst_error(make_executor, model, config, {1, 299, 1, 1, 2, 300, 1, 13});
+}
+
 // Programs of random shape that together have every kind of op: check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const std::string&, RandomProgram&)>& check) {
   using core::OpKind;
@@ -219,6 +258,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     with("rope", [&](RandomProgram& m) {
       const int64_t pairs = m.integer(1, 20), head_dim = 2 * pairs + m.integer(0, 5);
       m.program.rope_tables.push_back({{}, 1.1f, style});
+      m.program.rope_tables[0].span = style == core::RopeStyle::split ? 1 : static_cast<int32_t>(m.integer(1, 5));
       for (int64_t i = 0; i < pairs; ++i)
         m.program.rope_tables[0].inverse_frequency.push_back(1.0f / static_cast<float>(1 + i));
       const core::ValueId x = m.embed(Type::F32, 3 * head_dim, 30);
@@ -294,6 +334,33 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(
           m.op(OpKind::chosen_attention, {q, q_rest, chosen}, {}, heads * c_dim, core::AttentionParams{1, heads, 300}));
     });
+  for (const auto& [most, span] : {std::pair<int64_t, int64_t>{7, 4}, {12, 4}, {19, 4}, {10, 3}, {5, 1}, {100, 4}})
+    for (const bool ties : {false, true})
+      with("attention of heads to chosen positions",
+           [&, most = most, span = span](RandomProgram& m) { build_sparse_attention(m, most, span, ties, 64); });
+  for (const int64_t length : {2, 3, 7})
+    with("ngram_embed", [&](RandomProgram& m) {
+      const core::NgramParams params = {0, length, m.integer(1, 3), static_cast<int32_t>(m.integer(0, 4))};
+      const int64_t width = m.integer(1, 40), rows = m.integer(1, 90);
+      m.program.states.push_back({"tokens", length - 1});
+      const core::ValueId token = m.embed(Type::F32, params.heads() * width, 5);
+      std::vector<int32_t> hash;
+      for (int64_t i = 0; i < 2 * length; ++i) hash.push_back(static_cast<int32_t>(m.random()));
+      for (int64_t head = 0; head < params.heads(); ++head) {
+        hash.push_back(static_cast<int32_t>(head * rows));
+        hash.push_back(static_cast<int32_t>(m.integer(1, rows)));
+      }
+      const core::ValueId out = m.value(params.heads() * width),
+                          chosen = m.value(params.heads(), false, core::ValueKind::i32);
+      m.program.ops.push_back({OpKind::ngram_embed,
+                               -1,
+                               "ngrams",
+                               {},
+                               {out, chosen},
+                               {m.weight(Type::F16, width, params.heads() * rows), m.integers(hash)},
+                               params});
+      m.finish(m.op(OpKind::add, {token, out}, {}, params.heads() * width));
+    });
   with("a matrix per head", [](RandomProgram& m) {
     const int64_t heads = m.integer(1, 9), cols = m.integer(1, 70), rows = m.integer(1, 70);
     const core::ValueId x = m.linear(m.embed(Type::F32, 16, 30), Type::F32, heads * cols);
@@ -319,6 +386,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
                                                {Activation::silu, 1.702f, 0.1f, false, 1},
                                                {Activation::silu, 1, 0.1f, true},
                                                {Activation::sigmoid},
+                                               {Activation::sigmoid, 0.25f},
+                                               {Activation::root_sigmoid},
                                                {Activation::relu},
                                                {Activation::relu_squared},
                                                {Activation::gelu},
@@ -397,6 +466,13 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const core::ValueId block = m.op(OpKind::expert_sum, {x, in}, {}, width, core::ExpertParams{count});
       const core::ValueId joined = m.op(OpKind::hyper_join, {block, x, out}, {}, count * width);
       m.finish(m.op(OpKind::fold, {joined}, {}, width, core::FoldParams{0.3f}));
+    });
+  for (const int64_t count : {1, 3, 4})
+    with("residual streams that do not mix", [&](RandomProgram& m) {
+      const int64_t width = m.integer(1, 300);
+      const core::ValueId x = m.embed(Type::F32, count * width, 30), gates = m.linear(x, Type::F32, count);
+      const core::ValueId block = m.op(OpKind::fold, {x}, {}, width, core::FoldParams{0.5f});
+      m.finish(m.op(OpKind::hyper_join, {block, x, gates}, {}, count * width));
     });
   for (const bool rate_per_state : {false, true})
     with("scan", [&](RandomProgram& m) {

@@ -69,16 +69,19 @@ struct RandomProgram {
     return id;
   }
 
-  // `columns` choices of `group` elements.
-  core::WeightId order(int64_t columns, int64_t group) {
+  core::WeightId integers(const std::vector<int32_t>& values) {
+    const int64_t columns = std::ssize(values);
     std::vector<std::byte>& data = storage.emplace_back(4 * columns);
-    for (int64_t i = 0; i < columns; ++i) {
-      const auto from = static_cast<int32_t>(integer(0, group - 1));
-      std::memcpy(data.data() + 4 * i, &from, 4);
-    }
+    std::memcpy(data.data(), values.data(), data.size());
     const auto id = static_cast<core::WeightId>(program.weights.size());
     program.weights.push_back({"order", core::kOrderType, columns, 1, 1, 4 * columns, data.data()});
     return id;
+  }
+  // `columns` choices of `group` elements.
+  core::WeightId order(int64_t columns, int64_t group) {
+    std::vector<int32_t> from(columns);
+    for (int32_t& element : from) element = static_cast<int32_t>(integer(0, group - 1));
+    return integers(from);
   }
 
   core::ValueId value(int64_t width, bool gathered = false, core::ValueKind kind = core::ValueKind::f32) {
@@ -111,6 +114,15 @@ struct RandomProgram {
       std::memcpy(data.data() + 4 * i, &factor, 4);
     }
     return add_weight(quant::Type::F32, count, 1, 1, data.data());
+  }
+  // A matrix of -2 to 2.
+  core::WeightId whole_numbers(int64_t cols, int64_t rows) {
+    std::vector<std::byte>& data = storage.emplace_back(4 * cols * rows);
+    for (int64_t i = 0; i < cols * rows; ++i) {
+      const auto number = static_cast<float>(integer(-2, 2));
+      std::memcpy(data.data() + 4 * i, &number, 4);
+    }
+    return add_weight(quant::Type::F32, cols, rows, 1, data.data());
   }
   core::ValueId norm(core::ValueId x, int64_t group) {
     return op(core::OpKind::rms_norm, {x}, {factors(group, 0.5, 1.5)}, program.values[x].width,

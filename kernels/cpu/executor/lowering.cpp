@@ -62,7 +62,7 @@ void Lowering::allocate_scratch() {
   int64_t scratch_bytes = sizeof(LinearScratch), largest_group = 1;
   for (const core::Op& op : program_.ops)
     if (const auto* params = std::get_if<core::AttentionParams>(&op.params))
-      largest_group = std::max(largest_group, op.kind != core::OpKind::attention
+      largest_group = std::max(largest_group, program_.kv_layers[params->layer].latent
                                                   ? latent_heads_of_item(params->heads, threads_)
                                                   : params->heads / program_.kv_layers[params->layer].heads);
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
@@ -90,7 +90,7 @@ void Lowering::add_rope_angles() {
              [this, &table, &frequencies, pairs, cos_sin](int64_t first, int64_t last) {
                for (int64_t t = first; t < last; ++t)
                  for (int64_t i = 0; i < pairs; ++i) {
-                   const float angle = core::rope_angle(batch_.positions[t], frequencies[i]);
+                   const float angle = core::rope_angle(batch_.positions[t] / table.span * table.span, frequencies[i]);
                    cos_sin[2 * pairs * t + i] = std::cos(angle) * table.magnitude;
                    cos_sin[2 * pairs * t + pairs + i] = std::sin(angle) * table.magnitude;
                  }

@@ -133,7 +133,11 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   const VF alpha = hn::Set(kF, params.alpha), zero = hn::Zero(kF);
   if constexpr (kKind == identity) return hn::Mul(alpha, x);
   if constexpr (kKind == silu) return hn::Mul(x, sigmoid_of(hn::Mul(alpha, x)));
-  if constexpr (kKind == sigmoid) return sigmoid_of(x);
+  if constexpr (kKind == sigmoid) return sigmoid_of(hn::Mul(alpha, x));
+  if constexpr (kKind == root_sigmoid) {
+    const VF root = hn::Sqrt(hn::Max(hn::Abs(x), hn::Set(kF, core::kLeastRooted)));
+    return sigmoid_of(hn::IfThenElse(hn::Eq(x, zero), x, hn::CopySign(root, x))); // keeps NaN
+  }
   if constexpr (kKind == relu || kKind == relu_squared) {
     const VF positive = hn::IfThenElseZero(hn::Not(hn::Lt(x, zero)), x); // keeps NaN
     return kKind == relu ? positive : hn::Mul(positive, positive);
@@ -160,7 +164,9 @@ HWY_INLINE float activated(const core::ActivationParams& params, float x) {
   using enum core::Activation;
   if constexpr (kKind == identity) return params.alpha * x;
   if constexpr (kKind == silu) return x / (1 + std::exp(-params.alpha * x));
-  if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-x));
+  if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-params.alpha * x));
+  if constexpr (kKind == root_sigmoid)
+    return x == 0 ? 0.5f : 1 / (1 + std::exp(-std::copysign(std::sqrt(std::max(std::abs(x), core::kLeastRooted)), x)));
   if constexpr (kKind == relu) return x < 0 ? 0 : x;
   if constexpr (kKind == relu_squared) return x < 0 ? 0 : x * x;
   if constexpr (kKind == gelu) {
@@ -199,6 +205,7 @@ HWY_INLINE void for_activated(const core::ActivationParams& params, const float*
   case gelu: return for_activated<gelu>(params, x, width, gate, store);
   case gelu_erf: return for_activated<gelu_erf>(params, x, width, gate, store);
   case soft_cap: return for_activated<soft_cap>(params, x, width, gate, store);
+  case root_sigmoid: return for_activated<root_sigmoid>(params, x, width, gate, store);
   case xielu: return for_activated<xielu>(params, x, width, gate, store);
   }
 }

@@ -1,6 +1,7 @@
 // The positions that an indexer finds best for each token: scores of all positions in one kernel, a radix selection in
 // another. The cache has an entry for each position, or for several. Both in the plainest terms, some tokens at a time,
 // as many as the scratch has rows for.
+#include "core/host_device/best.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
   const int elements = args.heads * cache.k_dim;
   float* weights = query + elements;
   for (int i = threadIdx.x; i < elements; i += kThreads) query[i] = args.q[int64_t{token} * elements + i];
-  for (int i = threadIdx.x; i < args.heads; i += kThreads) weights[i] = args.weights[int64_t{token} * args.heads + i];
+  for (int i = threadIdx.x; i < args.heads; i += kThreads)
+    weights[i] = args.weights ? args.weights[int64_t{token} * args.heads + i] : 1;
   __syncthreads();
   const int64_t first_key = args.streams[token] * cache.context;
   for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
@@ -105,6 +107,43 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
     chosen[written + i] = i < behind ? count * args.span + i : -1;
 }
 
+// The best positions (core::IndexParams::fills). A block per token: all threads look for scores above the least that is
+// chosen so far, and one of them puts these into the heap.
+__global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
+  __shared__ unsigned candidates[kWarps];
+  const DependentWork work(args.stamps);
+  const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1, most = args.most;
+  const int count = seen / args.span; // entries
+  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
+  int32_t* chosen = args.chosen + int64_t{token} * most;
+  if (seen <= most) {
+    for (int i = threadIdx.x; i < most; i += kThreads) chosen[i] = i < seen ? i : -1;
+    return;
+  }
+  // What no entry has yet comes first, and what is not a number last.
+  const auto code = [&](int position) {
+    const int entry = position / args.span;
+    return entry < count ? ordered(scores[entry]) : ~0u;
+  };
+  const auto better = [&](int32_t a, int32_t b) { return code(a) > code(b); };
+  for (int i = threadIdx.x; i < most; i += kThreads) chosen[i] = i;
+  __syncthreads();
+  if (threadIdx.x == 0) core::make_heap(chosen, most, better);
+  __syncthreads();
+  for (int base = most; base < seen; base += kThreads) {
+    const int position = base + static_cast<int>(threadIdx.x);
+    const unsigned flags = __ballot_sync(~0u, position < seen && better(position, chosen[0]));
+    if (threadIdx.x % kWarp == 0) candidates[threadIdx.x / kWarp] = flags;
+    __syncthreads();
+    for (int warp = 0; warp < kWarps && threadIdx.x == 0; ++warp)
+      for (unsigned left = candidates[warp]; left != 0; left &= left - 1) {
+        const int next = base + warp * kWarp + __ffs(static_cast<int>(left)) - 1;
+        if (better(next, chosen[0])) core::sift(chosen, most, 0, next, better);
+      }
+    __syncthreads();
+  }
+}
+
 } // namespace
 
 void launch_index_choice(const Launch& launch, IndexArgs args) {
@@ -116,7 +155,7 @@ void launch_index_choice(const Launch& launch, IndexArgs args) {
     args.stamps = launch.stamps();
     launch(index_score_kernel, dim3(blocks, tokens), kThreads, shared, args, first);
     args.stamps = launch.stamps();
-    launch(index_choice_kernel, tokens, kThreads, 0, args, first);
+    launch(args.fills ? position_choice_kernel : index_choice_kernel, tokens, kThreads, 0, args, first);
   }
 }
 

@@ -1,4 +1,5 @@
-// Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take.
+// Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take, and to positions
+// that were chosen. Where none was, zeros.
 #include "core/ops.h"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -46,7 +47,10 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
     return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
   };
-  for (int key = first + warp; key < end; key += kWarps) {
+  const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
+  for (int number = chosen ? warp : first + warp; number < (chosen ? args.most : end); number += kWarps) {
+    const int key = chosen ? chosen[number] : number;
+    if (key < 0) break; // behind the last
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
       score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
@@ -66,13 +70,14 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
+  const bool none = chosen && chosen[0] < 0;
   float block_max = -INFINITY, total = 0;
   for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
   for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
   for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
     float value = 0;
     for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = value / total;
+    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = none ? 0 : value / total;
   }
 }
 

@@ -55,7 +55,7 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
   const core::RopeTable& table = program_.rope_tables[h.table];
   args.rotate = true;
   args.rope = {workspace_.rope_table(h.table), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-               table.style == core::RopeStyle::split};
+               table.style == core::RopeStyle::split, table.span};
   args.store = true;
   args.cache = cache_.layer(h.kv_layer);
   return args;
@@ -76,6 +76,10 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   args.soft_cap = params.soft_cap;
   args.max_bias = params.max_bias;
   args.reach = static_cast<int>(params.reach);
+  if (op.kind == core::OpKind::sparse_attention) {
+    args.chosen = ids(plan, op.inputs[1]);
+    args.most = static_cast<int>(width(op.inputs[1]));
+  }
   if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.tile_tokens = plan.shape.distinct_streams || params.window > 0
@@ -138,7 +142,7 @@ void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call,
   const auto& params = std::get<core::IndexParams>(call.op->params);
   IndexArgs args = {};
   args.q = value(plan, call.inputs[0]);
-  args.weights = value(plan, call.inputs[1]);
+  if (!params.even) args.weights = value(plan, call.inputs[1]);
   args.chosen = ids(plan, call.outputs[0]);
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
@@ -147,6 +151,7 @@ void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call,
   args.most = static_cast<int>(width(call.outputs[0]));
   args.span = static_cast<int>(program_.kv_layers[params.layer].span);
   args.tail = params.tail;
+  args.fills = params.fills;
   args.cache = cache_.layer(params.layer);
   args.scores = workspace_.index_scores();
   launch_index_choice(launch, args);

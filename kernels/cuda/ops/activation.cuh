@@ -21,12 +21,14 @@ __device__ __forceinline__ float activated(const core::ActivationParams& params,
   switch (params.kind) {
   case core::Activation::identity: return params.alpha * x;
   case core::Activation::silu: return x * sigmoid(params.alpha * x);
-  case core::Activation::sigmoid: return sigmoid(x);
+  case core::Activation::sigmoid: return sigmoid(params.alpha * x);
   case core::Activation::relu: return x < 0 ? 0 : x;
   case core::Activation::relu_squared: return x < 0 ? 0 : x * x;
   case core::Activation::gelu: return gelu(x);
   case core::Activation::gelu_erf: return 0.5f * x * (1 + erff(x * 0.7071067812f));
   case core::Activation::soft_cap: return params.alpha * tanhf(x / params.alpha);
+  case core::Activation::root_sigmoid:
+    return x == 0 ? 0.5f : sigmoid(copysignf(sqrtf(fmaxf(fabsf(x), core::kLeastRooted)), x));
   case core::Activation::xielu:
     return (x > 0 ? params.alpha * x * x : params.alpha_negative * (expm1f(fminf(x, params.epsilon)) - x)) +
            params.beta * x;

@@ -1,5 +1,5 @@
-// What a block gives, added to residual streams that mix among themselves: a thread has some neighbouring elements of
-// all streams, so that each is read and written once.
+// What a block gives, added to residual streams that may mix among themselves: a thread has some neighbouring elements
+// of all streams, so that each is read and written once.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -7,7 +7,7 @@ namespace ridge::kernels::cuda {
 namespace {
 
 struct JoinArgs {
-  const float *y, *x, *gates; // [rows][width], [rows][count][width], [rows][(1 + count) count]
+  const float *y, *x, *gates; // [rows][width], [rows][count][width], [rows][(1 + count) count] or [rows][count]
   float* out;                 // [rows][count][width]
   int64_t rows, width;
   int count;
@@ -43,6 +43,15 @@ __global__ void hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* 
   }
 }
 
+// Streams that do not mix.
+__global__ void unmixed_hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* stamps) {
+  const DependentWork work(stamps);
+  for (int64_t i = first_index(); i < args.rows * args.count * args.width; i += index_step()) {
+    const int64_t row = i / args.width / args.count;
+    args.out[i] = args.x[i] + args.gates[i / args.width] * args.y[row * args.width + i % args.width];
+  }
+}
+
 // For any number of streams.
 __global__ void plain_hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
@@ -67,6 +76,7 @@ void launch_hyper_join(const Launch& launch, const OpCall& call) {
   const auto run = [&](auto kernel, int64_t threads) {
     launch(kernel, blocks_for(launch, threads), kElementThreads, 0, args, launch.stamps());
   };
+  if (call.in_width(2) == args.count) return run(unmixed_hyper_join_kernel, call.rows * args.count * width);
   if (args.count == 4 && width % 4 == 0) return run(hyper_join_kernel<4, 4>, call.rows * width / 4);
   if (args.count == 4) return run(hyper_join_kernel<4, 1>, call.rows * width);
   run(plain_hyper_join_kernel, call.rows * args.count * width);

@@ -60,6 +60,7 @@ struct RopeArgs {
   int pairs;
   float magnitude;
   bool split; // pairs (i, i + pairs), else (2i, 2i + 1)
+  int span;   // a position counts as the first of its `span`
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
@@ -126,6 +127,8 @@ struct AttentionArgs {
   float max_bias = 0;            // of ALiBi, 0: none
   const float* biases = nullptr; // [heads][2 * reach + 1], by distance, or null
   int reach = 0;
+  const int32_t* chosen = nullptr; // [tokens, most], -1 behind the last; null: all
+  int most = 0;
   Cache cache;
   int tile_tokens;   // per block; more than one only where consecutive tokens are of one stream and see all before them
   int splits;        // blocks that share a tile's context
@@ -186,13 +189,14 @@ void launch_plain_latent_attention(const Launch&, const LatentArgs&); // for any
 // The positions that an indexer finds best for each token.
 struct IndexArgs {
   const float* q;       // [tokens, heads * k_dim]
-  const float* weights; // [tokens, heads]
+  const float* weights; // [tokens, heads], or null: 1
   int32_t* chosen;      // [tokens, most]
   const int32_t* positions;
   const int32_t* streams;
   int tokens, heads, most;
-  int span;  // positions of an entry of the cache
-  bool tail; // chosen, too: positions that no entry has yet
+  int span;   // positions of an entry of the cache
+  bool tail;  // chosen, too: positions that no entry has yet
+  bool fills; // core::IndexParams
   Cache cache;
   float* scores; // scratch, [kIndexedTokens, context]
   Stamp* stamps = nullptr;

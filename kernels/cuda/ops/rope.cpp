@@ -16,7 +16,7 @@ void launch_rope(const Launch& launch, const OpCall& call) {
   args.head_dim = static_cast<int>(params.head_dim);
   args.rotate = true;
   args.rope = {call.rope_table, static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-               table.style == core::RopeStyle::split};
+               table.style == core::RopeStyle::split, table.span};
   launch_rope_store(launch, args);
 }
 

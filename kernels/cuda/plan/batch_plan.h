@@ -51,7 +51,7 @@ enum class Kernel : uint8_t {
   prompt_rope,
   rope_attention, // rope_store and attention in one
   attention,
-  plain_attention, // for any head size and cache type
+  plain_attention, // for any head size and cache type, and for chosen positions
   prompt_attention,
   latent_attention,
   plain_latent_attention, // for any widths and cache type, and for chosen positions

@@ -290,6 +290,7 @@ void Planner::fuse_heads() {
     const auto &q_rope = std::get<core::RopeParams>(q.rope->params),
                &k_rope = std::get<core::RopeParams>(k.rope->params);
     const auto epsilon = [](const Op* norm) { return norm ? std::get<core::NormParams>(norm->params).epsilon : 0; };
+    if (program_.rope_tables[q_rope.table].span != 1) continue;
     if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm))
       continue;
     if (std::ranges::any_of(q.steps, [&](int s) { return s > static_cast<int>(i); })) continue;

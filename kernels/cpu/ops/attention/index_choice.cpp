@@ -1,4 +1,5 @@
 // The positions that an indexer finds best for each token.
+#include "core/host_device/best.h"
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -8,13 +9,13 @@
 namespace ridge::kernels::cpu {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 // The `most` best of scores [0, count), the first of equal ones, in ascending order.
-std::vector<int32_t> choose(std::vector<float>& scores, int64_t count, int64_t most) {
+std::vector<int32_t> choose(const std::vector<float>& scores, int64_t count, int64_t most) {
   std::vector<int32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
   if (count > most) {
-    for (int64_t i = 0; i < count; ++i)
-      if (scores[i] != scores[i]) scores[i] = -std::numeric_limits<float>::infinity(); // of a broken model
     std::ranges::nth_element(order, order.begin() + most, [&](int32_t a, int32_t b) {
       return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
     });
@@ -33,6 +34,16 @@ void write_positions(const std::vector<int32_t>& entries, int64_t span, int64_t 
   std::fill(out, end, -1);
 }
 
+// The `most` best of positions [0, seen), which have their entry's score, or the best where no entry has them yet.
+void write_best_positions(const std::vector<float>& scores, int64_t span, int64_t seen, int64_t most, int32_t* out) {
+  if (seen <= most) return write_positions({}, span, 0, seen, out, out + most);
+  const int64_t tail = seen / span * span;
+  const auto score = [&](int32_t position) { return position < tail ? scores[position / span] : kInfinity; };
+  core::keep_best(out, static_cast<int>(most), static_cast<int>(seen),
+                  [&](int32_t a, int32_t b) { return score(a) > score(b); });
+  std::sort(out, out + most);
+}
+
 } // namespace
 
 void lower_index_choice(Lowering& lowering, const core::Op& op) {
@@ -41,6 +52,7 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
   const int64_t k_dim = kv.k_dim, span = kv.span, heads = params.heads;
   const int64_t most = lowering.info(op.outputs[0]).width;
   const float *q = lowering.value(op.inputs[0]), *weights = lowering.value(op.inputs[1]);
+  const std::vector<float> ones(params.even ? heads : 0, 1.0f);
   auto* out = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
   lowering.schedule().add(
       {lowering.slot(op.inputs[0]), lowering.slot(op.inputs[1]), lowering.cache_resource(params.layer)},
@@ -58,7 +70,10 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
         task.k_type = lowering.config().k_type;
         task.k_dim = k_dim;
         task.scratch = lowering.attention_scratch(thread);
-        kernels.index_scores(task, weights + token * heads, scores.data());
+        kernels.index_scores(task, params.even ? ones.data() : weights + token * heads, scores.data());
+        for (float& score : scores)
+          if (score != score) score = -kInfinity; // of a broken model
+        if (params.fills) return write_best_positions(scores, span, seen, most, out + token * most);
         write_positions(choose(scores, count, most / span), span, params.tail ? count * span : seen, seen,
                         out + token * most, out + (token + 1) * most);
       });

@@ -57,6 +57,8 @@ CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : o
     }
     for (const ValueId id : op.outputs) written[id] = true;
   }
+  if (layer == 0 && program.values[input].width != program.values[owner.program_.ops.at(0).outputs[0]].width)
+    throw_error("{}: several residual streams are not supported yet; --method plain works", owner.plan_.file->path());
   output = program.ops.back().outputs.at(0);
   for (const core::Op& op : program.ops)
     for (const WeightId id : op.weights) {

@@ -274,6 +274,8 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "shortconv.conv.weight",
       "indexer.k_proj.weight",
       "indexer.q_proj.weight",
+      "ple_norm_",
+      "ple_conv1d",
       "time_mix_first.weight",
       "time_mix_w0.weight",
       "time_mix_w1.weight",

@@ -124,6 +124,14 @@ std::vector<int64_t> Hparams::ints(std::string_view name, int64_t count) const {
   return *std::move(numbers);
 }
 
+std::vector<int64_t> Hparams::all_ints(std::string_view name) const {
+  const gguf::Value* values = array(name);
+  if (!values) return {};
+  const auto numbers = values->as_ints();
+  if (!numbers) throw_error("{}: {}: expected an array of integers", file_.path(), key(name));
+  return *numbers;
+}
+
 int64_t Hparams::in_range(std::string_view name, int64_t value, int64_t low, int64_t high) const {
   if (value < low || value > high)
     throw_error("{}: {} is {}, expected {} to {}: the file is damaged or not a {} model", file_.path(), key(name),

@@ -41,6 +41,8 @@ class Hparams {
   // The first `count` numbers of an array that has at least as many.
   std::vector<int64_t> ints(std::string_view name, int64_t count) const;
 
+  std::vector<int64_t> all_ints(std::string_view name) const; // of an array; none where there is no array
+
   // Those that most architectures have, checked for range. `layer` is 0 to layers() - 1, or that of a draft layer: up
   // to blocks() - 1.
   int64_t blocks() const;                // block_count: with draft layers, which come last

@@ -109,6 +109,7 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
 
   core::RopeTable table;
   table.style = spec.style;
+  table.span = spec.span;
   table.magnitude = spec.scaling ? static_cast<float>(read.positive("rope.scaling.attn_factor", 1)) : 1;
   double low = 0, high = 0, extrapolation = 0;
   if (yarn) {

@@ -18,6 +18,7 @@ struct RopeSpec {
   std::optional<double> base, divisor;
   bool scaling = true, factors = true;
   RopeAxes axes = RopeAxes::one;
+  int32_t span = 1; // core::RopeTable
 
   auto operator<=>(const RopeSpec&) const = default;
 };

@@ -24,7 +24,8 @@ int32_t Builder::rope_table(const AttentionSpec& spec) {
                            spec.rope_divisor,
                            spec.rope_scaling,
                            spec.rope_factors,
-                           spec.rope_axes};
+                           spec.rope_axes,
+                           spec.rope_span};
   const auto [at, is_new] = rope_tables_.try_emplace(wanted, static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
     program_.rope_tables.push_back(make_rope_table(file_, hparams_, wanted));
@@ -77,8 +78,9 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, file_.find_tensor(q_tensor + ".weight")->dims[1]);
   QueryKeyValue made = {-1, -1, -1, -1};
   if (spec.output_gate) {
-    made.q = linear_of(x, q_tensor, {"q", q_rows, 0, *spec.heads * dim, dim, per_head});
-    made.gate = linear_of(x, q_tensor, {"gate", q_rows, dim, *spec.heads * dim, dim, per_head});
+    if (!spec.qkv_bias) skip(q_tensor + ".bias");
+    made.q = linear_of(x, q_tensor, {"q", q_rows, 0, *spec.heads * dim, dim, per_head}, "", spec.qkv_bias);
+    made.gate = linear_of(x, q_tensor, {"gate", q_rows, dim, *spec.heads * dim, dim, per_head}, "", spec.qkv_bias);
   } else {
     made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}, blk + "attn_q.bias")
                    : linear(x, q_tensor, q, spec.qkv_bias);
@@ -195,7 +197,9 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
     params.reach = kBiasReach;
     weights.push_back(distance_bias(has(blk + std::string(kBiasTensor)) ? blk : layer_name(0), heads));
   }
-  ValueId attended = emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, weights, params);
+  ValueId attended =
+      spec.chosen ? emit(OpKind::sparse_attention, blk + "attention", {q, *spec.chosen}, heads * v_dim, weights, params)
+                  : emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, weights, params);
   if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
   if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
   return linear(attended, blk + std::string(spec.output_tensor), hparams_.width(), spec.output_bias);

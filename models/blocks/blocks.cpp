@@ -138,6 +138,12 @@ WeightId Builder::constant(const std::string& name, int64_t width, float value, 
   return constant(name, std::vector<float>(width * rows, value), rows);
 }
 
+WeightId Builder::integers(const std::string& name, std::span<const int32_t> values) {
+  const auto bytes = std::as_bytes(values);
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  return add_weight({name, core::kOrderType, std::ssize(values), 1, 1, std::ssize(*owned), owned->data(), owned});
+}
+
 WeightId Builder::repeated(const std::string& name, int64_t count, int64_t times) {
   core::Weight factors = tensor_weight(name, 1, count, 1);
   require_f32(factors);
@@ -263,9 +269,10 @@ ValueId Builder::scaled(ValueId x, const std::string& name, double factor) {
               core::ActivationParams{core::Activation::identity, static_cast<float>(factor)});
 }
 
-ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias) {
+ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias,
+                           bool with_bias) {
   std::vector<WeightId> weights = {slice(tensor + ".weight", width_of(x), rows)};
-  if (const std::string bias = tensor + ".bias"; has(bias)) {
+  if (const std::string bias = tensor + ".bias"; with_bias && has(bias)) {
     core::Weight part = tensor_weight(bias, rows.tensor_rows, 1, 1);
     require_f32(part);
     auto copy = std::make_shared<std::vector<std::byte>>(rows.rows * sizeof(float));

@@ -57,11 +57,18 @@ class Builder {
   // With the shared expert, where the file has one.
   core::ValueId experts(core::ValueId x, int64_t il, const RoutingSpec& routing = {},
                         const ActivationSpec& activation = {});
-  core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share); // core::DeltaParams
-  core::ValueId kimi_delta(core::ValueId x, int64_t il, float epsilon);       // of the norms of q and k
+  // neighbors_share: core::DeltaParams; `gate`: of the output.
+  core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share,
+                          core::Activation gate = core::Activation::silu);
+  core::ValueId kimi_delta(core::ValueId x, int64_t il, float epsilon); // of the norms of q and k
   core::ValueId mamba2(core::ValueId x, int64_t il);
   core::ValueId short_conv(core::ValueId x, int64_t il);
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
+  // The positions that the layer's indexer chooses, of attention.compress_ratios of the layer next to each other
+  // together; nothing where that is 0. `attention`: whose rope its heads have.
+  std::optional<core::ValueId> chosen_blocks(core::ValueId x, int64_t il, const AttentionSpec& attention);
+  // The residual streams plus what the last tokens give by a table (ple.*), in the layer that has such a part.
+  core::ValueId add_ngrams(core::ValueId streams, int64_t il);
   // The scales that follow from the file's rope.scaling. YaRN's magnitude grows with `multiplier` in the scores, and
   // with the ratio of the magnitudes of `rope_multiplier` and `multiplier` in rope.
   LatentSpec latent_spec(double multiplier, double rope_multiplier) const;
@@ -112,13 +119,12 @@ class Builder {
     bool scaled = false; // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
     bool output_bias = true; // output.bias counts, where the file has it
     double soft_cap = 0;     // of logits, 0: none
-    // The residual stream is hyper_connection.count of them, which matrices of the token mix in each layer
-    // (core::HyperParams). The embedding begins all; their mean is the end.
-    bool hyper_connections = false;
+    HyperConnections hyper_connections = HyperConnections::none;
     // The model has no output matrix: it ends with the hidden state behind output_norm, which may be empty.
     bool embeds = false;
     std::string_view stack = {};                 // before the names of layers' tensors: "enc."
     std::optional<float> post_norm_epsilon = {}; // of the two post norms
+    std::function<core::ValueId(core::ValueId x, int64_t il)> start_layer; // from the residual stream to itself
     // From the residual stream behind the mixer, and what it was before, to itself.
     std::function<core::ValueId(core::ValueId x, core::ValueId before, int64_t il)> end_mixer;
     std::function<core::ValueId(core::ValueId x)> begin;                 // from the embedding to the residual stream
@@ -196,17 +202,28 @@ class Builder {
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
-  // Of hyper-connections: the streams from the embedding; what they are in the end; what a block gets, and the gates
-  // for what it gives.
+  // Of hyper-connections: how many streams; these from the embedding; what they are in the end; what a block gets, and
+  // the gates for what it gives.
+  int64_t hyper_count() const;
   core::ValueId hyper_begin(core::ValueId x);
-  core::ValueId hyper_end(core::ValueId x);
+  core::ValueId hyper_end(HyperConnections kind, core::ValueId x);
+  std::pair<core::ValueId, core::ValueId> hyper_input(HyperConnections kind, core::ValueId x,
+                                                      const std::string& tensor);
   std::pair<core::ValueId, core::ValueId> hyper_gates(core::ValueId x, const std::string& tensor);
+  core::ValueId gated_mean(core::ValueId normed, const std::string& tensor);
   // Rotates the first `rotated` elements of each head.
   core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope style,
                             const LatentSpec& spec);
   core::ValueId chosen_positions(core::ValueId x, core::ValueId q, const std::string& blk, int64_t rotated,
                                  const LatentSpec& spec);
   core::ValueId pooled_keys(core::ValueId x, core::ValueId keys, const std::string& blk, int64_t kernel);
+  // The `most` positions whose keys, each for `span` of them, score best.
+  core::ValueId best_positions(core::ValueId queries, core::ValueId weights, core::ValueId key, const std::string& blk,
+                               int64_t span, int64_t most, core::IndexParams params);
+  core::ValueId mean_keys(core::ValueId keys, const std::string& blk, int64_t kernel);
+  core::ValueId ngram_embedding(const std::string& blk);
+  core::WeightId ngram_hash(const core::NgramParams& params, int64_t table_rows);
+  core::ValueId dilated_conv(core::ValueId x, const std::string& tensor, int64_t kernel, int64_t dilation);
   core::Weight head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads, int64_t first,
                          int64_t rows);
   core::WeightId transposed(const core::Weight& heads, std::string_view part);
@@ -223,9 +240,9 @@ class Builder {
   // The tensor's rows in another order, copied.
   core::WeightId reordered(const std::string& name, int64_t cols, int64_t tensor_rows, std::string_view part,
                            const std::vector<int64_t>& order);
-  // The bias is that part of the tensor's, or all of `own_bias` where the file has that.
+  // The bias, if any, is that part of the tensor's, or all of `own_bias` where the file has that.
   core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows,
-                          const std::string& own_bias = "");
+                          const std::string& own_bias = "", bool with_bias = true);
   core::Weight tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count);
   core::WeightId add_weight(core::Weight weight);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
@@ -234,6 +251,7 @@ class Builder {
   core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId constant(const std::string& name, std::span<const float> values, int64_t rows = 1); // made up
   core::WeightId constant(const std::string& name, int64_t width, float value, int64_t rows = 1);
+  core::WeightId integers(const std::string& name, std::span<const int32_t> values); // of role order
   // A tensor of `width` F32 elements of any shape, as a vector.
   core::WeightId flat_vector(const std::string& name, int64_t width);
   // Each of `count` factors `times` times.

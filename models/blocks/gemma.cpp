@@ -51,11 +51,7 @@ ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int6
 }
 
 ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int32_t> order) {
-  const auto bytes = std::as_bytes(order);
-  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  const int64_t count = std::ssize(order);
-  const WeightId id = add_weight({name, core::kOrderType, count, 1, 1, std::ssize(*owned), owned->data(), owned});
-  return emit(OpKind::permute, name, {x}, count, {id}, core::PermuteParams{width_of(x)});
+  return emit(OpKind::permute, name, {x}, std::ssize(order), {integers(name, order)}, core::PermuteParams{width_of(x)});
 }
 
 } // namespace ridge::models

@@ -5,13 +5,16 @@
 
 namespace ridge::models {
 
+using core::Activation;
 using core::OpKind;
 using core::ValueId;
-using core::WeightId;
+
+int64_t Builder::hyper_count() const {
+  return hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams);
+}
 
 std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& tensor) {
-  const int64_t count = hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams),
-                rounds = hparams_.positive_int("hyper_connection.sinkhorn_iterations", 1000);
+  const int64_t count = hyper_count(), rounds = hparams_.positive_int("hyper_connection.sinkhorn_iterations", 1000);
   const double epsilon = hparams_.get_float("hyper_connection.epsilon", 0);
   if (!(epsilon >= 0 && epsilon < 1))
     throw_error("{}: {} is {}, expected 0 to 1", file_.path(), hparams_.key("hyper_connection.epsilon"), epsilon);
@@ -29,18 +32,34 @@ std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& t
   return {emit(OpKind::expert_sum, tensor + "_sum", {x, in}, width_of(x) / count, {}, core::ExpertParams{count}), out};
 }
 
-ValueId Builder::hyper_begin(ValueId x) {
-  const int64_t count = hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams), width = width_of(x);
-  std::vector<int32_t> order(count * width);
-  for (int64_t i = 0; i < count * width; ++i) order[i] = static_cast<int32_t>(i % width);
-  const auto bytes = std::as_bytes(std::span(order));
-  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  const WeightId copies = add_weight(
-      {"hyper_begin.order", core::kOrderType, count * width, 1, 1, std::ssize(*owned), owned->data(), owned});
-  return emit(OpKind::permute, "hyper_begin", {x}, count * width, {copies}, core::PermuteParams{width});
+// The mean of the streams under gates, which a matrix of low rank makes of all of them.
+ValueId Builder::gated_mean(ValueId normed, const std::string& tensor) {
+  const int64_t count = hyper_count(), rank = hparams_.positive_int("hyper_connection.low_rank", kMaxWidth);
+  const float share = 1 / static_cast<float>(count);
+  const ValueId low = emit(OpKind::activate, tensor + "_silu", {linear(normed, tensor + "_down", rank)}, rank,
+                           {constant(tensor + "_share", rank, share)}, core::ActivationParams{Activation::silu, share});
+  const ValueId gate = linear(low, tensor + "_up", width_of(normed));
+  return emit(OpKind::fold, tensor + "_mean", {glu(Activation::sigmoid, gate, normed, tensor + "_gate")},
+              width_of(normed) / count, {}, core::FoldParams{share});
 }
 
-ValueId Builder::hyper_end(ValueId x) {
+std::pair<ValueId, ValueId> Builder::hyper_input(HyperConnections kind, ValueId x, const std::string& tensor) {
+  if (kind == HyperConnections::mixing) return hyper_gates(x, tensor);
+  const int64_t count = hyper_count();
+  const ValueId normed = group_norm(x, tensor + "_norm", width_of(x) / count);
+  // Around 1: where the matrix makes 0, the block's output is added as it is.
+  const ValueId out = emit(OpKind::activate, tensor + "_out", {linear(normed, tensor + "_inject", count)}, count,
+                           {constant(tensor + "_double", count, 2)},
+                           core::ActivationParams{Activation::sigmoid, 1 / static_cast<float>(count)});
+  return {gated_mean(normed, tensor), out};
+}
+
+ValueId Builder::hyper_begin(ValueId x) { return repeated(x, "hyper_begin", hyper_count()); }
+
+ValueId Builder::hyper_end(HyperConnections kind, ValueId x) {
+  const std::string tensor = "output_hc";
+  layer_ = -1;
+  if (kind == HyperConnections::gated) return gated_mean(group_norm(x, tensor + "_norm", hparams_.width()), tensor);
   const auto share = static_cast<float>(hparams_.width()) / static_cast<float>(width_of(x));
   return emit(OpKind::fold, "hyper_end", {x}, hparams_.width(), {}, core::FoldParams{share});
 }

@@ -149,25 +149,9 @@ ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, 
   ValueId key = emit(OpKind::layer_norm, norm, {linear(x, blk + "indexer.attn_k", dim)}, dim, std::move(weights),
                      core::NormParams{static_cast<float>(spec.index_epsilon), dim});
   if (span > 1) key = pooled_keys(x, key, blk, span);
-  const auto layer = static_cast<int32_t>(program_.kv_layers.size());
-  program_.kv_layers.push_back({1, dim, 0, true, span});
-  program_.ops.push_back({OpKind::index_store,
-                          layer_,
-                          blk + "index_store",
-                          {latent_rope(key, blk + "index_k_rope", dim, rotated, spec.index_rope, spec)},
-                          {},
-                          {},
-                          core::KvParams{layer}});
+  key = latent_rope(key, blk + "index_k_rope", dim, rotated, spec.index_rope, spec);
   const ValueId shares = linear(x, blk + "indexer.proj", heads);
-  const ValueId chosen = value(blk + "index_choice", most, false, core::ValueKind::i32);
-  program_.ops.push_back({OpKind::index_choice,
-                          layer_,
-                          blk + "index_choice",
-                          {queries, shares},
-                          {chosen},
-                          {},
-                          core::IndexParams{layer, heads, tail}});
-  return chosen;
+  return best_positions(queries, shares, key, blk, span, most, {.heads = heads, .tail = tail});
 }
 
 void Builder::skip_indexer(int64_t il) {

@@ -62,7 +62,7 @@ std::pair<ValueId, ValueId> Builder::delta_net_inputs(ValueId x, const std::stri
           linear_of(x, together, {"z", qkv + z, 2 * dim + shared, z, shared, group})};
 }
 
-ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share) {
+ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share, Activation gate) {
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t dim = hparams_.ssm("state_size"), k_heads = hparams_.ssm("group_count"),
                 v_heads = hparams_.ssm("time_step_rank"), inner = hparams_.ssm("inner_size");
@@ -86,7 +86,7 @@ ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share) {
   ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {mixed, mixed, mixed, alpha, beta}, v_heads * dim, {a, dt},
                    core::DeltaParams{state, k_heads, v_heads, dim, hparams_.norm_epsilon(), neighbors_share, 0,
                                      k_heads * dim, 2 * k_heads * dim});
-  y = glu(Activation::silu, z, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
+  y = glu(gate, z, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
   return linear(y, blk + "ssm_out", hparams_.width());
 }
 

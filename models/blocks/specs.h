@@ -30,6 +30,13 @@ enum class Drafts : uint8_t {
   residual, // the residual stream before it
 };
 
+// Several residual streams, hyper_connection.count of them: the embedding begins all.
+enum class HyperConnections : uint8_t {
+  none,
+  mixing, // matrices of the token mix them (core::HyperParams), and their mean is the end
+  gated,  // a block gets a mean of them, each normed and under gates of low rank, and so does the output matrix
+};
+
 struct AttentionSpec {
   Rope rope = Rope::none;
   bool qk_norm = false;          // norm of each q and k head, before rope
@@ -45,6 +52,7 @@ struct AttentionSpec {
   bool rope_scaling = true;                      // rope.scaling.* counts
   bool rope_factors = true;                      // rope_freqs.weight counts, or LongRoPE's two, where the file has them
   RopeAxes rope_axes = RopeAxes::one;
+  int32_t rope_span = 1;                                        // core::RopeTable
   std::optional<core::PositionScaleParams> position_scale = {}; // of q, behind rope
   std::optional<double> scale = {};                             // of q · k: attention.scale, or 1 / sqrt(k_dim)
   std::optional<int64_t> window = {};  // tokens that a token sees, 0: all; not set: a file that has one is refused
@@ -54,12 +62,13 @@ struct AttentionSpec {
   bool v_norm = false;                 // RMS norm of each v head, without weights
   bool k_is_v = false;                 // where the file has no attn_v, values are what k is before its norm and rope
   std::optional<int64_t> kv_of = {};   // a layer before, whose keys and values are attended to instead of own ones
-  bool output_norm = false;            // attn_sub_norm: of all heads' outputs, before the output matrix
-  bool qkv_has_more = false;           // attn_qkv may have rows behind those of v, which are not used
-  bool qkv_bias = true;                // that the three matrices of q, k and v have counts
-  bool output_bias = true;             // that the output matrix has counts
-  double max_bias = 0;                 // ALiBi: core::AttentionParams
-  bool output_gate = false;            // behind each head of q a gate, whose sigmoid scales the head's output
+  std::optional<core::ValueId> chosen = {}; // positions that a token attends to: Builder::chosen_blocks
+  bool output_norm = false;                 // attn_sub_norm: of all heads' outputs, before the output matrix
+  bool qkv_has_more = false;                // attn_qkv may have rows behind those of v, which are not used
+  bool qkv_bias = true;                     // that the three matrices of q, k and v have counts
+  bool output_bias = true;                  // that the output matrix has counts
+  double max_bias = 0;                      // ALiBi: core::AttentionParams
+  bool output_gate = false;                 // behind each head of q a gate, whose sigmoid scales the head's output
   bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal, or true
   bool distance_bias = false;      // attn_rel_b, of the layer or the first one: what scores get by distance, as in T5

@@ -16,6 +16,7 @@ using core::ValueId;
 
 // The scale goes into the norm's weights: the logits follow from them linearly.
 ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) {
+  if (tensor.empty()) return x;
   const ValueId normed = norm(x, tensor);
   if (scale != 1)
     for (const core::WeightId id : program_.ops.back().weights) scale_weight(id, scale);
@@ -54,7 +55,7 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
     if (!gathered(x)) x = gather(x);
   }
   output_matrix(x, bias);
-  if (keeps_normed && scale != 1) program_.logits = scaled(program_.logits, "output scale", scale);
+  if ((keeps_normed || norm.empty()) && scale != 1) program_.logits = scaled(program_.logits, "output scale", scale);
   if (!(soft_cap >= 0 && std::isfinite(soft_cap)))
     throw_error("{}: {} is {}, expected a number above 0", file_.path(), hparams_.key("final_logit_softcapping"),
                 soft_cap);
@@ -64,7 +65,7 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
 }
 
 void Builder::hidden(ValueId x, const std::string& norm) {
-  if (!norm.empty()) x = final_norm(x, norm, 1);
+  x = final_norm(x, norm, 1);
   // What a mean of hidden states goes through in the end. Without biases and activations it may as well come first.
   for (const std::string name : {"dense_2", "dense_3"})
     if (const gguf::Tensor* matrix = file_.find_tensor(name + ".weight")) x = linear(x, name, matrix->dims[1]);
@@ -86,13 +87,14 @@ ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) 
   const core::AddParams residual = {static_cast<float>(scale_of(model, "residual_scale", model.residual_scale))};
   ValueId gates = -1; // of hyper-connections, for what the block gives
   const auto block_input = [&](ValueId streams, const std::string& tensor) {
-    if (!model.hyper_connections) return streams;
+    if (model.hyper_connections == HyperConnections::none) return streams;
     ValueId input;
-    std::tie(input, gates) = hyper_gates(streams, tensor);
+    std::tie(input, gates) = hyper_input(model.hyper_connections, streams, tensor);
     return input;
   };
   const auto join = [&](ValueId stream, ValueId block, const std::string& name) {
-    if (model.hyper_connections) return emit(OpKind::hyper_join, name, {block, stream, gates}, width_of(stream));
+    if (model.hyper_connections != HyperConnections::none)
+      return emit(OpKind::hyper_join, name, {block, stream, gates}, width_of(stream));
     return emit(OpKind::add, name, {stream, block}, width_of(stream), {}, residual);
   };
   const auto normed = [&](ValueId input, std::string_view tensor) {
@@ -104,6 +106,7 @@ ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) 
       std::get<core::NormParams>(program_.ops.back().params).epsilon = *model.post_norm_epsilon;
     return block;
   };
+  if (model.start_layer) x = model.start_layer(x, il);
   const ValueId mixer_input = normed(block_input(x, blk + "hc_attn"), model.mixer_norm);
   const ValueId mixed = post_normed(model.mixer(mixer_input, il), model.mixer_post_norm);
   ValueId ffn_input = !model.parallel ? -1 : model.ffn_norm.empty() ? mixer_input : normed(x, model.ffn_norm);
@@ -132,11 +135,12 @@ void Builder::build(const Model& model) {
   ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale));
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
-  if (model.hyper_connections) x = hyper_begin(x);
+  const bool has_streams = model.hyper_connections != HyperConnections::none;
+  if (has_streams) x = hyper_begin(x);
   const int64_t layers = hparams_.layers();
   // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
   for (int64_t il = 0; il < layers; ++il) x = layer(model, x, il, il + 1 == layers && !keeps_hidden_);
-  if (model.hyper_connections) x = hyper_end(x);
+  if (has_streams) x = hyper_end(model.hyper_connections, x);
   end(model, x, std::string(model.output_norm));
 }
 

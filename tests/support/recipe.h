@@ -85,6 +85,7 @@ struct Recipe {
     if (element == 4) return value["values"].get<std::vector<uint32_t>>();
     if (element == 5) return value["values"].get<std::vector<int32_t>>();
     if (element == 6) return value["values"].get<std::vector<float>>();
+    if (element == 10) return value["values"].get<std::vector<uint64_t>>();
     std::vector<gguf::OwnedValue> flags;
     for (const bool flag : value["values"]) flags.push_back(flag);
     return gguf::OwnedValue::array(gguf::ValueType::boolean, flags);

@@ -31,7 +31,7 @@ static void build(Builder& b) {
     activation.limit_of_experts = static_cast<float>(of_experts);
     return b.feed_forward(x, il, routing, activation);
   };
-  b.build({.mixer = mixer, .ffn = feed_forward, .hyper_connections = true});
+  b.build({.mixer = mixer, .ffn = feed_forward, .hyper_connections = HyperConnections::mixing});
 }
 
 constinit const ArchitectureFile arch::glm5_next = {.build = build};

@@ -1,0 +1,34 @@
+// qwen4exp: Qwen3.8-Flash-Next. Gated delta nets, and attention with a gate to blocks of positions that an indexer
+// chooses; residual streams side by side in place of norms; embeddings of n-grams in one layer; experts and a shared
+// one.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const AttentionSpec attention = {
+      .rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved, .qkv_bias = false, .output_gate = true};
+  const auto mixer = [&](ValueId x, int64_t il) {
+    if (b.hparams().is_recurrent(il)) return b.delta_net(x, il, false, core::Activation::sigmoid);
+    AttentionSpec sparse = attention;
+    sparse.chosen = b.chosen_blocks(x, il, attention);
+    return b.attention(x, il, sparse);
+  };
+  const auto feed_forward = [&](ValueId x, int64_t il) {
+    return b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+  };
+  b.build({.mixer = mixer,
+           .ffn = feed_forward,
+           .mixer_norm = "",
+           .ffn_norm = "",
+           .output_norm = "",
+           .hyper_connections = HyperConnections::gated,
+           .start_layer = [&](ValueId x, int64_t il) { return b.add_ngrams(x, il); }});
+}
+
+constinit const ArchitectureFile arch::qwen4exp = {.build = build};
+
+} // namespace ridge::models

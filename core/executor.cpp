@@ -60,9 +60,11 @@ bool amplifies_errors(const Program& program) {
   });
 }
 
-bool shares_caches(const Program& program) {
-  return program.states.empty() &&
-         std::ranges::all_of(program.kv_layers, [](const KvLayer& layer) { return layer.span == 1; });
+int64_t block_positions(const Program& program) {
+  constexpr int64_t kTile = 32; // entries
+  int64_t span = 1;
+  for (const KvLayer& layer : program.kv_layers) span = std::lcm(span, layer.span);
+  return kTile * span;
 }
 
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
@@ -123,6 +125,11 @@ void StatePositions::set(int32_t stream, int64_t position) {
   if (next_.empty()) return;
   if (stream < 0 || stream >= std::ssize(next_)) throw_error("stream {}, expected 0 to {}", stream, next_.size() - 1);
   next_[stream] = position;
+}
+
+std::shared_ptr<std::byte> Executor::make_block() const {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(block_bytes());
+  return {bytes, bytes->data()};
 }
 
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {

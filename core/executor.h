@@ -4,7 +4,9 @@
 #include "core/kv_type.h"
 #include "core/program.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,9 +82,9 @@ class StatePositions {
   std::vector<int64_t> next_; // by stream; empty where there is no state
 };
 
-// Whether a stream can go on behind the first tokens of another one: the Program has neither recurrent state nor
-// entries of a cache that stand for several positions.
-bool shares_caches(const Program& program);
+// Positions of a block, in which caches are copied to and from the host: whole entries of every layer, and whole tiles
+// of what executors keep together.
+int64_t block_positions(const Program& program);
 
 class Sampler;
 struct SamplerParams;
@@ -152,8 +154,18 @@ class Executor {
   virtual void return_to_mark() {}
 
   // Gives a stream what another one's caches hold of its first `tokens` tokens, both being the same up to there.
-  // Possible where caches are all that tokens leave behind (shares_caches). Costs a copy of so much memory.
+  // A recurrent state is not copied. Costs a copy of so much memory.
   virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
+
+  // Copies of caches in the host's memory. A block has the rows that all layers keep of block_positions(program)
+  // positions; block i those from position i times that on. It gives any stream of an executor with the same
+  // block_layout() the bytes that were saved. What a block has of positions that were not evaluated means nothing. An
+  // executor without a layout saves nothing.
+  virtual std::string block_layout() const { return {}; }
+  virtual int64_t block_bytes() const { return 0; }
+  virtual std::shared_ptr<std::byte> make_block() const; // memory for one, from which copies are fast
+  virtual void save_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<std::byte* const> /*blocks*/) {}
+  virtual void load_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<const std::byte* const> /*blocks*/) {}
 
   virtual ExpertUse expert_use() { return {}; }
 

@@ -92,6 +92,24 @@ class SplitExecutor final : public Executor {
     front_->copy_cache(from, to, tokens);
     back_->copy_cache(from, to, tokens);
   }
+  // A block has the first part's rows, then the second one's.
+  std::string block_layout() const override {
+    const std::string front = front_->block_layout(), back = back_->block_layout();
+    return front.empty() || back.empty()
+               ? ""
+               : fmt::format("{} of {} layers, {}", front, parts_.front.kv_layers.size(), back);
+  }
+  int64_t block_bytes() const override { return front_->block_bytes() + back_->block_bytes(); }
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
+    front_->save_blocks(stream, first, blocks);
+    const std::vector<std::byte*> rest = behind_front(blocks);
+    back_->save_blocks(stream, first, rest);
+  }
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
+    front_->load_blocks(stream, first, blocks);
+    const std::vector<const std::byte*> rest = behind_front(blocks);
+    back_->load_blocks(stream, first, rest);
+  }
   void mark_state(int32_t stream) override {
     front_->mark_state(stream);
     back_->mark_state(stream);
@@ -111,6 +129,12 @@ class SplitExecutor final : public Executor {
   ExecutorConfig wide_where_needed(ExecutorConfig config) const {
     config.wide |= amplifies_errors(parts_.front) || amplifies_errors(parts_.back);
     return config;
+  }
+  template <typename Byte>
+  std::vector<Byte*> behind_front(std::span<Byte* const> blocks) const {
+    std::vector<Byte*> rest(blocks.begin(), blocks.end());
+    for (Byte*& block : rest) block += front_->block_bytes();
+    return rest;
   }
   size_t front_state() const { return state_elements(parts_.front); }
 

@@ -18,8 +18,10 @@ constexpr int32_t kNotChosen = -2;             // as -1 says that logits are unu
 
 } // namespace
 
-Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator)
-    : executor_(executor), program_(program), speculator_(std::move(speculator)) {
+Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator,
+                     const PrefixSettings& prefixes)
+    : executor_(executor), program_(program), prefixes_(PrefixCache::make(executor, program, prefixes)),
+      keeps_prefixes_(prefixes_ != nullptr), speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
@@ -53,7 +55,7 @@ void Scheduler::drain() {
   std::unique_lock lock(mutex_);
   draining_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return counts_.ended == static_cast<int64_t>(submitted_); });
+  changed_.wait(lock, [&] { return kept_ && counts_.ended == static_cast<int64_t>(submitted_); });
 }
 
 Scheduler::Counts Scheduler::counts() const {
@@ -86,13 +88,17 @@ bool Scheduler::wait_for_work() {
   const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
   std::unique_lock lock(mutex_);
   for (size_t i = 0; i < streams_.size(); ++i) positions_[i] = streams_[i].sequence ? streams_[i].cache.size() : -1;
-  if (!busy) changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+  const auto idle = [&] { return !busy && waiting_.empty(); };
+  if (idle() && draining_ && !kept_) keep_all(lock);
+  if (idle()) changed_.wait(lock, [&] { return stopping_ || !waiting_.empty() || (draining_ && !kept_); });
   if (!stopping_) return true;
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
   lock.unlock();
   for (const auto& sequence : waiting) sequence->end(StopReason::interrupted, nullptr);
   for (Stream& stream : streams_)
     if (stream.sequence) end(stream, StopReason::interrupted);
+  lock.lock();
+  if (!kept_) keep_all(lock);
   return false;
 }
 
@@ -128,6 +134,7 @@ void Scheduler::start_waiting() {
     Stream& stream = best_stream(sequence->request_.prompt);
     stream.sequence = sequence;
     sequence->start(program_.vocab);
+    if (prefixes_) use_prefixes(stream);
     sequence->cached_ = stream.cache.resume(sequence->request_.prompt);
     const std::scoped_lock lock(mutex_);
     counts_.prompt_tokens += std::ssize(sequence->request_.prompt);
@@ -135,14 +142,17 @@ void Scheduler::start_waiting() {
   }
 }
 
-// The free stream that holds most of the prompt, else the one that was not used for longest.
+// The free stream that holds most of the prompt; the one that was not used for longest where none holds much, or the
+// prefix cache has more.
 Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
   Stream* best = nullptr;
   std::pair<int64_t, int64_t> best_score;
+  const int64_t elsewhere = stored(prompt);
   for (Stream& stream : streams_) {
     if (stream.sequence) continue;
     const int64_t common = stream.cache.common(prompt);
-    const bool worth = common >= kWorthKeeping || 2 * common >= std::ssize(prompt);
+    const bool worth =
+        (common >= kWorthKeeping || 2 * common >= std::ssize(prompt)) && elsewhere < common + kWorthKeeping;
     const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));
     if (!best || score > best_score) best = &stream, best_score = score;
   }

@@ -1,13 +1,15 @@
 // Serves many sequences with one executor. Each takes one of the executor's streams; all that run take part in the next
 // step: those that generate with one token, those whose prompt is not evaluated yet with a piece of it, so that a long
 // prompt stalls nobody. A stream keeps what it evaluated, and a prompt that begins like it continues there, or with a
-// copy of it where the stream is busy.
+// copy of it where the stream is busy. What a stream loses to another prompt stays in the prefix cache, from where a
+// later prompt gets it back.
 //
 // A sequence that generates alone leaves most of a step's arithmetic unused. Then a step also checks guesses of what
 // follows, and the executor chooses the tokens itself where it can.
 #pragma once
 
 #include "core/executor.h"
+#include "engine/sequences/prefix_cache.h"
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
 #include "engine/speculation/speculator.h"
@@ -21,33 +23,36 @@
 
 namespace ridge::engine {
 
-inline constexpr int64_t kWorthKeeping = 16; // tokens of a prompt that are there already
-
 class Scheduler {
  public:
   // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. The speculator
   // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does.
-  // Throws std::logic_error if the executor gives fewer outputs than it has streams.
-  Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr);
+  // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
+  // folder cannot be made.
+  Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
+            const PrefixSettings& prefixes = {});
   ~Scheduler(); // cancels what has not ended
 
   // Throws Error for a prompt that is empty, does not fit the context or has tokens outside the vocabulary, for
   // sampling parameters out of range, and after drain().
   std::shared_ptr<Sequence> submit(SequenceRequest request);
-  // Takes no further sequence and returns when all have ended.
+  // Takes no further sequence and returns when all have ended and what they evaluated is in the prefix cache's folder.
   void drain();
 
   struct Counts {
     int64_t running = 0, waiting = 0; // sequences now
     int64_t ended = 0;
     int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0; // of all sequences so far
-    int64_t guesses_made = 0, guesses_right = 0;                        // tokens; of all sequences so far
+    int64_t stored_tokens = 0, disk_tokens = 0;  // of cached_tokens: from the prefix cache; of those, from its folder
+    int64_t stored_bytes = 0;                    // that the prefix cache holds now
+    int64_t guesses_made = 0, guesses_right = 0; // tokens; of all sequences so far
     int64_t steps = 0;
     double seconds = 0, bytes = 0; // of all steps
   };
   Counts counts() const;
   // What each stream's sequence has evaluated and how much of the context that is; -1 where none runs.
   std::vector<int64_t> positions() const;
+  bool keeps_prefixes() const { return keeps_prefixes_; }
   bool speculates() const { return speculator_ != nullptr; }
 
  private:
@@ -74,7 +79,15 @@ class Scheduler {
   Stream& best_stream(std::span<const int32_t> prompt);
   void step();
   std::vector<Piece> plan_step();
-  bool shares_prefix(Stream& stream); // scheduler_prefix.cpp
+
+  // Of prompts that begin like others (scheduler_prefix.cpp):
+  int64_t stored(std::span<const int32_t> prompt) const;
+  void use_prefixes(Stream& stream);
+  void exchange_prefixes(Stream& stream);
+  bool shares_prefix(Stream& stream);
+  void count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk);
+  void keep_all(std::unique_lock<std::mutex>& lock);
+
   void evaluate(std::span<const Piece> pieces);
   std::vector<int32_t> choose_by_executor(std::span<const Piece> pieces);
   void count_step(double seconds, double bytes);
@@ -102,6 +115,8 @@ class Scheduler {
   const core::Program& program_;
   std::vector<Stream> streams_; // the scheduler's thread alone
   uint64_t step_ = 0;
+  std::unique_ptr<PrefixCache> prefixes_; // null: none
+  const bool keeps_prefixes_;
 
   // Of a sequence that generates alone; the scheduler's thread alone.
   const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
@@ -117,6 +132,7 @@ class Scheduler {
   uint64_t submitted_ = 0;
   Counts counts_;
   bool draining_ = false, stopping_ = false;
+  bool kept_ = false; // since draining: all is in the prefix cache and its folder
   std::thread thread_;
 };
 

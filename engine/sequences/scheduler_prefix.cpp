@@ -1,5 +1,5 @@
-// Prompts that begin alike are evaluated once: a stream takes over what another one has evaluated of its prompt, or
-// waits while another one reads it.
+// Prompts that begin alike are evaluated once: a stream takes over what another one has evaluated of its prompt, waits
+// while another one reads it, or gets it from the prefix cache.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -11,24 +11,95 @@ int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
+std::span<const int32_t> sharable(std::span<const int32_t> prompt) {
+  return prompt.first(prompt.size() - 1); // the last token's logits are wanted
+}
+
 } // namespace
+
+int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
+  return prefixes_ ? prefixes_->usable(sharable(prompt)) : 0;
+}
+
+// Of a stream that is about to read another prompt. Where copies fail, as they do when memory runs out, answers do not.
+void Scheduler::use_prefixes(Stream& stream) {
+  try {
+    exchange_prefixes(stream);
+  } catch (const std::exception& error) {
+    stream.cache.keep(0); // what it holds is not certain
+    prefixes_->give_up(error.what());
+    prefixes_.reset();
+  }
+}
+
+// What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
+// afterwards.
+void Scheduler::exchange_prefixes(Stream& stream) {
+  const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
+  if (stream.cache.common(prompt) < stream.cache.size()) prefixes_->keep(stream.cache);
+  const bool recurrent = !program_.states.empty();
+  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
+  for (const Stream& other : streams_) {
+    const int64_t common = other.cache.common(tokens);
+    const bool continues = &other == &stream && common == other.cache.size();
+    present = std::max(present, continues ? common : other.cache.usable(tokens));
+    alike = std::max(alike, common);
+  }
+  const int64_t fetched = prefixes_->fetch(tokens, present), usable = prefixes_->usable(tokens);
+  if (usable >= present + kWorthKeeping) {
+    prefixes_->load(stream.cache, tokens);
+    count_stored(*stream.sequence, usable, std::min(fetched, usable));
+  }
+  if (recurrent && alike >= std::max(present, usable) + kWorthKeeping) stream.cache.copy_state_at(alike);
+  const std::scoped_lock lock(mutex_);
+  counts_.stored_bytes = prefixes_->bytes();
+}
+
+void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk) {
+  sequence.stored_ = tokens;
+  sequence.from_disk_ = from_disk;
+  const std::scoped_lock lock(mutex_);
+  counts_.stored_tokens += tokens;
+  counts_.disk_tokens += from_disk;
+}
+
+// What all streams hold goes to the prefix cache, and that to its folder.
+void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  if (prefixes_ && prefixes_->outlives()) {
+    try {
+      for (Stream& stream : streams_) prefixes_->keep(stream.cache);
+      prefixes_->write_all();
+    } catch (const std::exception& error) {
+      prefixes_->give_up(error.what());
+    }
+  }
+  lock.lock();
+  kept_ = true;
+  changed_.notify_all();
+}
 
 // Of the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
-  if (!core::shares_caches(program_)) return false;
-  const std::span<const int32_t> prompt = stream.sequence->request_.prompt;
-  const std::span<const int32_t> sharable = prompt.first(prompt.size() - 1); // the last token's logits are wanted
+  const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
   const Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;
   for (const Stream& other : streams_)
-    if (const int64_t common = &other == &stream ? 0 : other.cache.common(sharable); common > most)
+    if (const int64_t common = &other == &stream ? 0 : other.cache.usable(tokens); common > most)
       longest = &other, most = common;
-  const bool waits = std::ranges::any_of(streams_, [&](const Stream& other) {
-    if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) return false;
+  bool waits = false;
+  for (Stream& other : streams_) {
+    if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) continue;
     const std::span<const int32_t> theirs = other.sequence->request_.prompt;
-    return other.cache.size() < std::ssize(theirs) && common_length(theirs, sharable) > most;
-  });
+    const int64_t common = common_length(theirs, tokens);
+    if (other.cache.size() >= std::ssize(theirs) || common <= most) continue;
+    if (!program_.states.empty()) { // the state is there only where a copy is taken on the way
+      if (other.cache.size() > common) continue;
+      other.cache.copy_state_at(common);
+    }
+    waits = true;
+  }
   if (waits || !longest) return waits;
   const int64_t gained = most - stream.cache.size();
   stream.cache.take_over(longest->cache, most);

@@ -70,6 +70,8 @@ class Sequence {
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
   int64_t generated_tokens() const { return generated_; }       // the end token too
   int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
+  int64_t stored_tokens() const { return stored_; }             // of these, from the prefix cache
+  int64_t disk_tokens() const { return from_disk_; }            // of these, from its folder
   const GuessCounts& guesses() const { return guesses_; }       // while it generated alone
   double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free
 
@@ -90,7 +92,7 @@ class Sequence {
   // The scheduler's thread alone, until the end.
   std::optional<core::Sampler> sampler_; // while it runs: it takes 20 bytes for each token of the vocabulary
   std::vector<int32_t> tokens_;          // the prompt and what was generated
-  int64_t generated_ = 0, cached_ = 0;
+  int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
   double submitted_, waiting_ = 0; // seconds
   Usage prompt_, generation_;
   GuessCounts guesses_;

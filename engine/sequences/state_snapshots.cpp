@@ -17,9 +17,9 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
   if (at != snapshots_.end() && at->position == position) return;
   const auto most =
       std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
-  Snapshot made{position, std::vector<float>(elements_)};
-  executor.save_state(stream_, made.state);
-  snapshots_.insert(at, std::move(made));
+  const auto state = std::make_shared<std::vector<float>>(elements_);
+  executor.save_state(stream_, *state);
+  snapshots_.insert(at, {position, state});
   if (snapshots_.size() <= most) return;
   // The one whose neighbours are closest together; the last one stays.
   size_t least = 0;
@@ -31,11 +31,38 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
   snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(least));
 }
 
-int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
+void StateSnapshots::drop_behind(int64_t position) {
   std::erase_if(snapshots_, [position](const Snapshot& snapshot) { return snapshot.position > position; });
+}
+
+int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
+  drop_behind(position);
   if (snapshots_.empty()) return 0;
-  executor.load_state(stream_, snapshots_.back().state, snapshots_.back().position);
+  executor.load_state(stream_, *snapshots_.back().state, snapshots_.back().position);
   return snapshots_.back().position;
+}
+
+int64_t StateSnapshots::last_before(int64_t position) const {
+  const auto behind = std::ranges::upper_bound(snapshots_, position, {}, &Snapshot::position);
+  return behind == snapshots_.begin() ? 0 : std::prev(behind)->position;
+}
+
+PrefixState StateSnapshots::at(int64_t position) const {
+  const auto found = std::ranges::find(snapshots_, position, &Snapshot::position);
+  return found == snapshots_.end() ? nullptr : found->state;
+}
+
+PrefixStates StateSnapshots::all() const {
+  PrefixStates states;
+  for (const Snapshot& snapshot : snapshots_) states.emplace(snapshot.position, snapshot.state);
+  return states;
+}
+
+void StateSnapshots::adopt(core::Executor& executor, int64_t position, PrefixState state, int64_t same) {
+  drop_behind(same);
+  executor.load_state(stream_, *state, position);
+  const auto at = std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position);
+  if (at == snapshots_.end() || at->position != position) snapshots_.insert(at, {position, std::move(state)});
 }
 
 } // namespace ridge::engine

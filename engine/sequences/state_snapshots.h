@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "engine/prefixes/prefix_store.h"
 
 #include <vector>
 
@@ -20,12 +21,20 @@ class StateSnapshots {
   // Gives the stream the state of the last copy at or before `position`, and returns where that is: 0, where a stream
   // starts anew, if there is none. Later copies are dropped: they are of other tokens.
   int64_t restore(core::Executor& executor, int64_t position);
+  // The last position at or before `position` that there is a copy of; 0: none.
+  int64_t last_before(int64_t position) const;
+  PrefixState at(int64_t position) const; // null: no copy
+  PrefixStates all() const;
+  // Gives the stream this state, which another one had at `position` behind the same tokens. Copies behind `same` are
+  // dropped: they are of other tokens.
+  void adopt(core::Executor& executor, int64_t position, PrefixState state, int64_t same);
 
  private:
   struct Snapshot {
     int64_t position;
-    std::vector<float> state;
+    PrefixState state;
   };
+  void drop_behind(int64_t position);
   const int64_t elements_;
   const int32_t stream_;
   std::vector<Snapshot> snapshots_; // by position

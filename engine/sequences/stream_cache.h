@@ -6,6 +6,7 @@
 #include "engine/sequences/state_snapshots.h"
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@ class StreamCache {
  public:
   // Both must outlive it, and nobody else may use the stream.
   StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
-      : executor_(executor), stream_(stream), snapshots_(program, stream) {}
+      : executor_(executor), stream_(stream), block_positions_(core::block_positions(program)),
+        snapshots_(program, stream) {}
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t size() const { return std::ssize(tokens_); }
@@ -28,10 +30,19 @@ class StreamCache {
   // Goes back to where evaluating `prompt` (at least one token) continues and returns how many of its tokens are there:
   // what is common, but for its last token, whose logits are wanted. A recurrent state goes back to its last copy.
   int64_t resume(std::span<const int32_t> prompt);
-  // Takes over the first `count` tokens of another stream of the executor (core::shares_caches).
+  // Behind how many of these tokens a stream can start with what is here. A recurrent state starts at its copies; that
+  // of resume() may also be where this stream is now.
+  int64_t usable(std::span<const int32_t> tokens) const;
+  // Takes over the first `count` tokens of another stream of the executor, which are usable there.
   void take_over(const StreamCache& other, int64_t count);
+  // Copies what the stream holds into the store, and what the store has of `tokens` into the stream: all of start's.
+  void save(PrefixStore& store);
+  void load(std::span<const int32_t> tokens, const PrefixStore::Start& start);
+  // A recurrent state is to be copied there on the way: another prompt goes on from there.
+  void copy_state_at(int64_t position) { wanted_copies_.insert(position); }
   // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies of a
-  // recurrent state are taken on the way: every 4,096 tokens and before a prompt's last token.
+  // recurrent state are taken on the way: every 4,096 tokens, before a prompt's last token,
+  // and at copy_state_at().
   int64_t next_piece(std::span<const int32_t> prompt, int64_t most);
   // A forward() of this stream has evaluated these tokens behind the others.
   void evaluated(std::span<const int32_t> tokens);
@@ -39,10 +50,14 @@ class StreamCache {
   void keep(int64_t count);
 
  private:
+  int64_t first_kept() const;
+
   core::Executor& executor_;
   const int32_t stream_;
+  const int64_t block_positions_;
   std::vector<int32_t> tokens_;
-  int64_t state_position_ = 0; // how many the recurrent state has seen: more than are here after keep()
+  std::set<int64_t> wanted_copies_; // of the state, at these positions
+  int64_t state_position_ = 0;      // how many the recurrent state has seen: more than are here after keep()
   StateSnapshots snapshots_;
 };
 

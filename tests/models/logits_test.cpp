@@ -63,6 +63,12 @@ TEST_CASE("streams of tiny models go on behind the first tokens of another strea
     tests::check_copied_cache(kernels::cpu::make_cpu_executor, name);
 }
 
+TEST_CASE("streams of tiny models go on behind blocks and states that another executor saved") {
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::known_recipes())
+    tests::check_restored_blocks(kernels::cpu::make_cpu_executor, name);
+}
+
 TEST_CASE("tiny models that embed texts have the reference's hidden states, in fast mode and other types nearly") {
   REQUIRE_REFERENCE();
   const std::vector<std::string> names = tests::known_recipes("embeddings");

@@ -32,6 +32,7 @@ class History final : public core::Executor {
     return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
   }
 
+  static constexpr int64_t kBlock = 32; // core::block_positions
   static constexpr int64_t kRowWidth = 2;
   static std::array<float, kRowWidth> row_of(uint64_t state, int64_t position) {
     return {static_cast<float>(position), static_cast<float>(state >> 41)}; // 23 bits
@@ -122,10 +123,23 @@ class History final : public core::Executor {
     return behind_guesses_;
   }
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
-    if (settings_.recurrent || tokens > std::ssize(streams_[from]))
-      throw std::logic_error("a copy of what is not there");
+    if (tokens > std::ssize(streams_[from])) throw std::logic_error("a copy of what is not there");
     streams_[to].assign(streams_[from].begin(), streams_[from].begin() + tokens);
     copied += tokens;
+  }
+  std::string block_layout() const override { return "history"; }
+  int64_t block_bytes() const override { return kBlock * static_cast<int64_t>(sizeof(uint64_t)); }
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
+    std::vector<uint64_t> rows = streams_[stream];
+    rows.resize((first + std::ssize(blocks)) * kBlock);
+    for (std::byte* block : blocks) std::memcpy(block, &rows[first++ * kBlock], block_bytes());
+    saved += std::ssize(blocks);
+  }
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
+    if (first * kBlock > std::ssize(streams_[stream])) throw std::logic_error("blocks behind a gap");
+    streams_[stream].resize((first + std::ssize(blocks)) * kBlock);
+    for (const std::byte* block : blocks) std::memcpy(&streams_[stream][first++ * kBlock], block, block_bytes());
+    loaded += std::ssize(blocks);
   }
   void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
   void return_to_mark() override { streams_[mark_.first] = mark_.second; }
@@ -141,7 +155,8 @@ class History final : public core::Executor {
   double memory_bytes() const override { return 0; }
 
   core::Program program;
-  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0;
+  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0,
+                       loaded = 0; // the last two: blocks
   std::atomic<bool> broken = false;
 
  private:

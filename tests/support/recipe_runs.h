@@ -167,7 +167,6 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
   const Recipe recipe(name);
   const gguf::File file = recipe.open();
   const core::Program program = models::build_program(file);
-  if (!core::shares_caches(program)) return;
   const std::vector<int32_t> ids = recipe.ids();
   const size_t half = ids.size() / 2 + 1;
   for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
@@ -183,6 +182,9 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
     std::vector<float> dropped;
     run_pieces(*executor, ids, 0, half, half, dropped);
     executor->copy_cache(0, 2, static_cast<int64_t>(half));
+    std::vector<float> state(core::state_elements(program));
+    executor->save_state(0, state);
+    if (!state.empty()) executor->load_state(2, state, static_cast<int64_t>(half));
     std::vector<std::vector<float>> rest;
     for (const int32_t stream : {0, 2}) {
       Steps steps;
@@ -193,6 +195,55 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
         steps.outputs.push_back(static_cast<int32_t>(i - half));
       }
       rest.push_back(run(*executor, steps));
+    }
+    CHECK(rest[0] == rest[1]);
+  }
+}
+
+// A stream of another executor that is given the blocks and the state of a stream's first tokens goes on as that one
+// does, bit by bit, with every type of cache.
+inline void check_restored_blocks(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const std::vector<int32_t> ids = recipe.ids();
+  const size_t part = ids.size() * 3 / 4;
+  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+    CAPTURE(type);
+    if (type == core::KvType::q8_0 && !std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
+          return layer.k_dim % core::kQ8Block == 0 && layer.v_dim % core::kQ8Block == 0;
+        }))
+      continue;
+    core::ExecutorConfig config = exact_config();
+    config.context = std::ssize(ids) + 1; // the last block is not whole
+    config.k_type = config.v_type = type;
+    config.streams = 2;
+    const auto first = make(program, config), second = make(program, config);
+    std::vector<float> dropped;
+    run_pieces(*first, ids, 0, part, part, dropped);
+    std::vector<std::shared_ptr<std::byte>> blocks;
+    std::vector<std::byte*> bytes;
+    const int64_t block = core::block_positions(program);
+    for (int64_t at = 0; at < static_cast<int64_t>(part); at += block) {
+      blocks.push_back(first->make_block());
+      bytes.push_back(blocks.back().get());
+    }
+    std::vector<float> state(core::state_elements(program));
+    first->save_blocks(0, 0, bytes);
+    first->save_state(0, state);
+    second->load_blocks(1, 0, std::vector<const std::byte*>(bytes.begin(), bytes.end()));
+    if (!state.empty()) second->load_state(1, state, static_cast<int64_t>(part));
+    std::vector<std::vector<float>> rest;
+    for (const int32_t stream : {0, 1}) {
+      Steps steps;
+      for (size_t i = part; i < ids.size(); ++i) {
+        steps.tokens.push_back(ids[i]);
+        steps.positions.push_back(static_cast<int32_t>(i));
+        steps.streams.push_back(stream);
+        steps.outputs.push_back(static_cast<int32_t>(i - part));
+      }
+      rest.push_back(run(stream == 0 ? *first : *second, steps));
     }
     CHECK(rest[0] == rest[1]);
   }

@@ -53,6 +53,14 @@ class CpuExecutor final : public core::Executor {
   }
 
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override { lowering_.cache().copy(from, to, tokens); }
+  std::string block_layout() const override { return "cpu 1"; }
+  int64_t block_bytes() const override { return lowering_.cache().block_bytes(); }
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
+    for (std::byte* block : blocks) lowering_.cache().save(stream, first++, block);
+  }
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
+    for (const std::byte* block : blocks) lowering_.cache().load(stream, first++, block);
+  }
   void mark_state(int32_t stream) override {
     mark_.stream = stream;
     mark_.position = positions_.of(stream);

@@ -2,12 +2,13 @@
 
 #include "core/error.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ridge::kernels::cpu {
 
-KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorConfig& config) {
-  for (const core::KvLayer& kv : layers) {
+KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& config) {
+  for (const core::KvLayer& kv : program.kv_layers) {
     const int64_t positions = round_up(kv.entries(config.context), kPositionTile);
     const double elements = static_cast<double>(config.streams) * static_cast<double>(kv.heads) *
                             static_cast<double>(positions) * static_cast<double>(kv.k_dim + kv.v_dim + 16);
@@ -15,6 +16,8 @@ KvCache::KvCache(const std::vector<core::KvLayer>& layers, const core::ExecutorC
       throw_error("the KV cache of {} streams of {} tokens is too large; lower -c", config.streams, config.context);
     Layer layer = {kv.heads,
                    positions,
+                   kv,
+                   core::block_positions(program) / kv.span,
                    positions * core::head_bytes(config.k_type, kv.k_dim),
                    positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
                    {},
@@ -38,7 +41,7 @@ std::byte* KvCache::values(int32_t layer, int64_t stream, int64_t head) const {
 // Positions lie in tiles, one behind the other.
 void KvCache::copy(int64_t from, int64_t to, int64_t positions) const {
   for (const Layer& layer : layers_) {
-    const int64_t tiled = round_up(positions, kPositionTile);
+    const int64_t tiled = round_up(layer.kv.entries(positions), kPositionTile);
     const auto copy_of = [&](const Memory& memory, int64_t head_bytes) {
       for (int64_t head = 0; head < layer.heads && memory.bytes() > 0; ++head)
         std::memcpy(memory.data() + (to * layer.heads + head) * head_bytes,
@@ -47,6 +50,41 @@ void KvCache::copy(int64_t from, int64_t to, int64_t positions) const {
     copy_of(layer.keys, layer.key_bytes);
     copy_of(layer.values, layer.value_bytes);
   }
+}
+
+int64_t KvCache::block_bytes() const {
+  int64_t sum = 0;
+  for (const Layer& layer : layers_)
+    sum += layer.heads * layer.block_entries * (layer.key_bytes + (layer.values.bytes() > 0 ? layer.value_bytes : 0)) /
+           layer.positions;
+  return sum;
+}
+
+// copy(cache, offset in the block, bytes) for each head. The last block ends with the cache.
+template <typename Copy>
+void KvCache::for_block(int64_t stream, int64_t block, Copy copy) const {
+  int64_t at = 0;
+  for (const Layer& layer : layers_) {
+    const int64_t first = block * layer.block_entries, count = std::min(layer.block_entries, layer.positions - first);
+    const auto copy_heads = [&](const Memory& memory, int64_t head_bytes) {
+      if (memory.bytes() == 0) return;
+      const int64_t entry_bytes = head_bytes / layer.positions;
+      for (int64_t head = 0; head < layer.heads; ++head, at += layer.block_entries * entry_bytes)
+        copy(memory.data() + (stream * layer.heads + head) * head_bytes + first * entry_bytes, at, count * entry_bytes);
+    };
+    copy_heads(layer.keys, layer.key_bytes);
+    copy_heads(layer.values, layer.value_bytes);
+  }
+}
+
+void KvCache::save(int64_t stream, int64_t block, std::byte* to) const {
+  for_block(stream, block,
+            [to](const std::byte* cache, int64_t at, int64_t bytes) { std::memcpy(to + at, cache, bytes); });
+}
+
+void KvCache::load(int64_t stream, int64_t block, const std::byte* from) const {
+  for_block(stream, block,
+            [from](std::byte* cache, int64_t at, int64_t bytes) { std::memcpy(cache, from + at, bytes); });
 }
 
 int64_t KvCache::bytes() const {

@@ -93,6 +93,11 @@ class Executor final : public core::Executor {
     const CurrentDevice current(context_.device());
     cache_.copy(from, to, tokens, context_.stream());
   }
+  std::string block_layout() const override { return "cuda 1"; }
+  int64_t block_bytes() const override { return cache_.block_bytes(); }
+  std::shared_ptr<std::byte> make_block() const override;
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override;
   void mark_state(int32_t stream) override;
   void return_to_mark() override;
   core::ExpertUse expert_use() override {
@@ -286,6 +291,29 @@ void Executor::load_state(int32_t stream, std::span<const float> state, int64_t 
   if (state.empty()) return;
   const CurrentDevice current(context_.device());
   states_.load(stream, state, context_.stream());
+  context_.synchronize();
+}
+
+std::shared_ptr<std::byte> Executor::make_block() const {
+  const CurrentDevice current(context_.device());
+  try {
+    const auto pinned = std::make_shared<PinnedMemory>(static_cast<size_t>(std::max<int64_t>(block_bytes(), 1)));
+    return {pinned, pinned->as<std::byte>()};
+  } catch (const Error&) { // of memory that may be pinned, none is left: copies take longer from other memory
+    cudaGetLastError();
+    return core::Executor::make_block();
+  }
+}
+
+void Executor::save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) {
+  const CurrentDevice current(context_.device());
+  cache_.save(stream, first, blocks, context_.stream());
+  context_.synchronize();
+}
+
+void Executor::load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) {
+  const CurrentDevice current(context_.device());
+  cache_.load(stream, first, blocks, context_.stream());
   context_.synchronize();
 }
 

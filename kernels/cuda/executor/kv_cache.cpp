@@ -2,9 +2,12 @@
 
 #include "kernels/cuda/plan/memory_plan.h"
 
+#include <algorithm>
+
 namespace ridge::kernels::cuda {
 
-KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream) {
+KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream)
+    : block_positions_(core::block_positions(program)) {
   const auto positions = [&](const core::KvLayer& kv) { return config.streams * kv.entries(config.context); };
   size_t bytes = 0;
   for (const core::KvLayer& kv : program.kv_layers) {
@@ -31,26 +34,84 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
     if (config.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + rows * kv.v_dim);
     at += cache_bytes(kv, config).values;
     layers_.push_back(layer);
-    latent_.push_back(kv.latent);
+    const auto element_bytes = [](core::KvType type) {
+      return type == core::KvType::q8_0 ? 1 : type == core::KvType::f16 ? 2 : 4;
+    };
+    add_part(layer.k, kv.k_dim * element_bytes(config.k_type), kv, config);
+    add_part(layer.k_scales, kv.k_dim / core::kQ8Block * sizeof(uint16_t), kv, config);
+    if (kv.latent) continue; // values are parts of keys
+    add_part(layer.v, kv.v_dim * element_bytes(config.v_type), kv, config);
+    add_part(layer.v_scales, kv.v_dim / core::kQ8Block * sizeof(uint16_t), kv, config);
   }
 }
 
+void KvCache::add_part(void* data, int64_t entry_bytes, const core::KvLayer& kv, const core::ExecutorConfig& config) {
+  if (!data || entry_bytes == 0) return;
+  parts_.push_back({static_cast<uint8_t*>(data), kv.heads, kv.entries(config.context), entry_bytes, kv.span,
+                    block_positions_ / kv.span});
+  block_bytes_ += kv.heads * parts_.back().block_entries * entry_bytes;
+}
+
 void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const {
-  const auto copy_heads = [&](const Cache& layer, const void* data, int64_t position_bytes) {
-    if (!data || position_bytes == 0) return;
-    const int64_t pitch = layer.context * position_bytes;
-    auto* at = static_cast<uint8_t*>(const_cast<void*>(data));
-    RIDGE_CUDA(cudaMemcpy2DAsync(at + to * layer.heads * pitch, pitch, at + from * layer.heads * pitch, pitch,
-                                 positions * position_bytes, layer.heads, cudaMemcpyDeviceToDevice, stream));
-  };
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Cache& layer = layers_[i];
-    const auto element_bytes = [](const uint16_t* scales, bool half) { return scales ? 1 : half ? 2 : 4; };
-    copy_heads(layer, layer.k, layer.k_dim * element_bytes(layer.k_scales, layer.k_half));
-    copy_heads(layer, layer.k_scales, layer.k_dim / core::kQ8Block * sizeof(uint16_t));
-    if (latent_[i]) continue;
-    copy_heads(layer, layer.v, layer.v_dim * element_bytes(layer.v_scales, layer.v_half));
-    copy_heads(layer, layer.v_scales, layer.v_dim / core::kQ8Block * sizeof(uint16_t));
+  for (const Part& part : parts_) {
+    const int64_t pitch = part.entries * part.entry_bytes, entries = (positions + part.span - 1) / part.span;
+    RIDGE_CUDA(cudaMemcpy2DAsync(part.data + to * part.heads * pitch, pitch, part.data + from * part.heads * pitch,
+                                 pitch, entries * part.entry_bytes, part.heads, cudaMemcpyDeviceToDevice, stream));
+  }
+}
+
+// How many of so many blocks are staged at once.
+int64_t KvCache::take_staging(int64_t blocks) {
+  constexpr int64_t kMostBytes = 32 << 20; // of the reserve that executors leave (executor.cpp)
+  const int64_t most = std::max<int64_t>(1, kMostBytes / std::max<int64_t>(1, block_bytes_));
+  if (!staging_.bytes()) staging_ = DeviceMemory(most * block_bytes_, "copies of the KV cache");
+  return std::min(most, blocks);
+}
+
+// Copies rows of `count` blocks to the staging memory, or back from there. The last block ends with the cache.
+void KvCache::stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const {
+  uint8_t* staged = staging_.as();
+  for (const Part& part : parts_) {
+    const int64_t width = part.block_entries * part.entry_bytes, start = first * part.block_entries;
+    const int64_t whole = std::clamp<int64_t>((part.entries - start) / part.block_entries, 0, count);
+    const int64_t rest = whole < count ? (part.entries - start) * part.entry_bytes - whole * width : 0;
+    for (int64_t head = 0; head < part.heads; ++head, staged += width) {
+      uint8_t* cache = part.data + ((of * part.heads + head) * part.entries + start) * part.entry_bytes;
+      const auto copy = [&](uint8_t* in_cache, uint8_t* in_staging, int64_t bytes, int64_t rows) {
+        if (bytes <= 0 || rows == 0) return;
+        uint8_t *to = save ? in_staging : in_cache, *from = save ? in_cache : in_staging;
+        RIDGE_CUDA(cudaMemcpy2DAsync(to, save ? block_bytes_ : width, from, save ? width : block_bytes_, bytes, rows,
+                                     cudaMemcpyDeviceToDevice, stream));
+      };
+      copy(cache, staged, width, whole);
+      copy(cache + whole * width, staged + whole * block_bytes_, rest, 1);
+    }
+  }
+}
+
+void KvCache::save(int32_t of, int64_t first, std::span<std::byte* const> blocks, cudaStream_t stream) {
+  if (block_bytes_ == 0) return;
+  while (!blocks.empty()) {
+    const int64_t count = take_staging(std::ssize(blocks));
+    stage(of, first, count, true, stream);
+    for (int64_t i = 0; i < count; ++i)
+      RIDGE_CUDA(
+          cudaMemcpyAsync(blocks[i], staging_.as() + i * block_bytes_, block_bytes_, cudaMemcpyDeviceToHost, stream));
+    blocks = blocks.subspan(count);
+    first += count;
+  }
+}
+
+void KvCache::load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, cudaStream_t stream) {
+  if (block_bytes_ == 0) return;
+  while (!blocks.empty()) {
+    const int64_t count = take_staging(std::ssize(blocks));
+    for (int64_t i = 0; i < count; ++i)
+      RIDGE_CUDA(
+          cudaMemcpyAsync(staging_.as() + i * block_bytes_, blocks[i], block_bytes_, cudaMemcpyHostToDevice, stream));
+    stage(to, first, count, false, stream);
+    blocks = blocks.subspan(count);
+    first += count;
   }
 }
 

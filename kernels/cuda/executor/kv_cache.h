@@ -21,10 +21,29 @@ class KvCache {
   // The first `positions` of each head, from one stream to another.
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
+  // Blocks of a stream from number `first` on, to and from the host (core::Executor): layer after layer its keys, their
+  // scales, values and theirs, head after head. Asynchronous in the CUDA stream. Rows are put together in device
+  // memory, which is taken with the first copy, so that a block crosses the bus at once.
+  int64_t block_bytes() const { return block_bytes_; }
+  void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, cudaStream_t stream);
+  void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, cudaStream_t stream);
+
  private:
+  // What heads have one behind the other: keys, values or their scales of a layer, [stream][head][entry].
+  struct Part {
+    uint8_t* data;
+    int64_t heads, entries, entry_bytes;
+    int64_t span, block_entries; // positions of an entry; entries of a block
+  };
+  void add_part(void* data, int64_t entry_bytes, const core::KvLayer& kv, const core::ExecutorConfig& config);
+  int64_t take_staging(int64_t blocks);
+  void stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const;
+
   DeviceMemory memory_;
   std::vector<Cache> layers_; // views into memory_
-  std::vector<bool> latent_;  // values are parts of keys
+  std::vector<Part> parts_;   // the same memory
+  int64_t block_positions_ = 0, block_bytes_ = 0;
+  DeviceMemory staging_; // some blocks
 };
 
 // The recurrent state of all layers and streams, in one allocation.

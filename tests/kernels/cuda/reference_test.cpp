@@ -62,6 +62,12 @@ TEST_CASE("CUDA: streams of tiny models go on behind the first tokens of another
   for (const std::string& name : shared_recipes()) tests::check_copied_cache(tests::make_executor, name);
 }
 
+TEST_CASE("CUDA: streams of tiny models go on behind blocks and states that another executor saved") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : shared_recipes()) tests::check_restored_blocks(tests::make_executor, name);
+}
+
 TEST_CASE("CUDA: draft heads of tiny models have the reference's logits, in pieces and after going back, too") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();

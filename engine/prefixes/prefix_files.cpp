@@ -1,0 +1,329 @@
+#include "engine/prefixes/prefix_files.h"
+
+#include "core/error.h"
+#include "core/files/atomic_file.h"
+#include "core/random.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace ridge::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'R', 'I', 'D', 'G', 'E', 'P', 'F', '1'};
+constexpr const char* kEnding = ".ridge-prefix";
+
+// Finds damage, not malice: what a file says is checked, and its rows can do no more than make a model say nonsense.
+class Checksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (; bytes.size() >= sizeof(uint64_t) * kLanes; bytes = bytes.subspan(sizeof(uint64_t) * kLanes))
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        uint64_t word;
+        std::memcpy(&word, bytes.data() + lane * sizeof(word), sizeof(word));
+        lanes_[lane] = (lanes_[lane] ^ word) * 0x9e3779b97f4a7c15ull;
+        lanes_[lane] ^= lanes_[lane] >> 29;
+      }
+    for (const std::byte byte : bytes) lanes_[0] = core::mix_bits(lanes_[0] + static_cast<uint64_t>(byte) + 1);
+  }
+  uint64_t value() const {
+    uint64_t sum = 0;
+    for (const uint64_t lane : lanes_) sum = core::mix_bits(sum ^ lane);
+    return sum;
+  }
+
+ private:
+  static constexpr size_t kLanes = 4;
+  uint64_t lanes_[kLanes] = {1, 2, 3, 4};
+};
+
+uint64_t checksum_of(std::span<const std::byte> bytes) {
+  Checksum sum;
+  sum.add(bytes);
+  return sum.value();
+}
+
+// A file that is open for reading.
+class Reader {
+ public:
+  explicit Reader(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {
+    struct stat info;
+    if (fd_ < 0 || ::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+      close();
+      throw_error("{}: cannot be read", path);
+    }
+    size_ = info.st_size;
+  }
+  ~Reader() { close(); }
+  Reader(const Reader&) = delete;
+
+  int64_t size() const { return size_; }
+  void read(std::span<std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = ::read(fd_, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) throw_error("{}: ends too early", path_);
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+  void skip(int64_t bytes) { ::lseek(fd_, bytes, SEEK_CUR); }
+
+ private:
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+  const std::string path_;
+  int fd_;
+  int64_t size_ = 0;
+};
+
+template <typename T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+} // namespace
+
+// Then come tokens (i32), positions of states (i64), blocks, states (f32).
+struct PrefixFiles::Header {
+  char magic[8];
+  uint64_t key;
+  int64_t first, tokens, blocks, states, block_bytes, state_elements;
+  uint64_t index_checksum;   // of tokens and positions of states
+  uint64_t payload_checksum; // of the rest
+  uint64_t checksum;         // of all before
+};
+
+PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape,
+                         Limits limits, Warn warn)
+    : folder_(std::move(folder)), budget_(budget), key_(checksum_of(std::as_bytes(std::span(key)))), shape_(shape),
+      limits_(limits), warn_(std::move(warn)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!fs::is_directory(folder_, error)) throw_error("--cache-dir: {}: is no folder and cannot be made", folder_);
+  const std::string ours = fmt::format("{:016x}-", key_);
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(ours) || !name.ends_with(kEnding)) continue;
+    try {
+      entries_.push_back(read_entry(at->path().string()));
+    } catch (const std::exception& problem) {
+      warn_(fmt::format("{}; left out", problem.what()));
+    }
+  }
+  if (error) throw_error("--cache-dir: {}: {}", folder_, error.message());
+}
+
+// Checks all but the payload.
+PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
+  const auto refuse = [&](const char* what) { throw_error("{}: {}", path, what); };
+  Reader reader(path);
+  Header header;
+  reader.read(std::as_writable_bytes(std::span(&header, 1)));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) refuse("is no file of cached prefixes");
+  if (header.checksum != checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum))))
+    refuse("its header is damaged");
+  if (header.key != key_ || header.block_bytes != shape_.block_bytes || header.state_elements != shape_.state_elements)
+    refuse("is of another model or another cache");
+  if (header.tokens < 1 || header.tokens > limits_.context || header.first < 0 || header.first >= header.tokens ||
+      header.states < 0 || header.states > header.tokens)
+    refuse("its sizes make no sense");
+  Entry entry{path, header.first, {}, {}};
+  const int64_t blocks =
+      (header.tokens + shape_.block_positions - 1) / shape_.block_positions - header.first / shape_.block_positions;
+  const int64_t index_bytes =
+      header.tokens * static_cast<int64_t>(sizeof(int32_t)) + header.states * static_cast<int64_t>(sizeof(int64_t));
+  const int64_t payload =
+      blocks * shape_.block_bytes + header.states * shape_.state_elements * static_cast<int64_t>(sizeof(float));
+  if (header.blocks != blocks || reader.size() != static_cast<int64_t>(sizeof(Header)) + index_bytes + payload)
+    refuse("has not the size that its header says");
+  entry.tokens.resize(header.tokens);
+  entry.states.resize(header.states);
+  reader.read(bytes_of(entry.tokens));
+  reader.read(bytes_of(entry.states));
+  Checksum sum;
+  sum.add(bytes_of(entry.tokens));
+  sum.add(bytes_of(entry.states));
+  if (sum.value() != header.index_checksum) refuse("its tokens are damaged");
+  const bool known =
+      std::ranges::all_of(entry.tokens, [&](int32_t token) { return token >= 0 && token < limits_.vocab; });
+  const bool placed =
+      std::ranges::is_sorted(entry.states, std::less_equal()) &&
+      std::ranges::all_of(entry.states, [&](int64_t at) { return at > entry.first && at <= header.tokens; });
+  if (!known || !placed) refuse("its tokens or positions make no sense");
+  return entry;
+}
+
+int64_t PrefixFiles::common(const Entry& entry, std::span<const int32_t> tokens) {
+  return std::ranges::mismatch(entry.tokens, tokens).in1 - entry.tokens.begin();
+}
+
+int64_t PrefixFiles::usable_of(const Entry& entry, std::span<const int32_t> tokens) const {
+  const int64_t same = common(entry, tokens);
+  if (shape_.state_elements == 0) return same;
+  const auto behind = std::ranges::upper_bound(entry.states, same);
+  return behind == entry.states.begin() ? 0 : *std::prev(behind);
+}
+
+// Behind how many tokens one can start with files that build on each other, the first one on `present` tokens.
+int64_t PrefixFiles::reach(std::span<const int32_t> tokens, int64_t present) const {
+  int64_t most = 0;
+  for (int64_t before = -1; before < present;) {
+    before = present;
+    for (const Entry& entry : entries_)
+      if (entry.first <= present) {
+        present = std::max(present, common(entry, tokens));
+        most = std::max(most, usable_of(entry, tokens));
+      }
+  }
+  return most;
+}
+
+PrefixPart PrefixFiles::read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
+                             const PrefixStore::MakeBlock& make_block) {
+  while (reach(tokens, present) >= usable + kWorthKeeping) {
+    const Entry* best = nullptr;
+    std::pair most(present, usable);
+    for (const Entry& entry : entries_)
+      if (entry.first <= present)
+        if (const std::pair has(common(entry, tokens), usable_of(entry, tokens)); has > most) best = &entry, most = has;
+    if (!best) return {};
+    PrefixPart part;
+    if (read_part(*best, make_block, part)) return part;
+    forget(std::string(best->path));
+  }
+  return {};
+}
+
+bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& make_block, PrefixPart& part) {
+  std::error_code ignored;
+  try {
+    const Entry entry = read_entry(known.path); // another program may have put another file there
+    if (entry.tokens != known.tokens || entry.first != known.first || entry.states != known.states)
+      throw_error("{}: has changed", entry.path);
+    Reader reader(entry.path);
+    Header header;
+    reader.read(std::as_writable_bytes(std::span(&header, 1)));
+    reader.skip(std::ssize(entry.tokens) * static_cast<int64_t>(sizeof(int32_t)) +
+                std::ssize(entry.states) * static_cast<int64_t>(sizeof(int64_t)));
+    part = {entry.first, entry.tokens, {}, {}};
+    Checksum sum;
+    for (int64_t i = 0; i < header.blocks && shape_.block_bytes > 0; ++i) {
+      part.blocks.push_back(make_block());
+      const std::span bytes(part.blocks.back().get(), static_cast<size_t>(shape_.block_bytes));
+      reader.read(bytes);
+      sum.add(bytes);
+    }
+    for (const int64_t position : entry.states) {
+      auto state = std::make_shared<std::vector<float>>(shape_.state_elements);
+      reader.read(bytes_of(*state));
+      sum.add(bytes_of(*state));
+      part.states.emplace(position, std::move(state));
+    }
+    if (sum.value() != header.payload_checksum) throw_error("{}: is damaged", entry.path);
+    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored); // used: younger than others
+    return true;
+  } catch (const Error& error) {
+    if (fs::exists(known.path, ignored)) warn_(fmt::format("{}; left out", error.what()));
+    return false; // else it made room for others
+  }
+}
+
+std::string PrefixFiles::path_of(const PrefixPart& part) const {
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(&part.first, 1)));
+  sum.add(std::as_bytes(std::span(part.tokens)));
+  for (const auto& [position, state] : part.states) sum.add(std::as_bytes(std::span(&position, 1)));
+  return fmt::format("{}/{:016x}-{:016x}{}", folder_, key_, sum.value(), kEnding);
+}
+
+void PrefixFiles::write(const PrefixPart& part) {
+  Entry entry{path_of(part), part.first, part.tokens, {}};
+  std::error_code ignored;
+  if (std::ranges::find(entries_, entry.path, &Entry::path) != entries_.end() && fs::exists(entry.path, ignored)) {
+    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
+    return;
+  }
+  Checksum index, payload;
+  for (const auto& [position, state] : part.states) entry.states.push_back(position);
+  index.add(std::as_bytes(std::span(entry.tokens)));
+  index.add(std::as_bytes(std::span(entry.states)));
+  std::vector<std::span<const std::byte>> pieces;
+  for (const PrefixBlock& block : part.blocks)
+    pieces.emplace_back(block.get(), static_cast<size_t>(shape_.block_bytes));
+  for (const auto& [position, state] : part.states) pieces.push_back(std::as_bytes(std::span(*state)));
+  int64_t bytes =
+      sizeof(Header) + std::as_bytes(std::span(entry.tokens)).size() + std::as_bytes(std::span(entry.states)).size();
+  for (const auto piece : pieces) payload.add(piece), bytes += std::ssize(piece);
+  if (bytes > budget_) return;
+  const int64_t block = shape_.block_positions;
+  Header header = {{},
+                   key_,
+                   part.first,
+                   std::ssize(part.tokens),
+                   (std::ssize(part.tokens) + block - 1) / block - part.first / block,
+                   std::ssize(part.states),
+                   shape_.block_bytes,
+                   shape_.state_elements,
+                   index.value(),
+                   payload.value(),
+                   0};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.checksum = checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)));
+  try {
+    keep_budget(bytes);
+    core::AtomicFile file(entry.path, bytes);
+    file.write(std::as_bytes(std::span(&header, 1)));
+    file.write(std::as_bytes(std::span(entry.tokens)));
+    file.write(std::as_bytes(std::span(entry.states)));
+    for (const auto piece : pieces) file.write(piece);
+    file.commit();
+    forget(entry.path);
+    entries_.push_back(std::move(entry));
+  } catch (const std::exception& error) {
+    warn_(fmt::format("--cache-dir: {}", error.what()));
+  }
+}
+
+// Removes the oldest files, of all models, until there is room.
+void PrefixFiles::keep_budget(int64_t coming) {
+  struct Found {
+    fs::file_time_type time;
+    std::string path;
+    int64_t bytes;
+  };
+  std::vector<Found> files;
+  std::error_code error;
+  int64_t sum = coming;
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (!at->path().string().ends_with(kEnding) || !at->is_regular_file(gone)) continue;
+    const auto bytes = static_cast<int64_t>(at->file_size(gone));
+    const auto time = at->last_write_time(gone);
+    if (gone) continue;
+    files.push_back({time, at->path().string(), bytes});
+    sum += bytes;
+  }
+  std::ranges::sort(files, {}, &Found::time);
+  for (const Found& file : files) {
+    if (sum <= budget_) return;
+    fs::remove(file.path, error);
+    forget(file.path);
+    sum -= file.bytes;
+  }
+}
+
+void PrefixFiles::forget(const std::string& path) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.path == path; });
+}
+
+} // namespace ridge::engine

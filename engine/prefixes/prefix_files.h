@@ -1,0 +1,62 @@
+// Parts of a prefix store in files, so that they outlive it. A file has a part's tokens, blocks and states, for one
+// model on one kind of executor. Nothing in a file is trusted: sizes are checked against the file's own before memory
+// is taken, the text of the model's key, the tokens and a checksum before anything is used. A file that fails a check
+// is left out, with a line that says so.
+//
+// Files are named after the model's key and the tokens, and the files of all models in a folder share its budget: the
+// oldest go. One thread uses an object; several programs may use a folder.
+#pragma once
+
+#include "engine/prefixes/prefix_store.h"
+
+#include <functional>
+#include <string>
+
+namespace ridge::engine {
+
+class PrefixFiles {
+ public:
+  using Warn = std::function<void(const std::string& line)>;
+  struct Limits {
+    int64_t context, vocab; // tokens of a sequence; token ids are below `vocab`
+  };
+  // `key` says what blocks depend on: the model, the executor's layout, the types of the caches. Throws Error where the
+  // folder cannot be made.
+  PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape, Limits limits,
+              Warn warn);
+
+  // Writes a part, unless its file is there. What goes wrong is a line, and no more.
+  void write(const PrefixPart& part);
+  // The next part of those that build on each other and let one start behind most of these tokens, where the store that
+  // they go to has the `present` first ones and `usable` to start behind. Empty where files bring no kWorthKeeping
+  // more.
+  PrefixPart read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
+                  const PrefixStore::MakeBlock& make_block);
+
+ private:
+  struct Entry {
+    std::string path;
+    int64_t first;
+    std::vector<int32_t> tokens;
+    std::vector<int64_t> states; // positions
+  };
+  struct Header;
+  static int64_t common(const Entry& entry, std::span<const int32_t> tokens);
+  int64_t reach(std::span<const int32_t> tokens, int64_t present) const;
+  int64_t usable_of(const Entry& entry, std::span<const int32_t> tokens) const;
+  Entry read_entry(const std::string& path) const;
+  bool read_part(const Entry& entry, const PrefixStore::MakeBlock& make_block, PrefixPart& part);
+  std::string path_of(const PrefixPart& part) const;
+  void keep_budget(int64_t coming);
+  void forget(const std::string& path);
+
+  const std::string folder_;
+  const int64_t budget_;
+  const uint64_t key_;
+  const PrefixStore::Shape shape_;
+  const Limits limits_;
+  const Warn warn_;
+  std::vector<Entry> entries_;
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,104 @@
+// What sequences have evaluated, kept in the host's memory: a tree over their tokens, in which sequences that begin
+// alike share nodes. A node owns the blocks (core::Executor::save_blocks) with the rows of its tokens, and copies of
+// recurrent state at some of its positions. A prompt continues behind the longest path that it begins with. Where
+// there is recurrent state, that is the last copy of it on the path.
+//
+// Blocks hold a fixed number of positions and nodes begin and end anywhere, so a node's first block also has the rows
+// before its tokens, and its last one may have others behind them, which mean nothing there. Of two nodes on a path,
+// the lower one has the rows of a block that both have. A node that is split shares that block with its parent.
+//
+// All nodes together stay within a budget in bytes: leaves that were not used for longest go. One thread uses a store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace ridge::engine {
+
+inline constexpr int64_t kWorthKeeping = 16; // tokens; of fewer, a copy is not worth the trouble
+
+using PrefixBlock = std::shared_ptr<std::byte>;
+using PrefixState = std::shared_ptr<const std::vector<float>>;
+using PrefixStates = std::map<int64_t, PrefixState>; // by position
+
+// A path's last part: rows and states of the positions from `first` on.
+struct PrefixPart {
+  int64_t first = 0;
+  std::vector<int32_t> tokens;     // from position 0 on
+  std::vector<PrefixBlock> blocks; // from number first / block_positions on
+  PrefixStates states;
+};
+
+class PrefixStore {
+ public:
+  struct Shape {
+    int64_t block_positions = 32, block_bytes = 0, state_elements = 0; // of f32
+  };
+  using MakeBlock = std::function<PrefixBlock()>;
+  PrefixStore(const Shape& shape, int64_t budget, MakeBlock make_block);
+  ~PrefixStore();
+
+  // Sees each part before it goes, and in for_each().
+  using See = std::function<void(const PrefixPart&)>;
+  void on_evict(See see) { on_evict_ = std::move(see); }
+
+  // With how many of these tokens a path begins, and how many of them one can start behind.
+  int64_t common(std::span<const int32_t> tokens) const { return walk(tokens).common; }
+  int64_t usable(std::span<const int32_t> tokens) const;
+
+  struct Start {
+    int64_t tokens = 0;
+    std::vector<PrefixBlock> blocks; // from number 0 on
+    PrefixState state;               // null where there is no recurrent state
+  };
+  Start find(std::span<const int32_t> tokens); // as many tokens as are usable
+
+  // Writes rows of these tokens into blocks, from number `first` on.
+  using Fill = std::function<void(int64_t first, std::span<const PrefixBlock> blocks)>;
+  // Adds what is not there yet: all of it, or as much as there is room for; nothing where that is less than
+  // `least` tokens. Where there is recurrent state, tokens behind the last of `states` are of use to parts that
+  // build on them only.
+  void insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill,
+              int64_t least = kWorthKeeping);
+
+  void for_each(const See& see) const; // the least recently used first
+  int64_t bytes() const { return bytes_; }
+  int64_t nodes() const;
+
+ private:
+  struct Node;
+  struct Place {
+    Node* node;     // the last one on the path
+    int64_t common; // tokens up to there
+  };
+  Place walk(std::span<const int32_t> tokens) const;
+  void touch(Node* node);
+  Node* split(Node* node, int64_t position);
+  int64_t bytes_for(int64_t from, int64_t to, const PrefixStates& states) const;
+  bool make_room(int64_t bytes);
+  void evict(Node* leaf);
+  void add_states(Node* node, const PrefixStates& states);
+  Node* append(Node* parent, std::span<const int32_t> tokens, const Fill& fill);
+  PrefixBlock take_block();
+  void free_block(PrefixBlock block);
+  int64_t first_block(int64_t position) const { return position / shape_.block_positions; }
+  int64_t end_block(int64_t position) const { return first_block(position + shape_.block_positions - 1); }
+  int64_t state_bytes() const { return shape_.state_elements * static_cast<int64_t>(sizeof(float)); }
+  PrefixPart part_of(const Node& node) const;
+
+  const Shape shape_;
+  const int64_t budget_;
+  const MakeBlock make_block_;
+  See on_evict_;
+  std::unique_ptr<Node> root_;
+  std::vector<PrefixBlock> spare_; // of nodes that went: new memory costs more
+  int64_t bytes_ = 0;
+  uint64_t now_ = 0; // counts uses
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,269 @@
+// The scheduler's prefix cache over an executor whose next token depends on every token before it: a wrong row gives
+// another answer. And with tiny models, whose answers must be the same with the cache as without.
+#include "core/error.h"
+#include "engine/sequences/scheduler.h"
+#include "kernels/cpu/executor/executor.h"
+#include "models/model.h"
+#include "support/history_executor.h"
+#include "support/numerics.h"
+#include "support/recipe.h"
+#include "support/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+
+using namespace ridge;
+using engine::PrefixSettings;
+using engine::Scheduler;
+using engine::Sequence;
+using tests::History;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Tokens = std::vector<int32_t>;
+
+constexpr int32_t kVocab = 101;
+
+Tokens some_tokens(uint64_t seed, int64_t count, int32_t vocab = kVocab) {
+  std::mt19937_64 random(seed);
+  Tokens tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % vocab);
+  return tokens;
+}
+
+Tokens joined(Tokens tokens, const Tokens& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+std::shared_ptr<Sequence> submit(Scheduler& scheduler, const Tokens& prompt, int64_t limit = 4) {
+  engine::SequenceRequest request;
+  request.prompt = prompt;
+  request.sampling.temp = 0;
+  request.limit = limit;
+  return scheduler.submit(std::move(request));
+}
+
+Tokens rest(Sequence& sequence) {
+  Tokens tokens;
+  while (const auto token = sequence.next()) tokens.push_back(token->id);
+  return tokens;
+}
+
+Tokens expected(const Tokens& prompt, int64_t limit = 4) {
+  uint64_t state = 0;
+  for (const int32_t token : prompt) state = History::after(state, token);
+  Tokens answer;
+  for (; limit > 0; --limit) {
+    answer.push_back(History::next_of(state, kVocab));
+    state = History::after(state, answer.back());
+  }
+  return answer;
+}
+
+// Checks an answer and returns how many tokens of the prompt nobody evaluated.
+int64_t cached(Scheduler& scheduler, const Tokens& prompt) {
+  const auto sequence = submit(scheduler, prompt);
+  CHECK(rest(*sequence) == expected(prompt));
+  CHECK(sequence->prompt_usage().tokens == std::ssize(prompt) - sequence->cached_tokens());
+  return sequence->cached_tokens();
+}
+
+PrefixSettings settings_of(int64_t bytes, const std::string& folder = "", std::vector<std::string>* lines = nullptr) {
+  return {bytes, folder, 1 << 20, "a model", [lines](const std::string& line) {
+            if (lines) lines->push_back(line);
+          }};
+}
+
+} // namespace
+
+TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to where a prompt differs") {
+  for (const bool recurrent : {false, true}) {
+    CAPTURE(recurrent);
+    History executor({.streams = 1, .context = 256, .recurrent = recurrent});
+    Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20));
+    CHECK(scheduler.keeps_prefixes());
+    const Tokens first = some_tokens(1, 90), other = some_tokens(2, 70);
+    CHECK(cached(scheduler, first) == 0);
+    CHECK(cached(scheduler, other) == 0);
+    const Tokens next = joined(joined(first, expected(first)), {1, 2, 3});
+    CHECK(cached(scheduler, next) == 93); // the last token of an answer is not evaluated
+    CHECK(cached(scheduler, other) == 69);
+    CHECK(cached(scheduler, next) == 93); // so few more were not kept
+    Tokens edited = next;
+    edited[50] ^= 1;
+    CHECK(cached(scheduler, edited) == (recurrent ? 0 : 50)); // a state is kept where somebody went another way
+    edited[55] ^= 1;
+    CHECK(cached(scheduler, edited) == (recurrent ? 50 : 55));
+    const Scheduler::Counts counts = scheduler.counts();
+    CHECK(counts.stored_tokens >= 93 + 69);
+    CHECK(counts.disk_tokens == 0);
+    CHECK(counts.stored_bytes > 0);
+  }
+}
+
+TEST_CASE("prefix cache: conversations of many clients over few streams evaluate nothing twice") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const bool recurrent : {false, true})
+    for (const bool decodes : {false, true})
+      for (const int64_t bytes : {int64_t{1} << 30, int64_t{6000}}) {
+        CAPTURE(recurrent);
+        CAPTURE(bytes);
+        History executor({.streams = 2, .context = 512, .recurrent = recurrent, .decodes = decodes});
+        Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
+        const Tokens system = some_tokens(seed, 60);
+        std::atomic<int> wrong = 0;
+        std::vector<std::thread> clients;
+        for (uint64_t client = 0; client < 6; ++client)
+          clients.emplace_back([&, client] {
+            Tokens conversation = system;
+            for (uint64_t turn = 0; turn < 8; ++turn) {
+              conversation = joined(conversation, some_tokens(seed + client * 100 + turn, 20));
+              const Tokens answer = rest(*submit(scheduler, conversation));
+              if (answer != expected(conversation)) ++wrong;
+              conversation = joined(conversation, answer);
+            }
+          });
+        for (std::thread& client : clients) client.join();
+        CHECK(wrong == 0);
+        const Scheduler::Counts counts = scheduler.counts();
+        CHECK(counts.stored_bytes <= bytes);
+        const int64_t once = 60 + 6 * 8 * (20 + 4 + 1);
+        if (bytes > 6000 && !recurrent) CHECK(counts.prompt_tokens - counts.cached_tokens <= once);
+        if (bytes > 6000) CHECK(counts.stored_tokens > 0);
+      }
+}
+
+TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with recurrent state, too") {
+  for (const bool recurrent : {false, true}) {
+    CAPTURE(recurrent);
+    History executor({.streams = 4, .context = 256, .recurrent = recurrent});
+    Scheduler scheduler(executor, executor.program);
+    const Tokens prompt = some_tokens(3, 150);
+    std::vector<std::shared_ptr<Sequence>> answers;
+    for (int i = 0; i < 4; ++i) answers.push_back(submit(scheduler, prompt));
+    for (const auto& answer : answers) CHECK(rest(*answer) == expected(prompt));
+    CHECK(executor.evaluated <= 150 + 3 + 4 * 4);
+  }
+}
+
+TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is wrong with them is said") {
+  for (const bool recurrent : {false, true}) {
+    CAPTURE(recurrent);
+    const tests::TemporaryFolder folder;
+    const Tokens first = some_tokens(1, 100), second = joined(first, some_tokens(2, 60)),
+                 other =
+                     joined({first[0], first[1]}, some_tokens(3, 68)); // begins like them, for less than is worth it
+    const History::Settings history = {.streams = 1, .context = 256, .recurrent = recurrent};
+    {
+      History executor(history);
+      Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20, folder.path()));
+      for (const Tokens& prompt : {first, other, second}) cached(scheduler, prompt);
+      scheduler.drain();
+      CHECK(folder.file_count() >= 3);
+    }
+    std::vector<std::string> lines;
+    const auto again = [&](const Tokens& prompt, PrefixSettings settings) {
+      History executor(history);
+      Scheduler scheduler(executor, executor.program, nullptr, settings);
+      const int64_t found = cached(scheduler, prompt);
+      CHECK(scheduler.counts().disk_tokens == found);
+      return found;
+    };
+    CHECK(again(second, settings_of(1 << 20, folder.path(), &lines)) == 159);
+    CHECK(again(other, settings_of(1 << 20, folder.path(), &lines)) == 69);
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder.path())) files.push_back(entry.path());
+    PrefixSettings another = settings_of(1 << 20, folder.path(), &lines);
+    another.model = "another model";
+    CHECK(again(other, another) == 0);
+    CHECK(lines.empty());
+
+    // Damage in any place: the file is left out, or the damage was in another prompt's.
+    std::mt19937_64 random(7);
+    for (int round = 0; round < 60; ++round) {
+      const tests::TemporaryFolder damaged;
+      for (const fs::path& file : files) {
+        std::ifstream in(file, std::ios::binary);
+        std::string bytes(std::istreambuf_iterator<char>(in), {});
+        if (round % 3 == 0)
+          bytes.resize(random() % bytes.size());
+        else
+          bytes[round % 3 == 1 ? random() % 200 : random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+        damaged.write(file.filename().string(), bytes);
+      }
+      lines.clear();
+      CHECK(again(second, settings_of(1 << 20, damaged.path(), &lines)) == 0);
+      CHECK(!lines.empty());
+    }
+  }
+}
+
+TEST_CASE("prefix cache: evicted parts go to files, within a budget, and a folder that cannot be used costs a line") {
+  const tests::TemporaryFolder folder;
+  std::vector<std::string> lines;
+  History executor({.streams = 1, .context = 256});
+  PrefixSettings settings = settings_of(4000, folder.path(), &lines);
+  settings.folder_bytes = 10000;
+  {
+    Scheduler scheduler(executor, executor.program, nullptr, settings);
+    for (uint64_t i = 0; i < 12; ++i) cached(scheduler, some_tokens(i, 100));
+    CHECK(cached(scheduler, some_tokens(8, 100)) == 99); // long evicted
+    CHECK(scheduler.counts().disk_tokens == 99);
+    CHECK(cached(scheduler, some_tokens(0, 100)) == 0); // its file made room
+    scheduler.drain();
+  }
+  uintmax_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) bytes += entry.file_size();
+  CHECK(bytes <= 10000);
+  CHECK(bytes > 5000);
+  CHECK(lines.empty());
+  {
+    Scheduler scheduler(executor, executor.program, nullptr, settings);
+    fs::remove_all(folder.path());
+    for (uint64_t i = 20; i < 26; ++i) cached(scheduler, some_tokens(i, 100));
+    scheduler.drain();
+  }
+  CHECK(!lines.empty());
+  settings.folder = "/proc/none";
+  CHECK_THROWS_AS(Scheduler(executor, executor.program, nullptr, settings), Error);
+}
+
+TEST_CASE("prefix cache: tiny models say the same with it as without") {
+  REQUIRE_REFERENCE();
+  for (const char* name : {"llama-dense", "gemma3-dense", "qwen35-dense", "deepseek2-moe", "glm5-next-moe"}) {
+    CAPTURE(name);
+    const gguf::File file = tests::Recipe(name).open();
+    const core::Program program = models::build_program(file);
+    const auto vocab = static_cast<int32_t>(program.vocab);
+    core::ExecutorConfig config;
+    config.context = 256;
+    config.max_batch = 64;
+    config.max_outputs = config.threads = 2;
+    config.exact = true;
+    const Tokens system = some_tokens(1, 50, vocab);
+    std::vector<Tokens> prompts;
+    for (uint64_t i = 0; i < 4; ++i) prompts.push_back(joined(system, some_tokens(10 + i, 20, vocab)));
+    for (uint64_t i = 0; i < 4; ++i) prompts.push_back(joined(prompts[i], some_tokens(20 + i, 20, vocab)));
+    const auto answers = [&](int64_t bytes, int64_t& found) {
+      const auto executor = kernels::cpu::make_cpu_executor(program, config);
+      Scheduler scheduler(*executor, program, nullptr, settings_of(bytes));
+      std::vector<Tokens> all;
+      for (const Tokens& prompt : prompts) all.push_back(rest(*submit(scheduler, prompt, 12)));
+      found = scheduler.counts().stored_tokens;
+      return all;
+    };
+    int64_t without = 0, with = 0;
+    CHECK(answers(0, without) == answers(1 << 26, with));
+    CHECK(without == 0);
+    CHECK(with >= 4 * 50);
+  }
+}

@@ -45,6 +45,12 @@ struct TemplateOptions {
   std::string variables;  // a JSON object of further variables, such as {"enable_thinking": false}; empty: none
 };
 
+// Where prompts that were evaluated are kept, so that they are not read twice.
+struct PrefixOptions {
+  std::string size; // of host memory, such as 8GiB; 0: nowhere; empty: an eighth of it, 8 GiB at most
+  std::string folder, folder_size = "32GiB"; // on disk, too; empty: not there
+};
+
 // One answer. A conversation reuses the request for each of its messages.
 struct GenerateRequest {
   std::string prompt;        // the user's message; with `raw` the text to be continued

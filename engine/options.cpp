@@ -2,10 +2,14 @@
 
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/strings/units.h"
+#include "engine/machine.h"
+#include "engine/prefixes/model_key.h"
 #include "text/grammar/json_schema.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 namespace ridge::engine {
 
@@ -22,6 +26,32 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
   config.k_type = cache_type(options.k_type);
   config.v_type = cache_type(options.v_type);
   return config;
+}
+
+namespace {
+
+int64_t prefix_bytes(const core::PrefixOptions& options) {
+  constexpr double kMost = 8.0 * (1 << 30);
+  if (options.size == "0") return 0;
+  if (!options.size.empty()) return static_cast<int64_t>(core::parse_bytes(options.size, "--prefix-cache"));
+  const double memory = 1024 * std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
+  return static_cast<int64_t>(std::min(kMost, memory / 8));
+}
+
+} // namespace
+
+void check_prefixes(const core::PrefixOptions& options) {
+  if (prefix_bytes(options) == 0 && !options.folder.empty())
+    throw Error("--cache-dir keeps what the prefix cache holds: it needs a --prefix-cache above 0", Error::kUsage);
+  core::parse_bytes(options.folder_size, "--cache-dir-size");
+}
+
+PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::File& model, const Notice& warn) {
+  check_prefixes(options);
+  PrefixSettings settings{prefix_bytes(options), options.folder,
+                          static_cast<int64_t>(core::parse_bytes(options.folder_size, "--cache-dir-size")), "", warn};
+  if (!settings.folder.empty()) settings.model = model_key(model);
+  return settings;
 }
 
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {

@@ -4,6 +4,7 @@
 #include "core/executor.h"
 #include "core/requests.h"
 #include "engine/loaded_model.h"
+#include "engine/sequences/prefix_cache.h"
 #include "text/chat/chat_template.h"
 
 #include <span>
@@ -16,6 +17,11 @@ inline constexpr int64_t kDefaultContext = 8192; // tokens
 
 // The executor that the options ask for; trained_context: of the model, tokens.
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);
+
+// Where the options keep prompts of a model. Both throw a usage Error for a size that is none, and for a folder without
+// memory.
+void check_prefixes(const core::PrefixOptions& options);
+PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::File& model, const Notice& warn);
 
 // The JSON schema that the answer is to satisfy; null: none. Throws Error where the option is no JSON.
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options);

@@ -112,6 +112,18 @@ int64_t Answers::cached_tokens() const {
   return sum;
 }
 
+int64_t Answers::stored_tokens() const {
+  int64_t sum = 0;
+  for (const Answer& answer : answers_) sum += answer.sequence->stored_tokens();
+  return sum;
+}
+
+int64_t Answers::disk_tokens() const {
+  int64_t sum = 0;
+  for (const Answer& answer : answers_) sum += answer.sequence->disk_tokens();
+  return sum;
+}
+
 engine::Usage Answers::prompt_usage() const {
   engine::Usage sum;
   for (const Answer& answer : answers_) sum += answer.sequence->prompt_usage();
@@ -135,8 +147,11 @@ std::string Answers::summary() const {
   const engine::GuessCounts counts = guesses();
   std::string guessed;
   if (counts.steps > 0) guessed = fmt::format(", {} of {} guesses right", counts.all_right(), counts.all_made());
-  return fmt::format("prompt {} tokens ({} cached, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{})",
-                     prompt_tokens_, cached_tokens(), prompt_usage().seconds, generated_tokens(),
+  std::string stored;
+  if (stored_tokens() > 0) stored = fmt::format(", {} of them kept", stored_tokens());
+  if (disk_tokens() > 0) stored += fmt::format(", {} on disk", disk_tokens());
+  return fmt::format("prompt {} tokens ({} cached{}, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{})",
+                     prompt_tokens_, cached_tokens(), stored, prompt_usage().seconds, generated_tokens(),
                      generation.tokens_per_second(), generation.bytes_per_second() / 1e9,
                      answers_.size() > 1 ? " each" : "", guessed);
 }

@@ -2,16 +2,22 @@
 
 #include "engine/options.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ridge::server {
+namespace {
+
+constexpr int64_t kMostKnown = 256; // answers whose tokens are remembered where prompts are kept
+
+} // namespace
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
                  core::SamplingOptions sampling, std::string name, engine::Notice log,
-                 std::unique_ptr<engine::Speculator> speculator)
+                 std::unique_ptr<engine::Speculator> speculator, const engine::PrefixSettings& prefixes)
     : ModelService(model, std::move(name), std::move(log)), template_(chat_template),
       call_format_(engine::find_call_format(chat_template)), variables_(std::move(template_variables)),
-      sampling_(std::move(sampling)), scheduler_(*model.executor, model.program, std::move(speculator)) {}
+      sampling_(std::move(sampling)), scheduler_(*model.executor, model.program, std::move(speculator), prefixes) {}
 
 std::shared_ptr<const text::TokenTable> Service::token_table() {
   const std::scoped_lock lock(mutex_);
@@ -75,8 +81,9 @@ void Service::remember(const text::jinja::TaintedText& prompt, std::string_view 
   engine::KnownText known(tokenizer(), prompt, answer, tokens);
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));
-  // Older ones have hardly anything left in the streams' caches.
-  if (std::ssize(known_) > 4 * model().executor->config().streams) known_.pop_back();
+  // Older ones have hardly anything left in the caches.
+  const int64_t most = 4 * model().executor->config().streams;
+  if (std::ssize(known_) > (scheduler_.keeps_prefixes() ? std::max(most, kMostKnown) : most)) known_.pop_back();
 }
 
 } // namespace ridge::server

@@ -33,10 +33,10 @@ struct Generation {
 class Service final : public ModelService {
  public:
   // The template must outlive the service. `sampling`: what requests leave open. `speculator`: who guesses for a
-  // request that is answered alone; null: nobody. The rest is ModelService's.
+  // request that is answered alone; null: nobody. `prefixes`: where prompts are kept. The rest is ModelService's.
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
           core::SamplingOptions sampling, std::string name, engine::Notice log,
-          std::unique_ptr<engine::Speculator> speculator = nullptr);
+          std::unique_ptr<engine::Speculator> speculator = nullptr, const engine::PrefixSettings& prefixes = {});
 
   // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
   std::shared_ptr<engine::Sequence> start(const Generation& generation);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
+#include "engine/options.h"
 #include "engine/speculation/speculation.h"
 #include "server/server.h"
 
@@ -30,7 +31,7 @@ class StopSignals {
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
   // From now on they stop this server; run once, to the end of the process.
-  void stop(server::Server& server, const server::Models& models) {
+  void stop(server::Server& server, server::Models& models) {
     std::thread([this, &server, &models] {
       int signal = 0;
       sigwait(&signals_, &signal);
@@ -43,6 +44,10 @@ class StopSignals {
         if (over_) return;
         quiet = models.idle() ? quiet + 1 : 0;
       }
+      const std::scoped_lock lock(mutex_);
+      if (over_) return;
+      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); // nobody waits for the second one any more
+      models.drain();                                   // prompts go to the disk
       _exit(0);
     }).detach();
   }
@@ -77,6 +82,7 @@ struct ServeCommand {
                   Error::kUsage);
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+    engine::check_prefixes(setup.prefixes);
     if (!key_file.empty()) settings.key = read_key();
     if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     std::mutex mutex;
@@ -174,6 +180,18 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
+  command
+      ->add_option("--prefix-cache", options->setup.prefixes.size,
+                   "memory of the host for prompts and answers that were evaluated, such as 8GiB, for each model; 0: "
+                   "none; default: an eighth of it, 8GiB at most")
+      ->type_name("SIZE");
+  command
+      ->add_option("--cache-dir", options->setup.prefixes.folder,
+                   "keep what the prefix cache holds in a folder, too, and find it again at the next start")
+      ->type_name("FOLDER");
+  command->add_option("--cache-dir-size", options->setup.prefixes.folder_size, "what may lie there; the oldest goes")
+      ->capture_default_str()
+      ->type_name("SIZE");
   add_speculation_options(*command, options->setup.model);
   add_template_options(*command, options->setup.chat_template);
   add_sampling_options(*command, options->setup.sampling);

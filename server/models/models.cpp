@@ -25,6 +25,9 @@ engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Schedul
   a.ended += b.ended;
   a.prompt_tokens += b.prompt_tokens;
   a.cached_tokens += b.cached_tokens;
+  a.stored_tokens += b.stored_tokens;
+  a.disk_tokens += b.disk_tokens;
+  a.stored_bytes = b.stored_bytes;
   a.generated_tokens += b.generated_tokens;
   a.guesses_made += b.guesses_made;
   a.guesses_right += b.guesses_right;

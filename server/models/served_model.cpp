@@ -61,7 +61,8 @@ struct ServedModel::Writing final : Kind {
       : model(std::move(opened)), sampling(start(model, config_of(model, setup), setup, steps)),
         chat_template(engine::choose_template(setup.chat_template, model.file, steps.note)),
         texts(model, chat_template, engine::template_variables(setup.chat_template, chat_template, steps.note),
-              sampling, std::move(name), log, engine::make_speculator(setup.model, model, steps)) {}
+              sampling, std::move(name), log, engine::make_speculator(setup.model, model, steps),
+              engine::prefix_settings(setup.prefixes, model.file, log)) {}
   ModelService& service() override { return texts; }
 
   engine::LoadedModel model;

@@ -14,6 +14,7 @@ struct ModelSetup {
   core::ModelOptions model; // but for its file
   core::SamplingOptions sampling;
   core::TemplateOptions chat_template;
+  core::PrefixOptions prefixes;
   int64_t parallel = 4; // requests evaluated together
 };
 

@@ -4,6 +4,7 @@
 #include "engine/sampling_defaults.h"
 #include "support/endpoint.h"
 #include "support/socket.h"
+#include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>
 
@@ -459,4 +460,27 @@ TEST_CASE("the server says what it does") {
   CHECK(Json::parse(endpoint.get("/v1/models"))["data"][0]["object"] == "model");
   CHECK_THROWS_AS(
       server::Server(const_cast<server::Service&>(endpoint.service), {"127.0.0.1", endpoint.server.port(), ""}), Error);
+}
+
+TEST_CASE("a conversation that lost its stream continues from the prefix cache, also of a server before") {
+  const tests::TemporaryFolder folder;
+  const auto prefixes = [&] { return engine::PrefixSettings{1 << 28, folder.path(), 1 << 28, "the guide", {}}; };
+  const Json body = chat_body("What is ridge, how do I chat with a model, and what is a format of weights?", 8);
+  Json answer;
+  {
+    Endpoint endpoint([] { return open_guide(1); }, {}, nullptr, prefixes());
+    answer = endpoint.post("/v1/chat/completions", body)["choices"][0];
+    endpoint.post("/v1/chat/completions", chat_body("How do I chat with a model that is on this machine?", 8));
+    const Json again = endpoint.post("/v1/chat/completions", body);
+    CHECK(again["choices"][0] == answer);
+    CHECK(again["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() ==
+          again["usage"]["prompt_tokens"].get<int>() - 1);
+    const std::string metrics = endpoint.get("/metrics");
+    CHECK(metrics.find("ridge_prefix_cache_tokens_total 0") == std::string::npos);
+    CHECK(metrics.find("ridge_prefix_disk_tokens_total 0") != std::string::npos);
+    CHECK(metrics.find("ridge_prefix_cache_bytes 0") == std::string::npos);
+  }
+  Endpoint endpoint([] { return open_guide(1); }, {}, nullptr, prefixes());
+  CHECK(endpoint.post("/v1/chat/completions", body)["choices"][0] == answer);
+  CHECK(endpoint.get("/metrics").find("ridge_prefix_disk_tokens_total 0") == std::string::npos);
 }

@@ -1,0 +1,14 @@
+// What tells models apart whose prompts are kept in one folder.
+#pragma once
+
+#include "gguf/gguf.h"
+
+#include <string>
+
+namespace ridge::engine {
+
+// The sizes of a file, a checksum of its metadata and of what its tensors are, and of samples of their weights: a few
+// hundred pages are read.
+std::string model_key(const gguf::File& file);
+
+} // namespace ridge::engine

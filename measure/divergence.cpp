@@ -11,15 +11,19 @@ namespace {
 struct Normalizer {
   float largest;
   int32_t argmax;
-  double sum;
+  double sum = 0;
 
-  explicit Normalizer(std::span<const float> logits)
-      : argmax(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin())) {
-    largest = logits[argmax];
-    sum = 0;
+  explicit Normalizer(std::span<const float> logits) : Normalizer(find_largest(logits)) {
     for (const float logit : logits) sum += std::exp(logit - largest);
   }
+  static Normalizer find_largest(std::span<const float> logits) { // the sum is still to come
+    const auto argmax = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+    return {logits[argmax], argmax};
+  }
   double log_probability(float logit) const { return static_cast<double>(logit) - largest - std::log(sum); }
+
+ private:
+  Normalizer(float largest, int32_t argmax) : largest(largest), argmax(argmax) {}
 };
 
 // Of ascending values, with linear interpolation between neighbours.
@@ -46,10 +50,14 @@ double log_probability(std::span<const float> logits, int32_t token) {
 }
 
 PositionScore compare(std::span<const float> logits, std::span<const float> reference, int32_t next) {
-  const Normalizer p(reference), q(logits);
+  Normalizer p = Normalizer::find_largest(reference), q = Normalizer::find_largest(logits);
   double weighted = 0; // Σ exp(reference - max) * (ln p - ln q), up to constants that do not depend on the token
-  for (size_t i = 0; i < logits.size(); ++i)
-    weighted += std::exp(reference[i] - p.largest) * (static_cast<double>(reference[i]) - logits[i]);
+  for (size_t i = 0; i < logits.size(); ++i) { // exponentials are what takes the time
+    const float share = std::exp(reference[i] - p.largest);
+    p.sum += share;
+    q.sum += std::exp(logits[i] - q.largest);
+    weighted += share * (static_cast<double>(reference[i]) - logits[i]);
+  }
   const double constants = (q.largest + std::log(q.sum)) - (p.largest + std::log(p.sum));
   return {q.log_probability(logits[next]), p.log_probability(reference[next]),
           std::max(0.0, weighted / p.sum + constants), p.argmax == q.argmax};

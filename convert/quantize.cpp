@@ -6,6 +6,7 @@
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
+#include "engine/prefixes/model_key.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -74,15 +75,13 @@ void warn_without_importance(const Requantization& plan, const QuantizeSteps& st
 
 constexpr std::string_view kUnfinished = ".unfinished";
 
-// Of all that decides what a calibration makes of the file. Tensors count with their first bytes.
+// Of all that decides what a calibration makes of the file.
 uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
-  constexpr size_t kFirst = 4096;
+  const core::QuantizeRequest& r = setup.request;
   core::Hash hash;
-  hash.add(engine::kCommit).add(setup.request.method).add(gguf::file_head(plan.metadata, plan.infos()));
-  for (const gguf::Tensor& tensor : plan.file->tensors())
-    hash.add(tensor.data.size()).add(tensor.data.first(std::min(kFirst, tensor.data.size())));
-  hash.add(core::read_text_file(setup.request.calibration)).add(setup.request.parse_special);
-  return hash.add(static_cast<uint64_t>(setup.request.calibration_tokens)).value();
+  hash.add(engine::kCommit).add(engine::model_key(*plan.file)).add(gguf::file_head(plan.metadata, plan.infos()));
+  hash.add(r.method).add(core::read_text_file(r.calibration)).add(r.parse_special);
+  return hash.add(static_cast<uint64_t>(r.calibration_tokens)).value();
 }
 
 std::string continues(const LayerJournal& journal, const std::string& output) {

@@ -1,8 +1,11 @@
-// A 64-bit hash that tells whether bytes are those of before: fast, the same on every machine of this byte order, and
-// no protection against somebody who wants two inputs to look alike.
+// A 64-bit hash that tells whether bytes are those of before: 32 bytes a step, the same on every machine of this byte
+// order. It finds damage, and is no protection against somebody who wants two inputs to look alike.
 #pragma once
 
-#include <bit>
+#include "core/random.h"
+
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,30 +18,41 @@ class Hash {
  public:
   // Pieces count: add("ab") is not add("a"), add("b").
   Hash& add(std::span<const std::byte> bytes) {
-    mix(bytes.size());
-    for (; bytes.size() >= sizeof(uint64_t); bytes = bytes.subspan(sizeof(uint64_t))) {
-      uint64_t word;
-      std::memcpy(&word, bytes.data(), sizeof word);
-      mix(word);
+    mix(0, bytes.size());
+    for (; bytes.size() >= kStep; bytes = bytes.subspan(kStep))
+      for (size_t lane = 0; lane < kLanes; ++lane) mix(lane, word_at(bytes.subspan(lane * kWord, kWord)));
+    for (size_t lane = 0; !bytes.empty(); ++lane) {
+      const auto word = bytes.first(std::min(kWord, bytes.size()));
+      mix(lane, word_at(word));
+      bytes = bytes.subspan(word.size());
     }
-    uint64_t rest = 0;
-    if (!bytes.empty()) std::memcpy(&rest, bytes.data(), bytes.size());
-    mix(rest);
     return *this;
   }
   Hash& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
   Hash& add(uint64_t value) {
-    mix(value);
+    mix(0, value);
     return *this;
   }
-  uint64_t value() const { return state_; }
-
- private:
-  void mix(uint64_t word) { // FNV-1a over words; the rotation lets high bits reach low ones
-    state_ = std::rotl((state_ ^ word) * 0x100000001b3, 29) * 0x9e3779b97f4a7c15;
+  uint64_t value() const {
+    uint64_t sum = 0;
+    for (const uint64_t lane : lanes_) sum = mix_bits(sum ^ lane);
+    return sum;
   }
 
-  uint64_t state_ = 0xcbf29ce484222325;
+ private:
+  static constexpr size_t kLanes = 4, kWord = sizeof(uint64_t), kStep = kLanes * kWord; // lanes do not wait for another
+
+  static uint64_t word_at(std::span<const std::byte> bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), bytes.size());
+    return word;
+  }
+  void mix(size_t lane, uint64_t word) {
+    lanes_[lane] = (lanes_[lane] ^ word) * 0x9e3779b97f4a7c15;
+    lanes_[lane] ^= lanes_[lane] >> 29;
+  }
+
+  std::array<uint64_t, kLanes> lanes_ = {1, 2, 3, 4};
 };
 
 } // namespace ridge::core

@@ -1,4 +1,4 @@
-// What tells models apart whose prompts are kept in one folder.
+// What tells models apart: unfinished work and prompts that are kept in files are of one model.
 #pragma once
 
 #include "gguf/gguf.h"

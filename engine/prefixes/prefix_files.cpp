@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"
-#include "core/random.h"
+#include "core/files/hash.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,35 +21,8 @@ namespace fs = std::filesystem;
 constexpr char kMagic[8] = {'R', 'I', 'D', 'G', 'E', 'P', 'F', '1'};
 constexpr const char* kEnding = ".ridge-prefix";
 
-// Finds damage, not malice: what a file says is checked, and its rows can do no more than make a model say nonsense.
-class Checksum {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (; bytes.size() >= sizeof(uint64_t) * kLanes; bytes = bytes.subspan(sizeof(uint64_t) * kLanes))
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        uint64_t word;
-        std::memcpy(&word, bytes.data() + lane * sizeof(word), sizeof(word));
-        lanes_[lane] = (lanes_[lane] ^ word) * 0x9e3779b97f4a7c15ull;
-        lanes_[lane] ^= lanes_[lane] >> 29;
-      }
-    for (const std::byte byte : bytes) lanes_[0] = core::mix_bits(lanes_[0] + static_cast<uint64_t>(byte) + 1);
-  }
-  uint64_t value() const {
-    uint64_t sum = 0;
-    for (const uint64_t lane : lanes_) sum = core::mix_bits(sum ^ lane);
-    return sum;
-  }
-
- private:
-  static constexpr size_t kLanes = 4;
-  uint64_t lanes_[kLanes] = {1, 2, 3, 4};
-};
-
-uint64_t checksum_of(std::span<const std::byte> bytes) {
-  Checksum sum;
-  sum.add(bytes);
-  return sum.value();
-}
+// What a file says is checked, and its rows can do no more than make a model say nonsense.
+uint64_t checksum_of(std::span<const std::byte> bytes) { return core::Hash().add(bytes).value(); }
 
 // A file that is open for reading.
 class Reader {
@@ -105,8 +78,8 @@ struct PrefixFiles::Header {
 
 PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape,
                          Limits limits, Warn warn)
-    : folder_(std::move(folder)), budget_(budget), key_(checksum_of(std::as_bytes(std::span(key)))), shape_(shape),
-      limits_(limits), warn_(std::move(warn)) {
+    : folder_(std::move(folder)), budget_(budget), key_(core::Hash().add(key).value()), shape_(shape), limits_(limits),
+      warn_(std::move(warn)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (!fs::is_directory(folder_, error)) throw_error("--cache-dir: {}: is no folder and cannot be made", folder_);
@@ -150,7 +123,7 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   entry.states.resize(header.states);
   reader.read(bytes_of(entry.tokens));
   reader.read(bytes_of(entry.states));
-  Checksum sum;
+  core::Hash sum;
   sum.add(bytes_of(entry.tokens));
   sum.add(bytes_of(entry.states));
   if (sum.value() != header.index_checksum) refuse("its tokens are damaged");
@@ -216,7 +189,7 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
     reader.skip(std::ssize(entry.tokens) * static_cast<int64_t>(sizeof(int32_t)) +
                 std::ssize(entry.states) * static_cast<int64_t>(sizeof(int64_t)));
     part = {entry.first, entry.tokens, {}, {}};
-    Checksum sum;
+    core::Hash sum;
     for (int64_t i = 0; i < header.blocks && shape_.block_bytes > 0; ++i) {
       part.blocks.push_back(make_block());
       const std::span bytes(part.blocks.back().get(), static_cast<size_t>(shape_.block_bytes));
@@ -239,7 +212,7 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
 }
 
 std::string PrefixFiles::path_of(const PrefixPart& part) const {
-  Checksum sum;
+  core::Hash sum;
   sum.add(std::as_bytes(std::span(&part.first, 1)));
   sum.add(std::as_bytes(std::span(part.tokens)));
   for (const auto& [position, state] : part.states) sum.add(std::as_bytes(std::span(&position, 1)));
@@ -253,7 +226,7 @@ void PrefixFiles::write(const PrefixPart& part) {
     fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
     return;
   }
-  Checksum index, payload;
+  core::Hash index, payload;
   for (const auto& [position, state] : part.states) entry.states.push_back(position);
   index.add(std::as_bytes(std::span(entry.tokens)));
   index.add(std::as_bytes(std::span(entry.states)));

@@ -99,6 +99,7 @@ TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
   chat.type("dropped");
+  REQUIRE(chat.expect("dropped"));
   chat.type(kInterrupt);
   CHECK(chat.expect("/exit leaves"));
   const json messages = saved(chat, "stopped.json");

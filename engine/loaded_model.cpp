@@ -57,7 +57,7 @@ namespace {
 // nothing for a model that would not fit.
 void read_ahead(const core::Program& program, const LoadSteps& steps) {
   constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
-  const double available = 1024 * std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+  const double available = memory_bytes("MemAvailable");
   std::set<const std::byte*> seen; // tied weights are one
   int64_t total = 0, done = 0;
   std::vector<std::span<const std::byte>> pieces;

@@ -25,6 +25,10 @@ std::string proc_field(const char* path, std::string_view name) {
   return "";
 }
 
+double memory_bytes(std::string_view field) {
+  return 1024 * std::strtod(proc_field("/proc/meminfo", field).c_str(), nullptr);
+}
+
 nlohmann::ordered_json machine_json() {
   utsname os = {};
   ::uname(&os);
@@ -37,7 +41,7 @@ nlohmann::ordered_json machine_json() {
         {"cores", std::thread::hardware_concurrency()},
         {"instruction_set", kernels::cpu::instruction_set()},
         {"clock_hz", 1e6 * std::strtod(proc_field("/proc/cpuinfo", "cpu MHz").c_str(), nullptr)},
-        {"memory_bytes", 1024 * std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr)}}}};
+        {"memory_bytes", memory_bytes("MemTotal")}}}};
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) {
     machine["gpu"] = nullptr;

@@ -12,6 +12,8 @@ extern const char* const kCommit; // that this program was built from, "-dirty" 
 
 // The value of the first "name : value" line of a /proc file; empty where there is none.
 std::string proc_field(const char* path, std::string_view name);
+// A field of /proc/meminfo, such as MemTotal or MemAvailable, in bytes; 0 where there is none.
+double memory_bytes(std::string_view field);
 
 // The state of the GPU in use, from NVML, the NVIDIA driver's management library; empty or 0 where NVML has no value.
 struct GpuState {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 namespace ridge::engine {
 
@@ -34,7 +33,7 @@ int64_t prefix_bytes(const core::PrefixOptions& options) {
   constexpr double kMost = 8.0 * (1 << 30);
   if (options.size == "0") return 0;
   if (!options.size.empty()) return static_cast<int64_t>(core::parse_bytes(options.size, "--prefix-cache"));
-  const double memory = 1024 * std::strtod(proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
+  const double memory = memory_bytes("MemTotal");
   return static_cast<int64_t>(std::min(kMost, memory / 8));
 }
 

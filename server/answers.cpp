@@ -106,41 +106,19 @@ int64_t Answers::generated_tokens() const {
   return sum;
 }
 
-int64_t Answers::cached_tokens() const {
-  int64_t sum = 0;
-  for (const Answer& answer : answers_) sum += answer.sequence->cached_tokens();
+template <typename Count>
+std::remove_cvref_t<Count> Answers::sum_of(Count (engine::Sequence::*count)() const) const {
+  std::remove_cvref_t<Count> sum{};
+  for (const Answer& answer : answers_) sum += (*answer.sequence.*count)();
   return sum;
 }
 
-int64_t Answers::stored_tokens() const {
-  int64_t sum = 0;
-  for (const Answer& answer : answers_) sum += answer.sequence->stored_tokens();
-  return sum;
-}
-
-int64_t Answers::disk_tokens() const {
-  int64_t sum = 0;
-  for (const Answer& answer : answers_) sum += answer.sequence->disk_tokens();
-  return sum;
-}
-
-engine::Usage Answers::prompt_usage() const {
-  engine::Usage sum;
-  for (const Answer& answer : answers_) sum += answer.sequence->prompt_usage();
-  return sum;
-}
-
-engine::Usage Answers::generation_usage() const {
-  engine::Usage sum;
-  for (const Answer& answer : answers_) sum += answer.sequence->generation_usage();
-  return sum;
-}
-
-engine::GuessCounts Answers::guesses() const {
-  engine::GuessCounts sum;
-  for (const Answer& answer : answers_) sum += answer.sequence->guesses();
-  return sum;
-}
+int64_t Answers::cached_tokens() const { return sum_of(&engine::Sequence::cached_tokens); }
+int64_t Answers::stored_tokens() const { return sum_of(&engine::Sequence::stored_tokens); }
+int64_t Answers::disk_tokens() const { return sum_of(&engine::Sequence::disk_tokens); }
+engine::Usage Answers::prompt_usage() const { return sum_of(&engine::Sequence::prompt_usage); }
+engine::Usage Answers::generation_usage() const { return sum_of(&engine::Sequence::generation_usage); }
+engine::GuessCounts Answers::guesses() const { return sum_of(&engine::Sequence::guesses); }
 
 std::string Answers::summary() const {
   const engine::Usage generation = generation_usage();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace ridge::server {
@@ -55,6 +56,8 @@ class Answers {
  private:
   bool follow_all(const std::function<bool()>& client_is_there, const Take& take);
   std::string summary() const; // of whole answers: tokens, times, bandwidth
+  template <typename Count>
+  std::remove_cvref_t<Count> sum_of(Count (engine::Sequence::*count)() const) const;
   void advance(size_t answer, const Take& take);
 
   Service& service_;

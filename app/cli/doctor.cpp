@@ -114,8 +114,6 @@ struct DoctorCommand {
 
   void run() const {
     const double bandwidth = kernels::cpu::measure_read_bandwidth(0);
-    const double memory_kb = std::strtod(engine::proc_field("/proc/meminfo", "MemTotal").c_str(), nullptr);
-    const double available_kb = std::strtod(engine::proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
     std::vector<std::string_view> types;
     for (const quant::FormatInfo& format : quant::stored_formats()) types.push_back(format.name);
 
@@ -127,7 +125,9 @@ struct DoctorCommand {
          ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
         {"memory", true,
-         fmt::format("{:.1f} GB, {:.1f} GB available", memory_kb * 1024 / 1e9, available_kb * 1024 / 1e9), ""},
+         fmt::format("{:.1f} GB, {:.1f} GB available", engine::memory_bytes("MemTotal") / 1e9,
+                     engine::memory_bytes("MemAvailable") / 1e9),
+         ""},
         {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
         find_gpu(),
         find_cuda(),

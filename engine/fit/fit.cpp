@@ -161,7 +161,7 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
 
 Room free_room() {
   Room room;
-  room.cpu = 1024 * std::strtod(proc_field("/proc/meminfo", "MemAvailable").c_str(), nullptr);
+  room.cpu = memory_bytes("MemAvailable");
   if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) room.gpu = gpu.free_bytes;
   return room;
 }

@@ -37,7 +37,6 @@ void Scheduler::use_prefixes(Stream& stream) {
 void Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
   if (stream.cache.common(prompt) < stream.cache.size()) prefixes_->keep(stream.cache);
-  const bool recurrent = !program_.states.empty();
   int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
   for (const Stream& other : streams_) {
     const int64_t common = other.cache.common(tokens);
@@ -50,7 +49,7 @@ void Scheduler::exchange_prefixes(Stream& stream) {
     prefixes_->load(stream.cache, tokens);
     count_stored(*stream.sequence, usable, std::min(fetched, usable));
   }
-  if (recurrent && alike >= std::max(present, usable) + kWorthKeeping) stream.cache.copy_state_at(alike);
+  if (!program_.states.empty() && alike >= std::max(present, usable) + kWorthKeeping) stream.cache.copy_state_at(alike);
   const std::scoped_lock lock(mutex_);
   counts_.stored_bytes = prefixes_->bytes();
 }

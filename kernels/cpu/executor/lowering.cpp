@@ -80,6 +80,18 @@ void Lowering::allocate_scratch() {
   for (int i = 0; i < threads_; ++i) scratch_.emplace_back(scratch_bytes, "thread's scratch");
 }
 
+AttentionTask Lowering::attention_task(const core::AttentionParams& params, int thread) {
+  const core::KvLayer& kv = program_.kv_layers[params.layer];
+  AttentionTask task = {};
+  task.k_type = config_.k_type;
+  task.v_type = config_.v_type;
+  task.k_dim = kv.k_dim;
+  task.v_dim = kv.v_dim;
+  task.params = &params;
+  task.scratch = attention_scratch(thread);
+  return task;
+}
+
 void Lowering::add_rope_angles() {
   for (const core::RopeTable& table : program_.rope_tables) {
     const std::vector<float>& frequencies = table.frequencies(config_.context);

@@ -132,6 +132,8 @@ class Lowering {
   // Scratch of one thread, for the one or the other.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
+  // What tasks of an attention op have in common: the cache's types and widths, parameters and scratch.
+  AttentionTask attention_task(const core::AttentionParams& params, int thread);
   float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 3 * dim or states elements
 
  private:

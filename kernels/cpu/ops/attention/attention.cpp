@@ -19,7 +19,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         const auto& segments = lowering.batch().segments;
         const BatchState::Segment& segment = segments[segments.size() - 1 - item / kv.heads];
         const int64_t head = item % kv.heads, group = params.heads / kv.heads;
-        AttentionTask task = {};
+        AttentionTask task = lowering.attention_task(params, thread);
         task.q_dim = kv.k_dim;
         task.q_stride = params.heads * kv.k_dim;
         task.out_stride = params.heads * kv.v_dim;
@@ -32,14 +32,8 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
         task.first_head = head * group;
-        task.k_type = lowering.config().k_type;
-        task.v_type = lowering.config().v_type;
-        task.k_dim = kv.k_dim;
-        task.v_dim = kv.v_dim;
-        task.params = &params;
         task.sinks = sinks ? sinks + head * group : nullptr;
         task.biases = biases ? biases + head * group * (2 * params.reach + 1) : nullptr;
-        task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });
 }

@@ -32,7 +32,7 @@ void lower_chosen_attention(Lowering& lowering, const core::Op& op) {
         std::vector<std::byte> keys(round_up(count, kPositionTile) * core::head_bytes(type, kv.k_dim));
         const std::byte* cached = lowering.cache().keys(params.layer, lowering.batch().streams[token], 0);
         for (int64_t i = 0; i < count; ++i) kernels.copy_key(cached, positions[i], keys.data(), i, kv.k_dim, type);
-        AttentionTask task = {};
+        AttentionTask task = lowering.attention_task(params, thread);
         task.q_dim = kv.v_dim;
         task.q = q_c + (token * params.heads + head) * kv.v_dim;
         task.q_rest = q_r + (token * params.heads + head) * r_dim;
@@ -41,11 +41,6 @@ void lower_chosen_attention(Lowering& lowering, const core::Op& op) {
         task.group = std::min(heads_of_item, params.heads - head);
         task.first_position = count - 1;
         task.k = keys.data();
-        task.k_type = type;
-        task.k_dim = kv.k_dim;
-        task.v_dim = kv.v_dim;
-        task.params = &params;
-        task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });
 }

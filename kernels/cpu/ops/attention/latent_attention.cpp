@@ -22,7 +22,7 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
         const auto& segments = lowering.batch().segments;
         const BatchState::Segment& segment = segments[segments.size() - 1 - item / pieces];
         const int64_t head = item % pieces * heads_of_item, r_dim = kv.k_dim - kv.v_dim;
-        AttentionTask task = {};
+        AttentionTask task = lowering.attention_task(params, thread);
         task.q_dim = kv.v_dim;
         task.q_stride = task.out_stride = params.heads * kv.v_dim;
         task.q_rest_stride = params.heads * r_dim;
@@ -33,11 +33,6 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
         task.group = std::min(heads_of_item, params.heads - head);
         task.first_position = segment.first_position;
         task.k = lowering.cache().keys(params.layer, segment.stream, 0);
-        task.k_type = lowering.config().k_type;
-        task.k_dim = kv.k_dim;
-        task.v_dim = kv.v_dim;
-        task.params = &params;
-        task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });
 }

@@ -37,7 +37,7 @@ void lower_sparse_attention(Lowering& lowering, const core::Op& op) {
           kernels.copy_key(cached_keys, positions[i], keys.data(), i, kv.k_dim, k_type);
           std::memcpy(values.data() + i * value_bytes, cached_values + positions[i] * value_bytes, value_bytes);
         }
-        AttentionTask task = {};
+        AttentionTask task = lowering.attention_task(params, thread);
         task.q_dim = kv.k_dim;
         task.q = q + (token * params.heads + head) * kv.k_dim;
         task.out = y;
@@ -46,12 +46,6 @@ void lower_sparse_attention(Lowering& lowering, const core::Op& op) {
         task.first_position = count - 1;
         task.k = keys.data();
         task.v = values.data();
-        task.k_type = k_type;
-        task.v_type = v_type;
-        task.k_dim = kv.k_dim;
-        task.v_dim = kv.v_dim;
-        task.params = &params;
-        task.scratch = lowering.attention_scratch(thread);
         kernels.attend(task);
       });
 }

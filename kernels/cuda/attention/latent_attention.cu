@@ -107,17 +107,25 @@ class LatentBlock {
 
   // A row's query in its two parts, in log2 units; zeros in rows that the tile lacks.
   __device__ __forceinline__ void load_queries() const {
+    constexpr int kRounds = (kDim + kMostRest) / (2 * kWarp); // of two elements per lane
     const int rest = key_dim_ - kDim;
     const float scale = args_.scale * kLog2e;
+#pragma unroll 2
     for (int row = warp_; row < kRows; row += kLatentWarps) {
       const int64_t at = tile_.first_row + row;
-      for (int column = 2 * lane_; column < key_dim_; column += 2 * kWarp) {
-        float2 q = {0, 0};
-        if (row < tile_.rows)
-          q = *reinterpret_cast<const float2*>(column < kDim ? args_.q + at * kDim + column
-                                                             : args_.q_rest + at * rest + column - kDim);
-        *reinterpret_cast<uint32_t*>(&shared_.query[row][column]) = pack_half2(q.x * scale, q.y * scale);
+      float2 q[kRounds]; // all on their way before the first is stored
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i) {
+        const int column = 2 * (lane_ + i * kWarp);
+        q[i] = {0, 0};
+        if (row < tile_.rows && column < key_dim_)
+          q[i] = *reinterpret_cast<const float2*>(column < kDim ? args_.q + at * kDim + column
+                                                                : args_.q_rest + at * rest + column - kDim);
       }
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i)
+        if (const int column = 2 * (lane_ + i * kWarp); column < key_dim_)
+          *reinterpret_cast<uint32_t*>(&shared_.query[row][column]) = pack_half2(q[i].x * scale, q[i].y * scale);
     }
   }
 
@@ -264,7 +272,9 @@ __global__ void latent_merge_kernel(const __grid_constant__ LatentArgs args, int
   const int64_t part_floats = latent_part_floats(most_rows, kDim);
   const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * part_floats;
   float most = -INFINITY, total = 0, out[kDim / kLatentThreads] = {};
+#pragma unroll 8
   for (int split = 0; split < tile.used_splits; ++split) most = fmaxf(most, __ldcg(parts + split * part_floats + row));
+#pragma unroll 4
   for (int split = 0; split < tile.used_splits; ++split) {
     const float* part = parts + split * part_floats;
     const float factor = exp2_approx(__ldcg(part + row) - most);

@@ -100,7 +100,7 @@ struct Launchers {
 
   // Row blocks of a block, where there are `blocks`.
   static int row_blocks_of(const MatvecArgs& args, int blocks) {
-    return (args.result_row_blocks + blocks - 1) / blocks * (args.swiglu ? 2 : 1);
+    return (args.result_row_blocks + blocks - 1) / blocks * (args.gated ? 2 : 1);
   }
 
   // A block that has a large table to fill and few weights has the time to wait for its predecessor.

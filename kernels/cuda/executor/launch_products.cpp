@@ -15,6 +15,8 @@ const BatchPlan& any_plan() {
   return plan;
 }
 
+std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*m.glu) : std::nullopt; }
+
 } // namespace
 
 MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::Product& product,
@@ -37,7 +39,8 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::
     args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), value(plan, part.out), w.rows,
                        weights_.vector(part.bias)};
   }
-  args.swiglu = m.swiglu;
+  args.gated = m.glu.has_value();
+  args.glu = glu_of(m).value_or(FusedGlu{});
   args.dataflow_input = product.dataflow_input;
   if (m.residual != kNone) {
     args.residual = value(plan, m.residual);
@@ -71,7 +74,7 @@ GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, i
     args.segment[i] = {weights_[part.weight].data, static_cast<int>(program_.weights[part.weight].rows),
                        value(plan, part.out), weights_.vector(part.bias)};
   }
-  args.residual = m.residual == kNone ? nullptr : value(plan, m.residual);
+  args.residual = value(plan, m.residual);
   return args;
 }
 
@@ -79,7 +82,8 @@ GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, i
 BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
   BatchArgs args = {};
   args.product = gemm_args(plan, m, tokens);
-  args.swiglu = m.swiglu;
+  args.gated = m.glu.has_value();
+  args.glu = glu_of(m).value_or(FusedGlu{});
   args.partial = workspace_.batch_parts();
   args.used = 1;
   if (m.ids == kNone) return args;
@@ -121,22 +125,24 @@ void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCa
   std::vector<PromptMatrices> matrices;
   for (const KernelCall::Product& product : call.products)
     matrices.push_back({gemm_args(plan, product.matrix, call.rows), format_of(product.matrix).expand});
-  cuda::launch_prompt_product(launch, matrices, call.products[0].matrix.swiglu, workspace_.prompt_scratch());
+  cuda::launch_prompt_product(launch, matrices, glu_of(call.products[0].matrix), workspace_.prompt_scratch());
 }
 
 void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const MatrixStep& m = call.products[0].matrix;
   GemmArgs args = gemm_args(plan, m, call.rows);
-  if (m.swiglu) {
+  if (m.glu) {
     args.segment[0].out = workspace_.gate();
     args.segment[1].out = workspace_.up();
   }
   format_of(m).gemm(launch, args);
 }
 
-void KernelLauncher::launch_gate_up_swiglu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const core::ValueId out = call.products[0].matrix.parts[0].out;
-  launch_swiglu(launch, workspace_.gate(), workspace_.up(), value(plan, out), call.rows * width(out));
+void KernelLauncher::launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  const core::ValueId out = m.parts[0].out;
+  cuda::launch_gate_up_glu(launch, *m.glu, workspace_.gate(), workspace_.up(), value(plan, out),
+                           call.rows * width(out));
 }
 
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second) const {

@@ -18,10 +18,11 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::expert_batch: return launch_batch(plan, call, launch);
   case Kernel::prompt_product: return launch_prompt_product(plan, call, launch);
   case Kernel::gemm: return launch_gemm(plan, call, launch);
-  case Kernel::gate_up_swiglu: return launch_gate_up_swiglu(plan, call, launch);
+  case Kernel::gate_up_glu: return launch_gate_up_glu(plan, call, launch);
   case Kernel::rope_store:
   case Kernel::prompt_rope:
   case Kernel::rope_attention: return launch_heads(plan, call, launch);
+  case Kernel::latent_store: return launch_latent_store(plan, call, launch);
   case Kernel::attention:
   case Kernel::plain_attention:
   case Kernel::prompt_attention: return launch_attention(plan, call, launch);
@@ -31,10 +32,16 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::sort_experts: return sort_experts(plan, call, launch);
   case Kernel::fetch_experts: return fetch_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
-  case Kernel::gated_norm: return launch_gated_norm(plan, call, launch);
+  case Kernel::norm: return launch_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
   case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
   }
+}
+
+RopeArgs KernelLauncher::rope_args(int32_t index) const {
+  const core::RopeTable& table = program_.rope_tables[index];
+  return {workspace_.rope_table(index), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
+          table.style == core::RopeStyle::split, table.span};
 }
 
 RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const HeadsStep& h) const {
@@ -52,10 +59,8 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
   args.q_heads = static_cast<int>(h.q_heads);
   args.k_heads = static_cast<int>(h.k_heads);
   args.head_dim = static_cast<int>(h.head_dim);
-  const core::RopeTable& table = program_.rope_tables[h.table];
   args.rotate = true;
-  args.rope = {workspace_.rope_table(h.table), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-               table.style == core::RopeStyle::split, table.span};
+  args.rope = rope_args(h.table);
   args.store = true;
   args.cache = cache_.layer(h.kv_layer);
   return args;
@@ -104,6 +109,23 @@ void KernelLauncher::launch_heads(const BatchPlan& plan, const KernelCall& call,
   if (call.kernel == Kernel::rope_attention)
     return launch_rope_attention(launch, attention_args(plan, *call.op, call.outputs[0], launch), args);
   call.kernel == Kernel::prompt_rope ? launch_prompt_rope(launch, args) : launch_rope_store(launch, args);
+}
+
+void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const LatentStep& step = call.latent;
+  cuda::launch_latent_store(launch, {.positions = batch_.device().positions,
+                                     .streams = batch_.device().streams,
+                                     .tokens = static_cast<int>(plan.shape.tokens),
+                                     .c = value(plan, step.c_in),
+                                     .r = value(plan, step.r_in),
+                                     .c_norm = weights_.vector(step.c_norm),
+                                     .epsilon = step.epsilon,
+                                     .q_in = value(plan, step.q_in),
+                                     .q_out = value(plan, step.q_out),
+                                     .q_heads = static_cast<int>(step.q_heads),
+                                     .rotate = true,
+                                     .rope = rope_args(step.table),
+                                     .cache = cache_.layer(step.kv_layer)});
 }
 
 void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
@@ -202,7 +224,7 @@ void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, c
   static_assert(SumArgs::kMostTerms == SumStep::kMostTerms);
   for (const SumStep::Term& term : call.sum.terms) {
     const bool has_factors = term.factors != kNone;
-    args.terms[args.count++] = {value(plan, term.x), has_factors ? value(plan, term.factors) : nullptr,
+    args.terms[args.count++] = {value(plan, term.x), value(plan, term.factors),
                                 has_factors ? static_cast<int>(program_.values[term.factors].width) : 1, term.gated,
                                 term.scale};
   }
@@ -212,17 +234,20 @@ void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, c
   cuda::launch_sum(launch, args);
 }
 
-void KernelLauncher::launch_gated_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const GatedNormStep& norm = call.gated_norm;
-  cuda::launch_gated_norm(launch, {.x = value(plan, norm.x),
-                                   .weight = weights_.vector(norm.weight),
-                                   .gate = value(plan, norm.gate),
-                                   .out = value(plan, call.outputs[0]),
-                                   .groups = call.rows * program_.values[norm.x].width / norm.group,
-                                   .group = norm.group,
-                                   .weights = program_.weights[norm.weight].cols,
-                                   .epsilon = norm.epsilon,
-                                   .gates_input = norm.gates_input});
+void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const NormStep& norm = call.norm;
+  cuda::launch_norm(launch, {.x = value(plan, norm.x),
+                             .weight = weights_.vector(norm.weight),
+                             .gate = value(plan, norm.gate),
+                             .out = value(plan, call.outputs[0]),
+                             .groups = call.rows * program_.values[norm.x].width / norm.group,
+                             .group = norm.group,
+                             .weights = program_.weights[norm.weight].cols,
+                             .epsilon = norm.epsilon,
+                             .gates_input = norm.gates_input,
+                             .residual = value(plan, norm.residual),
+                             .scale = norm.scale,
+                             .factor = norm.factor});
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

@@ -32,7 +32,8 @@ class KernelLauncher final : public KernelChoices {
   bool has_fast_attention(const core::Op& attention) const override;
 
  private:
-  float* value(const BatchPlan& plan, core::ValueId id) const {
+  float* value(const BatchPlan& plan, core::ValueId id) const { // null: kNone
+    if (id == kNone) return nullptr;
     return plan.is_dataflow(id) ? workspace_.dataflow_value(id, plan.dataflow_tokens) : workspace_.value(id);
   }
   int32_t* ids(const BatchPlan& plan, core::ValueId id) const { return reinterpret_cast<int32_t*>(value(plan, id)); }
@@ -50,16 +51,18 @@ class KernelLauncher final : public KernelChoices {
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_gate_up_swiglu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 
   // launches.cpp
+  RopeArgs rope_args(int32_t table) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const HeadsStep& heads) const;
   AttentionArgs attention_args(const BatchPlan& plan, const core::Op& op, core::ValueId out,
                                const Launch& launch) const;
   void launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_gated_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_latent_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;

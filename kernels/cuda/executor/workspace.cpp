@@ -41,7 +41,7 @@ ProductSizes sizes_of_products(const core::Program& program, const core::Executo
       most.tiles = std::max(most.tiles, config.max_batch * m.used / 8 + first.count);
     } else {
       most.widest = std::max(most.widest, first.cols);
-      if (m.swiglu) most.gate = std::max(most.gate, first.rows);
+      if (m.glu) most.gate = std::max(most.gate, first.rows);
     }
   }
   return most;

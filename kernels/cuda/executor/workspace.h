@@ -31,7 +31,7 @@ class Workspace {
   const float* rope_table(int32_t index) const { return rope_tables_[index].as<float>(); }
   size_t bytes() const { return bytes_; }
 
-  // Of matrix products: the input as f16 with an exponent per row, and gate and up where the product has no swiglu.
+  // Of matrix products: the input as f16 with an exponent per row, and gate and up where the product does not gate.
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
   int8_t* exponents() const { return exponents_.as<int8_t>(); }
   float* gate() const { return gate_.as<float>(); }

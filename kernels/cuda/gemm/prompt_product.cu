@@ -25,7 +25,8 @@ struct ProductArgs {
   int tokens, token_rows;
   int w_rows, w_pitch; // rows of W that are there, and from one column tile to the next
   int steps;           // of 64 columns
-  bool swiglu;         // even rows of w are gates, odd ones up
+  bool gated;          // even rows of w are gates, odd ones up
+  FusedGlu glu;
   int segments;
   ProductSegment segment[3];
 };
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
 
     int column = tile / token_tiles * kN, s = 0;
     const auto padded = [&](int rows) {
-      return ((args.swiglu ? 2 * rows : rows) + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+      return ((args.gated ? 2 * rows : rows) + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
     };
     while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
     const ProductSegment& segment = args.segment[s];
@@ -117,12 +118,12 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
       for (int j = 0; j < kN / 8; ++j) {
         float2 v = {sum[4 * j + 2 * half] * scale, sum[4 * j + 2 * half + 1] * scale};
         int row = column + 8 * j + lane % 4 * 2;
-        if (args.swiglu) {
+        if (args.gated) {
           row /= 2;
           if (row >= segment.rows) continue;
           if (segment.bias) v.x += segment.bias[row];
           if (segment.up_bias) v.y += segment.up_bias[row];
-          out[row] = v.x / (1 + __expf(-v.x)) * v.y;
+          out[row] = args.glu(v.x, v.y);
           continue;
         }
         if (pairs && row + 1 < segment.rows && !segment.bias) {
@@ -169,15 +170,17 @@ PromptScratch::PromptScratch(int64_t cols) {
 // One call of launch_prompt_product: passes over as many rows as a buffer takes.
 class PromptProduct {
  public:
-  PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu, PromptScratch& scratch)
-      : launch_(launch), matrices_(matrices), swiglu_(swiglu), stride_(swiglu ? 2 : 1), scratch_(scratch) {
+  PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const std::optional<FusedGlu>& glu,
+                PromptScratch& scratch)
+      : launch_(launch), matrices_(matrices), gated_(glu.has_value()), stride_(gated_ ? 2 : 1), scratch_(scratch) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
     product_.tokens = input.tokens;
     product_.token_rows = static_cast<int>(padded(input.tokens, kPromptTokens));
     product_.steps = static_cast<int>(tiles_of(input.cols));
-    product_.swiglu = swiglu;
+    product_.gated = gated_;
+    product_.glu = glu.value_or(FusedGlu{});
     product_.w_pitch = static_cast<int>(rows_per_pass());
   }
 
@@ -210,7 +213,7 @@ class PromptProduct {
 
  private:
   static int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-  int segments_of(const GemmArgs& args) const { return swiglu_ ? 1 : args.segments; }
+  int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
 
   // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns; and whether tiles
   // are wide, which reads fewer bytes per product, where narrow ones may fill the last round better.
@@ -253,7 +256,7 @@ class PromptProduct {
                                              segment.out + first,
                                              segment.rows,
                                              slice(segment.bias),
-                                             swiglu_ ? slice(args.segment[1].bias) : nullptr,
+                                             gated_ ? slice(args.segment[1].bias) : nullptr,
                                              s == 0 ? slice(args.residual) : nullptr};
     for (int k = 0; k < stride_; ++k)
       from.segment[from.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows, product_.w_rows + k};
@@ -272,15 +275,15 @@ class PromptProduct {
 
   const Launch& launch_;
   std::span<const PromptMatrices> matrices_;
-  bool swiglu_;
+  bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
   ProductArgs product_ = {};
 };
 
-void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices, bool swiglu,
-                           PromptScratch& scratch) {
-  PromptProduct(launch, matrices, swiglu, scratch).run();
+void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices,
+                           const std::optional<FusedGlu>& glu, PromptScratch& scratch) {
+  PromptProduct(launch, matrices, glu, scratch).run();
 }
 
 } // namespace ridge::kernels::cuda

@@ -10,7 +10,9 @@
 
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/runtime/device.h"
+#include "kernels/cuda/runtime/glu.h"
 
+#include <optional>
 #include <span>
 
 namespace ridge::kernels::cuda {
@@ -60,8 +62,9 @@ struct PromptMatrices {
 };
 inline constexpr size_t kMostPromptMatrices = 3; // in all
 
-// All of these have the same input, which is that of the first. With swiglu there is one pair, gate and up, and
-// silu(gate) * up goes to segment 0's out. A residual belongs to the first matrix.
-void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, bool swiglu, PromptScratch&);
+// All of these have the same input, which is that of the first. With a gated unit there is one pair, gate and
+// up, and what it makes of them goes to segment 0's out. A residual belongs to the first matrix.
+void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, const std::optional<FusedGlu>& glu,
+                           PromptScratch&);
 
 } // namespace ridge::kernels::cuda

@@ -1,6 +1,7 @@
 // The arguments of a matvec launch: y = W x for a few rows of activations, with what fuses into it.
 #pragma once
 
+#include "kernels/cuda/runtime/glu.h"
 #include "kernels/cuda/runtime/timeline.h"
 
 #include <cstdint>
@@ -40,7 +41,8 @@ struct MatvecArgs {
 
   int segments = 1;
   MatvecSegment segment[kMaxSegments];
-  bool swiglu = false; // segment 0 is the gate, segment 1 up; the result goes to segment 0's out
+  bool gated = false; // segment 0 is the gate, segment 1 up; what `glu` makes of them goes to segment 0's out
+  FusedGlu glu;
 
   const float* residual = nullptr; // [tokens, residual_stride], added to segment 0's result
   int64_t residual_stride = 0;

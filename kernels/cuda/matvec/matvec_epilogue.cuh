@@ -1,5 +1,5 @@
-// The end of the matvec kernel: adds up a row's sums over the warp tiles, and applies the norm's scalar, bias, swiglu
-// and residual.
+// The end of the matvec kernel: adds up a row's sums over the warp tiles, and applies the norm's scalar, bias, gate and
+// residual.
 #pragma once
 
 #include "kernels/cuda/matvec/weight_ring.cuh"
@@ -49,12 +49,12 @@ class MatvecEpilogue {
       row = row * C::kRows + i % C::kRows;
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        float value[2] = {0, 0}; // the second with swiglu
+        float value[2] = {0, 0}; // the second where gated
 #pragma unroll 1
         for (int u = shape_.lane % kAdders; u < shape_.tiles; u += kAdders) {
           const float* of_tile = sums + (t * shape_.tiles + u) * rows_.count * C::kRows + (real ? i : 0);
           value[0] += of_tile[0];
-          if (args_.swiglu) value[1] += of_tile[results_];
+          if (args_.gated) value[1] += of_tile[results_];
         }
 #pragma unroll
         for (float& v : value) {
@@ -65,9 +65,9 @@ class MatvecEpilogue {
         if (!real || row >= segment.rows || t >= shape_.tokens || shape_.lane % kAdders != 0) continue;
         const int64_t bias_at = row + first_bias(segment);
         if (segment.bias) value[0] += segment.bias[bias_at];
-        if (args_.swiglu) {
+        if (args_.gated) {
           if (args_.segment[1].bias) value[1] += args_.segment[1].bias[bias_at];
-          value[0] = __fdividef(value[0], 1 + __expf(-value[0])) * value[1];
+          value[0] = args_.glu(value[0], value[1]);
         }
         if (args_.residual) {
           if (i != first_result_) residual[t] = load_latest(residual_at(t, row));

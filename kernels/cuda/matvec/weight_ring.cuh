@@ -36,7 +36,7 @@ struct Chunks {
     int row_blocks = 0;
     for (int s = 0; s < args.segments; ++s) {
       args.segment[s].row_blocks = (args.segment[s].rows + kRows - 1) / kRows;
-      if (s == 0 || !args.swiglu) row_blocks += args.segment[s].row_blocks;
+      if (s == 0 || !args.gated) row_blocks += args.segment[s].row_blocks;
     }
     return args.result_row_blocks = row_blocks;
   }
@@ -87,7 +87,7 @@ struct MatvecShape {
   }
 };
 
-// The row blocks of one thread block: those of results, or with swiglu those of the gate, then those of up. They are
+// The row blocks of one thread block: those of results, or where gated those of the gate, then those of up. They are
 // neighbours, so that the next kernel's warps each wait for few blocks.
 template <typename Format>
 struct BlockRows {
@@ -97,7 +97,7 @@ struct BlockRows {
   __device__ __forceinline__ BlockRows(const MatvecArgs& args, int block) : args(args) {
     first = args.row_blocks_per_block * block + min(block, args.fuller_blocks);
     results = args.row_blocks_per_block + (block < args.fuller_blocks);
-    count = args.swiglu ? 2 * results : results;
+    count = args.gated ? 2 * results : results;
   }
   // The segment of result row block `row_block` of this block; `in_segment` becomes its number there.
   __device__ __forceinline__ const MatvecSegment& locate(int row_block, int& in_segment) const {

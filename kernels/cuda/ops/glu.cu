@@ -16,9 +16,9 @@ __global__ void glu_kernel(core::ActivationParams params, const float* gate, con
 
 } // namespace
 
-void launch_swiglu(const Launch& launch, const float* gate, const float* up, float* out, int64_t n) {
-  launch(glu_kernel, blocks_for(launch, n), kElementThreads, 0, core::ActivationParams{core::Activation::silu}, gate,
-         up, out, n, 1, launch.stamps());
+void launch_gate_up_glu(const Launch& launch, const core::ActivationParams& params, const float* gate, const float* up,
+                        float* out, int64_t n) {
+  launch(glu_kernel, blocks_for(launch, n), kElementThreads, 0, params, gate, up, out, n, 1, launch.stamps());
 }
 
 void launch_glu(const Launch& launch, const OpCall& call) {

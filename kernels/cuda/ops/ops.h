@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/host_device.h"
+#include "core/ops.h"
 #include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/runtime/device.h"
 
@@ -36,17 +37,21 @@ struct SumArgs {
 };
 void launch_sum(const Launch&, const SumArgs&);
 
-// out = norm(x) * weight * silu(gate), or norm(silu(gate) * x) * weight, for each group of elements.
-struct GatedNormArgs {
+// normed = norm(x) * weight * silu(gate), or norm(silu(gate) * x) * weight, for each group of elements.
+// out = normed, or factor * (residual + scale * normed).
+struct NormArgs {
   const float *x, *weight, *gate; // [groups * group], [weights], as x or null
   float* out;
   int64_t groups, group, weights; // weights: those of a group, or of all groups of a row
   float epsilon;
-  bool gates_input;
+  bool gates_input = false;
+  const float* residual = nullptr; // as x or null
+  float scale = 1, factor = 1;
 };
-void launch_gated_norm(const Launch&, const GatedNormArgs&);
+void launch_norm(const Launch&, const NormArgs&);
 
-void launch_swiglu(const Launch&, const float* gate, const float* up, float* out, int64_t n);
+void launch_gate_up_glu(const Launch&, const core::ActivationParams&, const float* gate, const float* up, float* out,
+                        int64_t n);
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
 // 64) are written.
@@ -95,6 +100,24 @@ struct RopeStoreArgs {
 void launch_rope_store(const Launch&, const RopeStoreArgs&);
 bool can_rope_prompts(const RopeStoreArgs&); // q, k and v into f16 caches
 void launch_prompt_rope(const Launch&, const RopeStoreArgs&);
+
+// A token's row into a layer's cache of latent attention: c, normed where a weight is given, and r behind it, rotated
+// where a rotation is given; and the queries for r, rotated likewise.
+struct LatentStoreArgs {
+  const int32_t* positions;
+  const int32_t* streams;
+  int tokens;
+  const float *c, *r;  // [tokens, v_dim], [tokens, k_dim - v_dim]
+  const float* c_norm; // [v_dim] or null
+  float epsilon;
+  const float* q_in; // [tokens, q_heads * (k_dim - v_dim)] or null
+  float* q_out;      // likewise
+  int q_heads;
+  bool rotate; // whole heads
+  RopeArgs rope;
+  Cache cache;
+};
+void launch_latent_store(const Launch&, const LatentStoreArgs&);
 
 // The positions that a token sees, as core::AttentionParams says it.
 struct Window {

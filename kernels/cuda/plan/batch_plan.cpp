@@ -16,7 +16,7 @@ using core::ValueId;
 // become one.
 bool are_siblings(const Step& a, const Step& b) {
   const auto plain = [](const Step& s) {
-    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.swiglu && s.matrix.residual == kNone;
+    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.glu && s.matrix.residual == kNone;
   };
   return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
 }
@@ -72,6 +72,7 @@ class BatchPlanner {
   void add_experts(const MatrixStep& m, int64_t rows);
   void add_matvec(const MatrixStep& m, int64_t rows);
   void add_heads(HeadsStep heads);
+  void add_latent(const LatentStep& latent);
   void add_attention(const core::Op& op);
   void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);
   void forget_overwritten(ValueId id);
@@ -169,15 +170,16 @@ void BatchPlanner::add_step(const Step& step) {
   case Step::Kind::op: return add_op(step);
   case Step::Kind::matrix: return add_matrix(step.matrix, *step.op);
   case Step::Kind::heads: return add_heads(step.heads);
+  case Step::Kind::latent: return add_latent(step.latent);
   case Step::Kind::sum: return add_elements(Kernel::sum, step);
-  case Step::Kind::gated_norm: return add_elements(Kernel::gated_norm, step);
+  case Step::Kind::norm: return add_elements(Kernel::norm, step);
   }
 }
 
 void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
   KernelCall elements = call(kernel);
   elements.sum = step.sum;
-  elements.gated_norm = step.gated_norm;
+  elements.norm = step.norm;
   elements.outputs = {placed(step.outputs[0])};
   elements.rows = rows_of(step.outputs[0]);
   add(elements);
@@ -276,8 +278,8 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   }
   KernelCall gemm = product_call(Kernel::gemm, m, rows);
   add(gemm);
-  if (!m.swiglu) return;
-  gemm.kernel = Kernel::gate_up_swiglu;
+  if (!m.glu) return;
+  gemm.kernel = Kernel::gate_up_glu;
   add(gemm);
 }
 
@@ -315,6 +317,13 @@ void BatchPlanner::add_heads(HeadsStep heads) {
   if (shape().tokens >= kPromptTokensAtLeast && in_.kernels.can_rope_prompts(heads)) rope.kernel = Kernel::prompt_rope;
   add(rope);
   if (heads.attention) add_attention(*heads.attention);
+}
+
+void BatchPlanner::add_latent(const LatentStep& latent) {
+  KernelCall store = call(Kernel::latent_store);
+  store.latent = latent;
+  store.rows = shape().tokens;
+  add(store);
 }
 
 void BatchPlanner::add_attention(const core::Op& op) {

@@ -46,8 +46,9 @@ enum class Kernel : uint8_t {
   expert_batch, // small_batch on the rows that each expert was chosen for
   prompt_product,
   gemm,
-  gate_up_swiglu, // behind a gemm with gate and up
+  gate_up_glu, // behind a gemm with gate and up
   rope_store,
+  latent_store, // with the rotations before it
   prompt_rope,
   rope_attention, // rope_store and attention in one
   attention,
@@ -59,7 +60,7 @@ enum class Kernel : uint8_t {
   sort_experts,  // slots in the order of their experts, behind route
   fetch_experts, // of those in the host's memory, behind route
   sum,           // additions behind experts
-  gated_norm,
+  norm,
   op, // an op as it is
   sample,
 };
@@ -77,10 +78,11 @@ struct KernelCall {
 
   std::vector<Product> products; // of products; of to_half and observe the one whose input it is
   HeadsStep heads;               // of rope_store, prompt_rope, rope_attention
+  LatentStep latent;             // of latent_store
   SumStep sum;
-  GatedNormStep gated_norm;
+  NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe and what follows route
-  std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and gated_norm
+  std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
   bool dataflow_input = false;                // of heads
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots

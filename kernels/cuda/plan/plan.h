@@ -5,6 +5,7 @@
 
 #include "core/program.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ struct MatrixStep {
   core::WeightId norm = kNone; // x is RMS-normed over its whole width first
   float norm_epsilon = 0;
   std::vector<Part> parts;
-  bool swiglu = false;            // parts are gate and up, both with the result as `out`
-  core::ValueId residual = kNone; // added to the result
-  core::ValueId ids = kNone;      // experts chosen per token
+  std::optional<core::ActivationParams> glu; // parts are gate and up, both with the result as `out`
+  core::ValueId residual = kNone;            // added to the result
+  core::ValueId ids = kNone;                 // experts chosen per token
   int64_t used = 1;
 };
 
@@ -41,6 +42,17 @@ struct HeadsStep {
   const core::Op* attention = nullptr;
 };
 
+// Before latent attention: the norm of c, rotation of r and of the queries for it, and the cache.
+struct LatentStep {
+  core::ValueId c_in = kNone, r_in = kNone;
+  core::ValueId q_in = kNone, q_out = kNone; // kNone: no queries
+  core::WeightId c_norm = kNone;             // kNone: c is stored as it is
+  float epsilon = 0;
+  int64_t q_heads = 0;
+  int32_t table = kNone; // of Program::rope_tables
+  int32_t kv_layer = kNone;
+};
+
 // Additions behind experts in one step: their weighted sum, a gated shared expert, the residual stream.
 struct SumStep {
   struct Term {
@@ -52,23 +64,26 @@ struct SumStep {
   std::vector<Term> terms;
 };
 
-// A norm and the SiLU gate behind or before it.
-struct GatedNormStep {
+// A norm with the SiLU gate behind or before it, or with the sum that its result goes into.
+struct NormStep {
   core::ValueId x = kNone, gate = kNone;
   core::WeightId weight = kNone;
   int64_t group = 0;
   float epsilon = 0;
-  bool gates_input = false; // the gate is before the norm
+  bool gates_input = false;       // the gate is before the norm
+  core::ValueId residual = kNone; // factor * (residual + scale * what is normed)
+  float scale = 1, factor = 1;
 };
 
 struct Step {
-  enum class Kind { op, matrix, heads, sum, gated_norm };
+  enum class Kind { op, matrix, heads, latent, sum, norm };
   Kind kind;
   const core::Op* op; // the first, or for Kind::op the only op that this step stands for
   MatrixStep matrix;
   HeadsStep heads;
+  LatentStep latent;
   SumStep sum;
-  GatedNormStep gated_norm;
+  NormStep norm;
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
 };

@@ -58,7 +58,7 @@ std::string flags_of(const KernelCall& call) {
   const auto any = [&](auto&& has) { return std::ranges::any_of(call.products, has); };
   flag(call.tile_tokens > 0, fmt::format("tile={}", call.tile_tokens));
   flag(any([](const auto& p) { return p.matrix.norm != kNone; }), "norm");
-  flag(any([](const auto& p) { return p.matrix.swiglu; }), "swiglu");
+  flag(any([](const auto& p) { return p.matrix.glu.has_value(); }), "gated");
   flag(any([](const auto& p) { return p.matrix.residual != kNone; }), "add");
   flag(call.layout == HalfLayout::tiles, "tiled");
   flag(call.gathers, "gathers");
@@ -82,8 +82,9 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::expert_batch: return "expert_batch";
   case Kernel::prompt_product: return "prompt_product";
   case Kernel::gemm: return "gemm";
-  case Kernel::gate_up_swiglu: return "gate_up_swiglu";
+  case Kernel::gate_up_glu: return "gate_up_glu";
   case Kernel::rope_store: return "rope_store";
+  case Kernel::latent_store: return "latent_store";
   case Kernel::prompt_rope: return "prompt_rope";
   case Kernel::rope_attention: return "rope_attention";
   case Kernel::attention: return "attention";
@@ -95,7 +96,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::sort_experts: return "sort_experts";
   case Kernel::fetch_experts: return "fetch_experts";
   case Kernel::sum: return "sum";
-  case Kernel::gated_norm: return "gated_norm";
+  case Kernel::norm: return "norm";
   case Kernel::op: return "op";
   case Kernel::sample: return "sample";
   }

@@ -352,8 +352,7 @@ __device__ __forceinline__ float block_sum(float value, float* scratch) {
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
   __syncthreads();
-  float total = 0;
-  for (unsigned i = 0; i < blockDim.x / kWarp; ++i) total += scratch[i];
+  const float total = warp_sum(threadIdx.x % kWarp < blockDim.x / kWarp ? scratch[threadIdx.x % kWarp] : 0);
   __syncthreads();
   return total;
 }

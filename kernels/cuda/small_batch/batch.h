@@ -21,7 +21,8 @@ struct BatchArgs {
   // x is f16, [rows, x_stride], zeros behind cols, interleaved (half_layout.h); tokens: rows of x, or slots with
   // experts.
   GemmArgs product;
-  bool swiglu; // segments are gate and up, the result goes to segment 0's out
+  bool gated; // segments are gate and up, what `glu` makes of them goes to segment 0's out
+  FusedGlu glu;
 
   // A product with the same x comes next, or came right before and may still be under way.
   bool sibling_follows, follows_sibling;
@@ -54,9 +55,9 @@ void launch_group_slots(const Launch&, const int32_t* ids, int slots, int expert
 // Adds up the sums that different blocks made of ranges of columns, and finishes.
 void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
 
-inline int64_t batch_row_tiles(const GemmArgs& args, bool swiglu) {
+inline int64_t batch_row_tiles(const GemmArgs& args, bool gated) {
   const auto tiles = [](int64_t rows, int per_tile) { return (rows + per_tile - 1) / per_tile; };
-  if (swiglu) return tiles(args.segment[0].rows, kBatchRows / 2);
+  if (gated) return tiles(args.segment[0].rows, kBatchRows / 2);
   int64_t total = 0;
   for (int s = 0; s < args.segments; ++s) total += tiles(args.segment[s].rows, kBatchRows);
   return total;

@@ -51,7 +51,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   };
   const bool experts = args.tiles != nullptr;
   args.token_tiles = experts ? 1 : tiles(args.product.tokens, tile_tokens);
-  args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.swiglu));
+  args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
   // Costs are counted in warp tiles of 16 rows that a multiprocessor fetches; writing and reading a partial sum is a
   // part of one.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * TileLayout<Format>::kBytes);

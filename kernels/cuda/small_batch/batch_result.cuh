@@ -6,9 +6,9 @@
 
 namespace ridge::kernels::cuda {
 
-// Segment, and row of it, of row i of a tile of 16; with swiglu these are 8 gates and 8 ups.
+// Segment, and row of it, of row i of a tile of 16; where gated these are 8 gates and 8 ups.
 __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, int row_tile, int i, int& row) {
-  if (args.swiglu) {
+  if (args.gated) {
     row = row_tile * (kBatchRows / 2) + i % 8;
     return args.product.segment[i / 8];
   }
@@ -44,16 +44,15 @@ class BatchResults {
   // What is added to the lane's sums. `slot`: of its two tokens, the row of activations or the slot; -1: none.
   __device__ __forceinline__ float4 addends(const int (&slot)[2]) const {
     float4 v = {bias_[0], bias_[0], bias_[1], bias_[1]};
-    if (!args_.swiglu)
+    if (!args_.gated)
       v = v + float4{residual(0, slot[0]), residual(0, slot[1]), residual(1, slot[0]), residual(1, slot[1])};
     return v;
   }
   // `sum`: with the addends.
   __device__ __forceinline__ void write(float4 sum, const int (&slot)[2]) const {
-    if (args_.swiglu) {
-      const auto gated = [](float gate, float up) { return gate / (1 + __expf(-gate)) * up; };
-      store(0, slot[0], gated(sum.x, sum.z) + residual(0, slot[0]));
-      store(0, slot[1], gated(sum.y, sum.w) + residual(0, slot[1]));
+    if (args_.gated) {
+      store(0, slot[0], args_.glu(sum.x, sum.z) + residual(0, slot[0]));
+      store(0, slot[1], args_.glu(sum.y, sum.w) + residual(0, slot[1]));
     } else {
       store(0, slot[0], sum.x), store(0, slot[1], sum.y);
       store(1, slot[0], sum.z), store(1, slot[1], sum.w);

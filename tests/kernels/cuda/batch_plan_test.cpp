@@ -155,7 +155,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
   CHECK(call_of(setting.plan(64, 1), matvec).rows == 1); // one row of logits
   setting.kernels.largest_tile = 4;
   CHECK(count(setting.plan(64, 64), gemm) == 5);
-  CHECK(count(setting.plan(64, 64), gate_up_swiglu) == 1);
+  CHECK(count(setting.plan(64, 64), gate_up_glu) == 1);
   CHECK(count(setting.plan(64, 64), small_batch) == 0);
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   const BatchPlan older = setting.plan(512);
   CHECK(count(older, prompt_product) == 0);
   CHECK(count(older, gemm) == 4);
-  CHECK(count(older, gate_up_swiglu) == 1);
+  CHECK(count(older, gate_up_glu) == 1);
   CHECK(count(older, attention) == 1);
   CHECK(call_of(older, to_half).layout == kernels::cuda::HalfLayout::rows);
   setting.limits.shared_per_block = 64 << 10;
@@ -376,6 +376,6 @@ TEST_CASE("batch plan: the table has a line for each call, with its ops, format 
   CAPTURE(table);
   CHECK(std::ranges::count(table, '\n') == std::ssize(plan.calls) + 2);
   CHECK(table.starts_with("plan of 8 calls for 1 token, 1 wanted\n"));
-  for (const char* part : {"rope_attention", "Q4_K", "512 x 256", "norm swiglu overlap dataflow", "gathers"})
+  for (const char* part : {"rope_attention", "Q4_K", "512 x 256", "norm gated overlap dataflow", "gathers"})
     CHECK(table.find(part) != std::string::npos);
 }

@@ -117,13 +117,95 @@ TEST_CASE("plan: a norm goes with the gate before or behind it, unless others re
       const core::ValueId out = gates_input ? m.norm(between, 16) : gated(between);
       m.finish(shared ? m.op(OpKind::add, {out, between}, {}, 64) : out);
       const Plan plan = kernels::cuda::make_plan(m.program, true);
-      const auto found = std::ranges::find(plan.steps, Step::Kind::gated_norm, &Step::kind);
+      const auto found = std::ranges::find_if(plan.steps, [](const Step& step) {
+        return step.kind == Step::Kind::norm && step.norm.gate != kernels::cuda::kNone;
+      });
       REQUIRE((found != plan.steps.end()) == !shared);
       if (shared) continue;
-      CHECK(found->gated_norm.x == x);
-      CHECK(found->gated_norm.gate == z);
-      CHECK(found->gated_norm.gates_input == gates_input);
+      CHECK(found->norm.x == x);
+      CHECK(found->norm.gate == z);
+      CHECK(found->norm.gates_input == gates_input);
     }
+}
+
+TEST_CASE(
+    "plan: a norm goes with the sum behind it and the constant that this is multiplied by, unless others read it") {
+  using core::OpKind;
+  for (const bool second : {false, true}) // operand of the sum
+    for (const bool scaled : {false, true})
+      for (const bool shared : {false, true}) {
+        CAPTURE(second);
+        CAPTURE(scaled);
+        CAPTURE(shared);
+        tests::RandomProgram m(1);
+        const core::ValueId x = m.embed(quant::Type::F32, 64, 30), y = m.norm(x, 64);
+        const float scale = second ? 3 : 1;
+        core::ValueId out =
+            m.op(OpKind::add, second ? std::vector{x, y} : std::vector{y, x}, {}, 64, core::AddParams{scale});
+        if (scaled)
+          out = m.op(OpKind::activate, {out}, {}, 64, core::ActivationParams{core::Activation::identity, 0.5f});
+        m.finish(shared ? m.op(OpKind::glu, {y, out}, {}, 64, core::ActivationParams{core::Activation::sigmoid}) : out);
+        const Plan plan = kernels::cuda::make_plan(m.program, true);
+        const auto found = std::ranges::find(plan.steps, Step::Kind::norm, &Step::kind);
+        REQUIRE((found != plan.steps.end()) == !shared);
+        if (shared) continue;
+        CHECK(found->norm.x == x);
+        CHECK(found->norm.residual == x);
+        CHECK(found->norm.scale == scale);
+        CHECK(found->norm.factor == (scaled ? 0.5f : 1));
+        CHECK(found->outputs == std::vector{out});
+      }
+}
+
+TEST_CASE("plan: activations of gates that products apply are those that one sigmoid makes") {
+  using core::Activation;
+  const auto gates = [](core::ActivationParams params) {
+    tests::RandomProgram m(1);
+    const core::ValueId x = m.embed(quant::Type::F32, 64, 30);
+    const core::ValueId gate = m.linear(x, quant::Type::F32, 64), up = m.linear(x, quant::Type::F32, 64);
+    m.finish(m.op(core::OpKind::glu, {gate, up}, {}, 64, params));
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    return std::ranges::any_of(plan.steps,
+                               [](const Step& step) { return step.kind == Step::Kind::matrix && step.matrix.glu; });
+  };
+  CHECK(gates({Activation::silu}));
+  CHECK(gates({Activation::silu, 1.702f, 7, false, 1}));
+  CHECK(gates({Activation::gelu}));
+  CHECK_FALSE(gates({Activation::silu, 1, 7, true}));
+  CHECK_FALSE(gates({Activation::gelu_erf}));
+  CHECK_FALSE(gates({Activation::relu}));
+}
+
+TEST_CASE("plan: the norm and rotations before a latent cache go with it, unless others read what is between") {
+  using core::OpKind;
+  constexpr int64_t kC = 64, kR = 32, kHeads = 3;
+  for (const bool shared : {false, true}) {
+    CAPTURE(shared);
+    tests::RandomProgram m(1);
+    m.program.rope_tables.push_back({std::vector<float>(kR / 2, 0.1f), 1, core::RopeStyle::adjacent});
+    m.program.kv_layers.push_back({1, kC + kR, kC, true});
+    const core::ValueId x = m.embed(quant::Type::F32, 64, 30);
+    const core::ValueId q_c = m.linear(x, quant::Type::F32, kHeads * kC),
+                        q_in = m.linear(x, quant::Type::F32, kHeads * kR), c_in = m.linear(x, quant::Type::F32, kC),
+                        r_in = m.linear(x, quant::Type::F32, kR);
+    const core::ValueId c = m.norm(c_in, kC);
+    const core::ValueId q_r = m.op(OpKind::rope, {q_in}, {}, kHeads * kR, core::RopeParams{0, kHeads, kR});
+    const core::ValueId r = m.op(OpKind::rope, {r_in}, {}, kR, core::RopeParams{0, 1, kR});
+    m.op(OpKind::latent_store, {c, r}, {}, 0, core::KvParams{0});
+    const core::ValueId out =
+        m.op(OpKind::latent_attention, {q_c, q_r}, {}, kHeads * kC, core::AttentionParams{0, kHeads, 1});
+    m.finish(shared ? m.op(OpKind::concat, {m.op(OpKind::concat, {out, c}, {}, (kHeads + 1) * kC), q_r}, {},
+                           (kHeads + 1) * kC + kHeads * kR)
+                    : out);
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    const auto found = std::ranges::find(plan.steps, Step::Kind::latent, &Step::kind);
+    REQUIRE(found != plan.steps.end());
+    CHECK(found->latent.r_in == r_in);
+    CHECK(found->latent.c_in == (shared ? c : c_in));
+    CHECK((found->latent.c_norm == kernels::cuda::kNone) == shared);
+    CHECK(found->latent.q_in == (shared ? kernels::cuda::kNone : q_in));
+    CHECK(found->outputs == (shared ? std::vector<core::ValueId>{} : std::vector{q_r}));
+  }
 }
 
 TEST_CASE("plan: a layer that attends to another one's cache turns its queries alone, and waits for its predecessor") {

@@ -1,0 +1,136 @@
+// The passes for what is between the matrices of queries, keys and values and attention.
+#include "kernels/cuda/plan/planner.h"
+
+namespace ridge::kernels::cuda {
+
+using core::Op;
+using core::OpKind;
+using core::ValueId;
+
+// Head norms, rotation of q and k, the cache, and attention where it follows, in one step, where the cache was written.
+void Planner::fuse_heads() {
+  struct Chain {
+    ValueId in;
+    const Op *norm = nullptr, *rope = nullptr;
+    std::vector<int> steps;
+  };
+  // value <- rope <- norm, each read by no other step.
+  const auto chain_of = [&](ValueId id) {
+    Chain chain{id, nullptr, nullptr, {}};
+    if (const int at = writer(id); is_op(at, OpKind::rope) && read_once(id)) {
+      chain.rope = steps_[at].op;
+      chain.steps.push_back(at);
+      chain.in = chain.rope->inputs[0];
+      if (const int norm = writer(chain.in); is_op(norm, OpKind::rms_norm) && read_once(chain.in)) {
+        const auto& rope = std::get<core::RopeParams>(chain.rope->params);
+        const core::Weight& weights = program_.weights[steps_[norm].op->weights[0]];
+        if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim &&
+            weights.cols == rope.head_dim) { // the same for all heads
+          chain.norm = steps_[norm].op;
+          chain.steps.push_back(norm);
+          chain.in = chain.norm->inputs[0];
+        }
+      }
+    }
+    return chain;
+  };
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!is_op(static_cast<int>(i), OpKind::kv_store)) continue;
+    const Op& store = *steps_[i].op;
+    const int32_t layer = std::get<core::KvParams>(store.params).layer;
+    const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
+      return step.kind == Step::Kind::op && step.op && step.op->kind == OpKind::attention &&
+             std::get<core::AttentionParams>(step.op->params).layer == layer;
+    });
+    if (attention == steps_.end()) continue;
+    const Chain q = chain_of(attention->op->inputs[0]), k = chain_of(store.inputs[0]);
+    if (!q.rope || !k.rope) continue;
+    const auto &q_rope = std::get<core::RopeParams>(q.rope->params),
+               &k_rope = std::get<core::RopeParams>(k.rope->params);
+    const auto epsilon = [](const Op* norm) { return norm ? std::get<core::NormParams>(norm->params).epsilon : 0; };
+    if (program_.rope_tables[q_rope.table].span != 1) continue;
+    if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm))
+      continue;
+    if (std::ranges::any_of(q.steps, [&](int s) { return s > static_cast<int>(i); })) continue;
+    Step& step = steps_[i];
+    step.kind = Step::Kind::heads;
+    step.heads = {.q_in = q.in,
+                  .k_in = k.in,
+                  .v_in = store.inputs[1],
+                  .q_out = q.rope->outputs[0],
+                  .q_norm = q.norm ? q.norm->weights[0] : kNone,
+                  .k_norm = k.norm ? k.norm->weights[0] : kNone,
+                  .epsilon = epsilon(q.norm),
+                  .q_heads = q_rope.heads,
+                  .k_heads = k_rope.heads,
+                  .head_dim = q_rope.head_dim,
+                  .table = q_rope.table,
+                  .kv_layer = layer};
+    step.inputs = {q.in, k.in, store.inputs[1]};
+    step.outputs = {q.rope->outputs[0]};
+    if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
+      step.heads.attention = attention->op;
+      step.outputs.push_back(attention->outputs[0]);
+      mark(static_cast<int>(i) + 1);
+    }
+    for (const Chain* chain : {&q, &k})
+      for (const int merged : chain->steps) mark(merged);
+  }
+  remove_marked();
+}
+
+// The norm of c, the rotations of r and of what attends to it, and the cache in one step, where the cache was written.
+void Planner::fuse_latent_heads() {
+  // A rotation of whole heads that no other step reads.
+  const auto rotation = [&](ValueId id, int before) -> const Op* {
+    const int at = writer(id);
+    if (!is_op(at, OpKind::rope) || at > before || !read_once(id)) return nullptr;
+    const auto& rope = std::get<core::RopeParams>(steps_[at].op->params);
+    const core::RopeTable& table = program_.rope_tables[rope.table];
+    const bool whole = 2 * static_cast<int64_t>(table.inverse_frequency.size()) == rope.head_dim;
+    return whole && table.span == 1 ? steps_[at].op : nullptr;
+  };
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const int at = static_cast<int>(i);
+    if (!is_op(at, OpKind::latent_store)) continue;
+    const Op& store = *steps_[i].op;
+    const ValueId c = store.inputs[0], r = store.inputs[1];
+    const Op* const k_rope = r == c ? nullptr : rotation(r, at);
+    if (!k_rope || std::get<core::RopeParams>(k_rope->params).heads != 1) continue;
+    LatentStep latent = {.c_in = c,
+                         .r_in = k_rope->inputs[0],
+                         .table = std::get<core::RopeParams>(k_rope->params).table,
+                         .kv_layer = std::get<core::KvParams>(store.params).layer};
+    std::vector<int> taken = {writer(r)};
+    if (const int norm = writer(c);
+        is_op(norm, OpKind::rms_norm) && read_once(c) &&
+        std::get<core::NormParams>(steps_[norm].op->params).group == program_.values[c].width) {
+      latent.c_in = steps_[norm].op->inputs[0];
+      latent.c_norm = steps_[norm].op->weights[0];
+      latent.epsilon = std::get<core::NormParams>(steps_[norm].op->params).epsilon;
+      taken.push_back(norm);
+    }
+    steps_[i].inputs = {latent.c_in, latent.r_in};
+    const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
+      const auto* params =
+          step.kind == Step::Kind::op && step.op ? std::get_if<core::AttentionParams>(&step.op->params) : nullptr;
+      return params && params->layer == latent.kv_layer && step.op->inputs.size() > 1;
+    });
+    const Op* const q_rope = attention == steps_.end() ? nullptr : rotation(attention->op->inputs[1], at);
+    if (q_rope && std::get<core::RopeParams>(q_rope->params).table == latent.table &&
+        attention->op->inputs[0] != attention->op->inputs[1]) {
+      latent.q_in = q_rope->inputs[0];
+      latent.q_out = q_rope->outputs[0];
+      latent.q_heads = std::get<core::RopeParams>(q_rope->params).heads;
+      taken.push_back(writer(latent.q_out));
+      steps_[i].inputs.push_back(latent.q_in);
+      steps_[i].outputs = {latent.q_out};
+    }
+    steps_[i].kind = Step::Kind::latent;
+    steps_[i].latent = latent;
+    for (const int merged : taken) mark(merged);
+  }
+  remove_marked();
+}
+
+} // namespace ridge::kernels::cuda

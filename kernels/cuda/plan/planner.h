@@ -1,0 +1,94 @@
+// The passes that make a Plan of a Program: each merges some ops into one step (plan.h).
+#pragma once
+
+#include "kernels/cuda/plan/plan.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+
+class Planner {
+ public:
+  explicit Planner(const core::Program& program) : program_(program) {
+    for (const core::Op& op : program.ops) steps_.push_back(step_of(op));
+  }
+
+  void fold_norms();
+  void fuse_gate_up();
+  void fuse_sums();
+  void fuse_gates_of_norms();
+  void fuse_residuals();
+  void fuse_sums_of_norms();
+  void merge_siblings();
+  void fuse_heads();
+  void fuse_latent_heads();
+  void find_dataflow();
+  Plan finish();
+
+ private:
+  static Step step_of(const core::Op& op) {
+    Step step{.kind = Step::Kind::op, .op = &op, .inputs = op.inputs, .outputs = op.outputs};
+    if (op.kind == core::OpKind::linear || op.kind == core::OpKind::expert_linear) {
+      step.kind = Step::Kind::matrix;
+      step.matrix.x = op.inputs[0];
+      step.matrix.parts = {{op.weights[0], op.weights.size() > 1 ? op.weights[1] : kNone, op.outputs[0]}};
+      if (op.kind == core::OpKind::expert_linear) {
+        step.matrix.ids = op.inputs[1];
+        step.matrix.used = std::get<core::ExpertParams>(op.params).used;
+      }
+    }
+    return step;
+  }
+
+  // The step that writes a value, and how many read it (the caller reads some values, too: Program::is_read_after).
+  int writer(core::ValueId id) const {
+    for (size_t i = 0; i < steps_.size(); ++i)
+      if (std::ranges::count(steps_[i].outputs, id)) return static_cast<int>(i);
+    return -1;
+  }
+  std::vector<int> readers(core::ValueId id) const {
+    std::vector<int> found;
+    for (size_t i = 0; i < steps_.size(); ++i)
+      if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
+    return found;
+  }
+  bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
+  bool is_op(int step, core::OpKind kind) const {
+    return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
+  }
+  // An op that multiplies by a constant.
+  bool is_factor(int step) const {
+    if (!is_op(step, core::OpKind::activate) || !steps_[step].op->weights.empty()) return false;
+    const auto& params = std::get<core::ActivationParams>(steps_[step].op->params);
+    return params == core::ActivationParams{core::Activation::identity, params.alpha};
+  }
+  // A matrix step of one product that nothing is fused behind yet.
+  bool is_plain_matrix(int step) const {
+    if (step < 0 || steps_[step].kind != Step::Kind::matrix) return false;
+    const MatrixStep& m = steps_[step].matrix;
+    return m.parts.size() == 1 && !m.glu && m.residual == kNone;
+  }
+  bool same_input(const MatrixStep& a, const MatrixStep& b) const {
+    const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
+    return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;
+  }
+  // What is added up in `id`, with the steps that make it. False where that is more than a step has room for.
+  bool collect_terms(core::ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
+
+  // A step whose work another one has taken over; removed at the end of the pass, so that indices stay.
+  void mark(int index) {
+    Step& step = steps_[index];
+    step.op = nullptr;
+    step.inputs.clear();
+    step.outputs.clear();
+  }
+  void remove_marked() {
+    std::erase_if(steps_, [](const Step& step) { return step.op == nullptr; });
+  }
+
+  const core::Program& program_;
+  std::vector<Step> steps_;
+  std::vector<bool> dataflow_values_;
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,48 @@
+// The gated units that products apply to their own results: those whose activation is a sigmoid of a polynomial.
+#pragma once
+
+#include "core/gelu.h"
+#include "core/ops.h"
+
+#include <optional>
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
+
+namespace ridge::kernels::cuda {
+
+// gate * sigmoid(gate * (linear + cubic * gate²)) * (x + shift). With a limit, the gate is at most that, and x from
+// -limit to limit.
+struct FusedGlu {
+  float linear = 1, cubic = 0, limit = 0, shift = 0; // limit 0: none
+  bool is_gelu = false;                              // with the rounding of core/gelu.h
+
+#ifdef __CUDACC__
+  __device__ __forceinline__ float operator()(float gate, float x) const {
+    if (limit > 0) gate = fminf(gate, limit), x = fminf(fmaxf(x, -limit), limit);
+    const bool is_identity = is_gelu && fabsf(gate) >= core::kGeluIsIdentity;
+    const auto rounded = [&](float y) { return is_gelu ? __half2float(__float2half_rn(y)) : y; };
+    const float y = rounded(gate);
+    const float active = rounded(__fdividef(y, 1 + __expf(-y * (linear + cubic * y * y))));
+    return (is_identity ? fmaxf(gate, 0) : active) * (x + shift);
+  }
+#endif
+};
+
+// None: an activation of another kind.
+inline std::optional<FusedGlu> fused_glu(const core::ActivationParams& params) {
+  if (params.limit > 0 && params.limits_activated) return std::nullopt;
+  FusedGlu glu = {.limit = params.limit, .shift = params.shift};
+  if (params.kind == core::Activation::silu) {
+    glu.linear = params.alpha;
+    return glu;
+  }
+  if (params.kind != core::Activation::gelu) return std::nullopt;
+  glu.is_gelu = true;
+  glu.linear = 1.5957691216f; // 2 sqrt(2 / pi)
+  glu.cubic = 0.044715f * glu.linear;
+  return glu;
+}
+
+} // namespace ridge::kernels::cuda

@@ -93,6 +93,14 @@ struct QuantizeRequest {
 };
 
 // The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.
+// Clients that send requests to one scheduler, as those of `ridge serve` do.
+struct ClientLoad {
+  int64_t clients = 0;  // with a request at once; 0: no such test
+  int64_t requests = 0; // of all of them; 0: four each
+  int64_t shared = 0;   // tokens that all prompts begin with
+  double arrivals = 0;  // requests a second, at random times; 0: a client sends its next one when it has its answer
+};
+
 struct BenchRequest {
   std::vector<std::string> files, shapes; // GGUF files ("": the guide) and synthetic models ("llama-1b:Q4_K_M")
   std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test
@@ -107,6 +115,7 @@ struct BenchRequest {
   bool experts_on_host = false;                   // routed experts stay in the host's memory, with copies on the GPU
   std::string gpu_memory;                         // that may be taken on the GPU, such as 8GiB; empty: what is free
   std::string device = "auto";
+  ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say
   int repetitions = 5;  // after a warm-up
   bool profile = false; // also measure a step op by op
 };

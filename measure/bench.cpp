@@ -300,15 +300,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
   for (const BenchSetting& setting : plan.settings) {
     const bool single = plan.has_single(setting);
     if (plan.tests_of(setting) == 0) continue;
-    core::ModelOptions options;
-    options.batch = setting.batch;
-    options.ubatch = setting.ubatch;
-    options.threads = static_cast<int>(setting.threads);
-    options.k_type = setting.k_type;
-    options.v_type = setting.v_type;
-    options.gpu_layers = setting.gpu_layers;
-    options.experts_on_host = request.experts_on_host;
-    options.gpu_memory = request.gpu_memory;
+    core::ModelOptions options = model_options(request, setting);
     options.context = std::ranges::max(plan.depths) + plan.longest(single);
     core::ExecutorConfig config = engine::executor_config(options, loaded.program.trained_context);
     config.streams = setting.streams;

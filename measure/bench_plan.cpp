@@ -101,6 +101,19 @@ int64_t BenchPlan::longest(bool single) const {
   return most;
 }
 
+core::ModelOptions model_options(const core::BenchRequest& request, const BenchSetting& setting) {
+  core::ModelOptions options;
+  options.batch = setting.batch;
+  options.ubatch = setting.ubatch;
+  options.threads = static_cast<int>(setting.threads);
+  options.k_type = setting.k_type;
+  options.v_type = setting.v_type;
+  options.gpu_layers = setting.gpu_layers;
+  options.experts_on_host = request.experts_on_host;
+  options.gpu_memory = request.gpu_memory;
+  return options;
+}
+
 BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names) {
   const auto parse = [](const std::string& list, const std::string& name) {
     return parse_counts(list, name.c_str(), 0, kMostTokens);

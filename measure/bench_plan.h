@@ -36,6 +36,9 @@ struct BenchPlan {
   int64_t longest(bool single) const;                      // test, in tokens behind the depth
 };
 
+// What an executor of this setting is made from, but for the context.
+core::ModelOptions model_options(const core::BenchRequest& request, const BenchSetting& setting);
+
 // Throws Error (wrong usage) where a list does not parse or nothing is left to measure.
 BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names);
 

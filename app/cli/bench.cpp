@@ -6,9 +6,11 @@
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
+#include "app/report/load_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "gguf/writer.h"
+#include "measure/client_load.h"
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
@@ -27,6 +29,7 @@ struct BenchCommand {
     if (json) output = "json";
     if (!save.empty() && (request.shapes.size() != 1 || !request.files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
+    if (request.load.clients > 0) return play_load();
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
     if (!save.empty())
@@ -42,6 +45,17 @@ struct BenchCommand {
       note("where a step's time goes: --profile; what this machine can do: ridge roofline");
     if (output == "csv") print_bench_csv(rows);
     if (output == "json") print_bench_json(rows);
+  }
+
+  void play_load() const {
+    if (output != "md" && output != "json") throw Error("bench: --clients is shown as md or json", Error::kUsage);
+    if (!save.empty() || request.profile || !request.verified.empty() || !request.speculation.empty())
+      throw Error("bench: --clients goes without --save, --profile, --verify and --spec", Error::kUsage);
+    measure::BenchSteps steps;
+    steps.load = load_on_terminal();
+    std::vector<measure::ClientLoadRow> loads;
+    measure::client_load(request, steps, [&](const measure::ClientLoadRow& row) { loads.push_back(row); });
+    output == "json" ? print_load_json(loads) : print_load_markdown(loads);
   }
 
   // With a vocabulary, so that whatever reads a text runs on the file, too.
@@ -85,6 +99,27 @@ void add_bench_command(CLI::App& app) {
   list("--batch", o->request.streams, "streams that generate together");
   list("--verify", o->request.verified,
        "also steps of N tokens of one stream, each with its logits, as guesses are checked");
+  CLI::Option* clients =
+      command
+          ->add_option("--clients", o->request.load.clients,
+                       "instead: N clients at once, with requests of -p and -n tokens to the scheduler of ridge serve")
+          ->check(CLI::Range(1, 1024))
+          ->type_name("N");
+  command->add_option("--requests", o->request.load.requests, "with --clients: of all of them; default: four each")
+      ->check(CLI::Range(1, 1000000))
+      ->needs(clients)
+      ->type_name("N");
+  command->add_option("--shared", o->request.load.shared, "with --clients: tokens that all prompts begin with")
+      ->check(CLI::Range(0, 1 << 20))
+      ->needs(clients)
+      ->type_name("N");
+  command
+      ->add_option(
+          "--arrivals", o->request.load.arrivals,
+          "with --clients: requests a second, at random times; default: a client's next when it has its answer")
+      ->check(CLI::PositiveNumber)
+      ->needs(clients)
+      ->type_name("R");
   command
       ->add_option("--spec", o->request.speculation,
                    "also generation with guesses that are right with probability P, as often as it pays; mtp: the "

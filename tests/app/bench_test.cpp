@@ -234,5 +234,49 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "mtp", "--accept", "1"}, 2, "has no draft heads");
   refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one stream");
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
+  refused({"bench", "-m", tiny_model(), "--shared", "4"}, 1, "--clients");
+  refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "0"}, 2, "--n-prompt");
+  refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "8", "--shared", "8"}, 2, "its own");
+  refused({"bench", "-m", tiny_model(), "--clients", "2", "--profile"}, 2, "--profile");
+  refused({"bench", "-m", tiny_model(), "--clients", "2", "-o", "csv"}, 2, "md or json");
   refused({"roofline", "--device", "cpu", "--ladder"}, 1, "GPU");
+}
+
+TEST_CASE("bench plays a load of many clients, whose prompts share their beginning or nothing") {
+  const auto load = [](std::vector<std::string> more) {
+    std::vector<std::string> args = {"bench", "--device", "cpu", "-m", tiny_model(), "-p",        "24,40", "-n",
+                                     "8",     "-t",       "1",   "-o", "json",       "--clients", "3"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result result = run_ridge(args);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    const json report = json::parse(result.out);
+    REQUIRE(report["loads"].size() == 1);
+    return report["loads"][0];
+  };
+  const json apart = load({});
+  CHECK(apart["requests"] == 12);
+  CHECK(apart["generated_tokens"] == 12 * 8);
+  CHECK(apart["prompt_tokens"] >= 12 * 24);
+  CHECK(apart["prompt_tokens"] <= 12 * 40);
+  CHECK(apart["cached_tokens"].get<double>() < 0.1 * apart["prompt_tokens"].get<double>());
+  for (const char* times : {"first_token_seconds", "between_tokens_seconds"}) {
+    CHECK(apart[times]["median"] > 0);
+    CHECK(apart[times]["median"] <= apart[times]["p90"]);
+    CHECK(apart[times]["p90"] <= apart[times]["p99"]);
+    CHECK(apart[times]["p99"] <= apart["seconds"]);
+  }
+  CHECK(apart["arrivals_per_second"].is_null());
+  CHECK(apart["bytes_per_second"] > 0);
+
+  const json shared = load({"--requests", "20", "--shared", "20", "--arrivals", "1000"});
+  CHECK(shared["requests"] == 20);
+  CHECK(shared["cached_tokens"] >= 17 * 20); // all but those that came before the first was read
+  CHECK(shared["cached_tokens"] <= 20 * 20);
+  CHECK(shared["arrivals_per_second"] == 1000);
+
+  const Result table =
+      run_ridge({"bench", "--device", "cpu", "-m", tiny_model(), "-p", "8", "-n", "4", "--clients", "2"});
+  CHECK(table.status == 0);
+  for (const char* part : {"2 clients, 8 requests", "first token", "between tokens", "GB/s measured"})
+    CHECK(table.out.find(part) != std::string::npos);
 }

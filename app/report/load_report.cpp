@@ -1,0 +1,69 @@
+#include "app/report/load_report.h"
+
+#include "app/report/report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ridge::app {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::string milliseconds(const measure::Percentiles& times) {
+  return fmt::format("{:.4g} ms median, {:.4g} ms 90 %, {:.4g} ms 99 %", 1e3 * times.median, 1e3 * times.p90,
+                     1e3 * times.p99);
+}
+
+Json seconds(const measure::Percentiles& times) {
+  return {{"median", times.median}, {"p90", times.p90}, {"p99", times.p99}};
+}
+
+Json record(const measure::ClientLoadRow& r) {
+  return {{"model", r.model},
+          {"backend", r.backend},
+          {"device", r.device},
+          {"clients", r.load.clients},
+          {"requests", r.requests},
+          {"shared_tokens", r.load.shared},
+          {"arrivals_per_second", r.load.arrivals > 0 ? Json(r.load.arrivals) : Json(nullptr)},
+          {"seconds", r.seconds},
+          {"prompt_tokens", r.prompt_tokens},
+          {"cached_tokens", r.cached_tokens},
+          {"generated_tokens", r.generated_tokens},
+          {"prompt_tokens_per_second", r.prompt_rate()},
+          {"generated_tokens_per_second", r.generated_rate()},
+          {"first_token_seconds", seconds(r.first_token)},
+          {"between_tokens_seconds", seconds(r.between_tokens)},
+          {"steps", r.steps},
+          {"bytes", r.bytes},
+          {"bytes_per_second", r.bytes_per_second()},
+          {"read_bytes_per_second_measured", r.read_bytes_per_second}};
+}
+
+} // namespace
+
+void print_load_markdown(const std::vector<measure::ClientLoadRow>& rows) {
+  for (const measure::ClientLoadRow& r : rows) {
+    const std::string arrivals = r.load.arrivals > 0 ? fmt::format(", {:g} a second", r.load.arrivals) : "";
+    fmt::print("{}{}: {} clients, {} requests{}, {:.3g} s; {}\n", &r == rows.data() ? "" : "\n", r.model,
+               r.load.clients, r.requests, arrivals, r.seconds, r.device);
+    fmt::print("generated       {:.1f} tokens/s of all clients\n", r.generated_rate());
+    fmt::print("prompts         {:.1f} tokens/s; {:.1f} % of them were there already\n", r.prompt_rate(),
+               100 * r.cached_share());
+    fmt::print("first token     {}\n", milliseconds(r.first_token));
+    fmt::print("between tokens  {}\n", milliseconds(r.between_tokens));
+    fmt::print("memory          {:.1f} GB/s, {:.1f} % of the {:.1f} GB/s measured; {} steps\n",
+               r.bytes_per_second() / 1e9, 100 * r.bytes_per_second() / r.read_bytes_per_second,
+               r.read_bytes_per_second / 1e9, r.steps);
+  }
+}
+
+void print_load_json(const std::vector<measure::ClientLoadRow>& rows) {
+  Json loads = Json::array();
+  for (const measure::ClientLoadRow& row : rows) loads.push_back(record(row));
+  print_report("bench", {{"loads", loads}});
+}
+
+} // namespace ridge::app

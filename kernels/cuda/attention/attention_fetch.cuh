@@ -230,7 +230,7 @@ class AttentionVectors {
     return missing;
   }
   __device__ __forceinline__ void norm(Share& x, int v, const Share& q_norm, const Share& k_norm) const {
-    if (!heads_.q_norm && !heads_.k_norm) return;
+    if (!heads_.q_norm && !heads_.k_norm && !heads_.norms_v) return;
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
@@ -240,6 +240,9 @@ class AttentionVectors {
     squares = warp_reduce(
         squares, [](float a, float b) { return a + b; }, Shape::kLanes);
     const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
+    if (v > block_.rows && heads_.norms_v)
+#pragma unroll
+      for (float4& quad : x) quad = {quad.x * inverse, quad.y * inverse, quad.z * inverse, quad.w * inverse};
     if (v < block_.rows ? heads_.q_norm : v == block_.rows ? heads_.k_norm : nullptr)
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {

@@ -19,6 +19,11 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
   const Cache& cache = args.cache;
   for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) angles[pair] = rope_cos_sin(rope, pair, position);
   __syncthreads();
+  const auto inverse_rms = [&](const float* x, int width) {
+    float squares = 0;
+    for (int i = lane; i < width; i += kWarp) squares += x[i] * x[i];
+    return rsqrtf(warp_sum(squares) / static_cast<float>(width) + args.epsilon);
+  };
   const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
   for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {
     const bool is_q = h < args.q_heads, is_v = h >= args.q_heads + cache.heads;
@@ -26,17 +31,13 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     if (is_v) {
       const float* v = args.v_in + (token * cache.heads + head) * cache.v_dim;
       __half* to = static_cast<__half*>(cache.v) + (cache_row + head * cache.context) * cache.v_dim;
-      for (int i = lane; i < cache.v_dim; i += kWarp) to[i] = __float2half_rn(v[i]);
+      const float scale = args.norms_v ? inverse_rms(v, cache.v_dim) : 1;
+      for (int i = lane; i < cache.v_dim; i += kWarp) to[i] = __float2half_rn(v[i] * scale);
       continue;
     }
     const float* x = (is_q ? args.q_in : args.k_in) + (token * (is_q ? args.q_heads : args.k_heads) + head) * dim;
     const float* norm = is_q ? args.q_norm : args.k_norm;
-    float inverse = 1;
-    if (norm) {
-      float squares = 0;
-      for (int i = lane; i < dim; i += kWarp) squares += x[i] * x[i];
-      inverse = rsqrtf(warp_sum(squares) / static_cast<float>(dim) + args.epsilon);
-    }
+    const float inverse = norm ? inverse_rms(x, dim) : 1;
     const auto read = [&](int i) { return norm ? x[i] * inverse * norm[i] : x[i]; };
     float* q_out = args.q_out + (token * args.q_heads + head) * dim;
     __half* k_out = static_cast<__half*>(cache.k) + (cache_row + head * cache.context) * dim;

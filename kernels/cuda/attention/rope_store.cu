@@ -8,6 +8,13 @@ namespace {
 
 constexpr int kMostThreads = 256;
 
+// What a vector is multiplied by to be normed, in all threads of the block.
+__device__ __forceinline__ float inverse_rms(const float* x, int dim, float epsilon, float* scratch) {
+  float squares = 0;
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) squares += x[i] * x[i];
+  return rsqrtf(block_sum(squares, scratch) / static_cast<float>(dim) + epsilon);
+}
+
 // One block per head of q and k and per head of v, and token.
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, Stamp* stamps) {
   __shared__ float scratch[kWarp];
@@ -26,6 +33,12 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
     const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    if (args.norms_v) {
+      const float inverse = inverse_rms(v, cache.v_dim, args.epsilon, scratch);
+      for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) head[i] = v[i] * inverse;
+      __syncthreads();
+      v = head;
+    }
     store_head(v, cache.v_dim, at, cache.v, cache.v_half, cache.v_scales, warp, warps);
     return;
   }
@@ -33,12 +46,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   const int64_t in_at = (int64_t{token} * heads + h) * dim;
   const float* x = (is_q ? args.q_in : args.k_in) + in_at;
   const float* norm = is_q ? args.q_norm : args.k_norm;
-  float inverse = 1;
-  if (norm) {
-    float squares = 0;
-    for (int i = threadIdx.x; i < dim; i += blockDim.x) squares += x[i] * x[i];
-    inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(dim) + args.epsilon);
-  }
+  const float inverse = norm ? inverse_rms(x, dim, args.epsilon, scratch) : 1;
   for (int i = threadIdx.x; i < dim; i += blockDim.x) head[i] = norm ? x[i] * inverse * norm[i] : x[i];
   __syncthreads();
   if (args.rotate) {

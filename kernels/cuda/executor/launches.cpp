@@ -55,6 +55,7 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
   args.q_out = value(plan, h.q_out);
   args.q_norm = weights_.vector(h.q_norm);
   args.k_norm = weights_.vector(h.k_norm);
+  args.norms_v = h.norms_v;
   args.epsilon = h.epsilon;
   args.q_heads = static_cast<int>(h.q_heads);
   args.k_heads = static_cast<int>(h.k_heads);

@@ -89,6 +89,7 @@ struct RopeStoreArgs {
   const float *q_in, *k_in, *v_in; // [tokens, heads * dim]
   float *q_out, *k_out;            // rotated; k_out null: only stored
   const float *q_norm, *k_norm;    // [dim] or null
+  bool norms_v;                    // with factors that are all 1; v's heads are as wide as the others
   float epsilon;
   int q_heads, k_heads, head_dim; // k_heads also without a cache
   bool rotate;

@@ -35,6 +35,7 @@ struct HeadsStep {
   core::ValueId q_in = kNone, k_in = kNone, v_in = kNone;
   core::ValueId q_out = kNone, k_out = kNone; // rotated; k_out kNone: stored only
   core::WeightId q_norm = kNone, k_norm = kNone;
+  bool norms_v = false; // v, too, with factors that are all 1
   float epsilon = 0;
   int64_t q_heads = 0, k_heads = 0, head_dim = 0;
   int32_t table = kNone;    // of Program::rope_tables

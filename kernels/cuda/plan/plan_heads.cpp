@@ -34,6 +34,15 @@ void Planner::fuse_heads() {
     }
     return chain;
   };
+  // A norm of v's heads without factors of its own, that no other step reads.
+  const auto norm_of_v = [&](ValueId v, int64_t head_dim) -> const Op* {
+    const int at = writer(v);
+    if (!is_op(at, OpKind::rms_norm) || !read_once(v)) return nullptr;
+    const core::Weight& factors = program_.weights[steps_[at].op->weights[0]];
+    const auto* values = reinterpret_cast<const float*>(factors.data);
+    const bool ones = values && std::all_of(values, values + factors.cols, [](float x) { return x == 1; });
+    return ones && std::get<core::NormParams>(steps_[at].op->params).group == head_dim ? steps_[at].op : nullptr;
+  };
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::kv_store)) continue;
     const Op& store = *steps_[i].op;
@@ -66,7 +75,15 @@ void Planner::fuse_heads() {
                   .head_dim = q_rope.head_dim,
                   .table = q_rope.table,
                   .kv_layer = layer};
-    step.inputs = {q.in, k.in, store.inputs[1]};
+    const Op* const v_norm = norm_of_v(store.inputs[1], q_rope.head_dim);
+    if (v_norm && (!q.norm || std::get<core::NormParams>(v_norm->params).epsilon == step.heads.epsilon) &&
+        program_.kv_layers[layer].v_dim == q_rope.head_dim) {
+      step.heads.v_in = v_norm->inputs[0];
+      step.heads.norms_v = true;
+      step.heads.epsilon = std::get<core::NormParams>(v_norm->params).epsilon;
+      mark(writer(store.inputs[1]));
+    }
+    step.inputs = {q.in, k.in, step.heads.v_in};
     step.outputs = {q.rope->outputs[0]};
     if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
       step.heads.attention = attention->op;

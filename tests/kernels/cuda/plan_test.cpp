@@ -176,6 +176,30 @@ TEST_CASE("plan: activations of gates that products apply are those that one sig
   CHECK_FALSE(gates({Activation::relu}));
 }
 
+TEST_CASE("plan: a norm of values goes with the heads where its factors are 1") {
+  using core::OpKind;
+  for (const bool ones : {false, true}) {
+    CAPTURE(ones);
+    tests::RandomProgram m(1);
+    m.program.rope_tables.push_back({std::vector<float>(32, 0.1f), 1, core::RopeStyle::split});
+    m.program.kv_layers.push_back({2, 64, 64});
+    const core::ValueId x = m.embed(quant::Type::F32, 64, 30), q_in = m.linear(x, quant::Type::F32, 256),
+                        kv_in = m.linear(x, quant::Type::F32, 128);
+    const core::ValueId q = m.op(OpKind::rope, {m.norm(q_in, 64)}, {}, 256, core::RopeParams{0, 4, 64}),
+                        k = m.op(OpKind::rope, {m.norm(kv_in, 64)}, {}, 128, core::RopeParams{0, 2, 64});
+    const core::ValueId v =
+        m.op(OpKind::rms_norm, {kv_in}, {m.factors(64, 1, ones ? 1 : 2)}, 128, core::NormParams{1e-5f, 64});
+    m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
+    m.finish(m.op(OpKind::attention, {q}, {}, 256, core::AttentionParams{0, 4, 1}));
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    const auto found = std::ranges::find(plan.steps, Step::Kind::heads, &Step::kind);
+    REQUIRE(found != plan.steps.end());
+    CHECK(found->heads.norms_v == ones);
+    CHECK(found->heads.v_in == (ones ? kv_in : v));
+    CHECK(found->dataflow_input == ones); // else it waits for the norm
+  }
+}
+
 TEST_CASE("plan: the norm and rotations before a latent cache go with it, unless others read what is between") {
   using core::OpKind;
   constexpr int64_t kC = 64, kR = 32, kHeads = 3;

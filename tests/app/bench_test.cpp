@@ -234,7 +234,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "mtp", "--accept", "1"}, 2, "has no draft heads");
   refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one stream");
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
-  refused({"bench", "-m", tiny_model(), "--shared", "4"}, 1, "--clients");
+  refused({"bench", "-m", tiny_model(), "--shared", "4"}, 2, "--clients");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "0"}, 2, "--n-prompt");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "8", "--shared", "8"}, 2, "its own");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "--profile"}, 2, "--profile");

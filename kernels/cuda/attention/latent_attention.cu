@@ -262,28 +262,53 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run();
 }
 
-// One block per row whose tile's context blocks have shared.
+// One block per row whose tile's context blocks have shared. A warp has some of the splits, and a lane of it every
+// 32nd pair of columns: of many splits, each warp waits for few, one after the other.
 template <int kDim>
-__global__ void latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
+__global__ void __launch_bounds__(kLatentThreads)
+    latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
+  constexpr int kPairs = kDim / (2 * kWarp); // of columns per lane
+  __shared__ float2 sums[kLatentWarps][kDim / 2];
+  __shared__ float totals[kLatentWarps];
   const DependentWork work(args.stamps);
   const int tile_number = static_cast<int>(gridDim.x - 1 - blockIdx.x), row = blockIdx.y;
   const LatentTile tile(args, tile_number, most_rows);
   if (tile.used_splits == 1 || row >= tile.rows) return;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t part_floats = latent_part_floats(most_rows, kDim);
   const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * part_floats;
-  float most = -INFINITY, total = 0, out[kDim / kLatentThreads] = {};
-#pragma unroll 8
-  for (int split = 0; split < tile.used_splits; ++split) most = fmaxf(most, __ldcg(parts + split * part_floats + row));
-#pragma unroll 4
-  for (int split = 0; split < tile.used_splits; ++split) {
+  float most = -INFINITY;
+  for (int split = lane; split < tile.used_splits; split += kWarp)
+    most = fmaxf(most, __ldcg(parts + split * part_floats + row));
+  most = warp_reduce(most, [](float a, float b) { return fmaxf(a, b); });
+
+  float total = 0;
+  float2 out[kPairs] = {};
+#pragma unroll 2
+  for (int split = warp; split < tile.used_splits; split += kLatentWarps) {
     const float* part = parts + split * part_floats;
     const float factor = exp2_approx(__ldcg(part + row) - most);
+    const auto* columns = reinterpret_cast<const float2*>(part + 2 * most_rows + int64_t{row} * kDim);
     total += factor * __ldcg(part + most_rows + row);
-    for (int i = 0; i < kDim / kLatentThreads; ++i)
-      out[i] += factor * __ldcg(part + 2 * most_rows + int64_t{row} * kDim + i * kLatentThreads + threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const float2 x = __ldcg(columns + lane + i * kWarp);
+      out[i].x += factor * x.x, out[i].y += factor * x.y;
+    }
   }
-  for (int i = 0; i < kDim / kLatentThreads; ++i)
-    args.out[(tile.first_row + row) * kDim + i * kLatentThreads + threadIdx.x] = out[i] / total;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) sums[warp][lane + i * kWarp] = out[i];
+  if (lane == 0) totals[warp] = total;
+  __syncthreads();
+  total = 0;
+#pragma unroll
+  for (int w = 0; w < kLatentWarps; ++w) total += totals[w];
+  for (int pair = threadIdx.x; pair < kDim / 2; pair += kLatentThreads) {
+    float2 sum = {};
+#pragma unroll
+    for (int w = 0; w < kLatentWarps; ++w) sum.x += sums[w][pair].x, sum.y += sums[w][pair].y;
+    reinterpret_cast<float2*>(args.out + (tile.first_row + row) * kDim)[pair] = {sum.x / total, sum.y / total};
+  }
 }
 
 int tiles_of(const LatentArgs& args, int rows) {

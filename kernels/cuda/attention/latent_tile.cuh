@@ -13,7 +13,7 @@ namespace ridge::kernels::cuda {
 inline constexpr int kLatentWarps = 8, kLatentThreads = kLatentWarps * kWarp;
 inline constexpr int kLatentKeys = 32; // of a round
 inline constexpr int kMostRest = 64;   // elements of a key behind its value
-inline constexpr int kLeastLatentSplit = 4 * kLatentKeys;
+inline constexpr int kLeastLatentSplit = 2 * kLatentKeys;
 
 // kDim: of a value, which a key begins with. kTiles: of 16 rows.
 template <int kDim_, int kTiles_>

@@ -141,7 +141,7 @@ Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
   std::pair<int64_t, int64_t> best_score;
   for (Stream& stream : streams_) {
     if (stream.sequence) continue;
-    const int64_t common = stream.cache.common(prompt);
+    const int64_t common = stream.cache.reachable(prompt);
     const bool worth = common >= kWorthKeeping || 2 * common >= std::ssize(prompt);
     const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));
     if (!best || score > best_score) best = &stream, best_score = score;

@@ -22,12 +22,12 @@ bool Scheduler::shares_prefix(Stream& stream) {
   const Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;
   for (const Stream& other : streams_)
-    if (const int64_t common = &other == &stream ? 0 : other.cache.common(sharable); common > most)
-      longest = &other, most = common;
+    if (const int64_t there = &other == &stream ? 0 : other.cache.reachable(sharable); there > most)
+      longest = &other, most = there;
   const bool waits = std::ranges::any_of(streams_, [&](const Stream& other) {
     if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) return false;
-    const std::span<const int32_t> theirs = other.sequence->request_.prompt;
-    return other.cache.size() < std::ssize(theirs) && common_length(theirs, sharable) > most;
+    const int64_t common = common_length(other.sequence->request_.prompt, sharable);
+    return other.cache.size() < common && common > most;
   });
   if (waits || !longest) return waits;
   const int64_t gained = most - stream.cache.size();

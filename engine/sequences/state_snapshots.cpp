@@ -18,7 +18,7 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
   const auto most =
       std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
   Snapshot made{position, std::vector<float>(elements_)};
-  executor.save_state(stream_, made.state);
+  executor.save_state(stream_, made.state, position);
   snapshots_.insert(at, std::move(made));
   if (snapshots_.size() <= most) return;
   // The one whose neighbours are closest together; the last one stays.
@@ -31,11 +31,20 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
   snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(least));
 }
 
-int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
+void StateSnapshots::drop_behind(int64_t position) {
   std::erase_if(snapshots_, [position](const Snapshot& snapshot) { return snapshot.position > position; });
-  if (snapshots_.empty()) return 0;
-  executor.load_state(stream_, snapshots_.back().state, snapshots_.back().position);
-  return snapshots_.back().position;
+}
+
+int64_t StateSnapshots::last(int64_t position) const {
+  const auto behind = std::ranges::upper_bound(snapshots_, position, {}, &Snapshot::position);
+  return behind == snapshots_.begin() ? 0 : std::prev(behind)->position;
+}
+
+int64_t StateSnapshots::restore(core::Executor& executor, int32_t stream, int64_t position) const {
+  const int64_t last = this->last(position);
+  const auto at = std::ranges::find(snapshots_, last, &Snapshot::position);
+  if (at != snapshots_.end()) executor.load_state(stream, at->state, last);
+  return last;
 }
 
 } // namespace ridge::engine

@@ -1,5 +1,6 @@
-// Copies of a stream's recurrent state at some positions, in host memory. A cache of keys and values goes back by being
-// overwritten; a recurrent state does not, so a session that goes back continues from the last copy before.
+// Copies of a stream's recurrent state, and of what its windows see, at some positions, in host memory. A cache of all
+// keys and values goes back by being overwritten. A recurrent state does not, nor does a cache that has lost what a
+// window sees from there, so a session that goes back continues from the last copy before.
 #pragma once
 
 #include "core/executor.h"
@@ -10,16 +11,19 @@ namespace ridge::engine {
 
 class StateSnapshots {
  public:
-  StateSnapshots(const core::Program& program, int32_t stream)
-      : elements_(core::state_elements(program)), stream_(stream) {}
+  StateSnapshots(const core::Executor& executor, int32_t stream)
+      : elements_(executor.saved_floats()), stream_(stream) {}
 
-  bool needed() const { return elements_ > 0; } // the Program has recurrent state; else nothing is ever saved
-  int64_t last() const { return snapshots_.empty() ? 0 : snapshots_.back().position; } // that a copy is of
-  // Keeps the state of the stream, which is that of `position`. Of too many copies the ones closest together go.
+  bool needed() const { return elements_ > 0; } // else nothing is ever saved
+  // Where the last copy at or before `position` is of: 0, where a stream starts anew, if there is none.
+  int64_t last(int64_t position = INT64_MAX) const;
+  // Keeps what going on at `position` takes, which the stream must have. Of too many copies the ones closest together
+  // go.
   void save(core::Executor& executor, int64_t position);
-  // Gives the stream the state of the last copy at or before `position`, and returns where that is: 0, where a stream
-  // starts anew, if there is none. Later copies are dropped: they are of other tokens.
-  int64_t restore(core::Executor& executor, int64_t position);
+  // Drops copies of later positions: they are of other tokens.
+  void drop_behind(int64_t position);
+  // Gives a stream the copy of last(position), and returns that.
+  int64_t restore(core::Executor& executor, int32_t stream, int64_t position) const;
 
  private:
   struct Snapshot {

@@ -6,6 +6,7 @@
 #include "support/numerics.h"
 #include "support/recipe_runs.h"
 #include "support/reference_logits.h"
+#include "support/ring_runs.h"
 
 using namespace ridge;
 
@@ -83,4 +84,13 @@ TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits); // anew
   const auto half = std::ssize(logits) / 2;
   CHECK(std::equal(logits.begin(), logits.begin() + half, logits.begin() + half));
+}
+
+TEST_CASE("tiny models with windows have the same logits when their caches hold only the windows") {
+  REQUIRE_REFERENCE();
+  int64_t with_windows = 0;
+  for (const std::string& name : tests::known_recipes())
+    with_windows += tests::check_rings(kernels::cpu::make_cpu_executor, name);
+  MESSAGE(with_windows, " recipes have windows");
+  CHECK(with_windows > 12);
 }

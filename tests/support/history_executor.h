@@ -129,7 +129,11 @@ class History final : public core::Executor {
   }
   void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
   void return_to_mark() override { streams_[mark_.first] = mark_.second; }
-  void save_state(int32_t stream, std::span<float> state) override {
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return !settings_.recurrent || position == 0 || position == std::ssize(streams_[stream]);
+  }
+  int64_t saved_floats() const override { return core::state_elements(program); }
+  void save_state(int32_t stream, std::span<float> state, int64_t) override {
     std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
   }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {

@@ -58,9 +58,9 @@ inline std::vector<float> after_going_back(const MakeExecutor& make, const core:
                                            const core::ExecutorConfig& config, std::span<const int32_t> ids) {
   const auto executor = make(program, config);
   const size_t half = ids.size() / 2;
-  std::vector<float> state(core::state_elements(program)), logits, dropped;
+  std::vector<float> state(executor->saved_floats()), logits, dropped;
   run_pieces(*executor, ids, 0, half, half, logits);
-  executor->save_state(0, state);
+  executor->save_state(0, state, static_cast<int64_t>(half));
   run_pieces(*executor, ids, half, ids.size(), 5, dropped);
   executor->load_state(0, state, static_cast<int64_t>(half));
   run_pieces(*executor, ids, half, ids.size(), ids.size(), logits);

@@ -32,7 +32,7 @@ const quant::FormatInfo& format_of(const core::Weight& weight) {
 
 Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads)
     : program_(program), config_(config), threads_(threads), wide_(config.wide || core::amplifies_errors(program)),
-      plan_(core::plan_buffers(program)), cache_(program.kv_layers, config),
+      plan_(core::plan_buffers(program)), cache_(program, config),
       next_resource_(static_cast<Resource>(plan_.slots.size())) {
   for (size_t i = 0; i < program.kv_layers.size(); ++i) cache_resources_.push_back(new_resource());
   allocate_values();

@@ -94,6 +94,7 @@ class Lowering {
   int threads() const { return threads_; }
   Schedule& schedule() { return schedule_; }
   KvCache& cache() { return cache_; }
+  const KvCache& cache() const { return cache_; }
   Resource cache_resource(int32_t layer) const { return cache_resources_[layer]; }
   const RopeAngles& angles(int32_t table) const { return angles_[table]; }
 

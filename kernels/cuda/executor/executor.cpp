@@ -2,6 +2,7 @@
 // (plan/batch_plan.h); how they are launched is in launches.h.
 #include "kernels/cuda/executor/executor.h"
 
+#include "core/cache/rings.h"
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "kernels/cuda/executor/launches.h"
@@ -23,7 +24,9 @@ constexpr size_t kPlansKept = 64;            // prompts come in many lengths
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
-  return config;
+  core::ExecutorConfig whole = config;
+  whole.going_back = whole.context; // whole caches
+  return whole;
 }
 
 int64_t free_memory() { // of the current device, in bytes
@@ -86,12 +89,17 @@ class Executor final : public core::Executor {
                                decoding_.bytes() + sampler_.bytes());
   }
 
-  void save_state(int32_t stream, std::span<float> state) override;
+  int64_t saved_floats() const override { return core::state_elements(program_); }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     const CurrentDevice current(context_.device());
     cache_.copy(from, to, tokens, context_.stream());
+    positions_.copy(from, to);
+  }
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return positions_.continues_at(stream, position);
   }
   void mark_state(int32_t stream) override;
   void return_to_mark() override;
@@ -148,7 +156,7 @@ class Executor final : public core::Executor {
   KernelLauncher launcher_;
   PlanInputs plan_inputs_;
 
-  core::StatePositions positions_;
+  core::StreamPositions positions_;
   int64_t marked_position_ = 0; // of the stream whose state is marked
   int32_t decoding_stream_ = 0;
   PinnedMemory logits_host_;
@@ -275,15 +283,15 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
     graphs_.clear();
 }
 
-void Executor::save_state(int32_t stream, std::span<float> state) {
+void Executor::save_state(int32_t stream, std::span<float> state, int64_t) {
   const CurrentDevice current(context_.device());
   states_.save(stream, state, context_.stream());
   context_.synchronize();
 }
 
 void Executor::load_state(int32_t stream, std::span<const float> state, int64_t position) {
+  if (state.empty()) return positions_.assume(stream, position);
   positions_.set(stream, position);
-  if (state.empty()) return;
   const CurrentDevice current(context_.device());
   states_.load(stream, state, context_.stream());
   context_.synchronize();
@@ -332,7 +340,7 @@ int32_t Executor::next_token(bool ahead) {
     if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
     if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
     run_decoded({1, 1, kAttentionRows, true, true}, decoding_.position() + 1);
-    positions_.set(decoding_stream_, decoding_.position());
+    positions_.advance(decoding_stream_, decoding_.position());
   }
   ++read_steps_;
   return decoding_.read_token();

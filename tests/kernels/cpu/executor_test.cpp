@@ -1,6 +1,7 @@
 // The CPU executor against the meaning of Programs (naive.h), for every op, every format and every instruction set.
 #include "kernels/cpu/executor/executor.h"
 
+#include "core/cache/rings.h"
 #include "kernels/cpu/formats/targets.h"
 #include "support/executor_runs.h"
 
@@ -283,8 +284,9 @@ TEST_CASE("the cost model and the cache agree on what a type takes") {
     return kernels::cpu::make_cpu_executor(model.program, config)->memory_bytes();
   };
   const auto cost = [&](core::KvType k_type, core::KvType v_type) {
-    return core::kv_cache_bytes(model.program, config.context, core::bytes_per_element(k_type),
-                                core::bytes_per_element(v_type));
+    config.k_type = k_type;
+    config.v_type = v_type;
+    return core::kv_cache_bytes(model.program, config, config.context);
   };
   using enum core::KvType;
   CHECK(memory(f32, f32) - memory(q8_0, f32) == cost(f32, f32) - cost(q8_0, f32));

@@ -31,6 +31,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.end = segment.end;
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
+        if (const core::CacheRows& rows = lowering.cache().rows(params.layer); rows.is_ring()) task.ring = rows.rows;
         task.first_head = head * group;
         task.k_type = lowering.config().k_type;
         task.v_type = lowering.config().v_type;

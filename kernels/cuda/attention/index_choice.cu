@@ -25,7 +25,7 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
   for (int i = threadIdx.x; i < elements; i += kThreads) query[i] = args.q[int64_t{token} * elements + i];
   for (int i = threadIdx.x; i < args.heads; i += kThreads) weights[i] = args.weights[int64_t{token} * args.heads + i];
   __syncthreads();
-  const int64_t first_key = args.streams[token] * cache.context;
+  const int64_t first_key = args.streams[token] * cache.rows;
   for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
     const int64_t at = (first_key + key) * cache.k_dim;
     float score = 0;
@@ -34,7 +34,7 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
       for (int i = lane; i < cache.k_dim; i += kWarp) dot += query[head * cache.k_dim + i] * cached_key(cache, at + i);
       score += weights[head] * fmaxf(warp_sum(dot), 0);
     }
-    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.context + key] = score;
+    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.rows + key] = score;
   }
 }
 
@@ -52,7 +52,7 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
   const DependentWork work(args.stamps);
   const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1;
   const int count = seen / args.span, most = args.most / args.span; // entries
-  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
+  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.rows;
   int32_t* chosen = args.chosen + int64_t{token} * args.most;
   uint32_t last = 0;  // the code
   int of_last = most; // how many with this code are chosen
@@ -110,7 +110,7 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
 void launch_index_choice(const Launch& launch, IndexArgs args) {
   const size_t shared = (int64_t{args.heads} * args.cache.k_dim + args.heads) * sizeof(float);
   allow_shared(index_score_kernel, shared);
-  const auto blocks = static_cast<unsigned>((args.cache.context + kKeys - 1) / kKeys);
+  const auto blocks = static_cast<unsigned>((args.cache.rows + kKeys - 1) / kKeys);
   for (int first = 0; first < args.tokens; first += kIndexedTokens) {
     const auto tokens = static_cast<unsigned>(std::min(kIndexedTokens, args.tokens - first));
     args.stamps = launch.stamps();

@@ -24,9 +24,7 @@ constexpr size_t kPlansKept = 64;            // prompts come in many lengths
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
-  core::ExecutorConfig whole = config;
-  whole.going_back = whole.context; // whole caches
-  return whole;
+  return config;
 }
 
 int64_t free_memory() { // of the current device, in bytes
@@ -89,7 +87,7 @@ class Executor final : public core::Executor {
                                decoding_.bytes() + sampler_.bytes());
   }
 
-  int64_t saved_floats() const override { return core::state_elements(program_); }
+  int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
@@ -283,9 +281,11 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
     graphs_.clear();
 }
 
-void Executor::save_state(int32_t stream, std::span<float> state, int64_t) {
+void Executor::save_state(int32_t stream, std::span<float> state, int64_t position) {
   const CurrentDevice current(context_.device());
-  states_.save(stream, state, context_.stream());
+  const auto recurrent = static_cast<size_t>(core::state_elements(program_));
+  states_.save(stream, state.first(recurrent), context_.stream());
+  cache_.save_windows(stream, position, state.subspan(recurrent), context_.stream());
   context_.synchronize();
 }
 
@@ -293,7 +293,9 @@ void Executor::load_state(int32_t stream, std::span<const float> state, int64_t 
   if (state.empty()) return positions_.assume(stream, position);
   positions_.set(stream, position);
   const CurrentDevice current(context_.device());
-  states_.load(stream, state, context_.stream());
+  const auto recurrent = static_cast<size_t>(core::state_elements(program_));
+  states_.load(stream, state.first(recurrent), context_.stream());
+  cache_.load_windows(stream, position, state.subspan(recurrent), context_.stream());
   context_.synchronize();
 }
 
@@ -395,6 +397,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   }
   const core::Batch batch{tokens, positions, which, outputs};
   core::check_batch(program_, config_, batch);
+  for (const int32_t stream : which) positions_.advance(stream, position + 1);
   PlanShape shape{streams, streams, 1, true};
   if (streams == 1) { // ends with the choice of the next token, as decoding does
     shape.sample = true;

@@ -1,7 +1,7 @@
 // What a stream's tokens leave behind: keys and values by position, and recurrent state.
 #pragma once
 
-#include "core/executor.h"
+#include "core/cache/rings.h"
 #include "kernels/cuda/ops/ops.h"
 
 #include <span>
@@ -18,10 +18,21 @@ class KvCache {
   const Cache& layer(int32_t index) const { return layers_[index]; } // of Program::kv_layers
   size_t bytes() const { return memory_.bytes(); }
 
-  // The first `positions` of each head, from one stream to another.
+  // The first `positions` of each head, and all of rings, from one stream to another.
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
+  // What the windows of rings see from `position` on: to the host and back. Asynchronous in the CUDA stream.
+  int64_t window_floats() const;
+  void save_windows(int32_t stream, int64_t position, std::span<float> to, cudaStream_t cuda_stream) const;
+  void load_windows(int32_t stream, int64_t position, std::span<const float> from, cudaStream_t cuda_stream) const;
+
  private:
+  template <typename Visit>
+  void for_arrays(size_t index, Visit visit) const;
+  template <typename Byte, typename Copy>
+  void for_windows(int32_t stream, int64_t position, Byte* saved, Copy copy) const;
+
+  std::vector<core::CacheRows> rows_;
   DeviceMemory memory_;
   std::vector<Cache> layers_; // views into memory_
   std::vector<bool> latent_;  // values are parts of keys

@@ -8,7 +8,7 @@ namespace ridge::engine {
 namespace {
 
 constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
-// Between those of what windows see: mostly as large as a hundred thousand tokens are long, and there are others.
+// Between those of what windows see: hundreds of MB in large models, and turns have copies of their own.
 constexpr int64_t kWindowSnapshotTokens = 16384;
 
 } // namespace

@@ -25,7 +25,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
 
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
-    const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.v_dim;
     store_head(v, cache.v_dim, at, cache.v, cache.v_half, cache.v_scales, warp, warps);
     return;
   }
@@ -51,7 +51,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   }
   if (float* out = is_q ? args.q_out : args.k_out)
     for (int i = threadIdx.x; i < dim; i += blockDim.x) out[in_at + i] = head[i];
-  const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
+  const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.k_dim;
   if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }
 

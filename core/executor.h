@@ -28,6 +28,9 @@ struct ExecutorConfig {
   int64_t streams = 1;
   int64_t max_batch = 512;  // tokens per forward(): bounds scratch memory
   int64_t max_outputs = 64; // logits rows per forward()
+  // Tokens that every stream can go back, at least. What a window sees behind so many and a batch is kept, the rest of
+  // its cache is not (cache/rings.h); as large as the context: all is.
+  int64_t going_back = 256;
   KvType k_type = KvType::f16, v_type = KvType::f16;
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
@@ -63,24 +66,6 @@ struct Batch {
 // allows, spans of different lengths, a token, position, stream or output out of range, or part of a text where tokens
 // see later ones. Executors call it in forward().
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
-
-// Which position each stream's recurrent state goes on at, for executors of Programs that have one. Position 0 is
-// always possible: the state is zero there.
-class StatePositions {
- public:
-  StatePositions(const Program& program, const ExecutorConfig& config)
-      : next_(program.states.empty() ? 0 : config.streams, 0) {}
-
-  // Throws Error if the batch has a stream that does not go on where its state is, or whose tokens are not in sequence;
-  // else the state is behind the batch's tokens.
-  void advance(const Batch& batch);
-  // Throws Error for a stream that is none.
-  void set(int32_t stream, int64_t position);
-  int64_t of(int32_t stream) const { return next_.empty() ? 0 : next_[stream]; }
-
- private:
-  std::vector<int64_t> next_; // by stream; empty where there is no state
-};
 
 // Positions of a block, in which caches are copied to and from the host: whole entries of every layer, and whole tiles
 // of what executors keep together.
@@ -143,10 +128,15 @@ class Executor {
   virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {}
   virtual std::span<const int32_t> chosen_tokens() { return {}; }
 
-  // The recurrent state of a stream, of a Program that has some: state_elements(program) elements in the order of
-  // Program::states. Where a stream went back to `position` on the host's side, load_state gives it the state that was
-  // saved there, and the next batch may start there. An empty `state` leaves what is there, for measurements.
-  virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/) {}
+  // Whether the next batch of a stream may start at `position`, the tokens before being those that it has evaluated:
+  // the recurrent state is that of this position, and windows have all that is seen from there (StreamPositions).
+  virtual bool continues_at(int32_t /*stream*/, int64_t /*position*/) const { return true; }
+  // What a stream has to have to go on at `position`, where it can, beside caches that are whole: saved_floats() of
+  // recurrent state and of what windows see. Where a stream went back to `position` on the host's side, load_state
+  // gives it what was saved there, and the next batch may start there. Another stream, too, that has the caches
+  // (copy_cache). An empty `state` leaves what is there, for measurements.
+  virtual int64_t saved_floats() const { return 0; }
+  virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/, int64_t /*position*/) {}
   virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {}
   // Copies the recurrent state of a stream within the executor's memory, over the copy before; and gives the stream of
   // the last mark_state() the state that it had then.
@@ -154,7 +144,8 @@ class Executor {
   virtual void return_to_mark() {}
 
   // Gives a stream what another one's caches hold of its first `tokens` tokens, both being the same up to there.
-  // A recurrent state is not copied. Costs a copy of so much memory.
+  // A recurrent state is not copied. Of windows the stream gets all that the other one has, and goes on at `tokens`
+  // where that one does. Costs a copy of so much memory.
   virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
 
   // Copies of caches in the host's memory. A block has the rows that all layers keep of block_positions(program)

@@ -153,9 +153,6 @@ struct Cost {
 Cost op_cost(const Program& program, const Op& op, const Step& step);
 Cost program_cost(const Program& program, const Step& step);
 
-// Bytes of KV cache for `context` tokens of one stream.
-double kv_cache_bytes(const Program& program, int64_t context, double k_bytes, double v_bytes);
-
 // Whether tokens see later ones: then a batch has whole texts, from position 0 on.
 bool sees_ahead(const Program& program);
 

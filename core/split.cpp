@@ -79,12 +79,17 @@ class SplitExecutor final : public Executor {
   }
   std::span<const float> logits(int64_t i) override { return back_->logits(i); }
   std::span<const float> hidden() override { return back_->hidden(); }
-  void save_state(int32_t stream, std::span<float> state) override {
-    front_->save_state(stream, state.first(front_state()));
-    back_->save_state(stream, state.subspan(front_state()));
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return front_->continues_at(stream, position) && back_->continues_at(stream, position);
+  }
+  int64_t saved_floats() const override { return front_->saved_floats() + back_->saved_floats(); }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
+    const auto front = static_cast<size_t>(front_->saved_floats());
+    front_->save_state(stream, state.first(front), position);
+    back_->save_state(stream, state.subspan(front), position);
   }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
-    const size_t front = state.empty() ? 0 : front_state();
+    const auto front = state.empty() ? size_t{0} : static_cast<size_t>(front_->saved_floats());
     front_->load_state(stream, state.first(front), position);
     back_->load_state(stream, state.subspan(front), position);
   }
@@ -136,7 +141,6 @@ class SplitExecutor final : public Executor {
     for (Byte*& block : rest) block += front_->block_bytes();
     return rest;
   }
-  size_t front_state() const { return state_elements(parts_.front); }
 
   const SplitProgram parts_; // the executors refer to it
   const ExecutorConfig config_;

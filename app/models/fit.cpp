@@ -60,7 +60,7 @@ struct FitCommand {
       print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
     for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
       if (need.total() > 0) row("draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
-    row("KV cache", fmt::format("{} per 1,000 tokens", core::human_bytes(1000 * fit.cache_per_token)));
+    row("KV cache", fmt::format("{} per 1,000 further tokens", core::human_bytes(1000 * fit.cache_per_token)));
     row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
                                fit.largest_context, loaded.program.trained_context));
     if (known)

@@ -3,6 +3,7 @@
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "app/window/recent_files.h"
+#include "core/cache/rings.h"
 #include "core/error.h"
 #include "engine/sampling_defaults.h"
 #include "kernels/cuda/executor/executor.h"
@@ -273,9 +274,7 @@ void WindowEngine::load(const std::string& path) {
     for (core::ChatMessage& message : s.messages) message.choices = nullptr; // another vocabulary's
     s.speed = {};
     s.speed.roof_bytes_per_s = roof;
-    s.kv = {0, loaded->session.context(), 0,
-            core::kv_cache_bytes(loaded->model.program, loaded->session.context(),
-                                 core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type))};
+    s.kv = {0, loaded->session.context(), 0, core::kv_cache_bytes(loaded->model.program, config, config.context)};
     s.step = step_shares(loaded->model, 0);
     s.engine_bytes = loaded->model.executor->memory_bytes();
     s.tokenized = nullptr;

@@ -1,5 +1,6 @@
 #include "app/window/window_server.h"
 
+#include "core/cache/rings.h"
 #include "core/error.h"
 #include "server/server.h"
 #include "server/service.h"
@@ -37,9 +38,7 @@ Serving state_of(server::ModelService& service, const std::string& address) {
   state.engine = model.executor->description();
   state.context = service.context();
   state.weight_bytes = server::bytes_of_weights(model.program);
-  state.cache_bytes = static_cast<double>(config.streams) *
-                      core::kv_cache_bytes(model.program, config.context, core::bytes_per_element(config.k_type),
-                                           core::bytes_per_element(config.v_type));
+  state.cache_bytes = static_cast<double>(config.streams) * core::kv_cache_bytes(model.program, config, config.context);
   state.scratch_bytes = std::max(0.0, model.executor->memory_bytes() - state.cache_bytes);
   state.requests = counts.ended;
   state.waiting = counts.waiting;

@@ -1,5 +1,6 @@
 #include "engine/fit/fit.h"
 
+#include "core/cache/rings.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
@@ -168,6 +169,7 @@ Room free_room() {
 
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = config.streams = 1;
+  config.going_back = config.context; // a head goes back by itself, wherever to
   return config;
 }
 
@@ -223,9 +225,8 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
     found.gpu->weights += found.copies * need.copy_bytes;
     found.cpu = Need{.weights = need.host_bytes};
   }
-  for (const std::optional<Need>& need : {found.cpu, found.gpu})
-    if (need)
-      found.cache_per_token += static_cast<double>(need->cache) / static_cast<double>(config.context * config.streams);
+  found.cache_per_token =
+      core::kv_cache_bytes(program, config, config.context) - core::kv_cache_bytes(program, config, config.context - 1);
   found.largest_context = find_largest_context(program, config, room, placement, heads);
   return found;
 }

@@ -64,7 +64,7 @@ struct Fit {
   int32_t layers = 0, gpu_layers = 0; // the output is one
   std::optional<Need> cpu, gpu;       // of the parts that are there
   int64_t experts = 0, copies = 0;    // of a layer: in the host's memory, with copies on the GPU; experts 0: none
-  double cache_per_token = 0;         // bytes, of both
+  double cache_per_token = 0;         // bytes of a further one, of both: caches that hold only a window take none
   HeadsFit heads;
   Room room;
   bool fits = false;

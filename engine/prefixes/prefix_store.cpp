@@ -154,6 +154,7 @@ void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& st
   for (const Node* node = place.node; node; node = node->parent)
     for (const auto& [position, state] : node->states)
       if (position <= place.common) added.erase(position); // behind, the node is another sequence's
+  while (added.size() > 1 && bytes_for(place.common, end, added) > budget_) added.erase(added.begin());
   if (!make_room(bytes_for(place.common, end, added))) {
     if (shape_.state_elements > 0) return;
     while (end > place.common && bytes_ + bytes_for(place.common, end, added) > budget_)

@@ -1,7 +1,8 @@
 // What sequences have evaluated, kept in the host's memory: a tree over their tokens, in which sequences that begin
-// alike share nodes. A node owns the blocks (core::Executor::save_blocks) with the rows of its tokens, and copies of
-// recurrent state at some of its positions. A prompt continues behind the longest path that it begins with. Where
-// there is recurrent state, that is the last copy of it on the path.
+// alike share nodes. A node owns the blocks (core::Executor::save_blocks) with the rows of its tokens, and at some of
+// its positions copies of what blocks have not (core::Executor::save_state): recurrent state, and what windows see. A
+// prompt continues behind the longest path that it begins with; where such copies are needed, at the last one of them
+// on the path.
 //
 // Blocks hold a fixed number of positions and nodes begin and end anywhere, so a node's first block also has the rows
 // before its tokens, and its last one may have others behind them, which mean nothing there. Of two nodes on a path,
@@ -54,15 +55,15 @@ class PrefixStore {
   struct Start {
     int64_t tokens = 0;
     std::vector<PrefixBlock> blocks; // from number 0 on
-    PrefixState state;               // null where there is no recurrent state
+    PrefixState state;               // null where none is needed
   };
   Start find(std::span<const int32_t> tokens); // as many tokens as are usable
 
   // Writes rows of these tokens into blocks, from number `first` on.
   using Fill = std::function<void(int64_t first, std::span<const PrefixBlock> blocks)>;
   // Adds what is not there yet: all of it, or as much as there is room for; nothing where that is less than
-  // `least` tokens. Where there is recurrent state, tokens behind the last of `states` are of use to parts that
-  // build on them only.
+  // `least` tokens. Where states are needed, tokens behind the last of `states` are of use to parts that build on them
+  // only; of more states than the budget has room for the last ones are kept.
   void insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill,
               int64_t least = kWorthKeeping);
 

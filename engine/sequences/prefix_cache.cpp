@@ -28,7 +28,7 @@ PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program,
     : executor_(executor),
       warn_(settings.warn ? settings.warn : [](const std::string&) {}), shape_{core::block_positions(program),
                                                                                executor.block_bytes(),
-                                                                               core::state_elements(program)},
+                                                                               executor.saved_floats()},
       store_(shape_, settings.bytes, [&executor] { return executor.make_block(); }) {
   if (settings.folder.empty()) return;
   files_.emplace(settings.folder, settings.folder_bytes, key_of(executor, program, settings.model), shape_,

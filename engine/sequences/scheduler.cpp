@@ -134,8 +134,9 @@ void Scheduler::start_waiting() {
     Stream& stream = best_stream(sequence->request_.prompt);
     stream.sequence = sequence;
     sequence->start(program_.vocab);
-    if (prefixes_) use_prefixes(stream);
+    const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
     sequence->cached_ = stream.cache.resume(sequence->request_.prompt);
+    if (branch > 0) stream.cache.want_copy(branch);
     const std::scoped_lock lock(mutex_);
     counts_.prompt_tokens += std::ssize(sequence->request_.prompt);
     counts_.cached_tokens += sequence->cached_;
@@ -150,7 +151,7 @@ Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
   const int64_t elsewhere = stored(prompt);
   for (Stream& stream : streams_) {
     if (stream.sequence) continue;
-    const int64_t common = stream.cache.common(prompt);
+    const int64_t common = stream.cache.usable(prompt);
     const bool worth =
         (common >= kWorthKeeping || 2 * common >= std::ssize(prompt)) && elsewhere < common + kWorthKeeping;
     const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));

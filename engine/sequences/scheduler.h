@@ -82,8 +82,8 @@ class Scheduler {
 
   // Of prompts that begin like others (scheduler_prefix.cpp):
   int64_t stored(std::span<const int32_t> prompt) const;
-  void use_prefixes(Stream& stream);
-  void exchange_prefixes(Stream& stream);
+  int64_t use_prefixes(Stream& stream);
+  int64_t exchange_prefixes(Stream& stream);
   bool shares_prefix(Stream& stream);
   void count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk);
   void keep_all(std::unique_lock<std::mutex>& lock);

@@ -22,36 +22,36 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
 }
 
 // Of a stream that is about to read another prompt. Where copies fail, as they do when memory runs out, answers do not.
-void Scheduler::use_prefixes(Stream& stream) {
+// Returns what exchange_prefixes() does.
+int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
-    exchange_prefixes(stream);
+    return exchange_prefixes(stream);
   } catch (const std::exception& error) {
     stream.cache.keep(0); // what it holds is not certain
     prefixes_->give_up(error.what());
     prefixes_.reset();
+    return 0;
   }
 }
 
 // What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
-// afterwards.
-void Scheduler::exchange_prefixes(Stream& stream) {
+// afterwards. Returns behind how many of the prompt's tokens a further prompt may go on that nobody can now; 0: none.
+int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
   if (stream.cache.common(prompt) < stream.cache.size()) prefixes_->keep(stream.cache);
   int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
   for (const Stream& other : streams_) {
-    const int64_t common = other.cache.common(tokens);
-    const bool continues = &other == &stream && common == other.cache.size();
-    present = std::max(present, continues ? common : other.cache.usable(tokens));
-    alike = std::max(alike, common);
+    present = std::max(present, other.cache.usable(tokens));
+    alike = std::max(alike, other.cache.common(tokens));
   }
   const int64_t fetched = prefixes_->fetch(tokens, present), usable = prefixes_->usable(tokens);
   if (usable >= present + kWorthKeeping) {
     prefixes_->load(stream.cache, tokens);
     count_stored(*stream.sequence, usable, std::min(fetched, usable));
   }
-  if (!program_.states.empty() && alike >= std::max(present, usable) + kWorthKeeping) stream.cache.copy_state_at(alike);
   const std::scoped_lock lock(mutex_);
   counts_.stored_bytes = prefixes_->bytes();
+  return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
 }
 
 void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk) {
@@ -82,21 +82,17 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
-  const Stream* longest = nullptr;
+  Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;
-  for (const Stream& other : streams_)
+  for (Stream& other : streams_)
     if (const int64_t common = &other == &stream ? 0 : other.cache.usable(tokens); common > most)
       longest = &other, most = common;
   bool waits = false;
   for (Stream& other : streams_) {
     if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) continue;
-    const std::span<const int32_t> theirs = other.sequence->request_.prompt;
-    const int64_t common = common_length(theirs, tokens);
-    if (other.cache.size() >= std::ssize(theirs) || common <= most) continue;
-    if (!program_.states.empty()) { // the state is there only where a copy is taken on the way
-      if (other.cache.size() > common) continue;
-      other.cache.copy_state_at(common);
-    }
+    const int64_t common = common_length(other.sequence->request_.prompt, tokens);
+    if (other.cache.size() >= common || common <= most) continue;
+    other.cache.want_copy(common);
     waits = true;
   }
   if (waits || !longest) return waits;

@@ -11,15 +11,20 @@ constexpr size_t kMost = 32, kFewest = 2;
 
 } // namespace
 
-void StateSnapshots::save(core::Executor& executor, int64_t position) {
-  if (!needed() || position == 0) return;
-  const auto at = std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position);
-  if (at != snapshots_.end() && at->position == position) return;
+PrefixState StateSnapshots::save(core::Executor& executor, int64_t position) {
+  if (!needed() || position == 0) return nullptr;
+  if (PrefixState known = at(position)) return known;
+  const auto state = std::make_shared<std::vector<float>>(elements_);
+  executor.save_state(stream_, *state, position);
+  insert(position, state);
+  return state;
+}
+
+void StateSnapshots::insert(int64_t position, PrefixState state) {
+  snapshots_.insert(std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position),
+                    {position, std::move(state)});
   const auto most =
       std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
-  const auto state = std::make_shared<std::vector<float>>(elements_);
-  executor.save_state(stream_, *state);
-  snapshots_.insert(at, {position, state});
   if (snapshots_.size() <= most) return;
   // The one whose neighbours are closest together; the last one stays.
   size_t least = 0;
@@ -33,13 +38,6 @@ void StateSnapshots::save(core::Executor& executor, int64_t position) {
 
 void StateSnapshots::drop_behind(int64_t position) {
   std::erase_if(snapshots_, [position](const Snapshot& snapshot) { return snapshot.position > position; });
-}
-
-int64_t StateSnapshots::restore(core::Executor& executor, int64_t position) {
-  drop_behind(position);
-  if (snapshots_.empty()) return 0;
-  executor.load_state(stream_, *snapshots_.back().state, snapshots_.back().position);
-  return snapshots_.back().position;
 }
 
 int64_t StateSnapshots::last_before(int64_t position) const {
@@ -58,11 +56,9 @@ PrefixStates StateSnapshots::all() const {
   return states;
 }
 
-void StateSnapshots::adopt(core::Executor& executor, int64_t position, PrefixState state, int64_t same) {
-  drop_behind(same);
+void StateSnapshots::adopt(core::Executor& executor, int64_t position, PrefixState state) {
   executor.load_state(stream_, *state, position);
-  const auto at = std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position);
-  if (at == snapshots_.end() || at->position != position) snapshots_.insert(at, {position, std::move(state)});
+  if (!at(position)) insert(position, std::move(state));
 }
 
 } // namespace ridge::engine

@@ -8,6 +8,8 @@ namespace ridge::engine {
 namespace {
 
 constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
+// Between those of what windows see: hundreds of MB in large models, and turns have copies of their own.
+constexpr int64_t kWindowSnapshotTokens = 16384;
 
 } // namespace
 
@@ -23,40 +25,33 @@ int64_t StreamCache::common(std::span<const int32_t> prompt) const {
   return std::ranges::mismatch(tokens_, prompt).in1 - tokens_.begin();
 }
 
+int64_t StreamCache::usable(std::span<const int32_t> tokens) const {
+  const int64_t same = common(tokens);
+  return executor_.continues_at(stream_, same) ? same : snapshots_.last_before(same);
+}
+
 int64_t StreamCache::resume(std::span<const int32_t> prompt) {
-  int64_t same = std::min(common(prompt), std::ssize(prompt) - 1);
-  if (snapshots_.needed()) {
-    // Conversations come back to where a turn ended: that is where resume() is called.
-    if (same == state_position_)
-      snapshots_.save(executor_, same);
-    else
-      same = snapshots_.restore(executor_, same);
-    state_position_ = same;
-  }
-  tokens_.resize(same);
+  const int64_t same = usable(prompt.first(prompt.size() - 1));
+  const bool continues = executor_.continues_at(stream_, same);
+  if (!continues) snapshots_.load(executor_, same);
+  keep(same);
+  // Conversations come back to where a turn ended: that is where resume() is called.
+  if (continues && recurrent_) snapshots_.save(executor_, same);
+  want_distant_copy(same);
   return same;
 }
 
-int64_t StreamCache::usable(std::span<const int32_t> tokens) const {
-  const int64_t same = common(tokens);
-  return snapshots_.needed() ? snapshots_.last_before(same) : same;
-}
-
-void StreamCache::take_over(const StreamCache& other, int64_t count) {
-  const int64_t same = other.common(tokens_);
+void StreamCache::take_over(StreamCache& other, int64_t count) {
+  keep(other.common(tokens_));
   executor_.copy_cache(other.stream_, stream_, count);
   tokens_.assign(other.tokens_.begin(), other.tokens_.begin() + count);
-  if (!snapshots_.needed()) return;
-  snapshots_.adopt(executor_, count, other.snapshots_.at(count), same);
-  state_position_ = count;
+  if (!executor_.continues_at(stream_, count)) snapshots_.adopt(executor_, count, other.copy_of(count));
+  want_distant_copy(count);
 }
 
-// The first position whose rows the executor still has; it keeps those of all that follow.
-int64_t StreamCache::first_kept() const { return 0; }
-
 void StreamCache::save(PrefixStore& store) {
-  if (first_kept() > 0) return;
-  if (state_position_ == size()) snapshots_.save(executor_, size());
+  copy_before(size() + 1);
+  copy_of(size());
   const int64_t end = snapshots_.needed() ? snapshots_.last_before(size()) : size();
   store.insert(std::span(tokens_).first(end), snapshots_.all(),
                [&](int64_t first, std::span<const PrefixBlock> blocks) {
@@ -71,28 +66,54 @@ void StreamCache::load(std::span<const int32_t> tokens, const PrefixStore::Start
   std::vector<const std::byte*> bytes;
   for (size_t i = first; i < start.blocks.size(); ++i) bytes.push_back(start.blocks[i].get());
   if (executor_.block_bytes() > 0) executor_.load_blocks(stream_, first, bytes);
+  keep(same);
   tokens_.assign(tokens.begin(), tokens.begin() + start.tokens);
-  if (!snapshots_.needed()) return;
-  snapshots_.adopt(executor_, start.tokens, start.state, same);
-  state_position_ = start.tokens;
+  if (snapshots_.needed()) snapshots_.adopt(executor_, start.tokens, start.state);
 }
 
 int64_t StreamCache::next_piece(std::span<const int32_t> prompt, int64_t most) {
   const int64_t count = std::min(most, std::ssize(prompt) - size());
   if (!snapshots_.needed()) return count;
-  const bool last = size() + 1 == std::ssize(prompt);
-  if (last || wanted_copies_.contains(size()) || size() - snapshots_.last() >= kSnapshotTokens)
+  if (size() - snapshots_.last_before(size()) >= (recurrent_ ? kSnapshotTokens : kWindowSnapshotTokens))
     snapshots_.save(executor_, size());
-  wanted_copies_.erase(wanted_copies_.begin(), wanted_copies_.upper_bound(size()));
-  if (!wanted_copies_.empty() && *wanted_copies_.begin() < size() + count) return *wanted_copies_.begin() - size();
-  return count > 1 && size() + count == std::ssize(prompt) ? count - 1 : count;
+  want_distant_copy(std::ssize(prompt) - 1);
+  const auto next = wanted_copies_.upper_bound(size());
+  return recurrent_ && next != wanted_copies_.end() ? std::min(count, *next - size()) : count;
+}
+
+void StreamCache::want_copy(int64_t position) {
+  if (snapshots_.needed()) wanted_copies_.insert(position);
+}
+
+// Unless a copy less than a going back before it is there or wanted: the rest is evaluated again.
+void StreamCache::want_distant_copy(int64_t position) {
+  const auto behind = wanted_copies_.upper_bound(position);
+  const int64_t last = behind == wanted_copies_.begin() ? 0 : *std::prev(behind);
+  const int64_t least = recurrent_ ? 1 : std::max<int64_t>(executor_.config().going_back, 1);
+  if (position - std::max(last, snapshots_.last_before(position)) >= least) want_copy(position);
+}
+
+// Makes the copies that are wanted before `end`.
+void StreamCache::copy_before(int64_t end) {
+  while (!wanted_copies_.empty() && *wanted_copies_.begin() < end)
+    copy_of(wanted_copies_.extract(wanted_copies_.begin()).value());
+}
+
+// Null where there is none and the stream cannot go on there.
+PrefixState StreamCache::copy_of(int64_t position) {
+  return executor_.continues_at(stream_, position) ? snapshots_.save(executor_, position) : snapshots_.at(position);
 }
 
 void StreamCache::evaluated(std::span<const int32_t> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  state_position_ = size();
+  // The next batch may overwrite what windows see from a going back before.
+  copy_before(size() + 1 - (recurrent_ ? 0 : executor_.config().going_back));
 }
 
-void StreamCache::keep(int64_t count) { tokens_.resize(std::min(size(), count)); }
+void StreamCache::keep(int64_t count) {
+  tokens_.resize(std::min(size(), count));
+  snapshots_.drop_behind(size());
+  wanted_copies_.erase(wanted_copies_.upper_bound(size()), wanted_copies_.end());
+}
 
 } // namespace ridge::engine

@@ -1,5 +1,5 @@
-// What one stream of an executor holds: the tokens in its KV cache, and copies of its recurrent state to go back to. A
-// prompt that begins with these tokens continues behind them.
+// What one stream of an executor holds: the tokens in its KV cache, and copies of its recurrent state and of what
+// windows see, to go back to. A prompt that begins with these tokens continues behind them.
 #pragma once
 
 #include "core/executor.h"
@@ -20,45 +20,50 @@ class StreamCache {
   // Both must outlive it, and nobody else may use the stream.
   StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
       : executor_(executor), stream_(stream), block_positions_(core::block_positions(program)),
-        snapshots_(program, stream) {}
+        recurrent_(!program.states.empty()), snapshots_(executor, stream) {}
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t size() const { return std::ssize(tokens_); }
   // How many tokens at the start of `prompt` are in the cache.
   int64_t common(std::span<const int32_t> prompt) const;
+  // Behind how many of these tokens a stream can go on with what is here: all that are in the cache, where the executor
+  // can go on there, else those before the last copy.
+  int64_t usable(std::span<const int32_t> tokens) const;
 
   // Goes back to where evaluating `prompt` (at least one token) continues and returns how many of its tokens are there:
-  // what is common, but for its last token, whose logits are wanted. A recurrent state goes back to its last copy.
+  // what is usable, but for its last token, whose logits are wanted.
   int64_t resume(std::span<const int32_t> prompt);
-  // Behind how many of these tokens a stream can start with what is here. A recurrent state starts at its copies; that
-  // of resume() may also be where this stream is now.
-  int64_t usable(std::span<const int32_t> tokens) const;
-  // Takes over the first `count` tokens of another stream of the executor, which are usable there.
-  void take_over(const StreamCache& other, int64_t count);
+  // Takes over the first `count` tokens of another stream of the executor, which are usable there and more than are
+  // here.
+  void take_over(StreamCache& other, int64_t count);
   // Copies what the stream holds into the store, and what the store has of `tokens` into the stream: all of start's.
   void save(PrefixStore& store);
   void load(std::span<const int32_t> tokens, const PrefixStore::Start& start);
-  // A recurrent state is to be copied there on the way: another prompt goes on from there.
-  void copy_state_at(int64_t position) { wanted_copies_.insert(position); }
-  // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies of a
-  // recurrent state are taken on the way: every 4,096 tokens, before a prompt's last token,
-  // and at copy_state_at().
+  // Another prompt goes on from there. What that takes is copied on the way, where a cache alone does not go back.
+  void want_copy(int64_t position);
+  // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies are taken
+  // on the way: before a prompt's last token and at want_copy(), and of a recurrent state every 4,096 tokens, of what
+  // windows see every 16,384.
   int64_t next_piece(std::span<const int32_t> prompt, int64_t most);
   // A forward() of this stream has evaluated these tokens behind the others.
   void evaluated(std::span<const int32_t> tokens);
-  // Drops all but the first `count` tokens. A recurrent state then goes back with the next resume().
+  // Drops all but the first `count` tokens. What does not go back by being overwritten does so with the next resume().
   void keep(int64_t count);
 
  private:
-  int64_t first_kept() const;
+  void want_distant_copy(int64_t position);
+  void copy_before(int64_t end);
+  PrefixState copy_of(int64_t position);
 
   core::Executor& executor_;
   const int32_t stream_;
   const int64_t block_positions_;
+  const bool recurrent_;
   std::vector<int32_t> tokens_;
-  std::set<int64_t> wanted_copies_; // of the state, at these positions
-  int64_t state_position_ = 0;      // how many the recurrent state has seen: more than are here after keep()
   StateSnapshots snapshots_;
+  // Positions at which a copy is to be made: of a recurrent state when it is there, of what windows see when they are
+  // about to lose it.
+  std::set<int64_t> wanted_copies_;
 };
 
 } // namespace ridge::engine

@@ -1,5 +1,6 @@
 #include "server/models/served_model.h"
 
+#include "core/cache/rings.h"
 #include "engine/embedder.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
@@ -96,8 +97,7 @@ ModelService& ServedModel::service() { return kind_->service(); }
 double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup) {
   core::ExecutorConfig config = config_of(opened, setup);
   if (engine::is_embedding_model(opened.file, opened.program)) config.streams = 1;
-  const double cache = core::kv_cache_bytes(opened.program, config.context, core::bytes_per_element(config.k_type),
-                                            core::bytes_per_element(config.v_type));
+  const double cache = core::kv_cache_bytes(opened.program, config, config.context);
   return bytes_of_weights(opened.program) + static_cast<double>(config.streams) * cache;
 }
 

@@ -31,12 +31,14 @@ inline void check_same(const std::vector<int32_t>& with_guesses, const std::vect
 // In exact mode an answer does not depend on how many tokens are evaluated together: with guesses of which seven of ten
 // are right, made in these lengths, it is the one without.
 inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std::span<const int32_t> prompt,
-                          const core::SamplerParams& params, int64_t count, std::initializer_list<int64_t> lengths) {
+                          const core::SamplerParams& params, int64_t count, std::initializer_list<int64_t> lengths,
+                          int64_t going_back = 256) {
   const core::Program program = models::build_program(file);
   core::ExecutorConfig config;
   config.context = std::ssize(prompt) + count;
   config.max_batch = 64;
   config.max_outputs = 16;
+  config.going_back = going_back;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32;
   const auto executor = make(program, config);
@@ -51,7 +53,8 @@ inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std:
   }
 }
 
-// Recipes as architectures come and with other heads: other keys, widths and more layers bring no further kind of cache.
+// Recipes as architectures come and with other heads: other keys, widths and more layers bring no further kind of
+// cache.
 inline std::vector<std::string> recipes_to_guess_for() {
   std::vector<std::string> names = known_recipes();
   std::erase_if(names, [](const std::string& name) {

@@ -141,6 +141,18 @@ TEST_CASE("prefix store: where there is recurrent state, a start is where a copy
   }
 }
 
+TEST_CASE("prefix store: of more states than there is room for the last ones are kept") {
+  PrefixStore store(shape(1), bytes_of(40) + 2 * sizeof(float), make_block);
+  const Tokens tokens = numbered(40);
+  PrefixStates states;
+  for (const int64_t position : {10, 20, 30, 40}) states.emplace(position, state_at(std::span(tokens).first(position)));
+  store.insert(tokens, states, rows_of(tokens));
+  CHECK(store.usable(tokens) == 40);
+  CHECK(store.usable(std::span(tokens).first(39)) == 30);
+  CHECK(store.usable(std::span(tokens).first(29)) == 0);
+  CHECK(right(store.find(tokens), tokens));
+}
+
 TEST_CASE("prefix store: random sequences against a naive store, with room for all and with little") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

@@ -6,8 +6,7 @@
 #include "models/model.h"
 #include "support/history_executor.h"
 #include "support/numerics.h"
-#include "support/recipe.h"
-#include "support/temporary_folder.h"
+#include "support/prefix_runs.h"
 
 #include <doctest/doctest.h>
 
@@ -27,34 +26,20 @@ using tests::History;
 namespace {
 
 namespace fs = std::filesystem;
-using Tokens = std::vector<int32_t>;
+using namespace tests::prefixes;
 
 constexpr int32_t kVocab = 101;
 
-Tokens some_tokens(uint64_t seed, int64_t count, int32_t vocab = kVocab) {
-  std::mt19937_64 random(seed);
-  Tokens tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % vocab);
-  return tokens;
-}
+// What going back takes: nothing, a copy of the state, or a copy from further back than a window's cache reaches.
+struct Kind {
+  bool recurrent = false;
+  int64_t going_back = 0;
+  bool needs_copies() const { return recurrent || going_back > 0; }
+};
+constexpr Kind kKinds[] = {{}, {.recurrent = true}, {.going_back = 8}};
 
-Tokens joined(Tokens tokens, const Tokens& more) {
-  tokens.insert(tokens.end(), more.begin(), more.end());
-  return tokens;
-}
-
-std::shared_ptr<Sequence> submit(Scheduler& scheduler, const Tokens& prompt, int64_t limit = 4) {
-  engine::SequenceRequest request;
-  request.prompt = prompt;
-  request.sampling.temp = 0;
-  request.limit = limit;
-  return scheduler.submit(std::move(request));
-}
-
-Tokens rest(Sequence& sequence) {
-  Tokens tokens;
-  while (const auto token = sequence.next()) tokens.push_back(token->id);
-  return tokens;
+History::Settings history_of(const Kind& kind, int64_t streams, int64_t context) {
+  return {.streams = streams, .context = context, .recurrent = kind.recurrent, .going_back = kind.going_back};
 }
 
 Tokens expected(const Tokens& prompt, int64_t limit = 4) {
@@ -85,9 +70,10 @@ PrefixSettings settings_of(int64_t bytes, const std::string& folder = "", std::v
 } // namespace
 
 TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to where a prompt differs") {
-  for (const bool recurrent : {false, true}) {
-    CAPTURE(recurrent);
-    History executor({.streams = 1, .context = 256, .recurrent = recurrent});
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.recurrent);
+    CAPTURE(kind.going_back);
+    History executor(history_of(kind, 1, 256));
     Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20));
     CHECK(scheduler.keeps_prefixes());
     const Tokens first = some_tokens(1, 90), other = some_tokens(2, 70);
@@ -99,9 +85,9 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
     CHECK(cached(scheduler, next) == 93); // so few more were not kept
     Tokens edited = next;
     edited[50] ^= 1;
-    CHECK(cached(scheduler, edited) == (recurrent ? 0 : 50)); // a state is kept where somebody went another way
+    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 0 : 50)); // one is made where somebody went another way
     edited[55] ^= 1;
-    CHECK(cached(scheduler, edited) == (recurrent ? 50 : 55));
+    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 50 : 55));
     const Scheduler::Counts counts = scheduler.counts();
     CHECK(counts.stored_tokens >= 93 + 69);
     CHECK(counts.disk_tokens == 0);
@@ -112,12 +98,15 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
 TEST_CASE("prefix cache: conversations of many clients over few streams evaluate nothing twice") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const bool recurrent : {false, true})
+  for (const Kind& kind : kKinds)
     for (const bool decodes : {false, true})
       for (const int64_t bytes : {int64_t{1} << 30, int64_t{6000}}) {
-        CAPTURE(recurrent);
+        CAPTURE(kind.recurrent);
+        CAPTURE(kind.going_back);
         CAPTURE(bytes);
-        History executor({.streams = 2, .context = 512, .recurrent = recurrent, .decodes = decodes});
+        History::Settings settings = history_of(kind, 2, 512);
+        settings.decodes = decodes;
+        History executor(settings);
         Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
         const Tokens system = some_tokens(seed, 60);
         std::atomic<int> wrong = 0;
@@ -137,15 +126,16 @@ TEST_CASE("prefix cache: conversations of many clients over few streams evaluate
         const Scheduler::Counts counts = scheduler.counts();
         CHECK(counts.stored_bytes <= bytes);
         const int64_t once = 60 + 6 * 8 * (20 + 4 + 1);
-        if (bytes > 6000 && !recurrent) CHECK(counts.prompt_tokens - counts.cached_tokens <= once);
+        if (bytes > 6000 && !kind.needs_copies()) CHECK(counts.prompt_tokens - counts.cached_tokens <= once);
         if (bytes > 6000) CHECK(counts.stored_tokens > 0);
       }
 }
 
-TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with recurrent state, too") {
-  for (const bool recurrent : {false, true}) {
-    CAPTURE(recurrent);
-    History executor({.streams = 4, .context = 256, .recurrent = recurrent});
+TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with recurrent state and windows, too") {
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.recurrent);
+    CAPTURE(kind.going_back);
+    History executor(history_of(kind, 4, 256));
     Scheduler scheduler(executor, executor.program);
     const Tokens prompt = some_tokens(3, 150);
     std::vector<std::shared_ptr<Sequence>> answers;
@@ -156,13 +146,14 @@ TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with re
 }
 
 TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is wrong with them is said") {
-  for (const bool recurrent : {false, true}) {
-    CAPTURE(recurrent);
+  for (const Kind& kind : kKinds) {
+    CAPTURE(kind.recurrent);
+    CAPTURE(kind.going_back);
     const tests::TemporaryFolder folder;
     const Tokens first = some_tokens(1, 100), second = joined(first, some_tokens(2, 60)),
                  other =
                      joined({first[0], first[1]}, some_tokens(3, 68)); // begins like them, for less than is worth it
-    const History::Settings history = {.streams = 1, .context = 256, .recurrent = recurrent};
+    const History::Settings history = history_of(kind, 1, 256);
     {
       History executor(history);
       Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20, folder.path()));
@@ -266,4 +257,10 @@ TEST_CASE("prefix cache: tiny models say the same with it as without") {
     CHECK(without == 0);
     CHECK(with >= 4 * 50);
   }
+}
+
+TEST_CASE("prefix cache: tiny models whose caches hold only windows share prompts, and say what they say alone") {
+  REQUIRE_REFERENCE();
+  for (const char* name : {"gemma3-dense", "gpt-oss-moe", "gemma4-e2b"})
+    for (const int64_t streams : {1, 3}) tests::check_prefixes(kernels::cpu::make_cpu_executor, name, streams);
 }

@@ -1,5 +1,7 @@
-// A session with a model whose layers have windows: whatever it goes back to, the logits are those of a session that
-// never went on, and only what differs is evaluated again.
+// Sessions and streams of a model whose layers have windows: whatever they go back to, they go on as one that never
+// went on, and only what differs is evaluated again.
+#include "engine/guess_runs.h"
+#include "engine/sequences/scheduler.h"
 #include "support/recipe_session.h"
 
 using namespace ridge;
@@ -41,5 +43,85 @@ TEST_CASE("a full context goes on without its oldest tokens, as a session that n
     // What a conversation does when it is full: the prompt is rendered again without its oldest turns.
     tokens.erase(tokens.begin() + 4, tokens.begin() + 20);
     model.check(tokens, 20, 1e-9);
+  }
+}
+
+TEST_CASE("a session whose caches hold only windows goes back a little at once, and further to a copy") {
+  REQUIRE_REFERENCE();
+  for (const char* name : {"gpt-oss-moe", "gemma3-dense", "gemma4-e2b"}) {
+    CAPTURE(name);
+    tests::RecipeSession model(name, 400, 16);
+    engine::Session& session = model.session;
+    REQUIRE(model.executor->saved_floats() > 0);
+    const auto check = [&](const std::vector<int32_t>& tokens, int64_t evaluated) {
+      model.check(tokens, evaluated, 1e-6); // GELU rounds to f16
+    };
+    std::vector<int32_t> first;
+    for (int i = 0; i < 100; ++i) first.push_back((i * 37 + 1) % 128);
+    check(first, 100);
+    core::Sampler sampler = model.greedy();
+    session.generate(sampler, {.limit = 12});
+    check(first, 1); // what is seen from there was not overwritten
+    session.generate(sampler, {.limit = 100});
+    std::vector<int32_t> longer(session.tokens().begin(), session.tokens().end());
+    check(first, 1); // a copy
+    check(longer, 100);
+    longer.insert(longer.end(), first.begin(), first.end());
+    check(longer, 100); // the next turn
+    longer.resize(205);
+    check(longer, 6); // to where the turn began
+    longer[50] ^= 1;
+    check(longer, 205); // no copy is that old
+    longer.push_back(1);
+    check(longer, 1);
+  }
+}
+
+TEST_CASE("guesses that were wrong are taken back within what windows keep") {
+  REQUIRE_REFERENCE();
+  std::vector<int32_t> prompt;
+  for (int i = 0; i < 60; ++i) prompt.push_back((i * 31 + 7) % 128);
+  core::SamplerParams greedy;
+  greedy.temp = 0;
+  for (const char* name : {"gpt-oss-moe", "gemma3-dense"}) {
+    CAPTURE(name);
+    tests::check_guesses(kernels::cpu::make_cpu_executor, tests::Recipe(name).open(), prompt, greedy, 200, {1, 4, 15},
+                         0);
+  }
+}
+
+TEST_CASE("a stream goes on behind what another one has read, from a copy where its windows have lost that") {
+  REQUIRE_REFERENCE();
+  for (const char* name : {"gpt-oss-moe", "gemma3-dense", "gemma4-e2b"}) {
+    CAPTURE(name);
+    const gguf::File file = tests::Recipe(name).open();
+    const core::Program program = models::build_program(file);
+    core::ExecutorConfig config = tests::RecipeSession::exact_of(400, 16);
+    config.streams = 2;
+    const auto executor = kernels::cpu::make_cpu_executor(program, config);
+    engine::Scheduler scheduler(*executor, program);
+    const auto submit = [&](const std::vector<int32_t>& prompt, int64_t limit) {
+      engine::SequenceRequest request;
+      request.prompt = prompt;
+      request.sampling.temp = 0;
+      request.limit = limit;
+      return scheduler.submit(std::move(request));
+    };
+    std::vector<int32_t> prompt;
+    for (int i = 0; i < 100; ++i) prompt.push_back((i * 37 + 1) % 128);
+    const auto first = submit(prompt, 250);
+    for (int i = 0; i < 120; ++i) REQUIRE(first->next());
+    prompt.insert(prompt.end(), {5, 6, 7, 8});
+    const auto second = submit(prompt, 20);
+    std::vector<int32_t> tokens = prompt;
+    while (const auto token = second->next()) tokens.push_back(token->id);
+    CHECK(scheduler.counts().cached_tokens == 99);
+    scheduler.drain();
+
+    config.going_back = config.context;
+    const auto whole = kernels::cpu::make_cpu_executor(program, config);
+    core::SamplerParams greedy;
+    greedy.temp = 0;
+    CHECK(tokens == tests::generated(*whole, program, prompt, greedy, 20));
   }
 }

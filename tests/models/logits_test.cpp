@@ -1,11 +1,13 @@
 // Whole models through the CPU executor against logits that another implementation computed in f32.
 #include "core/error.h"
+#include "core/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
 #include "support/numerics.h"
 #include "support/recipe_runs.h"
 #include "support/reference_logits.h"
+#include "support/ring_runs.h"
 
 using namespace ridge;
 
@@ -89,4 +91,22 @@ TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits); // anew
   const auto half = std::ssize(logits) / 2;
   CHECK(std::equal(logits.begin(), logits.begin() + half, logits.begin() + half));
+}
+
+TEST_CASE("tiny models with windows have the same logits when their caches hold only the windows") {
+  REQUIRE_REFERENCE();
+  int64_t with_windows = 0;
+  for (const std::string& name : tests::known_recipes())
+    with_windows += tests::check_rings(kernels::cpu::make_cpu_executor, name);
+  MESSAGE(with_windows, " recipes have windows");
+  CHECK(with_windows > 12);
+}
+
+TEST_CASE("models with windows that are cut in two go back, too: each part has windows of its own") {
+  REQUIRE_REFERENCE();
+  const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+    return core::make_split_executor(core::split_program(program, 1), config, kernels::cpu::make_cpu_executor,
+                                     kernels::cpu::make_cpu_executor);
+  };
+  for (const char* name : {"gemma3-dense-deep", "gpt-oss-moe-deep"}) CHECK(tests::check_rings(make, name));
 }

@@ -76,9 +76,9 @@ inline std::vector<float> draft_logits_after_going_back(const gguf::File& file, 
                                                         std::span<const int32_t> ids) {
   DraftPair pair(file, make, config);
   const size_t half = ids.size() / 2;
-  std::vector<float> state(core::state_elements(pair.model())), logits, dropped;
+  std::vector<float> state(pair.model_executor().saved_floats()), logits, dropped;
   pair.run(ids, 0, half, half, logits);
-  pair.model_executor().save_state(0, state);
+  pair.model_executor().save_state(0, state, static_cast<int64_t>(half));
   pair.run(ids, half, ids.size(), 5, dropped);
   pair.model_executor().load_state(0, state, static_cast<int64_t>(half));
   pair.run(ids, half, ids.size(), 4, logits);

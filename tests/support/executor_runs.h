@@ -168,6 +168,38 @@ inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomPr
   return worst;
 }
 
+// Two streams whose positions take the rows of their caches several times: prompts in pieces of any size, both token by
+// token together, and back by a few tokens now and then.
+inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProgram& model,
+                                   core::ExecutorConfig config) {
+  config.streams = 2;
+  const auto executor = make_executor(model.program, config);
+  Naive naive(model.program, config.k_type, config.v_type);
+  std::vector<int32_t> next(2, 0);
+  double worst = 0;
+  const auto check = [&](const Steps& steps) {
+    for (size_t i = 0; i < steps.tokens.size(); ++i) next[steps.streams[i]] = steps.positions[i] + 1;
+    const double error = nmse(run(*executor, steps), naive.forward(steps.batch()));
+    worst = error > worst || std::isnan(error) ? error : worst;
+  };
+  constexpr int kTogether = 3;
+  while (std::max(next[0], next[1]) + config.max_batch + kTogether <= config.context) {
+    for (const int32_t stream : {0, 1})
+      check(consecutive(model, next[stream], static_cast<int32_t>(model.integer(1, config.max_batch)), stream));
+    for (int i = 0; i < kTogether; ++i) {
+      Steps both = consecutive(model, next[1], 1, 1);
+      const Steps other = consecutive(model, next[0], 1, 0);
+      both.tokens.push_back(other.tokens[0]);
+      both.positions.push_back(next[0]);
+      both.streams.push_back(0);
+      both.outputs.push_back(1);
+      check(both);
+    }
+    for (int32_t& at : next) at -= static_cast<int32_t>(std::min<int64_t>(at, model.integer(0, config.going_back)));
+  }
+  return worst;
+}
+
 // Whether a stream that goes back and continues differently gives what it gives when it never went on.
 inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, RandomProgram& model) {
   const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),

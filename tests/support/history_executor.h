@@ -22,6 +22,7 @@ class History final : public core::Executor {
   struct Settings {
     int64_t streams = 4, context = 64, max_batch = 16;
     bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
+    int64_t going_back = 0; // without load_state(), as where caches hold only a window; 0: wherever to
     bool decodes = false;   // chooses tokens itself
     int32_t vocab = 101;
     int64_t outputs = 0;   // at most; 0: as many as streams
@@ -38,11 +39,13 @@ class History final : public core::Executor {
     return {static_cast<float>(position), static_cast<float>(state >> 41)}; // 23 bits
   }
 
-  explicit History(const Settings& settings) : settings_(settings), streams_(settings.streams) {
+  explicit History(const Settings& settings)
+      : settings_(settings), streams_(settings.streams), reaches_(settings.streams) {
     config_.context = settings.context;
     config_.streams = settings.streams;
     config_.max_batch = settings.max_batch;
     config_.max_outputs = settings.outputs > 0 ? settings.outputs : settings.streams;
+    if (settings.going_back > 0) config_.going_back = settings.going_back;
     program.vocab = settings.vocab;
     if (settings.recurrent) program.states.push_back({"state", 2});
     if (settings.has_rows) program.values.push_back({.name = "rows", .width = kRowWidth}), program.hidden = 0;
@@ -125,6 +128,7 @@ class History final : public core::Executor {
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     if (tokens > std::ssize(streams_[from])) throw std::logic_error("a copy of what is not there");
     streams_[to].assign(streams_[from].begin(), streams_[from].begin() + tokens);
+    reaches_[to] = settings_.recurrent ? Reach{kNowhere} : reaches_[from];
     copied += tokens;
   }
   std::string block_layout() const override { return "history"; }
@@ -139,32 +143,45 @@ class History final : public core::Executor {
     if (first * kBlock > std::ssize(streams_[stream])) throw std::logic_error("blocks behind a gap");
     streams_[stream].resize((first + std::ssize(blocks)) * kBlock);
     for (const std::byte* block : blocks) std::memcpy(&streams_[stream][first++ * kBlock], block, block_bytes());
+    reaches_[stream] = {kNowhere};
     loaded += std::ssize(blocks);
   }
   void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
   void return_to_mark() override { streams_[mark_.first] = mark_.second; }
-  void save_state(int32_t stream, std::span<float> state) override {
-    std::memcpy(state.data(), &streams_[stream].back(), sizeof(uint64_t));
+  bool continues_at(int32_t stream, int64_t position) const override {
+    if (position == 0 || saved_floats() == 0) return true;
+    const Reach& reach = reaches_[stream];
+    if (settings_.recurrent && position != std::ssize(streams_[stream])) return false;
+    return position >= reach.given &&
+           (settings_.recurrent || position >= reach.end - settings_.going_back - settings_.max_batch);
+  }
+  int64_t saved_floats() const override { return settings_.recurrent || settings_.going_back > 0 ? 2 : 0; }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
+    if (!continues_at(stream, position)) throw std::logic_error("a copy of what is not there");
+    std::memcpy(state.data(), &streams_[stream][position - 1], sizeof(uint64_t));
+    ++states_saved;
   }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
     streams_[stream].resize(position);
     std::memcpy(&streams_[stream].back(), state.data(), sizeof(uint64_t));
+    reaches_[stream] = {position, position};
   }
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return "history"; }
   double memory_bytes() const override { return 0; }
 
   core::Program program;
-  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0,
-                       loaded = 0; // the last two: blocks
+  std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
+                       states_saved = 0; // saved and loaded: blocks
   std::atomic<bool> broken = false;
 
  private:
   void evaluate(int32_t number, int32_t token, int32_t position) {
     std::vector<uint64_t>& stream = streams_[number];
     if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
-    if (settings_.recurrent && position != std::ssize(stream) && position != 0)
-      throw std::logic_error("a recurrent state went back by itself");
+    if (!continues_at(number, position)) throw std::logic_error("a state or a window went back by itself");
+    if (position == 0) reaches_[number] = {};
+    reaches_[number].end = std::max<int64_t>(reaches_[number].end, position + 1);
     stream.resize(position);
     stream.push_back(after(stream.empty() ? 0 : stream.back(), token));
     if (!settings_.has_rows) return;
@@ -172,9 +189,15 @@ class History final : public core::Executor {
     rows_.insert(rows_.end(), row.begin(), row.end());
   }
 
+  static constexpr int64_t kNowhere = int64_t{1} << 60;
+  struct Reach {                // where a stream goes on, beside the start
+    int64_t given = 0, end = 0; // the first position that it can; behind the last one that was evaluated
+  };
+
   const Settings settings_;
   core::ExecutorConfig config_;
   std::vector<std::vector<uint64_t>> streams_; // the state after each token
+  std::vector<Reach> reaches_;
   std::vector<int32_t> results_, chosen_rows_;
   std::vector<float> logits_, rows_, read_rows_; // rows of the last batch, of the one whose choice was read
   int32_t decoding_ = -1, chosen_ = 0;

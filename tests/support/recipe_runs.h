@@ -67,9 +67,9 @@ inline std::vector<float> after_going_back(const MakeExecutor& make, const core:
                                            const core::ExecutorConfig& config, std::span<const int32_t> ids) {
   const auto executor = make(program, config);
   const size_t half = ids.size() / 2;
-  std::vector<float> state(core::state_elements(program)), logits, dropped;
+  std::vector<float> state(executor->saved_floats()), logits, dropped;
   run_pieces(*executor, ids, 0, half, half, logits);
-  executor->save_state(0, state);
+  executor->save_state(0, state, static_cast<int64_t>(half));
   run_pieces(*executor, ids, half, ids.size(), 5, dropped);
   executor->load_state(0, state, static_cast<int64_t>(half));
   run_pieces(*executor, ids, half, ids.size(), ids.size(), logits);
@@ -200,8 +200,8 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
     std::vector<float> dropped;
     run_pieces(*executor, ids, 0, half, half, dropped);
     executor->copy_cache(0, 2, static_cast<int64_t>(half));
-    std::vector<float> state(core::state_elements(program));
-    executor->save_state(0, state);
+    std::vector<float> state(executor->saved_floats());
+    executor->save_state(0, state, static_cast<int64_t>(half));
     if (!state.empty()) executor->load_state(2, state, static_cast<int64_t>(half));
     std::vector<float> rest, of_copy;
     run_pieces(*executor, ids, half, ids.size(), ids.size(), rest);
@@ -236,9 +236,9 @@ inline void check_restored_blocks(const MakeExecutor& make, const std::string& n
       blocks.push_back(first->make_block());
       bytes.push_back(blocks.back().get());
     }
-    std::vector<float> state(core::state_elements(program));
+    std::vector<float> state(first->saved_floats());
     first->save_blocks(0, 0, bytes);
-    first->save_state(0, state);
+    first->save_state(0, state, static_cast<int64_t>(part));
     second->load_blocks(1, 0, std::vector<const std::byte*>(bytes.begin(), bytes.end()));
     if (!state.empty()) second->load_state(1, state, static_cast<int64_t>(part));
     std::vector<float> rest, of_restored;

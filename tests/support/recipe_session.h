@@ -16,7 +16,9 @@
 namespace ridge::tests {
 
 struct RecipeSession {
-  RecipeSession(const std::string& name, int64_t context) : file(Recipe(name).open()), config(exact_of(context)) {}
+  // going_back: less than the context, where caches are to hold only windows.
+  RecipeSession(const std::string& name, int64_t context, int64_t going_back = 256)
+      : file(Recipe(name).open()), config(exact_of(context, going_back)) {}
 
   // The session takes these tokens by evaluating so many of them, and then has the logits of one that never went on.
   void check(const std::vector<int32_t>& tokens, int64_t evaluated, double bound) {
@@ -33,9 +35,10 @@ struct RecipeSession {
     return core::Sampler(params, program.vocab);
   }
 
-  static core::ExecutorConfig exact_of(int64_t context) {
+  static core::ExecutorConfig exact_of(int64_t context, int64_t going_back) {
     core::ExecutorConfig config;
     config.context = context;
+    config.going_back = going_back;
     config.max_batch = 8;
     config.threads = 2;
     config.exact = true;

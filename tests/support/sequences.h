@@ -53,6 +53,7 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
       REQUIRE(expected[i].size() == 24);
     }
   }
+  config.going_back = 8; // 64 rows of a window
   const auto executor = make(model.program, config);
   engine::Scheduler scheduler(*executor, model.program);
   std::vector<std::shared_ptr<engine::Sequence>> sequences;
@@ -71,15 +72,17 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
   }
 }
 
-// Dense, and with experts.
+// Dense, with experts, and with caches that hold only a window.
 inline void check_sequences(const MakeExecutor& make, uint64_t seed) {
-  for (const int64_t experts : {0, 4}) {
+  for (const auto& [experts, window] : {std::pair(0, 0), {4, 0}, {0, 10}}) {
     CAPTURE(experts);
+    CAPTURE(window);
     RandomProgram model(seed);
     RandomProgram::Shape shape;
     shape.vocab = 300;
     shape.experts = experts;
     shape.used = 2;
+    shape.attention.window = window;
     model.transformer(shape, quant::Type::Q8_0, quant::Type::Q8_0);
     check_alone_and_together(make, model);
   }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/executor/executor.h"
 
+#include "core/cache/rings.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/formats/targets.h"
 
@@ -39,21 +40,28 @@ class CpuExecutor final : public core::Executor {
 
   std::span<const float> hidden() override { return lowering_.hidden(); }
 
-  void save_state(int32_t stream, std::span<float> state) override {
-    for_states(stream,
-               [&, at = state.begin()](std::span<float> layer) mutable { at = std::ranges::copy(layer, at).out; });
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return positions_.continues_at(stream, position);
+  }
+  int64_t saved_floats() const override { return core::state_elements(program_) + lowering_.cache().window_floats(); }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
+    const int64_t recurrent = core::state_elements(program_);
+    save_recurrent(stream, state.first(recurrent));
+    lowering_.cache().save_windows(stream, position, state.subspan(recurrent));
   }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    if (state.empty()) return positions_.assume(stream, position);
     positions_.set(stream, position);
-    if (state.empty()) return;
-    for_states(stream, [&, at = state.begin()](std::span<float> layer) mutable {
-      std::copy_n(at, layer.size(), layer.begin());
-      at += std::ssize(layer);
-    });
+    const int64_t recurrent = core::state_elements(program_);
+    load_recurrent(stream, state.first(recurrent));
+    lowering_.cache().load_windows(stream, position, state.subspan(recurrent));
   }
 
-  void copy_cache(int32_t from, int32_t to, int64_t tokens) override { lowering_.cache().copy(from, to, tokens); }
-  std::string block_layout() const override { return "cpu 1"; }
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    lowering_.cache().copy(from, to, tokens);
+    positions_.copy(from, to);
+  }
+  std::string block_layout() const override { return "cpu 1" + core::left_out_of_blocks(program_, config_); }
   int64_t block_bytes() const override { return lowering_.cache().block_bytes(); }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     for (std::byte* block : blocks) lowering_.cache().save(stream, first++, block);
@@ -65,9 +73,12 @@ class CpuExecutor final : public core::Executor {
     mark_.stream = stream;
     mark_.position = positions_.of(stream);
     mark_.state.resize(core::state_elements(program_));
-    save_state(stream, mark_.state);
+    save_recurrent(stream, mark_.state);
   }
-  void return_to_mark() override { load_state(mark_.stream, mark_.state, mark_.position); }
+  void return_to_mark() override {
+    positions_.return_to(mark_.stream, mark_.position);
+    load_recurrent(mark_.stream, mark_.state);
+  }
 
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override {
     forward(batch);
@@ -79,6 +90,16 @@ class CpuExecutor final : public core::Executor {
   double memory_bytes() const override { return static_cast<double>(lowering_.bytes()); }
 
  private:
+  void save_recurrent(int32_t stream, std::span<float> state) {
+    for_states(stream,
+               [&, at = state.begin()](std::span<float> layer) mutable { at = std::ranges::copy(layer, at).out; });
+  }
+  void load_recurrent(int32_t stream, std::span<const float> state) {
+    for_states(stream, [&, at = state.begin()](std::span<float> layer) mutable {
+      std::copy_n(at, layer.size(), layer.begin());
+      at += std::ssize(layer);
+    });
+  }
   template <typename Run>
   void for_states(int32_t stream, Run run) {
     for (size_t i = 0; i < program_.states.size(); ++i)
@@ -130,7 +151,7 @@ class CpuExecutor final : public core::Executor {
   const core::Program& program_;
   const core::ExecutorConfig config_;
   Lowering lowering_;
-  core::StatePositions positions_;
+  core::StreamPositions positions_;
   struct {
     int32_t stream = 0;
     int64_t position = 0;

@@ -1,7 +1,7 @@
 // Keys and values of every layer and stream, in the layout that attention reads (kernels.h).
 #pragma once
 
-#include "core/executor.h"
+#include "core/cache/rings.h"
 #include "kernels/cpu/executor/memory.h"
 #include "kernels/cpu/formats/kernels.h"
 
@@ -13,16 +13,23 @@ class KvCache {
  public:
   KvCache(const core::Program& program, const core::ExecutorConfig& config);
 
-  // Where a head's keys and values start.
+  // Where a head's keys and values start, and how they lie in rows.
   std::byte* keys(int32_t layer, int64_t stream, int64_t head) const;
   std::byte* values(int32_t layer, int64_t stream, int64_t head) const;
-  // The first `positions` of each head, from one stream to another.
+  const core::CacheRows& rows(int32_t layer) const { return layers_[layer].rows; }
+  // The first `positions` of each head, and all of rings, from one stream to another.
   void copy(int64_t from, int64_t to, int64_t positions) const;
   // Block number `block` of a stream (core::Executor): layer after layer its keys, then its values, head after head.
+  // Rings are left out.
   int64_t block_bytes() const;
   void save(int64_t stream, int64_t block, std::byte* to) const;
   void load(int64_t stream, int64_t block, const std::byte* from) const;
   int64_t bytes() const;
+
+  // What the windows of rings see from `position` on: out of the cache and back.
+  int64_t window_floats() const;
+  void save_windows(int64_t stream, int64_t position, std::span<float> to) const;
+  void load_windows(int64_t stream, int64_t position, std::span<const float> from) const;
 
  private:
   template <typename Copy>
@@ -33,8 +40,13 @@ class KvCache {
     core::KvLayer kv;
     int64_t block_entries;
     int64_t key_bytes, value_bytes; // per head of one stream
-    Memory keys, values;            // [stream][head]
+    core::CacheRows rows;
+    Memory keys, values; // [stream][head]
   };
+  static int64_t window_tiles(const Layer& layer);
+  template <typename Copy>
+  void for_window_tiles(int64_t stream, int64_t position, Copy copy) const;
+
   std::vector<Layer> layers_;
 };
 

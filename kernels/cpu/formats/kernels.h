@@ -123,6 +123,7 @@ struct AttentionTask {
   int64_t end;        // of the stream's tokens in the batch, which tokens without a causal mask see
   const std::byte* k; // this head's key blocks
   const std::byte* v; // this head's value rows; null: a value is the first v_dim elements of its key
+  int64_t ring;       // rows of it that positions take in turn; 0: position p has row p
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
   const core::AttentionParams* params; // scale, window, soft cap, bias

@@ -279,10 +279,15 @@ void attend(const AttentionTask& task) {
 
   const int64_t end = params.end_seen(task.first_position + task.tokens - 1, task.end);
   const int64_t seen = params.first_seen(task.first_position);
-  for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += kAttentionBlock) {
-    const int64_t count = std::min(kAttentionBlock, end - first);
+  // Blocks begin where a ring begins anew, and every 128 positions from there: the same ones for every query.
+  const int64_t lap = task.ring > 0 ? seen / task.ring * task.ring : 0;
+  int64_t count = 0;
+  for (int64_t first = lap + (seen - lap) / kAttentionBlock * kAttentionBlock; first < end; first += count) {
+    const int64_t row_at = task.ring > 0 ? first % task.ring : first;
+    count = std::min(kAttentionBlock, end - first);
+    if (task.ring > 0) count = std::min(count, task.ring - row_at);
     const int64_t padded = round_up(count, kPositionTile);
-    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, first,
+    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, row_at,
                                                                                    padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t position = task.first_position + r / task.group;
@@ -315,7 +320,7 @@ void attend(const AttentionTask& task) {
     }
     const auto add_values = task.v ? with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)
                                    : with_type(task.k_type, latent_block<kF16>, latent_block<kF32>, latent_block<kQ8>);
-    add_values(task, v_stride, rows, first, count, scores, sums);
+    add_values(task, v_stride, rows, row_at, count, scores, sums);
   }
 
   for (int64_t r = 0; r < rows; ++r) {

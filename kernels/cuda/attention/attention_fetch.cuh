@@ -26,7 +26,7 @@ class AttentionKeys {
   __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
   __device__ __forceinline__ void fetch(Held& held, int base) const {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, min(row(base, i), stored_));
+    for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, block_.row_of(min(row(base, i), stored_)));
   }
   // Replaces the newest row's place, which was not in the cache yet.
   __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
@@ -69,7 +69,7 @@ class AttentionValues {
   };
 
   __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
-      : rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at, block.width),
+      : row_of_(block.row_of), rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at, block.width),
         row_(static_cast<int>(threadIdx.x / kPieces)), column_(static_cast<int>(threadIdx.x % kPieces * 8)),
         stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1),
         stored_end_(Shape::kRope ? min(block.end, block.length - 1) : block.end),
@@ -78,16 +78,14 @@ class AttentionValues {
   // Starts the loads of the round from row `base` on.
   __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
     if (!rows_.width.has(column_)) return;
-    const auto* from_row = rows_.at(base + row_, column_);
 #pragma unroll
     for (int i = 0; i < kThreadPieces; ++i) {
       const int in_round = row_ + i * kRowStep, row = base + in_round;
       if constexpr (kCodes) {
-        held.piece[i] = rows_.load(min(row, stored_), column_);
-        held.scale[i] = rows_.scale(min(row, stored_), column_);
+        held.piece[i] = rows_.load(row_of_(min(row, stored_)), column_);
+        held.scale[i] = rows_.scale(row_of_(min(row, stored_)), column_);
       } else {
-        copy_async_16_or_zeros(&to.values[in_round][column_], from_row + i * kRowStep * rows_.width.get(),
-                               row < stored_end_);
+        copy_async_16_or_zeros(&to.values[in_round][column_], rows_.at(row_of_(row), column_), row < stored_end_);
       }
     }
     copy_async_commit();
@@ -113,6 +111,7 @@ class AttentionValues {
   }
 
  private:
+  RowsFrom row_of_;
   Rows<kDim, kCodes, Shape::kRagged> rows_;
   int row_, column_; // of this thread's first piece in a round
   int stored_, stored_end_, newest_row_;
@@ -255,7 +254,7 @@ class AttentionVectors {
                                                NewestOf<Shape>& newest) const {
     const Cache& cache = block_.args.cache;
     const int rows = block_.rows;
-    const int64_t at = block_.head_at + block_.length - 1;
+    const int64_t at = block_.head_at + block_.row_of(block_.length - 1);
     if constexpr (Shape::kKeyCodes) {
       const QuadCodes codes(x, quad);
       if (v == rows) {

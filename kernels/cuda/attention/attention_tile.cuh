@@ -76,6 +76,7 @@ struct AttentionBlock {
   int kv_head, split, tile, group;
   int first_token, tokens, rows;
   int64_t head_at;        // the first cached row of the head
+  RowsFrom row_of;        // of the positions that the tile sees, and of the one before
   int length, begin, end; // of the context; of this split
   int used_splits;
 
@@ -90,8 +91,9 @@ struct AttentionBlock {
   // short that this split has none of it.
   __device__ __forceinline__ bool take_split(int64_t stream, int context_length) {
     length = context_length;
-    head_at = (stream * args.cache.heads + kv_head) * args.cache.context;
+    head_at = (stream * args.cache.heads + kv_head) * args.cache.rows;
     const int first = args.visible.first_seen(length - 1), seen = length - first;
+    row_of = RowsFrom(args.cache, max(first - 1, 0));
     const int per_split =
         seen <= kSingleSplitKeys
             ? kSingleSplitKeys

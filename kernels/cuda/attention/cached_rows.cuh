@@ -16,6 +16,18 @@ __device__ __forceinline__ float cached_key(const Cache& cache, int64_t at) {
   return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at]) : static_cast<const float*>(cache.k)[at];
 }
 
+// The rows of positions from `first` on, no more of them than the cache has: with one division for all.
+struct RowsFrom {
+  int lap, count;
+  __device__ __forceinline__ RowsFrom() {}
+  __device__ __forceinline__ RowsFrom(const Cache& cache, int first)
+      : lap(cache.lap_of(first)), count(static_cast<int>(cache.rows)) {}
+  __device__ __forceinline__ int operator()(int position) const {
+    const int row = position - lap;
+    return row < count ? row : row - count; // where the ring begins anew
+  }
+};
+
 template <int kDim, bool kRagged>
 struct HeadWidth {
   __device__ __forceinline__ explicit HeadWidth(int) {}
@@ -30,7 +42,7 @@ struct HeadWidth<kDim, true> {
   __device__ __forceinline__ bool has(int column) const { return column < width; }
 };
 
-// One head's cached keys or values, [context][width], read eight elements at a time, as f16 or as codes with a scale.
+// One head's cached keys or values, [rows][width], read eight elements at a time, as f16 or as codes with a scale.
 template <int kDim, bool kCodes, bool kRagged>
 struct Rows;
 

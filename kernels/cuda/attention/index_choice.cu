@@ -27,7 +27,7 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
   for (int i = threadIdx.x; i < args.heads; i += kThreads)
     weights[i] = args.weights ? args.weights[int64_t{token} * args.heads + i] : 1;
   __syncthreads();
-  const int64_t first_key = args.streams[token] * cache.context;
+  const int64_t first_key = args.streams[token] * cache.rows;
   for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
     const int64_t at = (first_key + key) * cache.k_dim;
     float score = 0;
@@ -36,7 +36,7 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
       for (int i = lane; i < cache.k_dim; i += kWarp) dot += query[head * cache.k_dim + i] * cached_key(cache, at + i);
       score += weights[head] * fmaxf(warp_sum(dot), 0);
     }
-    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.context + key] = score;
+    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.rows + key] = score;
   }
 }
 
@@ -54,7 +54,7 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
   const DependentWork work(args.stamps);
   const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1;
   const int count = seen / args.span, most = args.most / args.span; // entries
-  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
+  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.rows;
   int32_t* chosen = args.chosen + int64_t{token} * args.most;
   uint32_t last = 0;  // the code
   int of_last = most; // how many with this code are chosen
@@ -114,7 +114,7 @@ __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, i
   const DependentWork work(args.stamps);
   const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1, most = args.most;
   const int count = seen / args.span; // entries
-  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.context;
+  const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.rows;
   int32_t* chosen = args.chosen + int64_t{token} * most;
   if (seen <= most) {
     for (int i = threadIdx.x; i < most; i += kThreads) chosen[i] = i < seen ? i : -1;
@@ -149,7 +149,7 @@ __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, i
 void launch_index_choice(const Launch& launch, IndexArgs args) {
   const size_t shared = (int64_t{args.heads} * args.cache.k_dim + args.heads) * sizeof(float);
   allow_shared(index_score_kernel, shared);
-  const auto blocks = static_cast<unsigned>((args.cache.context + kKeys - 1) / kKeys);
+  const auto blocks = static_cast<unsigned>((args.cache.rows + kKeys - 1) / kKeys);
   for (int first = 0; first < args.tokens; first += kIndexedTokens) {
     const auto tokens = static_cast<unsigned>(std::min(kIndexedTokens, args.tokens - first));
     args.stamps = launch.stamps();

@@ -35,7 +35,7 @@ class LatentBlock {
     lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
     begin_ = static_cast<int>(blockIdx.y) * tile.per_split;
     end_ = min(tile.length, begin_ + tile.per_split);
-    first_key_ = args.streams[tile.first_row / args.heads] * args.cache.context;
+    first_key_ = args.streams[tile.first_row / args.heads] * args.cache.rows;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int64_t row = tile.first_row + min(warp_ * kRowsPerWarp + i, tile.rows - 1);

@@ -1,7 +1,7 @@
 // Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take, and to positions
 // that were chosen. Where none was, zeros.
 #include "core/ops.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
@@ -38,7 +38,8 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   const int stream = args.streams[token], position = args.positions[token];
   const int first = args.visible.first_seen(position);
   const int end = args.visible.end_seen(position, args.visible.causal ? 0 : end_of_stream(args, stream));
-  const int64_t head_at = (int64_t{stream} * cache.heads + head / (args.heads / cache.heads)) * cache.context;
+  const int64_t head_at = (int64_t{stream} * cache.heads + head / (args.heads / cache.heads)) * cache.rows;
+  const RowsFrom row_of(cache, first);
   const float slope = args.max_bias > 0 ? core::alibi_slope(args.max_bias, args.heads, head) : 0;
   // A sink is a score that came first and has no value.
   const bool has_sink = args.sinks && warp == 0;
@@ -51,9 +52,10 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   for (int number = chosen ? warp : first + warp; number < (chosen ? args.most : end); number += kWarps) {
     const int key = chosen ? chosen[number] : number;
     if (key < 0) break; // behind the last
+    const int64_t row = head_at + row_of(key);
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)
-      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, (head_at + key) * cache.k_dim + i);
+      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, row * cache.k_dim + i);
     score = warp_sum(score);
     if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
     score -= slope * static_cast<float>(abs(position - key));
@@ -65,8 +67,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     largest = new_largest;
     sum = sum * shrink + weight;
     for (int i = lane; i < cache.v_dim; i += kWarp)
-      out[i] =
-          out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, (head_at + key) * cache.v_dim + i);
+      out[i] = out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, row * cache.v_dim + i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();

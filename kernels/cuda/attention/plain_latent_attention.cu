@@ -23,7 +23,7 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
         args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
-  const int64_t first_key = args.streams[token] * cache.context;
+  const int64_t first_key = args.streams[token] * cache.rows;
   const auto read = [&](int64_t key, int i) { return cached_key(cache, (first_key + key) * cache.k_dim + i); };
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
   const int last = chosen ? args.most - 1 : args.positions[token];

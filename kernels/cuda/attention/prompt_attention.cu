@@ -8,8 +8,8 @@
 //
 // Windows and soft caps are a kernel of their own (kVaried): its steps begin with the first key that the tile's first
 // token sees, and rows mask at both ends. A sink is what a row's maximum and sum begin with.
+#include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/gemm/hopper.cuh"
-#include "kernels/cuda/ops/ops.h"
 
 #include <algorithm>
 
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
   if (warpgroup == 0) {
     give_registers<56>();
-    const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.context;
+    const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.rows;
+    const RowsFrom row_of(cache, first_key);
     const auto* keys = static_cast<const uint4*>(cache.k) + head_at * (kDim / 8);
     const auto* values = static_cast<const uint4*>(cache.v) + head_at * (kDim / 8);
     const auto publish = [&](int fill) {
@@ -95,7 +96,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
       for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
         const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
-        const int64_t from = int64_t{min(first_key + step * kKeys + row, length - 1)} * (kDim / 8) + piece;
+        const int key = min(first_key + step * kKeys + row, length - 1);
+        const int64_t from = int64_t{kVaried ? row_of(key) : key} * (kDim / 8) + piece;
         copy_async_16(to + swizzled(row, piece, kKeys), (Shape::kWide ? of_slot : keys) + from);
         if constexpr (!Shape::kWide) copy_async_16(to + Shape::kValuesAt + swizzled(row, piece, kKeys), values + from);
       }

@@ -24,13 +24,13 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     for (int i = lane; i < width; i += kWarp) squares += x[i] * x[i];
     return rsqrtf(warp_sum(squares) / static_cast<float>(width) + args.epsilon);
   };
-  const int64_t cache_row = args.streams[token] * cache.heads * cache.context + position;
+  const int64_t cache_row = args.streams[token] * cache.heads * cache.rows + cache.row_of(position);
   for (int h = threadIdx.x / kWarp; h < args.q_heads + 2 * cache.heads; h += kThreads / kWarp) {
     const bool is_q = h < args.q_heads, is_v = h >= args.q_heads + cache.heads;
     const int head = is_q ? h : is_v ? h - args.q_heads - cache.heads : h - args.q_heads;
     if (is_v) {
       const float* v = args.v_in + (token * cache.heads + head) * cache.v_dim;
-      __half* to = static_cast<__half*>(cache.v) + (cache_row + head * cache.context) * cache.v_dim;
+      __half* to = static_cast<__half*>(cache.v) + (cache_row + head * cache.rows) * cache.v_dim;
       const float scale = args.norms_v ? inverse_rms(v, cache.v_dim) : 1;
       for (int i = lane; i < cache.v_dim; i += kWarp) to[i] = __float2half_rn(v[i] * scale);
       continue;
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     const float inverse = norm ? inverse_rms(x, dim) : 1;
     const auto read = [&](int i) { return norm ? x[i] * inverse * norm[i] : x[i]; };
     float* q_out = args.q_out + (token * args.q_heads + head) * dim;
-    __half* k_out = static_cast<__half*>(cache.k) + (cache_row + head * cache.context) * dim;
+    __half* k_out = static_cast<__half*>(cache.k) + (cache_row + head * cache.rows) * dim;
     const auto write = [&](int i, float value) {
       if (is_q)
         q_out[i] = value;

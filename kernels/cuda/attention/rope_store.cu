@@ -32,7 +32,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
 
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
-    const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.v_dim;
+    const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.v_dim;
     if (args.norms_v) {
       const float inverse = inverse_rms(v, cache.v_dim, args.epsilon, scratch);
       for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) head[i] = v[i] * inverse;
@@ -59,7 +59,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   }
   if (float* out = is_q ? args.q_out : args.k_out)
     for (int i = threadIdx.x; i < dim; i += blockDim.x) out[in_at + i] = head[i];
-  const int64_t at = ((stream * cache.heads + h) * cache.context + position) * cache.k_dim;
+  const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.k_dim;
   if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }
 

@@ -34,7 +34,7 @@ __device__ __forceinline__ void fetch(Round& round, const AttentionBlock<Shape>&
   constexpr int kPieces = kDim / 8; // of 16 bytes
   for (int i = threadIdx.x; i < kKeys * kPieces; i += kAttentionThreads) {
     const int row = i / kPieces, column = i % kPieces * 8, key = first + row;
-    const int64_t at = (block.head_at + min(key, block.end - 1)) * kDim + column;
+    const int64_t at = (block.head_at + block.row_of(min(key, block.end - 1))) * kDim + column;
     copy_async_16_or_zeros(&round.keys[row][column], static_cast<const __half*>(cache.k) + at, key < block.end);
     copy_async_16_or_zeros(&round.values[row][column], static_cast<const __half*>(cache.v) + at, key < block.end);
   }

@@ -2,6 +2,7 @@
 // (plan/batch_plan.h); how they are launched is in launches.h.
 #include "kernels/cuda/executor/executor.h"
 
+#include "core/cache/rings.h"
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "kernels/cuda/executor/launches.h"
@@ -86,14 +87,19 @@ class Executor final : public core::Executor {
                                decoding_.bytes() + sampler_.bytes());
   }
 
-  void save_state(int32_t stream, std::span<float> state) override;
+  int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     const CurrentDevice current(context_.device());
     cache_.copy(from, to, tokens, context_.stream());
+    positions_.copy(from, to);
   }
-  std::string block_layout() const override { return "cuda 1"; }
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return positions_.continues_at(stream, position);
+  }
+  std::string block_layout() const override { return "cuda 1" + core::left_out_of_blocks(program_, config_); }
   int64_t block_bytes() const override { return cache_.block_bytes(); }
   std::shared_ptr<std::byte> make_block() const override;
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
@@ -153,7 +159,7 @@ class Executor final : public core::Executor {
   KernelLauncher launcher_;
   PlanInputs plan_inputs_;
 
-  core::StatePositions positions_;
+  core::StreamPositions positions_;
   int64_t marked_position_ = 0; // of the stream whose state is marked
   int32_t decoding_stream_ = 0;
   PinnedMemory logits_host_;
@@ -280,17 +286,21 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
     graphs_.clear();
 }
 
-void Executor::save_state(int32_t stream, std::span<float> state) {
+void Executor::save_state(int32_t stream, std::span<float> state, int64_t position) {
   const CurrentDevice current(context_.device());
-  states_.save(stream, state, context_.stream());
+  const auto recurrent = static_cast<size_t>(core::state_elements(program_));
+  states_.save(stream, state.first(recurrent), context_.stream());
+  cache_.save_windows(stream, position, state.subspan(recurrent), context_.stream());
   context_.synchronize();
 }
 
 void Executor::load_state(int32_t stream, std::span<const float> state, int64_t position) {
+  if (state.empty()) return positions_.assume(stream, position);
   positions_.set(stream, position);
-  if (state.empty()) return;
   const CurrentDevice current(context_.device());
-  states_.load(stream, state, context_.stream());
+  const auto recurrent = static_cast<size_t>(core::state_elements(program_));
+  states_.load(stream, state.first(recurrent), context_.stream());
+  cache_.load_windows(stream, position, state.subspan(recurrent), context_.stream());
   context_.synchronize();
 }
 
@@ -325,7 +335,7 @@ void Executor::mark_state(int32_t stream) {
 
 void Executor::return_to_mark() {
   const CurrentDevice current(context_.device());
-  positions_.set(states_.marked(), marked_position_);
+  positions_.return_to(states_.marked(), marked_position_);
   states_.return_to_mark(context_.stream());
 }
 
@@ -360,7 +370,7 @@ int32_t Executor::next_token(bool ahead) {
     if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
     if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
     run_decoded({1, 1, kAttentionRows, true, true}, decoding_.position() + 1);
-    positions_.set(decoding_stream_, decoding_.position());
+    positions_.advance(decoding_stream_, decoding_.position());
   }
   ++read_steps_;
   return decoding_.read_token();
@@ -415,6 +425,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   }
   const core::Batch batch{tokens, positions, which, outputs};
   core::check_batch(program_, config_, batch);
+  for (const int32_t stream : which) positions_.advance(stream, position + 1);
   PlanShape shape{streams, streams, 1, true};
   if (streams == 1) { // ends with the choice of the next token, as decoding does
     shape.sample = true;

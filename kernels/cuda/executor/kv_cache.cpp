@@ -5,19 +5,27 @@
 #include <algorithm>
 
 namespace ridge::kernels::cuda {
+namespace {
+
+// In copies of windows parts begin at whole 16 bytes.
+int64_t saved_bytes(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+} // namespace
 
 KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream)
     : block_positions_(core::block_positions(program)) {
-  const auto positions = [&](const core::KvLayer& kv) { return config.streams * kv.entries(config.context); };
+  const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
   size_t bytes = 0;
-  for (const core::KvLayer& kv : program.kv_layers) {
-    const CacheBytes of_layer = cache_bytes(kv, config);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const CacheBytes of_layer = cache_bytes(program.kv_layers[i], rows[i].rows, config);
     bytes += of_layer.keys + of_layer.values;
   }
   memory_ = DeviceMemory(bytes, "the KV cache");
   RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, bytes, stream));
   uint8_t* at = memory_.as();
-  for (const core::KvLayer& kv : program.kv_layers) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const core::KvLayer& kv = program.kv_layers[i];
+    const CacheBytes of_layer = cache_bytes(kv, rows[i].rows, config);
     Cache layer = {nullptr,
                    nullptr,
                    config.k_type == core::KvType::f16,
@@ -25,38 +33,39 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
                    static_cast<int>(kv.heads),
                    static_cast<int>(kv.k_dim),
                    static_cast<int>(kv.v_dim),
-                   kv.entries(config.context)};
-    const int64_t rows = positions(kv) * kv.heads;
+                   rows[i].rows};
+    layer.ring = rows[i].is_ring();
+    const int64_t all_rows = config.streams * kv.heads * layer.rows;
     layer.k = at;
-    if (config.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + rows * kv.k_dim);
-    at += cache_bytes(kv, config).keys;
+    if (config.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + all_rows * kv.k_dim);
+    at += of_layer.keys;
     layer.v = at;
-    if (config.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + rows * kv.v_dim);
-    at += cache_bytes(kv, config).values;
+    if (config.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + all_rows * kv.v_dim);
+    at += of_layer.values;
     layers_.push_back(layer);
     const auto element_bytes = [](core::KvType type) {
       return type == core::KvType::q8_0 ? 1 : type == core::KvType::f16 ? 2 : 4;
     };
-    add_part(layer.k, kv.k_dim * element_bytes(config.k_type), kv, config);
-    add_part(layer.k_scales, kv.k_dim / core::kQ8Block * sizeof(uint16_t), kv, config);
+    add_part(layer.k, kv.k_dim * element_bytes(config.k_type), kv, rows[i]);
+    add_part(layer.k_scales, kv.k_dim / core::kQ8Block * sizeof(uint16_t), kv, rows[i]);
     if (kv.latent) continue; // values are parts of keys
-    add_part(layer.v, kv.v_dim * element_bytes(config.v_type), kv, config);
-    add_part(layer.v_scales, kv.v_dim / core::kQ8Block * sizeof(uint16_t), kv, config);
+    add_part(layer.v, kv.v_dim * element_bytes(config.v_type), kv, rows[i]);
+    add_part(layer.v_scales, kv.v_dim / core::kQ8Block * sizeof(uint16_t), kv, rows[i]);
   }
 }
 
-void KvCache::add_part(void* data, int64_t entry_bytes, const core::KvLayer& kv, const core::ExecutorConfig& config) {
-  if (!data || entry_bytes == 0) return;
-  parts_.push_back({static_cast<uint8_t*>(data), kv.heads, kv.entries(config.context), entry_bytes, kv.span,
-                    block_positions_ / kv.span});
-  block_bytes_ += kv.heads * parts_.back().block_entries * entry_bytes;
+void KvCache::add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows) {
+  if (!data || row_bytes == 0) return;
+  parts_.push_back({static_cast<uint8_t*>(data), kv.heads, row_bytes, kv.span, block_positions_ / kv.span, rows});
+  if (!rows.is_ring()) block_bytes_ += kv.heads * parts_.back().block_rows * row_bytes;
 }
 
 void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const {
   for (const Part& part : parts_) {
-    const int64_t pitch = part.entries * part.entry_bytes, entries = (positions + part.span - 1) / part.span;
+    const int64_t pitch = part.head_bytes(),
+                  rows = part.rows.is_ring() ? part.rows.rows : (positions + part.span - 1) / part.span;
     RIDGE_CUDA(cudaMemcpy2DAsync(part.data + to * part.heads * pitch, pitch, part.data + from * part.heads * pitch,
-                                 pitch, entries * part.entry_bytes, part.heads, cudaMemcpyDeviceToDevice, stream));
+                                 pitch, rows * part.row_bytes, part.heads, cudaMemcpyDeviceToDevice, stream));
   }
 }
 
@@ -72,11 +81,12 @@ int64_t KvCache::take_staging(int64_t blocks) {
 void KvCache::stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const {
   uint8_t* staged = staging_.as();
   for (const Part& part : parts_) {
-    const int64_t width = part.block_entries * part.entry_bytes, start = first * part.block_entries;
-    const int64_t whole = std::clamp<int64_t>((part.entries - start) / part.block_entries, 0, count);
-    const int64_t rest = whole < count ? (part.entries - start) * part.entry_bytes - whole * width : 0;
+    if (part.rows.is_ring()) continue;
+    const int64_t width = part.block_rows * part.row_bytes, start = first * part.block_rows;
+    const int64_t whole = std::clamp<int64_t>((part.rows.rows - start) / part.block_rows, 0, count);
+    const int64_t rest = whole < count ? (part.rows.rows - start) * part.row_bytes - whole * width : 0;
     for (int64_t head = 0; head < part.heads; ++head, staged += width) {
-      uint8_t* cache = part.data + ((of * part.heads + head) * part.entries + start) * part.entry_bytes;
+      uint8_t* cache = part.data + (of * part.heads + head) * part.head_bytes() + start * part.row_bytes;
       const auto copy = [&](uint8_t* in_cache, uint8_t* in_staging, int64_t bytes, int64_t rows) {
         if (bytes <= 0 || rows == 0) return;
         uint8_t *to = save ? in_staging : in_cache, *from = save ? in_cache : in_staging;
@@ -113,6 +123,43 @@ void KvCache::load(int32_t to, int64_t first, std::span<const std::byte* const> 
     blocks = blocks.subspan(count);
     first += count;
   }
+}
+
+int64_t KvCache::window_floats() const {
+  int64_t bytes = 0;
+  for (const Part& part : parts_) bytes += saved_bytes(part.rows.window * part.heads * part.row_bytes);
+  return bytes / static_cast<int64_t>(sizeof(float));
+}
+
+// copy(cache, its pitch, saved, its pitch, bytes of a head, heads) for each piece of what windows see from `position`
+// on: as many rows as a window has, in one piece or, where the ring begins anew, two.
+template <typename Byte, typename Copy>
+void KvCache::for_windows(int32_t of, int64_t position, Byte* saved, Copy copy) const {
+  for (const Part& part : parts_) {
+    if (!part.rows.is_ring()) continue;
+    const int64_t window = part.rows.window, row = part.rows.row_of(part.rows.first_seen(position));
+    const int64_t first = std::min(window, part.rows.rows - row) * part.row_bytes;
+    const int64_t pitch = part.head_bytes(), saved_pitch = window * part.row_bytes;
+    uint8_t* heads = part.data + of * part.heads * pitch;
+    copy(heads + row * part.row_bytes, pitch, saved, saved_pitch, first, part.heads);
+    if (first < saved_pitch) copy(heads, pitch, saved + first, saved_pitch, saved_pitch - first, part.heads);
+    saved += saved_bytes(part.heads * saved_pitch);
+  }
+}
+
+void KvCache::save_windows(int32_t of, int64_t position, std::span<float> saved, cudaStream_t stream) const {
+  for_windows(of, position, std::as_writable_bytes(saved).data(),
+              [&](const uint8_t* cache, int64_t pitch, std::byte* to, int64_t to_pitch, int64_t bytes, int64_t heads) {
+                RIDGE_CUDA(cudaMemcpy2DAsync(to, to_pitch, cache, pitch, bytes, heads, cudaMemcpyDeviceToHost, stream));
+              });
+}
+
+void KvCache::load_windows(int32_t to, int64_t position, std::span<const float> saved, cudaStream_t stream) const {
+  for_windows(
+      to, position, std::as_bytes(saved).data(),
+      [&](uint8_t* cache, int64_t pitch, const std::byte* from, int64_t from_pitch, int64_t bytes, int64_t heads) {
+        RIDGE_CUDA(cudaMemcpy2DAsync(cache, pitch, from, from_pitch, bytes, heads, cudaMemcpyHostToDevice, stream));
+      });
 }
 
 StateMemory::StateMemory(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream)

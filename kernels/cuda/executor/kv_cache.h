@@ -1,7 +1,7 @@
 // What a stream's tokens leave behind: keys and values by position, and recurrent state.
 #pragma once
 
-#include "core/executor.h"
+#include "core/cache/rings.h"
 #include "kernels/cuda/ops/ops.h"
 
 #include <span>
@@ -18,26 +18,36 @@ class KvCache {
   const Cache& layer(int32_t index) const { return layers_[index]; } // of Program::kv_layers
   size_t bytes() const { return memory_.bytes(); }
 
-  // The first `positions` of each head, from one stream to another.
+  // The first `positions` of each head, and all of rings, from one stream to another.
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
   // Blocks of a stream from number `first` on, to and from the host (core::Executor): layer after layer its keys, their
-  // scales, values and theirs, head after head. Asynchronous in the CUDA stream. Rows are put together in device
-  // memory, which is taken with the first copy, so that a block crosses the bus at once.
+  // scales, values and theirs, head after head. Rings are left out. Asynchronous in the CUDA stream. Rows are put
+  // together in device memory, which is taken with the first copy, so that a block crosses the bus at once.
   int64_t block_bytes() const { return block_bytes_; }
   void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, cudaStream_t stream);
   void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, cudaStream_t stream);
 
+  // What the windows of rings see from `position` on: to the host and back. Asynchronous in the CUDA stream.
+  int64_t window_floats() const;
+  void save_windows(int32_t of, int64_t position, std::span<float> saved, cudaStream_t stream) const;
+  void load_windows(int32_t to, int64_t position, std::span<const float> saved, cudaStream_t stream) const;
+
  private:
-  // What heads have one behind the other: keys, values or their scales of a layer, [stream][head][entry].
+  // What heads have one behind the other: keys, values or their scales of a layer, [stream][head][row].
   struct Part {
     uint8_t* data;
-    int64_t heads, entries, entry_bytes;
-    int64_t span, block_entries; // positions of an entry; entries of a block
+    int64_t heads, row_bytes;
+    int64_t span, block_rows; // positions of a row; rows of a block
+    core::CacheRows rows;
+
+    int64_t head_bytes() const { return rows.rows * row_bytes; }
   };
-  void add_part(void* data, int64_t entry_bytes, const core::KvLayer& kv, const core::ExecutorConfig& config);
+  void add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows);
   int64_t take_staging(int64_t blocks);
   void stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const;
+  template <typename Byte, typename Copy>
+  void for_windows(int32_t of, int64_t position, Byte* saved, Copy copy) const;
 
   DeviceMemory memory_;
   std::vector<Cache> layers_; // views into memory_

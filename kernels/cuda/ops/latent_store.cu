@@ -34,7 +34,7 @@ __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args
     if (head < args.q_heads) rotate_head(args, int64_t{token} * args.q_heads + head, r_dim, position);
     return;
   }
-  const int64_t at = (args.streams[token] * cache.context + position) * cache.k_dim;
+  const int64_t at = (args.streams[token] * cache.rows + cache.row_of(position)) * cache.k_dim;
   const float *c = args.c + int64_t{token} * c_dim, *r = args.r + int64_t{token} * r_dim;
   for (int i = threadIdx.x; i < r_dim; i += kThreads) row[c_dim + i] = r[i];
   float squares = 0;

@@ -68,7 +68,8 @@ struct RopeArgs {
   int span;   // a position counts as the first of its `span`
 };
 
-// A layer's cache: K of stream s, head h, position p at ((s * heads + h) * context + p) * k_dim elements; V likewise.
+// A layer's cache: K of stream s, head h, position p at ((s * heads + h) * rows + p) * k_dim elements; V likewise. In a
+// ring, which has fewer rows than a context, positions take them in turn: p % rows stands for p.
 // Of latent attention there is no V. In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of
 // their own.
 struct Cache {
@@ -76,8 +77,16 @@ struct Cache {
   void* v;
   bool k_half, v_half; // f16, else f32, or q8_0 where there are scales
   int heads, k_dim, v_dim;
-  int64_t context;
+  int64_t rows;
   uint16_t *k_scales = nullptr, *v_scales = nullptr;
+  bool ring = false;
+
+  // The position in row 0 when `position` was stored.
+  RIDGE_HD int lap_of(int position) const {
+    const int count = static_cast<int>(rows);
+    return ring ? position / count * count : 0;
+  }
+  RIDGE_HD int row_of(int position) const { return position - lap_of(position); }
 };
 
 // One launch for everything between the q/k/v matrices and attention: norm of each head (where a weight is given),

@@ -1,5 +1,6 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
+#include "core/cache/rings.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/plan.h"
@@ -64,10 +65,10 @@ int64_t scratch_bytes(const core::Program& program, const core::ExecutorConfig& 
 
 } // namespace
 
-CacheBytes cache_bytes(const core::KvLayer& layer, const core::ExecutorConfig& config) {
-  const int64_t rows = config.streams * layer.entries(config.context) * layer.heads;
-  return {padded(rows * core::head_bytes(config.k_type, layer.k_dim), kAligned),
-          layer.latent ? 0 : padded(rows * core::head_bytes(config.v_type, layer.v_dim), kAligned)};
+CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config) {
+  const int64_t heads = config.streams * rows * layer.heads;
+  return {padded(heads * core::head_bytes(config.k_type, layer.k_dim), kAligned),
+          layer.latent ? 0 : padded(heads * core::head_bytes(config.v_type, layer.v_dim), kAligned)};
 }
 
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config) {
@@ -98,8 +99,9 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     memory.expert_copy += group.block_bytes;
     memory.most_experts = std::max(memory.most_experts, group.experts);
   }
-  for (const core::KvLayer& layer : program.kv_layers) {
-    const CacheBytes bytes = cache_bytes(layer, config);
+  const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const CacheBytes bytes = cache_bytes(program.kv_layers[i], rows[i].rows, config);
     memory.cache += bytes.keys + bytes.values;
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloat;

@@ -9,11 +9,11 @@
 
 namespace ridge::kernels::cuda {
 
-// Of all streams, in bytes.
+// Of all streams, in bytes; `rows` of a stream's head (core::CacheRows).
 struct CacheBytes {
   int64_t keys, values;
 };
-CacheBytes cache_bytes(const core::KvLayer& layer, const core::ExecutorConfig& config);
+CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config);
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config);
 int64_t value_bytes(const core::BufferPlan::Slot& slot, const core::ExecutorConfig& config);
 

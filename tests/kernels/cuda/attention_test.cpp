@@ -1,5 +1,6 @@
 // Attention on the GPU for heads of every width that it has kernels for, and of some that it has none for, against the
 // meaning of Programs (naive.h). Heads of 256 and partial rope are what hybrid models have.
+#include "core/cache/rings.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include "device.h"
@@ -241,6 +242,42 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           config.k_type = config.v_type = type;
           config.exact = type == KvType::f32;
           CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}) < 3e-5);
+        }
+}
+
+TEST_CASE("CUDA: caches that hold only a window give what whole ones give, in laps of any length") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum RopeStyle;
+  tests::Share share;
+  for (const auto& [heads, kv_heads, dim] :
+       {std::tuple(8, 1, 64), {8, 2, 128}, {8, 4, 256}, {6, 2, 96}, {6, 1, 512}, {40, 2, 128}, {3, 1, 24}})
+    for (const core::AttentionParams& sees :
+         {window(1), window(5), window(70), window(300), window(40, true), window(100, false, 1)})
+      for (const KvType type : {KvType::f16, KvType::q8_0, KvType::f32})
+        for (const bool fuse : {true, false}) {
+          if (!has_codes(dim, type, type) || !share.takes_next()) continue;
+          CAPTURE(heads);
+          CAPTURE(dim);
+          CAPTURE(sees.window);
+          CAPTURE(sees.chunked);
+          CAPTURE(type);
+          CAPTURE(fuse);
+          RandomProgram model = attention_model(seed, {heads, kv_heads, dim, dim, split, sees, sees.chunked});
+          core::ExecutorConfig config = exact_config();
+          config.context = 1500;
+          config.max_batch = config.max_outputs = 150;
+          config.going_back = 6;
+          config.k_type = config.v_type = type;
+          config.exact = type == KvType::f32;
+          CudaOptions options;
+          options.fuse = fuse;
+          const auto make = [&](const core::Program& program, const core::ExecutorConfig& c) {
+            return make_cuda_executor(program, c, options);
+          };
+          CHECK(core::cache_rows(model.program, config)[0].rows < 500);
+          CHECK(tests::worst_error_of_rings(make, model, config) < 3e-5);
         }
 }
 

@@ -7,6 +7,7 @@
 #include "support/numerics.h"
 #include "support/recipe_runs.h"
 #include "support/reference_logits.h"
+#include "support/ring_runs.h"
 
 using namespace ridge;
 
@@ -66,6 +67,12 @@ TEST_CASE("CUDA: streams of tiny models go on behind blocks and states that anot
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
   for (const std::string& name : shared_recipes()) tests::check_restored_blocks(tests::make_executor, name);
+}
+
+TEST_CASE("CUDA: tiny models with windows have the same logits when their caches hold only the windows") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : shared_recipes()) tests::check_rings(tests::make_executor, name);
 }
 
 TEST_CASE("CUDA: draft heads of tiny models have the reference's logits, in pieces and after going back, too") {

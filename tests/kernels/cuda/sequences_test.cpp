@@ -1,5 +1,6 @@
 // The scheduler on the GPU: steps of several streams, pieces of prompts, and a sequence alone, whose tokens the GPU
 // chooses.
+#include "support/prefix_runs.h"
 #include "support/sequences.h"
 
 #include "device.h"
@@ -11,4 +12,11 @@ TEST_CASE("CUDA: a sequence's tokens are the same alone and among others") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::check_sequences(tests::make_executor, seed);
+}
+
+TEST_CASE("CUDA: models whose caches hold only windows share prompts, and say what they say alone") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const char* name : {"gemma3-dense", "gpt-oss-moe", "gemma4-e2b"})
+    for (const int64_t streams : {1, 3}) tests::check_prefixes(tests::make_executor, name, streams);
 }

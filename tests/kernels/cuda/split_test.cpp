@@ -9,6 +9,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 #include "models/model.h"
 #include "support/executor_runs.h"
+#include "support/ring_runs.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
@@ -46,6 +47,12 @@ TEST_CASE("CUDA: a model split between CPU and GPU is the model, wherever it is 
       CHECK(tests::worst_error_of_streams(cut_before(layer), model, tests::exact_config()) < 1e-8);
     }
   }
+}
+
+TEST_CASE("CUDA: models with windows that are split go back, each part with windows of its own") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const char* name : {"gemma3-dense-deep", "gpt-oss-moe-deep"}) CHECK(tests::check_rings(cut_before(1), name));
 }
 
 TEST_CASE("CUDA: a model in several files runs with any number of its layers on the GPU") {

@@ -31,6 +31,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.end = segment.end;
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
+        if (const core::CacheRows& rows = lowering.cache().rows(params.layer); rows.is_ring()) task.ring = rows.rows;
         task.first_head = head * group;
         task.sinks = sinks ? sinks + head * group : nullptr;
         task.biases = biases ? biases + head * group * (2 * params.reach + 1) : nullptr;

@@ -1,0 +1,166 @@
+// Checks of an executor with the reference's recipes whose layers have windows: caches that hold only the window give
+// what whole ones give, when positions have taken their rows several times.
+#pragma once
+
+#include "core/cache/rings.h"
+#include "support/recipe_runs.h"
+
+namespace ridge::tests {
+
+// With rings of 32 rows and more: windows of recipes have 4 to 16 tokens.
+inline core::ExecutorConfig ring_config(core::ExecutorConfig config) {
+  config.context = 200;
+  config.max_batch = 8;
+  config.max_outputs = 8;
+  config.going_back = 8;
+  return config;
+}
+
+inline bool has_rings(const core::Program& program, const core::ExecutorConfig& config) {
+  return std::ranges::any_of(core::cache_rows(program, config), &core::CacheRows::is_ring);
+}
+
+// The recipe's tokens again and again.
+inline std::vector<int32_t> long_text(const Recipe& recipe, size_t count) {
+  const std::vector<int32_t> ids = recipe.ids();
+  std::vector<int32_t> text(count);
+  for (size_t i = 0; i < count; ++i) text[i] = ids[(i * 5 + i / ids.size()) % ids.size()];
+  return text;
+}
+
+class RingRuns {
+ public:
+  RingRuns(const MakeExecutor& make, const core::Program& program, const core::ExecutorConfig& config,
+           std::span<const int32_t> text, double bound)
+      : make_(make), program_(program), config_(config), text_(text), bound_(bound) {
+    core::ExecutorConfig whole = config;
+    whole.going_back = whole.context;
+    CHECK_FALSE(has_rings(program, whole));
+    whole_ = in_pieces(make, program, whole, text, 7);
+  }
+
+  void check_pieces(std::initializer_list<size_t> sizes) {
+    for (const size_t size : sizes) CHECK(nmse(in_pieces(make_, program_, config_, text_, size), whole_) <= bound_);
+  }
+
+  // By a few tokens just so, further with what was saved, and nowhere else.
+  void check_going_back() {
+    const auto executor = make_(program_, config_);
+    const size_t count = text_.size(), there = count / 2;
+    std::vector<float> state(executor->saved_floats()), logits, dropped;
+    run_pieces(*executor, text_, 0, there, 8, logits);
+    executor->save_state(0, state, static_cast<int64_t>(there));
+    run_pieces(*executor, text_, there, count, 5, dropped);
+    CHECK_FALSE(executor->continues_at(0, static_cast<int64_t>(there)));
+    CHECK_THROWS_AS(run_pieces(*executor, text_, there, there + 1, 1, dropped), Error);
+    if (program_.states.empty()) {
+      const size_t back = count - static_cast<size_t>(config_.going_back);
+      REQUIRE(executor->continues_at(0, static_cast<int64_t>(back)));
+      std::vector<float> again;
+      run_pieces(*executor, text_, back, count, 3, again);
+      CHECK(nmse(again, rows_from(back)) <= bound_);
+    }
+    executor->load_state(0, state, static_cast<int64_t>(there));
+    run_pieces(*executor, text_, there, count, 8, logits);
+    CHECK(nmse(logits, whole_) <= bound_);
+    run_pieces(*executor, text_, 0, 8, 8, again_from_start_);
+    CHECK(nmse(again_from_start_, {whole_.begin(), whole_.begin() + std::ssize(again_from_start_)}) <= bound_);
+  }
+
+  // A stream of another executor goes on with the blocks and the state of this one's first tokens, bit by bit: also
+  // where this one went on, as far as it can go back.
+  void check_restored() {
+    core::ExecutorConfig config = config_;
+    config.streams = 2;
+    const auto first = make_(program_, config), second = make_(program_, config);
+    const size_t count = text_.size(), there = count * 3 / 4;
+    const size_t ahead = program_.states.empty() ? static_cast<size_t>(config.going_back) : 0;
+    std::vector<float> dropped;
+    run_pieces(*first, text_, 0, there + ahead, 8, dropped);
+    std::vector<std::shared_ptr<std::byte>> blocks;
+    std::vector<std::byte*> bytes;
+    const int64_t block = core::block_positions(program_);
+    for (int64_t at = 0; at < static_cast<int64_t>(there); at += block) {
+      blocks.push_back(first->make_block());
+      bytes.push_back(blocks.back().get());
+    }
+    std::vector<float> state(first->saved_floats()), rest, of_restored;
+    first->save_blocks(0, 0, bytes);
+    first->save_state(0, state, static_cast<int64_t>(there));
+    run_pieces(*second, text_, 0, 60, 8, dropped, 1); // something else was there
+    second->load_blocks(1, 0, std::vector<const std::byte*>(bytes.begin(), bytes.end()));
+    second->load_state(1, state, static_cast<int64_t>(there));
+    run_pieces(*first, text_, there, count, 8, rest);
+    run_pieces(*second, text_, there, count, 8, of_restored, 1);
+    CHECK(rest == of_restored);
+    CHECK(nmse(rest, rows_from(there)) <= bound_);
+  }
+
+  // A stream goes on where another one is, and with what was saved there.
+  void check_copies() {
+    core::ExecutorConfig config = config_;
+    config.streams = 3;
+    const auto executor = make_(program_, config);
+    const size_t count = text_.size(), there = count / 2 + 1;
+    std::vector<float> state(executor->saved_floats()), dropped;
+    run_pieces(*executor, text_, 0, there, 8, dropped);
+    executor->copy_cache(0, 2, static_cast<int64_t>(there));
+    executor->save_state(0, state, static_cast<int64_t>(there));
+    CHECK(executor->continues_at(2, static_cast<int64_t>(there)) == program_.states.empty());
+    if (!program_.states.empty()) executor->load_state(2, state, static_cast<int64_t>(there));
+    run_pieces(*executor, text_, there, count, 8, dropped);
+    check_rest(*executor, 2, there);
+    executor->copy_cache(0, 1, static_cast<int64_t>(there));
+    CHECK_FALSE(executor->continues_at(1, static_cast<int64_t>(there)));
+    executor->load_state(1, state, static_cast<int64_t>(there));
+    check_rest(*executor, 1, there);
+  }
+
+ private:
+  std::vector<float> rows_from(size_t token) const {
+    const size_t row = whole_.size() / text_.size();
+    return {whole_.begin() + static_cast<std::ptrdiff_t>(token * row), whole_.end()};
+  }
+  void check_rest(core::Executor& executor, int32_t stream, size_t from) {
+    std::vector<float> logits;
+    run_pieces(executor, text_, from, text_.size(), 6, logits, stream);
+    CHECK(nmse(logits, rows_from(from)) <= bound_);
+  }
+
+  const MakeExecutor& make_;
+  const core::Program& program_;
+  const core::ExecutorConfig config_;
+  const std::span<const int32_t> text_;
+  const double bound_;
+  std::vector<float> whole_, again_from_start_;
+};
+
+// With every type of cache, in exact mode. Returns whether the recipe has windows.
+inline bool check_rings(const MakeExecutor& make, const std::string& name) {
+  CAPTURE(name);
+  const Recipe recipe(name);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  core::ExecutorConfig config = ring_config(exact_config());
+  if (!has_rings(program, config)) return false;
+  const std::vector<int32_t> text = long_text(recipe, 110);
+  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+    CAPTURE(static_cast<int>(type));
+    if (!has_cache_of(program, type)) continue;
+    config.k_type = config.v_type = type;
+    // Rounding may choose other gates above a cutoff, and other codes: 4e-6 and 1.1e-4 at most were measured.
+    const bool full = type == core::KvType::f32;
+    RingRuns runs(make, program, config, text, full ? 1e-5 : 1e-3);
+    if (full) {
+      runs.check_pieces({1, 5});
+      runs.check_going_back();
+    } else {
+      runs.check_pieces({8});
+      runs.check_restored();
+    }
+    runs.check_copies();
+  }
+  return true;
+}
+
+} // namespace ridge::tests

@@ -5,6 +5,7 @@
 #include "text/calls/call_writer.h"
 #include "text/grammar/grammar_matcher.h"
 
+#include "support/json_validator.h"
 #include "support/random_tools.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@
 using namespace ridge;
 using namespace ridge::text;
 using Json = nlohmann::ordered_json;
-using tests::fits, tests::Random, tests::random_tools;
+using tests::is_valid, tests::Random, tests::random_tools;
 
 namespace {
 
@@ -78,7 +79,7 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
         CAPTURE(call.arguments);
         const Json arguments = Json::parse(call.arguments, nullptr, false);
         REQUIRE(arguments.is_object());
-        CHECK(fits(arguments, std::ranges::find(tools, call.name, &Tool::name)->parameters));
+        CHECK(is_valid(arguments, std::ranges::find(tools, call.name, &Tool::name)->parameters));
         ++calls_read;
       }
     }

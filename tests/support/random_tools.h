@@ -24,7 +24,7 @@ struct Random {
 
 // Strings and arrays are bounded, so that most answers end.
 inline nlohmann::ordered_json random_schema(Random& random, int depth) {
-  switch (random.below(depth > 2 ? 9 : 12)) {
+  switch (random.below(depth > 2 ? 13 : 17)) {
   case 0: return {{"type", "integer"}};
   case 1: return {{"type", "boolean"}};
   case 2: return {{"enum", {"red", "green <b>", "blue", 7, nullptr}}};
@@ -34,7 +34,11 @@ inline nlohmann::ordered_json random_schema(Random& random, int depth) {
   case 6: return {{"type", "integer"}, {"minimum", -20 + static_cast<int>(random.below(30))}, {"maximum", 5000}};
   case 7: return {{"type", "string"}, {"pattern", "^[a-f]{2,4}-\\d(\\.[^\\s\"]{1,2})?$"}};
   case 8: return {{"type", "string"}, {"format", random.below(2) ? "date" : "uuid"}};
-  case 9: {
+  case 9: return {{"type", {"string", "null"}}, {"maxLength", 4}};
+  case 10: return {{"anyOf", {{{"type", "string"}, {"maxLength", 5}}, {{"type", "integer"}, {"minimum", 100}}}}};
+  case 11: return {{"type", "string"}, {"anyOf", {{{"maxLength", 2}}, {{"format", "ipv4"}}}}};
+  case 12: return {{"allOf", {{{"type", "string"}, {"minLength", 2}}, {{"maxLength", 6}}}}};
+  case 13: {
     const size_t least = random.below(3);
     return {{"type", "array"},
             {"items", random_schema(random, depth + 1)},

@@ -31,7 +31,8 @@ def random_string(r):
 
 def random_number(r):
     low = r.randrange(-30, 30)
-    return r.choice([{}, {"minimum": low}, {"maximum": low}, {"exclusiveMinimum": low, "maximum": low + 1 + r.randrange(90)}])
+    both = {"exclusiveMinimum": low, "maximum": low + 1 + r.randrange(90)}
+    return r.choice([{}, {"minimum": low}, {"maximum": low}, both])
 
 
 def random_array(r, depth):
@@ -43,11 +44,15 @@ def random_array(r, depth):
 
 
 def random_object(r, depth):
-    names = r.sample(["city", "unit", "n", "a b", "é", "$x", "in/out", "k~0"] if depth else ["city", "unit", "n", "k-1"], r.randrange(4))
+    keys = ["city", "unit", "n", "a b", "é", "$x", "in/out", "k~0"] if depth else ["city", "unit", "n", "k-1"]
+    names = r.sample(keys, r.randrange(4))
     schema = {"type": "object", "properties": {name: random_schema(r, depth + 1) for name in names}}
     schema["required"] = [name for name in names if r.random() < 0.6]
     schema["additionalProperties"] = {"type": "boolean"} if depth and r.random() < 0.2 else False
     return schema
+
+
+VALUES = ["red", "green <b>", 'q"\\', 7, -2.5, None, True, {"k": [1]}, "日本"]
 
 
 def random_schema(r, depth=0):
@@ -55,7 +60,7 @@ def random_schema(r, depth=0):
         lambda: {"type": "string", **random_string(r)},
         lambda: {"type": r.choice(["integer", "number"]), **random_number(r)},
         lambda: {"type": r.choice(["boolean", "null", ["boolean", "null"]])},
-        lambda: {"enum": r.sample(["red", "green <b>", 'q"\\', 7, -2.5, None, True, {"k": [1]}, "日本"], 1 + r.randrange(4))},
+        lambda: {"enum": r.sample(VALUES, 1 + r.randrange(4))},
         lambda: {"const": r.choice(["x", 0, [1, "a"], {"a": None}])},
     ]
     nested = [
@@ -102,11 +107,13 @@ def request(client, seed, limit):
     r = random.Random(seed)
     schemas = {name: random_document(r) for name in ("get_weather", "add", "get")[: 1 + seed % 3]}
     tools = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in schemas.items()]
-    ask = {"model": "m", "messages": [{"role": "user", "content": "How is the weather?"}], "temperature": 2, "seed": seed}
+    ask = {"model": "m", "temperature": 2, "seed": seed}
+    ask.update(messages=[{"role": "user", "content": "How is the weather?"}])
     ask.update(tools=tools, max_tokens=limit, tool_choice="required")
     shape = random_document(r)
     if seed % 4 == 3:
-        ask.update(tool_choice="auto", response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": shape}})
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": shape}}
+        ask.update(tool_choice="auto", response_format=form)
     try:
         end, text, calls = answer(client, ask, seed % 2 == 1)
         if end == "stop":
@@ -135,7 +142,8 @@ def main():
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )
     try:
-        client = openai.OpenAI(base_url=server.stdout.readline().strip() + "/v1", api_key="none", timeout=600, max_retries=0)
+        address = server.stdout.readline().strip()
+        client = openai.OpenAI(base_url=address + "/v1", api_key="none", timeout=600, max_retries=0)
         ends, calls = collections.Counter(), 0
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             for end, count in pool.map(lambda seed: request(client, seed, options.limit), range(options.requests)):

@@ -1,4 +1,5 @@
 // What the server and its model are and do: health, models, properties, streams, counters.
+#include "server/api_error.h"
 #include "server/reply.h"
 #include "server/routes.h"
 
@@ -15,18 +16,14 @@ void health(const Models&, const httplib::Request&, httplib::Response& response)
   reply(response, {{"status", "ok"}});
 }
 
-void openai_models(const Models& models, const httplib::Request&, httplib::Response& response) {
-  Json list = Json::array();
-  for (const Models::State& state : models.states()) {
-    Json model = {{"id", state.file.name}, {"object", "model"}, {"created", models.started()}, {"owned_by", "ridge"}};
-    if (state.loaded) model["max_model_len"] = state.context;
-    if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
-    list.push_back(std::move(model));
-  }
-  reply(response, {{"object", "list"}, {"data", std::move(list)}});
-}
-
 namespace {
+
+Json openai_model_of(const Models& models, const Models::State& state) {
+  Json model = {{"id", state.file.name}, {"object", "model"}, {"created", models.started()}, {"owned_by", "ridge"}};
+  if (state.loaded) model["max_model_len"] = state.context;
+  if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
+  return model;
+}
 
 Json ollama_model(const Models::State& state) {
   Json details = {{"format", "gguf"}};
@@ -35,6 +32,20 @@ Json ollama_model(const Models::State& state) {
 }
 
 } // namespace
+
+void openai_models(const Models& models, const httplib::Request&, httplib::Response& response) {
+  Json list = Json::array();
+  for (const Models::State& state : models.states()) list.push_back(openai_model_of(models, state));
+  reply(response, {{"object", "list"}, {"data", std::move(list)}});
+}
+
+void openai_model(const Models& models, const httplib::Request& request, httplib::Response& response) {
+  const std::string name = request.matches[1];
+  for (const Models::State& state : models.states())
+    if (state.file.name == name) return reply(response, openai_model_of(models, state));
+  throw ApiError(404, "invalid_request_error",
+                 fmt::format("there is no model {}; /v1/models lists those that there are", name), "model");
+}
 
 void ollama_tags(const Models& models, const httplib::Request&, httplib::Response& response) {
   Json list = Json::array();

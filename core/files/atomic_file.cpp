@@ -106,6 +106,17 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail("write to disk");
+  publish();
+  // The rename itself survives a power cut once the folder is on the disk. File systems that cannot sync a folder have
+  // no need to.
+  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+}
+
+void AtomicFile::publish() {
   // A nameless file takes a temporary name first: only rename replaces a file that is there.
   for (auto number = static_cast<uint64_t>(::getpid()); temporary_path_.empty(); ++number) {
     const std::string name = temporary_name(number);
@@ -118,13 +129,6 @@ void AtomicFile::commit() {
   if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename to its name");
   ::close(fd_);
   fd_ = -1;
-  // The rename itself survives a power cut once the folder is on the disk. File systems that cannot sync a folder have
-  // no need to.
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
-  }
 }
 
 } // namespace ridge::core

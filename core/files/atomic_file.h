@@ -25,6 +25,8 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   // Waits until the bytes are on the disk, then gives the file its name.
   void commit();
+  // Gives the file its name at once. A power cut may leave it damaged: for files that can be lost, and say so.
+  void publish();
 
  private:
   [[noreturn]] void fail(const char* action) const; // with errno's reason

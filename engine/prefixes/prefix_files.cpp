@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 namespace ridge::engine {
@@ -216,7 +217,7 @@ std::string PrefixFiles::path_of(const PrefixPart& part) const {
   sum.add(std::as_bytes(std::span(&part.first, 1)));
   sum.add(std::as_bytes(std::span(part.tokens)));
   for (const auto& [position, state] : part.states) sum.add(std::as_bytes(std::span(&position, 1)));
-  return fmt::format("{}/{:016x}-{:016x}{}", folder_, key_, sum.value(), kEnding);
+  return (fs::path(folder_) / fmt::format("{:016x}-{:016x}{}", key_, sum.value(), kEnding)).string();
 }
 
 void PrefixFiles::write(const PrefixPart& part) {
@@ -259,7 +260,7 @@ void PrefixFiles::write(const PrefixPart& part) {
     file.write(std::as_bytes(std::span(entry.tokens)));
     file.write(std::as_bytes(std::span(entry.states)));
     for (const auto piece : pieces) file.write(piece);
-    file.commit();
+    file.publish(); // all streams wait for this, and checksums tell of damage
     forget(entry.path);
     entries_.push_back(std::move(entry));
   } catch (const std::exception& error) {
@@ -267,7 +268,7 @@ void PrefixFiles::write(const PrefixPart& part) {
   }
 }
 
-// Removes the oldest files, of all models, until there is room.
+// Removes the oldest files, of all models, until there is room, and forgets those that other programs removed.
 void PrefixFiles::keep_budget(int64_t coming) {
   struct Found {
     fs::file_time_type time;
@@ -275,6 +276,7 @@ void PrefixFiles::keep_budget(int64_t coming) {
     int64_t bytes;
   };
   std::vector<Found> files;
+  std::set<std::string> present;
   std::error_code error;
   int64_t sum = coming;
   for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
@@ -284,8 +286,10 @@ void PrefixFiles::keep_budget(int64_t coming) {
     const auto time = at->last_write_time(gone);
     if (gone) continue;
     files.push_back({time, at->path().string(), bytes});
+    present.insert(at->path().string());
     sum += bytes;
   }
+  std::erase_if(entries_, [&](const Entry& entry) { return !present.contains(entry.path); });
   std::ranges::sort(files, {}, &Found::time);
   for (const Found& file : files) {
     if (sum <= budget_) return;

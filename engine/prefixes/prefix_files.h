@@ -32,6 +32,7 @@ class PrefixFiles {
   // more.
   PrefixPart read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
                   const PrefixStore::MakeBlock& make_block);
+  int64_t known() const { return std::ssize(entries_); } // files
 
  private:
   struct Entry {

@@ -130,6 +130,7 @@ def check_openai_embeddings(client):
     short = client.embeddings.create(model="vectors", input=[[1, 2, 3]], dimensions=8).data[0].embedding
     assert len(short) == 8 and abs(sum(x * x for x in short) - 1) < 1e-4
     assert {model.id for model in client.models.list()} == {"guide", "vectors"}
+    assert client.models.retrieve("guide").id == "guide"
 
 
 def check_anthropic(client):

@@ -97,6 +97,8 @@ TEST_CASE("models are loaded when a request names them") {
   CHECK(endpoint.loaded() == "a b ");
   CHECK(endpoint.get("/props?model=a")["model"] == "a");
   CHECK(endpoint.get("/v1/models")["data"][0]["status"] == "loaded");
+  CHECK(endpoint.get("/v1/models/b") == endpoint.get("/v1/models")["data"][1]);
+  CHECK(Socket(endpoint.server.port()).ask("GET /v1/models/c").starts_with("HTTP/1.1 404"));
   const std::string metrics = Socket(endpoint.server.port()).ask("GET /metrics");
   CHECK(metrics.find("\nridge_requests_total{model=\"b\"} 2\n") != std::string::npos);
   CHECK(metrics.find("\nridge_model_loaded{model=\"broken\"} 0\n") != std::string::npos);

@@ -1,15 +1,19 @@
 // Very many requests of all kinds at once, most of them short, many of them hostile: at the end no stream may be busy,
-// no connection open and no memory lost. The model behind is one that costs nothing. RIDGE_STRESS_REQUESTS says how
+// no connection open and no memory lost, and whoever asked the same had the same answer. The model behind is one that
+// costs nothing, with a prefix cache and a folder that are too small for all prompts. RIDGE_STRESS_REQUESTS says how
 // many requests; 100,000 take minutes.
 #include "support/endpoint.h"
 #include "support/numerics.h"
 #include "support/socket.h"
+#include "support/temporary_folder.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <random>
 
 using namespace ridge;
@@ -22,6 +26,7 @@ namespace {
 
 constexpr int kClients = 12;
 constexpr int64_t kStreams = 8;
+constexpr int64_t kPrefixBytes = 1 << 15, kFolderBytes = 1 << 18; // of some hundred prompts, a part
 
 double resident_bytes() {
   int64_t pages = 0;
@@ -33,12 +38,38 @@ int64_t open_files() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
 }
 
+uintmax_t folder_bytes(const std::string& path) {
+  uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) bytes += entry.file_size();
+  return bytes;
+}
+
+// The body of a response that has come whole, in one chunk.
+Json json_of(const std::string& response) {
+  const size_t begin = response.find('{');
+  return Json::parse(response.substr(begin, response.rfind('}') + 1 - begin));
+}
+
+// What was answered to whom: rows of another prompt, or of a file that is not what it says, give another answer.
+class Known {
+ public:
+  bool agrees(const std::string& request, const std::string& answer) {
+    const std::lock_guard lock(mutex_);
+    return answers_.try_emplace(request, answer).first->second == answer;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> answers_;
+};
+
 class Client {
  public:
-  Client(const Endpoint& endpoint, uint64_t seed) : port_(endpoint.server.port()), random_(seed) {}
+  Client(const Endpoint& endpoint, Known& known, uint64_t seed)
+      : port_(endpoint.server.port()), known_(known), random_(seed) {}
 
   void ask() {
-    switch (below(12)) {
+    switch (below(14)) {
     case 0: return go_away(chat(true, 200), true);
     case 1: return go_away(chat(false, 200), false);
     case 2: return stop_in_the_middle();
@@ -46,6 +77,8 @@ class Client {
     case 4: return refused();
     case 5: return huge();
     case 6: return leave_at_once();
+    case 7: return called();
+    case 8: return stored();
     default: return answered(chat(below(2) == 0, 1 + below(6)));
     }
   }
@@ -57,25 +90,50 @@ class Client {
 
   Json chat(bool stream, uint64_t tokens) {
     static const char* const kQuestions[] = {"What is ridge?", "What is MXFP4?", "", "\xE2\x82\xAC \xF0\x9F\x98\x80"};
-    Json body = chat_body(kQuestions[below(std::size(kQuestions))], static_cast<int64_t>(tokens));
+    const std::string context = below(2) ? "Of the " + std::to_string(below(200)) + " chapters of a book. " : "";
+    Json body = chat_body(context + kQuestions[below(std::size(kQuestions))], static_cast<int64_t>(tokens));
     body["stream"] = stream;
-    body["temperature"] = below(2);
-    body["seed"] = below(100);
+    if (below(2)) {
+      body["temperature"] = 1;
+      body["seed"] = below(10);
+    }
     if (below(8) == 0) body["n"] = 1 + below(4);
     return body;
   }
 
-  void expect(const std::string& response, std::string_view status, std::string_view end) {
+  bool expect(const std::string& response, std::string_view status, std::string_view end) {
     const std::string_view text = response;
-    if (text.starts_with("HTTP/1.1 " + std::string(status)) && text.find(end) != std::string_view::npos) return;
+    if (text.starts_with("HTTP/1.1 " + std::string(status)) && text.find(end) != std::string_view::npos) return true;
     MESSAGE("a response that should have been ", status, ": ", response);
     ++wrong_;
+    return false;
   }
 
   void answered(const Json& body) {
     const bool stream = body["stream"];
-    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "200",
-           stream ? "data: [DONE]" : "\"completion_tokens\"");
+    const std::string response = Socket(port_).ask("POST /v1/chat/completions", body.dump());
+    if (!expect(response, "200", stream ? "data: [DONE]" : "\"completion_tokens\"") || stream) return;
+    const Json reply = json_of(response);
+    if (known_.agrees(body.dump(), reply["choices"].dump())) return;
+    MESSAGE("another answer than before: ", response);
+    ++wrong_;
+  }
+
+  void called() {
+    Json body = chat(below(2) == 0, 200);
+    body["tools"] = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters":
+        {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}}}])");
+    body["tool_choice"] = "required";
+    if (below(4) == 0) return go_away(body, true);
+    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "200", "tool_calls");
+  }
+
+  void stored() { // and goes on from the answer, which the server keeps
+    Json body = {{"input", "What is a format of weights?"}, {"max_output_tokens", 1 + below(4)}};
+    const std::string response = Socket(port_).ask("POST /v1/responses", body.dump());
+    if (!expect(response, "200", "\"resp-")) return;
+    body["previous_response_id"] = json_of(response)["id"];
+    expect(Socket(port_).ask("POST /v1/responses", body.dump()), "200", "\"resp-");
   }
 
   void go_away(Json body, bool after_a_byte) {
@@ -123,7 +181,8 @@ class Client {
     Json body = chat(false, 3);
     if (below(2) == 0) {
       body["n"] = below(2) == 0 ? 1e300 : 1e9;
-      return expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "\"n\"");
+      expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "\"n\"");
+      return;
     }
     body["messages"][0]["content"] = std::string(20000, 'x');
     expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "the context holds 256");
@@ -132,6 +191,7 @@ class Client {
   void leave_at_once() { Socket(port_).abort(); }
 
   const int port_;
+  Known& known_;
   std::mt19937_64 random_;
   int64_t wrong_ = 0;
 };
@@ -143,7 +203,15 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   const int64_t requests = wanted ? std::atoll(wanted) : 3000, rehearsal = std::max<int64_t>(requests / 10, 600);
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  auto endpoint = std::make_unique<Endpoint>([] { return tests::open_history({.streams = kStreams, .context = 256}); });
+  const tests::TemporaryFolder folder;
+  std::atomic<int64_t> warnings = 0;
+  const engine::PrefixSettings prefixes = {kPrefixBytes, folder.path(), kFolderBytes, "a history",
+                                           [&](const std::string& line) {
+                                             MESSAGE(line);
+                                             ++warnings;
+                                           }};
+  const tests::History::Settings settings = {.streams = kStreams, .context = 256, .recurrent = seed % 2 == 0};
+  auto endpoint = std::make_unique<Endpoint>([&] { return tests::open_history(settings); }, "", nullptr, prefixes);
   engine::Scheduler& scheduler = endpoint->service.scheduler();
   std::vector<Socket> slow; // clients that say little and stay
   for (const char* begun : {"", "POST", "POST /v1/messages HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
@@ -151,12 +219,13 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
     REQUIRE(slow.back().send(begun));
   }
   std::atomic<int64_t> wrong = 0;
+  Known known;
   const auto run = [&](int64_t count, uint64_t number) {
     std::atomic<int64_t> left = count;
     std::vector<std::thread> threads;
     for (int i = 0; i < kClients; ++i)
       threads.emplace_back([&, i] {
-        Client client(*endpoint, seed + number * kClients + static_cast<uint64_t>(i));
+        Client client(*endpoint, known, seed + number * kClients + static_cast<uint64_t>(i));
         while (left-- > 0) client.ask();
         wrong += client.wrong();
       });
@@ -173,7 +242,12 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   const int64_t files = open_files();
   run(requests - rehearsal, 1);
   CHECK(wrong == 0);
+  CHECK(warnings == 0);
   CHECK(std::ranges::count(scheduler.positions(), -1) == kStreams);
+  const engine::Scheduler::Counts counts = scheduler.counts();
+  CHECK(counts.stored_bytes <= kPrefixBytes);
+  CHECK(counts.disk_tokens > 0);
+  CHECK(folder_bytes(folder.path()) <= kFolderBytes);
   const double grown = resident_bytes() - bytes;
   MESSAGE(requests, " requests; memory grew from ", bytes / 1048576, " MiB by ", grown / 1048576, " MiB");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they keep memory that was freed

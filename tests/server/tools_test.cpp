@@ -1,6 +1,5 @@
 // Tools over sockets: the guide, held to grammars, calls them in all three APIs; what it calls fits their schemas.
 #include "support/endpoint.h"
-#include "support/random_tools.h"
 
 #include <set>
 #include <sstream>
@@ -173,43 +172,6 @@ TEST_CASE("of several tools some may be allowed, and all stay in the prompt") {
   response["tool_choice"]["tools"] = Json::array();
   CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] ==
         "tool_choice.tools: expected at least one");
-}
-
-TEST_CASE("whatever the guide calls of random tools fits their schemas, and any other answer the schema for it") {
-  const Endpoint endpoint;
-  uint64_t calls = 0, answers = 0, cut = 0;
-  for (uint64_t seed = 0; seed < tests::call_seeds(6); ++seed) {
-    CAPTURE(seed);
-    tests::Random random{seed};
-    const std::vector<text::Tool> tools = tests::random_tools(random);
-    Json body = chat_body("How is the weather?", 300);
-    body["temperature"] = 2;
-    body["seed"] = seed;
-    for (const text::Tool& tool : tools)
-      body["tools"].push_back({{"type", "function"}, {"name", tool.name}, {"parameters", tool.parameters}});
-    const Json schema = {{"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}}}, {"required", {"n"}}};
-    if (seed % 2)
-      body["tool_choice"] = "required";
-    else
-      body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
-    const Json choice = endpoint.post("/v1/chat/completions", body)["choices"][0];
-    const Json& message = choice["message"];
-    cut += choice["finish_reason"] == "length";
-    if (choice["finish_reason"] == "stop") {
-      ++answers;
-      CHECK(tests::fits(Json::parse(message["content"].get<std::string>()), schema));
-    }
-    if (choice["finish_reason"] != "tool_calls") continue;
-    for (const Json& call : message["tool_calls"]) {
-      ++calls;
-      CAPTURE(call.dump());
-      const auto tool = std::ranges::find(tools, call["function"]["name"].get<std::string>(), &text::Tool::name);
-      REQUIRE(tool != tools.end());
-      CHECK(tests::fits(Json::parse(call["function"]["arguments"].get<std::string>()), tool->parameters));
-    }
-  }
-  MESSAGE(calls, " calls, ", answers, " other answers, ", cut, " cut off");
-  CHECK(calls + answers > 0);
 }
 
 TEST_CASE("tools that the guide does not call leave its answer as text, and none are left out of the prompt") {

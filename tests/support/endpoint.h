@@ -20,9 +20,9 @@ namespace ridge::tests {
 
 using server::Json;
 
-// outputs: 0: as many as streams.
-inline engine::LoadedModel open_guide(int64_t streams, int64_t outputs = 0) {
-  engine::LoadedModel model = engine::open_model("");
+// A file's model on the CPU. outputs: 0: as many as streams.
+inline engine::LoadedModel open_exact(const std::string& path, int64_t streams, int64_t outputs = 0) {
+  engine::LoadedModel model = engine::open_model(path);
   core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
   config.streams = streams;
   config.max_outputs = std::max(streams, outputs);
@@ -30,6 +30,8 @@ inline engine::LoadedModel open_guide(int64_t streams, int64_t outputs = 0) {
   engine::start_executor(model, config, "cpu");
   return model;
 }
+
+inline engine::LoadedModel open_guide(int64_t streams, int64_t outputs = 0) { return open_exact("", streams, outputs); }
 
 struct Endpoint {
   explicit Endpoint(int64_t streams = 4, const std::string& key = {})

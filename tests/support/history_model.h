@@ -14,6 +14,7 @@ inline engine::LoadedModel open_history(History::Settings settings) {
   engine::LoadedModel model = engine::open_model("");
   settings.vocab = static_cast<int32_t>(model.program.vocab);
   settings.max_batch = std::max<int64_t>(512, settings.streams);
+  if (settings.recurrent) model.program.states.push_back({"state", 2});
   model.executor = std::make_unique<History>(settings);
   return model;
 }

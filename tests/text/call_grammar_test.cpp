@@ -5,6 +5,7 @@
 #include "text/calls/call_writer.h"
 #include "text/grammar/grammar_matcher.h"
 
+#include "support/json_validator.h"
 #include "support/random_tools.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@
 using namespace ridge;
 using namespace ridge::text;
 using Json = nlohmann::ordered_json;
-using tests::fits, tests::Random, tests::random_tools;
+using tests::is_valid, tests::Random, tests::random_tools;
 
 namespace {
 
@@ -78,7 +79,7 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
         CAPTURE(call.arguments);
         const Json arguments = Json::parse(call.arguments, nullptr, false);
         REQUIRE(arguments.is_object());
-        CHECK(fits(arguments, std::ranges::find(tools, call.name, &Tool::name)->parameters));
+        CHECK(is_valid(arguments, std::ranges::find(tools, call.name, &Tool::name)->parameters));
         ++calls_read;
       }
     }
@@ -109,6 +110,58 @@ TEST_CASE("what the writer writes is in the grammar") {
     GrammarMatcher matcher(grammar, vocabulary());
     CHECK(!matcher.can_end());
     CHECK(!matcher.allows_text("Hello"));
+  }
+}
+
+TEST_CASE("strings that stand as they are keep what their schemas say, also where parts of schemas are combined") {
+  const auto can_write = [](const char* syntax_name, const char* schema, const Json& value) {
+    const CallSyntax& syntax = *std::ranges::find(call_syntaxes(), syntax_name, &CallSyntax::name);
+    const std::vector<Tool> tools = {
+        {"f", {{"type", "object"}, {"properties", {{"s", Json::parse(schema)}}}, {"required", {"s"}}}}};
+    const Json arguments = {{"s", value}};
+    const std::string text = write_calls(syntax, std::vector<ToolCall>{{"abcdefgh1", "f", arguments.dump()}});
+    const Grammar grammar = Grammar::parse(gbnf_from_tools(syntax, tools, {}, nullptr));
+    GrammarMatcher matcher(grammar, vocabulary());
+    if (!matcher.allows_text(text)) return false;
+    matcher.accept_text(text);
+    return matcher.can_end();
+  };
+  struct Case {
+    const char* schema;
+    std::vector<Json> right, wrong;
+  };
+  const Case cases[] = {
+      {R"({"type": "string", "pattern": "^\"[^\\s]$"})", {"\"x", "\"\\", "\"\x01"}, {"\"\\u0001", "\"", "\\\"x"}},
+      {R"({"type": "string", "format": "uuid"})", {"01234567-89ab-cdef-0123-456789abcdef"}, {"abc", ""}},
+      {R"({"type": "string", "format": "email"})", {"a@b.de"}, {"a"}},
+      {R"({"type": "string", "anyOf": [{"maxLength": 2}, {"format": "ipv4"}]})", {"ab", "1.2.3.4"}, {"abc"}},
+      {R"({"allOf": [{"type": "string", "minLength": 1}, {"maxLength": 3}]})", {"a", "abc"}, {"", "abcd"}},
+      {R"({"type": ["string", "null"], "maxLength": 3})", {"abc", nullptr}, {"abcd"}},
+      {R"({"maxLength": 3})", {"abc"}, {"abcd"}},
+      {R"({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "integer", "minimum": 100}]})",
+       {"abc", "", 120},
+       {"abcd", "42", 42, "-1"}},
+      {R"({"anyOf": [{"type": "string", "minLength": 2}, {"type": "object"}]})", {"abc"}, {"a", "{x"}},
+      {R"({"enum": ["a", "bcd", 7], "maxLength": 2})", {"a", 7}, {"bcd", 8}},
+  };
+  for (const char* syntax : {"qwen3-coder", "minicpm5", "glm-4", "gemma4"}) {
+    CAPTURE(std::string(syntax));
+    for (const Case& each : cases) {
+      CAPTURE(std::string(each.schema));
+      for (const Json& value : each.right) {
+        CAPTURE(value.dump());
+        CHECK(can_write(syntax, each.schema, value));
+      }
+      for (const Json& value : each.wrong) {
+        CAPTURE(value.dump());
+        // Marks around Gemma's strings tell them from everything else.
+        if (value.is_string() && syntax == std::string_view("gemma4") &&
+            (value == "42" || value == "-1" || value == "{x"))
+          CHECK(can_write(syntax, each.schema, value));
+        else
+          CHECK(!can_write(syntax, each.schema, value));
+      }
+    }
   }
 }
 
@@ -148,4 +201,16 @@ TEST_CASE("parameters that cannot be written are refused with the tool's name") 
         "the parameters of tool f: this model's calls have no way to write the name 'a>b'");
   CHECK(refusal("glm-4", R"({"properties": {}, "required": ["x"]})") ==
         "the parameters of tool f: `x` is required, but is no property");
+  const auto message = [&](const char* syntax, const std::string& schema) {
+    return refusal(syntax, (R"({"properties": {"s": )" + schema + "}}").c_str());
+  };
+  CHECK(message("qwen3-coder", R"({"type": "string", "pattern": "^a<$"})").ends_with("no way to write a `<` there"));
+  CHECK(message("gemma4", R"({"type": "string", "pattern": "^a$", "maxLength": 3})").ends_with("are not supported"));
+  CHECK(message("glm-4", R"({"type": "string", "format": "color"})").ends_with("`color` is not supported"));
+  CHECK(message("glm-4", R"({"type": ["string", "integer"], "pattern": "^1$"})").find("cannot tell") !=
+        std::string::npos);
+  CHECK(message("gemma4", R"({"type": "object", "required": ["x"]})").ends_with("`x` is required, but is no property"));
+  CHECK(message("gemma4", R"({"type": "array", "prefixItems": [{}]})").ends_with("have no `prefixItems`"));
+  CHECK(message("glm-4", R"({"type": "string", "anyOf": [{"type": "null"}]})").find("nothing satisfies this") !=
+        std::string::npos);
 }

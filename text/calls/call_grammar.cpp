@@ -156,7 +156,7 @@ class Builder {
 
   std::string pair(const Tool& tool, const std::string& key, const Json& schema) {
     const std::string hint = tool.name + "-" + key;
-    const ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
+    ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
     std::string body;
     if (syntax_.arguments == ArgumentForm::python) {
       body = fmt::format("{} {}", gbnf_literal(key + "="), values.python(schema, hint));

@@ -9,13 +9,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 namespace ridge::text {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr int kMaxDepth = 32;      // of Gemma's nested values
-constexpr int kMaxReferences = 16; // one after the other
+constexpr int kMaxDepth = 32; // of Gemma's nested values
 
 std::vector<std::string> characters(std::string_view text) {
   std::vector<std::string> all;
@@ -38,19 +38,7 @@ std::vector<std::string> core_of(std::string_view mark) {
   return all;
 }
 
-const Json* alternatives_of(const Json& schema) {
-  for (const char* keyword : {"anyOf", "oneOf"})
-    if (schema.is_object() && schema.contains(keyword) && schema[keyword].is_array()) return &schema[keyword];
-  return nullptr;
-}
-
-// The values that a schema lists, or nothing.
-std::vector<Json> listed(const Json& schema) {
-  if (schema.is_object() && schema.contains("const")) return {schema["const"]};
-  if (schema.is_object() && schema.contains("enum") && schema["enum"].is_array())
-    return {schema["enum"].begin(), schema["enum"].end()};
-  return {};
-}
+bool lists_values(const Json& part) { return part.contains("enum") || part.contains("const"); }
 
 } // namespace
 
@@ -81,138 +69,122 @@ std::string chain(GrammarRules& rules, const std::vector<Property>& properties, 
   return first;
 }
 
-const Json& ValueRules::resolved(const Json& schema) const {
-  const Json* at = &schema;
-  for (int i = 0; i < kMaxReferences && at->is_object(); ++i) {
-    if (at->contains("allOf") && (*at)["allOf"].is_array() && (*at)["allOf"].size() == 1) {
-      at = &(*at)["allOf"][0];
-    } else if (at->contains("$ref") && (*at)["$ref"].is_string() &&
-               (*at)["$ref"].get_ref<const std::string&>().starts_with("#")) {
-      try {
-        at = &document_.at(Json::json_pointer((*at)["$ref"].get_ref<const std::string&>().substr(1)));
-      } catch (const Json::exception&) {
-        fail_schema("#", fmt::format("`$ref` to {}: there is nothing at that place", compact_json((*at)["$ref"])));
-      }
-    } else {
-      break;
-    }
-  }
-  return *at;
-}
-
-std::string ValueRules::json(const Json& schema, const std::string& hint) const {
+std::string ValueRules::json(const Json& schema, const std::string& hint) {
   return add_json_schema(rules_, document_, schema, hint);
 }
 
-std::string ValueRules::python(const Json& schema, const std::string& hint) const {
-  const Json& one = resolved(schema);
-  const bool plain = one.is_object() && one.contains("type") && listed(one).empty();
-  if (plain && one["type"] == "boolean") return "(\"True\" | \"False\")";
-  if (plain && one["type"] == "null") return "\"None\"";
+std::string ValueRules::python(const Json& schema, const std::string& hint) {
+  const std::vector<Json> parts = parts_.alternatives(schema, "#");
+  const Json type = parts.size() == 1 && !lists_values(parts[0]) ? parts[0].value("type", Json()) : Json();
+  if (type == "boolean") return "(\"True\" | \"False\")";
+  if (type == "null") return "\"None\"";
   return json(schema, hint);
 }
 
-std::string ValueRules::raw_string(const Json& given, std::string_view close) const {
-  const Json& schema = resolved(given);
-  const std::string any = fmt::format("[^{}]", in_class(core_of(close)[0]));
-  if (const std::vector<Json> values = listed(schema); !values.empty()) {
-    std::vector<std::string> texts;
-    for (const Json& value : values)
-      if (value.is_string()) texts.push_back(gbnf_literal(value.get<std::string>()));
-    return fmt::format("({})", fmt::join(texts, " | "));
-  }
-  if (const auto pattern = find_string(schema, "pattern", "#"))
-    return rules_.add("pattern", gbnf_from_pattern(*pattern, rules_.add("any-character", any), "#/pattern"));
-  if (const auto format = find_string(schema, "format", "#"))
-    for (const char* known : {"date", "date-time", "time"})
-      if (*format == known)
-        return *format == "date-time"
-                   ? fmt::format("({} \"T\" {})", rules_.primitive("date-text"), rules_.primitive("time-text"))
-                   : rules_.primitive(*format + "-text");
-  const auto least = find_count(schema, "minLength", "#"), most = find_count(schema, "maxLength", "#");
-  if (!least && !most) return text_without(rules_, close);
-  return fmt::format("{}{{{},{}}}", any, least.value_or(0), most ? std::to_string(*most) : "");
+std::string ValueRules::raw_string(const Json& part, std::string_view close) {
+  const std::string first = core_of(close)[0];
+  const StringNotation notation = {rules_.add("any-character", fmt::format("[^{}]", in_class(first))), false, first[0]};
+  const std::string text = string_text(rules_, part, "#", "text", notation);
+  return text.empty() ? text_without(rules_, close) : text;
 }
 
-std::string ValueRules::tagged(const Json& given, const std::string& hint, std::string_view close) const {
-  const Json& schema = resolved(given);
+// Text that begins like a number, an object or a list would be read as one where the schema allows these, too. What has
+// a format is never read so as a whole.
+std::string ValueRules::raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close) {
+  if ((!types.structured && !types.number) || part.contains("format")) return raw_string(part, close);
+  if (part.contains("pattern"))
+    fail_schema("#", "this model's calls cannot tell a string with `pattern` from a number, an object or a list");
+  const std::string end = in_class(core_of(close)[0]);
+  const std::string first =
+      fmt::format("[^\\x20\\t\\r\\n{}{}{}]", types.structured ? "\\x5B\\x7B" : "", types.number ? "0-9\\x2D" : "", end);
+  const auto most = find_count(part, "maxLength", "#");
+  const uint32_t least = find_count(part, "minLength", "#").value_or(0);
+  if (most && *most < least) fail_unsatisfiable("#", "`minLength` exceeds `maxLength`");
+  if (most == 0u) return "\"\"";
+  const std::string more = !most && least < 2 ? text_without(rules_, close)
+                                              : fmt::format("[^{}]{{{},{}}}", end, std::max(least, 1u) - 1,
+                                                            most ? std::to_string(*most - 1) : "");
+  return fmt::format("({} {}){}", first, more, least > 0 ? "" : "?");
+}
+
+std::string ValueRules::tagged(const Json& schema, const std::string& hint, std::string_view close) {
   const JsonTypes types = json_types(schema, document_);
-  if (!types.string) return json(given, hint);
-  if (types.any() && !alternatives_of(schema)) return text_without(rules_, close);
-  std::vector<std::string> alternatives;
-  for (const Json& value : listed(schema))
-    alternatives.push_back(gbnf_literal(value.is_string() ? value.get<std::string>() : compact_json(value)));
-  if (const Json* parts = alternatives.empty() ? alternatives_of(schema) : nullptr)
-    for (const Json& part : *parts)
-      if (!types.structured || !json_types(part, document_).only_string())
-        alternatives.push_back(tagged(part, hint, close));
-  if (alternatives.empty() && types.only_string()) return raw_string(schema, close);
-  if (alternatives.empty()) // a list of types
-    for (const Json& type : schema["type"]) {
-      Json part = schema;
-      part["type"] = type;
-      if (type != "string" || !types.structured)
-        alternatives.push_back(type == "string" ? raw_string(part, close) : json(part, hint));
-    }
-  // Text that begins like an object or a list would be read as one.
-  if (types.structured)
-    alternatives.push_back(
-        fmt::format("([^\\x5B\\x7B\\x20\\t\\r\\n{}] {})?", in_class(core_of(close)[0]), text_without(rules_, close)));
-  return rules_.add(hint, fmt::format("{}", fmt::join(alternatives, " | ")));
+  if (!types.string) return json(schema, hint);
+  std::vector<std::string> written;
+  for (const Json& part : parts_.alternatives(schema, "#")) {
+    if (lists_values(part))
+      for (const Json& value : listed_values(part, "#"))
+        written.push_back(gbnf_literal(value.is_string() ? value.get<std::string>() : compact_json(value)));
+    else if (!part.contains("type"))
+      written.push_back(text_without(rules_, close));
+    else if (part["type"] == "string")
+      written.push_back(raw_string_beside(types, part, close));
+    else
+      written.push_back(json(part, hint));
+  }
+  if (written.empty()) fail_unsatisfiable("#", "no value is left");
+  return rules_.add(hint, fmt::format("{}", fmt::join(written, " | ")));
 }
 
-std::string ValueRules::gemma(const Json& given, const std::string& hint, int depth) const {
-  const Json& schema = resolved(given);
+std::string ValueRules::gemma(const Json& schema, const std::string& hint, int depth) {
   if (depth > kMaxDepth) fail_schema("#", fmt::format("nested deeper than {}", kMaxDepth));
-  const auto text = [&](const std::string& inner) {
-    return fmt::format("{} {} {}", gemma_quote_, inner, gemma_quote_);
-  };
-  const std::string free_text = text(text_without(rules_, kGemmaQuote));
-  std::vector<std::string> alternatives;
-  for (const Json& value : listed(schema)) {
-    if (value.is_structured()) fail_schema("#", "this model's calls cannot list objects or arrays as values");
-    alternatives.push_back(value.is_string() ? text(gbnf_literal(value.get<std::string>()))
-                                             : gbnf_literal(compact_json(value)));
-  }
-  if (const Json* parts = alternatives.empty() ? alternatives_of(schema) : nullptr)
-    for (const Json& part : *parts) alternatives.push_back(gemma(part, hint, depth + 1));
-  if (!alternatives.empty()) return rules_.add(hint, fmt::format("{}", fmt::join(alternatives, " | ")));
+  std::vector<std::string> written;
+  for (const Json& part : parts_.alternatives(schema, "#")) written.push_back(gemma_part(part, hint, depth));
+  if (written.empty()) fail_unsatisfiable("#", "no value is left");
+  return rules_.add(hint, fmt::format("{}", fmt::join(written, " | ")));
+}
 
-  std::vector<std::string> names = schema.is_object() ? find_types(schema, "#") : std::vector<std::string>();
-  if (names.empty() && schema.is_object() && schema.contains("properties")) names = {"object"};
-  if (names.empty()) names = {"string", "number", "boolean", "null"};
-  for (const std::string& type : names) {
-    Json part = schema.is_object() ? schema : Json::object();
-    part["type"] = type;
-    if (type == "string") {
-      alternatives.push_back(text(raw_string(part, kGemmaQuote)));
-    } else if (type == "array") {
-      const Json* items = find_keyword(part, "items");
-      const std::string item = items ? gemma(*items, hint + "-item", depth + 1) : free_text;
-      const uint32_t least = find_count(part, "minItems", "#").value_or(0);
-      const auto most = find_count(part, "maxItems", "#");
-      if (most == 0u) {
-        alternatives.push_back("\"[]\"");
-        continue;
-      }
-      const std::string more =
-          fmt::format("(\",\" {}){{{},{}}}", item, least > 0 ? least - 1 : 0, most ? std::to_string(*most - 1) : "");
-      alternatives.push_back(fmt::format("\"[\" ({} {}){} \"]\"", item, more, least > 0 ? "" : "?"));
-    } else if (type == "object") {
-      std::vector<Property> pairs;
-      const Json* properties = find_object(part, "properties", "#");
-      const Json* required = find_array(part, "required", "#");
-      const Json none = Json::object();
-      for (const auto& [key, value] : (properties ? *properties : none).items())
-        pairs.push_back({rules_.add(hint + "-" + key + "-pair",
-                                    gbnf_literal(key + ":") + " " + gemma(value, hint + "-" + key, depth + 1)),
-                         required && std::ranges::find(*required, Json(key)) != required->end()});
-      alternatives.push_back(fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", hint)));
-    } else {
-      alternatives.push_back(json(part, hint));
+std::string ValueRules::gemma_text(const std::string& inner) const {
+  return fmt::format("{} {} {}", gemma_quote_, inner, gemma_quote_);
+}
+
+std::string ValueRules::gemma_part(const Json& part, const std::string& hint, int depth) {
+  if (lists_values(part)) {
+    std::vector<std::string> values;
+    for (const Json& value : listed_values(part, "#")) {
+      if (value.is_structured()) fail_schema("#", "this model's calls cannot list objects or arrays as values");
+      values.push_back(value.is_string() ? gemma_text(gbnf_literal(value.get<std::string>()))
+                                         : gbnf_literal(compact_json(value)));
     }
+    if (values.empty()) fail_unsatisfiable("#", "no value is left of `enum` and `const`");
+    return fmt::format("({})", fmt::join(values, " | "));
   }
-  return rules_.add(hint, fmt::format("{}", fmt::join(alternatives, " | ")));
+  if (!part.contains("type")) // anything; objects and arrays are left out
+    return fmt::format("({} | {} | {} | {})", gemma_text(text_without(rules_, kGemmaQuote)), rules_.primitive("number"),
+                       rules_.primitive("boolean"), rules_.primitive("null"));
+  if (part["type"] == "string") return gemma_text(raw_string(part, kGemmaQuote));
+  if (part["type"] == "array") return gemma_array(part, hint, depth);
+  if (part["type"] == "object") return gemma_object(part, hint, depth);
+  return json(part, hint);
+}
+
+std::string ValueRules::gemma_array(const Json& part, const std::string& hint, int depth) {
+  if (part.contains("prefixItems")) fail_schema("#", "this model's calls have no `prefixItems`");
+  const uint32_t least = find_count(part, "minItems", "#").value_or(0);
+  const auto most = find_count(part, "maxItems", "#");
+  if (most && *most < least) fail_unsatisfiable("#", "`minItems` exceeds `maxItems`");
+  if (most == 0u) return "\"[]\"";
+  const Json* items = find_keyword(part, "items");
+  const std::string item =
+      items ? gemma(*items, hint + "-item", depth + 1) : gemma_text(text_without(rules_, kGemmaQuote));
+  const std::string more =
+      fmt::format("(\",\" {}){{{},{}}}", item, least > 0 ? least - 1 : 0, most ? std::to_string(*most - 1) : "");
+  return fmt::format("\"[\" ({} {}){} \"]\"", item, more, least > 0 ? "" : "?");
+}
+
+std::string ValueRules::gemma_object(const Json& part, const std::string& hint, int depth) {
+  std::vector<Property> pairs;
+  std::set<std::string> required;
+  if (const Json* names = find_array(part, "required", "#"))
+    for (const Json& name : *names) required.insert(name.is_string() ? name.get<std::string>() : "");
+  const Json none = Json::object();
+  const Json* properties = find_object(part, "properties", "#");
+  for (const auto& [key, value] : (properties ? *properties : none).items())
+    pairs.push_back({rules_.add(hint + "-" + key + "-pair",
+                                gbnf_literal(key + ":") + " " + gemma(value, hint + "-" + key, depth + 1)),
+                     required.erase(key) > 0});
+  if (!required.empty()) fail_schema("#", fmt::format("`{}` is required, but is no property", *required.begin()));
+  return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", hint));
 }
 
 } // namespace ridge::text

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "text/calls/tool.h"
+#include "text/grammar/json_schema_parts.h"
 #include "text/grammar/json_schema_rules.h"
 
 #include <string>
@@ -28,22 +29,26 @@ class ValueRules {
  public:
   // `gemma_quote`: the expression for what stands around a string in Gemma's notation.
   ValueRules(GrammarRules& rules, const Json& document, std::string gemma_quote)
-      : rules_(rules), document_(document), gemma_quote_(std::move(gemma_quote)) {}
+      : rules_(rules), document_(document), parts_(document), gemma_quote_(std::move(gemma_quote)) {}
 
-  std::string json(const Json& schema, const std::string& hint) const;
-  std::string python(const Json& schema, const std::string& hint) const;
-  std::string gemma(const Json& schema, const std::string& hint, int depth = 0) const;
+  std::string json(const Json& schema, const std::string& hint);
+  std::string python(const Json& schema, const std::string& hint);
+  std::string gemma(const Json& schema, const std::string& hint, int depth = 0);
   // Strings as they are, up to `close`; everything else as JSON.
-  std::string tagged(const Json& schema, const std::string& hint, std::string_view close) const;
+  std::string tagged(const Json& schema, const std::string& hint, std::string_view close);
 
  private:
-  // The schema behind references and lists of one.
-  const Json& resolved(const Json& schema) const;
-  // A string as it is, within the schema's bounds; `close` does not occur in it.
-  std::string raw_string(const Json& schema, std::string_view close) const;
+  // Of one type or a list of values: what SchemaParts::alternatives() gives.
+  std::string raw_string(const Json& part, std::string_view close); // `close` does not occur in it
+  std::string raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close);
+  std::string gemma_part(const Json& part, const std::string& hint, int depth);
+  std::string gemma_array(const Json& part, const std::string& hint, int depth);
+  std::string gemma_object(const Json& part, const std::string& hint, int depth);
+  std::string gemma_text(const std::string& inner) const;
 
   GrammarRules& rules_;
   const Json& document_;
+  SchemaParts parts_;
   const std::string gemma_quote_;
 };
 

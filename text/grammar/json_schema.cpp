@@ -2,7 +2,7 @@
 #include "text/grammar/json_schema.h"
 
 #include "text/grammar/json_schema_keywords.h"
-#include "text/grammar/json_schema_merge.h"
+#include "text/grammar/json_schema_parts.h"
 #include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
 
@@ -14,9 +14,6 @@ namespace ridge::text {
 
 namespace {
 
-constexpr size_t kMaxNesting = 200;
-constexpr size_t kMaxWork = 2'000'000; // values visited or copied
-
 std::string child(const std::string& path, const std::string& key) {
   std::string escaped; // as in a JSON pointer
   for (const char c : key) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
@@ -25,42 +22,22 @@ std::string child(const std::string& path, const std::string& key) {
 
 class Converter {
  public:
-  Converter(const Json& document, GrammarRules& rules) : document_(document), rules_(rules) {}
+  Converter(const Json& document, GrammarRules& rules) : parts_(document), rules_(rules) {}
 
-  std::string convert(const Json& schema, const std::string& hint) {
-    check_nesting();
-    return visit(schema, "#", hint);
-  }
+  std::string convert(const Json& schema, const std::string& hint) { return visit(schema, "#", hint); }
 
  private:
-  // Everything below, copies of parts included, recurses over the schema.
-  void check_nesting() const {
-    std::vector<std::pair<const Json*, size_t>> open = {{&document_, 1}};
-    while (!open.empty()) {
-      const auto [value, depth] = open.back();
-      open.pop_back();
-      if (depth > kMaxNesting) fail_schema("#", fmt::format("nested deeper than {}", kMaxNesting));
-      if (!value->is_structured()) continue;
-      for (const Json& part : *value) open.push_back({&part, depth + 1});
-    }
-  }
-
-  void count_work(size_t amount, const std::string& path) {
-    work_ += amount;
-    if (work_ > kMaxWork) fail_schema(path, "the schema is too large once its parts are combined");
-  }
-
   // Drops the rules of an unsatisfiable alternative, because some may refer to rules that were never written.
   void drop_rules(size_t count, const std::string& path) {
-    count_work(rules_.size(), path);
+    parts_.count_work(rules_.size(), path);
     rules_.drop(count);
     std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= count; });
   }
 
   // An expression for the schema that can stand anywhere in a rule: a name or something in parentheses.
   std::string visit(const Json& schema, const std::string& path, const std::string& hint) {
-    count_work(1, path);
-    if (++nesting_ > 4 * kMaxNesting) fail_schema(path, "its parts refer to each other too deeply");
+    parts_.count_work(1, path);
+    if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
     std::string result = visit_any(schema, path, hint);
     --nesting_;
     return result;
@@ -82,101 +59,35 @@ class Converter {
     check_keywords(schema, path);
     if (schema.contains("$ref")) return visit_reference(schema, path, hint);
     if (const Json* parts = find_array(schema, "allOf", path)) {
-      Json merged = without(schema, "allOf", path);
-      for (const Json& part : *parts) merged = merge(merged, resolve(part, path), path);
+      Json merged = parts_.without(schema, "allOf", path);
+      for (const Json& part : *parts) merged = parts_.merge(merged, parts_.resolve(part, path), path);
       return visit(merged, path, hint);
     }
     for (const char* keyword : {"anyOf", "oneOf"}) {
-      if (const Json* alternatives = find_array(schema, keyword, path)) {
-        if (alternatives->empty()) fail_schema(path, fmt::format("`{}` must not be empty", keyword));
-        const Json base = without(schema, keyword, path);
-        std::vector<std::pair<Json, std::string>> schemas;
-        for (size_t i = 0; i < alternatives->size(); ++i) {
-          const std::string at = fmt::format("{}/{}/{}", path, keyword, i);
-          schemas.push_back(
-              {base.empty() ? (*alternatives)[i] : Json{{"allOf", Json::array({base, (*alternatives)[i]})}}, at});
-          count_work(count_values(schemas.back().first), path);
-        }
-        return visit_alternatives(schemas, hint);
-      }
+      if (!schema.contains(keyword)) continue;
+      std::vector<std::pair<Json, std::string>> schemas;
+      for (Json& branch : parts_.branches(schema, keyword, path))
+        schemas.push_back({std::move(branch), fmt::format("{}/{}/{}", path, keyword, schemas.size())});
+      return visit_alternatives(schemas, hint);
     }
     if (schema.value("nullable", Json(false)) == true) {
-      Json null_too = without(schema, "nullable", path);
+      Json null_too = parts_.without(schema, "nullable", path);
       return visit_alternatives({{null_too, path}, {Json{{"type", "null"}}, path}}, hint);
     }
     if (schema.contains("const") || schema.contains("enum")) return enum_rule(rules_, schema, path, hint);
     return visit_types(schema, path, hint);
   }
 
-  Json without(const Json& schema, const char* keyword, const std::string& path) {
-    count_work(count_values(schema), path);
-    Json rest = schema;
-    rest.erase(keyword);
-    for (const char* annotation :
-         {"title", "description", "default", "examples", "$defs", "definitions", "$schema", "$id"}) {
-      rest.erase(annotation);
-    }
-    return rest;
-  }
-
-  Json merge(const Json& a, const Json& b, const std::string& path) {
-    count_work(count_values(a) + count_values(b), path);
-    return merge_schemas(a, b, path);
-  }
-
-  const Json& referenced(const std::string& reference, const std::string& path) const {
-    if (!reference.starts_with("#")) {
-      fail_schema(path,
-                  fmt::format("`$ref` to `{}`: only references within the document (#/…) are supported", reference));
-    }
-    std::string pointer;
-    for (size_t i = 1; i < reference.size(); ++i) {
-      const auto hex = [&](size_t at) {
-        return at < reference.size() && std::isxdigit(static_cast<unsigned char>(reference[at]));
-      };
-      if (reference[i] == '%' && hex(i + 1) && hex(i + 2)) {
-        pointer += static_cast<char>(std::stoi(reference.substr(i + 1, 2), nullptr, 16));
-        i += 2;
-      } else {
-        pointer += reference[i];
-      }
-    }
-    try {
-      return document_.at(Json::json_pointer(pointer));
-    } catch (const nlohmann::json::exception&) {
-      fail_schema(path, fmt::format("`$ref` to `{}`: there is nothing at that place", reference));
-    }
-  }
-
-  // The schema with its $ref and allOf replaced by their targets, recursively.
-  Json resolve(const Json& schema, const std::string& path) {
-    if (!schema.is_object()) return schema;
-    count_work(count_values(schema), path);
-    if (++nesting_ > 4 * kMaxNesting) fail_schema(path, "it refers to itself");
-    Json result = schema;
-    if (const auto reference = find_string(schema, "$ref", path)) {
-      result.erase("$ref");
-      result = merge(resolve(referenced(*reference, path), path), result, path);
-    }
-    if (result.is_object() && result.contains("allOf")) {
-      const Json parts = *find_array(result, "allOf", path);
-      result.erase("allOf");
-      for (const Json& part : parts) result = merge(result, resolve(part, path), path);
-    }
-    --nesting_;
-    return result;
-  }
-
   std::string visit_reference(const Json& schema, const std::string& path, const std::string& hint) {
     const std::string reference = *find_string(schema, "$ref", path);
-    const Json rest = without(schema, "$ref", path);
+    const Json rest = parts_.without(schema, "$ref", path);
     const bool has_siblings = std::any_of(rest.items().begin(), rest.items().end(),
                                           [](const auto& entry) { return !is_annotation(entry.key()); });
-    if (has_siblings) return visit(resolve(schema, path), path, hint);
+    if (has_siblings) return visit(parts_.resolve(schema, path), path, hint);
     if (std::find(open_references_.begin(), open_references_.end(), reference) != open_references_.end()) {
       fail_schema(path, fmt::format("`$ref` to `{}` leads back to itself", reference));
     }
-    const Json& target = referenced(reference, path);
+    const Json& target = parts_.referenced(reference, path);
     const auto known = rule_of_reference_.find(reference);
     if (known != rule_of_reference_.end()) return rules_.name(known->second);
     const size_t index = rules_.reserve("ref-" + reference.substr(reference.find_last_of("/#") + 1));
@@ -211,19 +122,12 @@ class Converter {
   }
 
   std::string visit_types(const Json& schema, const std::string& path, const std::string& hint) {
-    std::vector<std::string> types = find_types(schema, path);
-    if (types.empty()) {
-      for (const TypeKeywords& t : type_keywords()) {
-        if (std::any_of(t.keywords.begin(), t.keywords.end(), [&](auto& k) { return schema.contains(k); })) {
-          types.push_back(t.type);
-        }
-      }
-    }
+    const std::vector<std::string> types = implied_types(schema, path);
     if (types.empty()) return rules_.primitive("value");
     if (types.size() == 1) return visit_type(types[0], schema, path, hint);
     std::vector<std::pair<Json, std::string>> schemas;
     for (const std::string& type : types) {
-      schemas.push_back({without(schema, "type", path), path});
+      schemas.push_back({parts_.without(schema, "type", path), path});
       schemas.back().first["type"] = type;
     }
     return visit_alternatives(schemas, hint);
@@ -382,11 +286,11 @@ class Converter {
     return rules_.add(hint, fmt::format("\"[\" {} {} \"]\"", space, body));
   }
 
-  const Json& document_;
+  SchemaParts parts_;
   GrammarRules& rules_;
   std::map<std::string, size_t> rule_of_reference_; // by $ref
   std::vector<std::string> open_references_;        // followed since the last part of a value was entered
-  size_t nesting_ = 0, work_ = 0;
+  size_t nesting_ = 0;
 };
 
 } // namespace

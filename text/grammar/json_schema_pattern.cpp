@@ -1,5 +1,5 @@
-// Regular expressions of JSON schema as grammars. The expression describes the string's value; the grammar must
-// describe its JSON notation, so every character that JSON escapes is written as its escape.
+// Regular expressions of JSON schema as grammars. The expression describes the string's value; the grammar describes
+// how it is written: in JSON, every character that JSON escapes is written as its escape.
 #include "core/error.h"
 #include "text/grammar/grammar_syntax.h"
 #include "text/grammar/json_schema_text.h"
@@ -31,8 +31,26 @@ std::string json_escape(uint32_t c) {
   }
 }
 
+// One character of the set as it is, or an empty text where there is none but `never`.
+std::string plain_char_from_set(const Ranges& set, char never) {
+  std::string raw;
+  const auto add = [&](uint32_t first, uint32_t last) {
+    if (first <= last) raw += gbnf_char(first) + "-" + gbnf_char(last);
+  };
+  const auto cut = static_cast<uint32_t>(never);
+  for (const CodePointRange& range : set) {
+    if (cut < range.first || cut > range.last) {
+      add(range.first, range.last);
+    } else {
+      if (cut > range.first) add(range.first, cut - 1);
+      add(cut + 1, range.last);
+    }
+  }
+  return raw.empty() ? "" : fmt::format("[{}]", raw);
+}
+
 // One character of the set in JSON notation; sets without characters give an empty text.
-std::string char_from_set(const Ranges& set) {
+std::string json_char_from_set(const Ranges& set) {
   std::string raw, escaped;
   const auto add_raw = [&](uint32_t first, uint32_t last) {
     if (first > last) return;
@@ -55,8 +73,8 @@ std::string char_from_set(const Ranges& set) {
 
 class PatternParser {
  public:
-  PatternParser(std::string_view pattern, std::string_view string_char, std::string_view where)
-      : pattern_(pattern), string_char_(string_char), where_(where) {}
+  PatternParser(std::string_view pattern, const StringNotation& notation, std::string_view where)
+      : pattern_(pattern), notation_(notation), where_(where) {}
 
   std::string parse() {
     std::string result = parse_alternatives(0);
@@ -91,7 +109,7 @@ class PatternParser {
   // ^ and $ are understood where they begin and end an alternative of the whole pattern.
   std::string parse_sequence(int nesting) {
     const bool is_outermost = nesting == 0;
-    std::string result = is_outermost && !skip("^") ? fmt::format("{}*", string_char_) : "";
+    std::string result = is_outermost && !skip("^") ? fmt::format("{}*", notation_.any) : "";
     bool is_anchored = false;
     while (!at_end() && !is_next("|") && !is_next(")")) {
       if (is_outermost && is_next("$") && (pos_ + 1 == pattern_.size() || pattern_[pos_ + 1] == '|')) {
@@ -103,7 +121,7 @@ class PatternParser {
       const std::string count = parse_quantifier();
       if (!atom.empty()) result += (result.empty() ? "" : " ") + atom + count;
     }
-    if (is_outermost && !is_anchored) result += fmt::format(" {}*", string_char_);
+    if (is_outermost && !is_anchored) result += fmt::format(" {}*", notation_.any);
     return result.empty() ? "\"\"" : result;
   }
 
@@ -112,19 +130,20 @@ class PatternParser {
     if (c == '(') return parse_group(nesting);
     if (c == '^' || c == '$') fail("`^` and `$` are supported only at the beginning and end of the whole pattern");
     if (c == '*' || c == '+' || c == '?') fail(fmt::format("`{}` has nothing before it to repeat", c));
-    if (c == '[') return non_empty(parse_class());
+    if (c == '[') return one_of(parse_class());
     if (c == '.') {
       ++pos_;
-      return char_from_set(normalize_ranges({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}, true));
+      return one_of(normalize_ranges({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}, true));
     }
-    if (c == '\\') return non_empty(parse_escape());
+    if (c == '\\') return one_of(parse_escape());
     const uint32_t code_point = parse_code_point();
-    return char_from_set({{code_point, code_point}});
+    return one_of({{code_point, code_point}});
   }
 
-  std::string non_empty(const Ranges& set) const {
-    std::string result = char_from_set(set);
-    if (result.empty()) fail("the character class is empty");
+  std::string one_of(const Ranges& set) const {
+    if (set.empty()) fail("the character class is empty");
+    std::string result = notation_.is_json ? json_char_from_set(set) : plain_char_from_set(set, notation_.never);
+    if (result.empty()) fail(fmt::format("this model's calls have no way to write a `{}` there", notation_.never));
     return result;
   }
 
@@ -265,7 +284,9 @@ class PatternParser {
     return {{code_point, code_point}};
   }
 
-  std::string_view pattern_, string_char_, where_;
+  const std::string_view pattern_;
+  const StringNotation& notation_;
+  const std::string_view where_;
   size_t pos_ = 0;
 };
 
@@ -291,8 +312,8 @@ std::string gbnf_literal(std::string_view text) {
   return result + "\"";
 }
 
-std::string gbnf_from_pattern(std::string_view pattern, std::string_view string_char, std::string_view where) {
-  return PatternParser(pattern, string_char, where).parse();
+std::string gbnf_from_pattern(std::string_view pattern, const StringNotation& notation, std::string_view where) {
+  return PatternParser(pattern, notation, where).parse();
 }
 
 } // namespace ridge::text

@@ -17,6 +17,6 @@ const std::map<std::string, Primitive>& primitives(); // by rule name
 struct Format {
   uint32_t min_length, max_length; // of the texts that the rule can produce
 };
-const std::map<std::string, Format>& formats(); // by name, also that of the rule
+const std::map<std::string, Format>& formats(); // by name; the rule of NAME is NAME-text
 
 } // namespace ridge::text

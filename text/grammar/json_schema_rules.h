@@ -2,6 +2,7 @@
 #pragma once
 
 #include "text/grammar/json_schema_merge.h"
+#include "text/grammar/json_schema_text.h"
 
 #include <map>
 #include <set>
@@ -40,9 +41,15 @@ class GrammarRules {
   size_t text_bytes_ = 0, next_number_ = 0;
 };
 
+// The values of a schema with `enum` or `const` that its other keywords allow.
+std::vector<Json> listed_values(const Json& schema, const std::string& path);
+
 // Each gives an expression for a schema of its type.
 std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint);
 std::string string_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint);
+// The same without quotation marks, in any notation; empty: any text.
+std::string string_text(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint,
+                        const StringNotation& notation);
 std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema, const std::string& path,
                         const std::string& hint);
 // The inside of a JSON string that equals no name of `names`: a tree over their characters, one rule per node.

@@ -70,15 +70,12 @@ std::optional<int64_t> find_bound(const Json& schema, const char* keyword, const
 
 } // namespace
 
-std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint) {
+std::vector<Json> listed_values(const Json& schema, const std::string& path) {
   const auto types = find_types(schema, path);
-  std::vector<std::string> values;
-  std::set<std::string> seen;
+  std::vector<Json> values;
   const Json* constant = find_keyword(schema, "const");
   const auto add = [&](const Json& value) {
-    if (!has_type(value, types) || !keeps_bounds(value, schema, path)) return;
-    std::string literal = gbnf_literal(value.dump(-1, ' ', false, Json::error_handler_t::replace));
-    if (seen.insert(literal).second) values.push_back(std::move(literal));
+    if (has_type(value, types) && keeps_bounds(value, schema, path)) values.push_back(value);
   };
   if (const Json* list = find_array(schema, "enum", path)) {
     for (const Json& value : *list) {
@@ -87,11 +84,27 @@ std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string
   } else {
     add(*constant);
   }
+  return values;
+}
+
+std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint) {
+  std::vector<std::string> values;
+  std::set<std::string> seen;
+  for (const Json& value : listed_values(schema, path)) {
+    std::string literal = gbnf_literal(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (seen.insert(literal).second) values.push_back(std::move(literal));
+  }
   if (values.empty()) fail_unsatisfiable(path, "no value is left of `enum` and `const`");
   return rules.add(hint, fmt::format("{}", fmt::join(values, " | ")));
 }
 
 std::string string_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint) {
+  const std::string text = string_text(rules, schema, path, hint + "-text", {.any = rules.primitive("char")});
+  return text.empty() ? rules.primitive("string") : rules.add(hint, fmt::format("\"\\\"\" {} \"\\\"\"", text));
+}
+
+std::string string_text(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint,
+                        const StringNotation& notation) {
   const auto min = find_count(schema, "minLength", path), max = find_count(schema, "maxLength", path);
   const auto pattern = find_string(schema, "pattern", path), format = find_string(schema, "format", path);
   if (min && max && *min > *max)
@@ -103,17 +116,14 @@ std::string string_rule(GrammarRules& rules, const Json& schema, const std::stri
     if (min.value_or(0) > known->second.min_length || max.value_or(~0u) < known->second.max_length) {
       fail_schema(path, fmt::format("a length that cuts the format `{}` short is not supported", *format));
     }
-    return rules.primitive(*format);
+    return rules.primitive(*format + "-text");
   }
-  const std::string any = rules.primitive("char");
   if (pattern) {
     if (min.value_or(0) > 0 || max) fail_schema(path, "`minLength` and `maxLength` beside `pattern` are not supported");
-    return rules.add(hint,
-                     fmt::format("\"\\\"\" ({}) \"\\\"\"", gbnf_from_pattern(*pattern, any, "JSON schema, " + path)));
+    return rules.add(hint, gbnf_from_pattern(*pattern, notation, "JSON schema, " + path));
   }
-  if (min.value_or(0) == 0 && !max) return rules.primitive("string");
-  return rules.add(hint,
-                   fmt::format("\"\\\"\" {}{{{},{}}} \"\\\"\"", any, min.value_or(0), max ? std::to_string(*max) : ""));
+  if (min.value_or(0) == 0 && !max) return "";
+  return fmt::format("{}{{{},{}}}", notation.any, min.value_or(0), max ? std::to_string(*max) : "");
 }
 
 std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema, const std::string& path,

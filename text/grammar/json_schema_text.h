@@ -22,9 +22,16 @@ struct NumberBounds {
 // so few that a double holds the number without rounding it onto an excluded bound.
 std::string gbnf_number_range(const NumberBounds& bounds);
 
-// The inside of a JSON string whose value matches the ECMAScript regular expression. As in JSON schema, the expression
-// is unanchored unless it has ^ and $. `string_char` is the rule for any one character. Throws an Error that starts
-// with `where` for malformed expressions and for those that are not regular (look-around, back-references, \b).
-std::string gbnf_from_pattern(std::string_view pattern, std::string_view string_char, std::string_view where);
+// How a string's characters are written.
+struct StringNotation {
+  std::string any;     // the rule for any one character
+  bool is_json = true; // as between the quotation marks of JSON; else as they are
+  char never = 0;      // where they are written as they are: with this one a mark behind the string would begin
+};
+
+// A string whose value matches the ECMAScript regular expression. As in JSON schema, the expression is unanchored
+// unless it has ^ and $. Throws an Error that starts with `where` for malformed expressions and for those that are not
+// regular (look-around, back-references, \b).
+std::string gbnf_from_pattern(std::string_view pattern, const StringNotation& notation, std::string_view where);
 
 } // namespace ridge::text

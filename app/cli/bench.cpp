@@ -10,7 +10,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "gguf/writer.h"
-#include "measure/client_load.h"
+#include "measure/load/client_load.h"
 #include "models/synthetic.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // How `ridge bench --clients` shows what it measured.
 #pragma once
 
-#include "measure/client_load.h"
+#include "measure/load/client_load.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "measure/client_load.h"
+#include "measure/load/client_load.h"
 
 #include "core/clock.h"
 #include "core/error.h"

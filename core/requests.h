@@ -92,7 +92,6 @@ struct QuantizeRequest {
   bool has_target() const { return !target_size.empty() || target_bpw > 0 || target_divergence > 0; }
 };
 
-// The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.
 // Clients that send requests to one scheduler, as those of `ridge serve` do.
 struct ClientLoad {
   int64_t clients = 0;  // with a request at once; 0: no such test
@@ -101,6 +100,7 @@ struct ClientLoad {
   double arrivals = 0;  // requests a second, at random times; 0: a client sends its next one when it has its answer
 };
 
+// The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.
 struct BenchRequest {
   std::vector<std::string> files, shapes; // GGUF files ("": the guide) and synthetic models ("llama-1b:Q4_K_M")
   std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test

@@ -315,7 +315,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     row.model = name;
     row.file_bytes = loaded.file.size_bytes();
     row.parameters = models::parameter_count(loaded.file);
-    row.backend = loaded.gpu_share == 1 ? "CUDA" : loaded.gpu_share == 0 ? "CPU" : "CUDA+CPU";
+    row.backend = backend_of(loaded);
     row.device = loaded.executor->description();
     row.batch_tokens = setting.batch;
     row.ubatch_tokens = setting.ubatch;
@@ -342,27 +342,38 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 
 } // namespace
 
-void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
-  const BenchPlan plan = plan_bench(request, names);
+void for_each_model(const core::BenchRequest& request, bool heads, const engine::LoadSteps& steps,
+                    const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
   if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
-  TestCount count;
-  count.all = plan.tests_of_model() * std::ssize(files) + plan.tests_of_model() * std::ssize(request.shapes);
-  const auto run = [&](engine::LoadedModel model, const std::string& name) {
-    if (steps.opened) steps.opened(model);
-    bench_model(model, name, plan, request, steps, count);
-  };
-  const bool heads = !plan.right_heads.empty();
   core::ModelOptions options;
   options.speculation = heads ? "mtp" : "off";
   for (const std::string& file : files) {
     options.model = file;
-    engine::LoadedModel model = engine::open_generating(options, steps.load);
-    const std::string label = models::model_label(model.file);
-    run(std::move(model), label);
+    engine::LoadedModel model = engine::open_generating(options, steps);
+    run(model, models::model_label(model.file));
   }
-  for (const std::string& shape : request.shapes)
-    run(engine::open_generating(gguf::File::from_bytes(models::synthetic_model(shape, heads), shape), options), shape);
+  for (const std::string& shape : request.shapes) {
+    engine::LoadedModel model =
+        engine::open_generating(gguf::File::from_bytes(models::synthetic_model(shape, heads), shape), options);
+    run(model, shape);
+  }
+}
+
+const char* backend_of(const engine::LoadedModel& model) {
+  return model.gpu_share == 1 ? "CUDA" : model.gpu_share == 0 ? "CPU" : "CUDA+CPU";
+}
+
+void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
+  const BenchPlan plan = plan_bench(request, names);
+  const int64_t models = std::ssize(request.files) + std::ssize(request.shapes);
+  TestCount count;
+  count.all = plan.tests_of_model() * std::max(models, int64_t{1}); // the guide
+  for_each_model(request, !plan.right_heads.empty(), steps.load,
+                 [&](engine::LoadedModel& model, const std::string& name) {
+                   if (steps.opened) steps.opened(model);
+                   bench_model(model, name, plan, request, steps, count);
+                 });
 }
 
 } // namespace ridge::measure

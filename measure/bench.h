@@ -20,6 +20,12 @@ struct BenchSteps {
   engine::LoadSteps load;
 };
 
+// Opens each model of the request, the guide where it names none, and hands it on with what reports call it. `heads`:
+// with its draft heads. Throws Error where one cannot be opened.
+void for_each_model(const core::BenchRequest& request, bool heads, const engine::LoadSteps& steps,
+                    const std::function<void(engine::LoadedModel&, const std::string& name)>& run);
+const char* backend_of(const engine::LoadedModel& model); // that its executor runs on: "CUDA", "CPU", "CUDA+CPU"
+
 // Measures every combination of the request's lists on each of its models; without a model, on the guide. Throws Error
 // where a model cannot be opened or run, and a usage Error for a list that does not parse and where nothing is left to
 // measure: a prompt or generation of 0 tokens is no test.

@@ -29,15 +29,14 @@ struct Normalizer {
   Normalizer(float largest, int32_t argmax) : largest(largest), argmax(argmax) {}
 };
 
-// Of ascending values, with linear interpolation between neighbours.
+} // namespace
+
 double quantile(std::span<const double> ascending, double q) {
   const double at = q * static_cast<double>(ascending.size() - 1);
   const auto below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, ascending.size() - 1);
   return ascending[below] + (at - static_cast<double>(below)) * (ascending[above] - ascending[below]);
 }
-
-} // namespace
 
 Estimate mean_of(std::span<const double> values) {
   const auto n = static_cast<double>(values.size());

@@ -27,6 +27,9 @@ struct PositionScore {
   bool same_top = false;                                     // both find the same token likeliest
 };
 
+// Of ascending values, at least one, with linear interpolation between neighbours.
+double quantile(std::span<const double> ascending, double q);
+
 double log_probability(std::span<const float> logits, int32_t token);
 PositionScore compare(std::span<const float> logits, std::span<const float> reference, int32_t next);
 // The same against a compact reference: tokens of the tail count as one, so the divergence is a lower bound, exact

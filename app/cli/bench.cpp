@@ -51,10 +51,7 @@ struct BenchCommand {
     if (output != "md" && output != "json") throw Error("bench: --clients is shown as md or json", Error::kUsage);
     if (!save.empty() || request.profile || !request.verified.empty() || !request.speculation.empty())
       throw Error("bench: --clients goes without --save, --profile, --verify and --spec", Error::kUsage);
-    measure::BenchSteps steps;
-    steps.load = load_on_terminal();
-    std::vector<measure::ClientLoadRow> loads;
-    measure::client_load(request, steps, [&](const measure::ClientLoadRow& row) { loads.push_back(row); });
+    const std::vector<measure::ClientLoadRow> loads = measure::client_load(request, load_on_terminal());
     output == "json" ? print_load_json(loads) : print_load_markdown(loads);
   }
 

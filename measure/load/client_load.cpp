@@ -4,16 +4,14 @@
 #include "core/error.h"
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
+#include "measure/divergence.h"
 #include "measure/peaks.h"
-#include "models/model.h"
-#include "models/synthetic.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <mutex>
 #include <random>
@@ -129,31 +127,35 @@ BenchPlan plan_load(const core::BenchRequest& request) {
 }
 
 void start_executor(engine::LoadedModel& model, const core::BenchRequest& request, const BenchPlan& plan,
-                    const BenchSteps& steps) {
+                    const engine::LoadSteps& steps) {
   core::ModelOptions options = model_options(request, plan.settings[0]);
   options.context = std::ranges::max(plan.prompts) + std::ranges::max(plan.generated);
   core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
   config.streams = config.max_outputs = request.load.clients;
   config.max_batch = std::max(config.max_batch, config.streams);
-  engine::start_executor(model, config, request.device, engine::placement_of(options), steps.load);
+  engine::start_executor(model, config, request.device, engine::placement_of(options), steps);
+}
+
+Percentiles percentiles(std::vector<double> seconds) {
+  if (seconds.empty()) return {};
+  std::ranges::sort(seconds);
+  return {quantile(seconds, 0.5), quantile(seconds, 0.9), quantile(seconds, 0.99)};
 }
 
 ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const core::BenchRequest& request,
-                      const BenchPlan& plan, const BenchSteps& steps) {
+                      const BenchPlan& plan, const engine::LoadSteps& steps) {
   start_executor(model, request, plan, steps);
   const core::ClientLoad& load = request.load;
   const Peaks peaks(model);
   engine::Scheduler scheduler(*model.executor, model.program, nullptr,
-                              engine::prefix_settings({}, model.file, steps.load.note));
+                              engine::prefix_settings({}, model.file, steps.note));
   Clients clients(scheduler, load, plan, model.program.vocab);
   const int64_t count = load.requests > 0 ? load.requests : 4 * load.clients;
   clients.play(count, load.clients, 0); // a round of others: graphs are captured, pages read
   clients.forget_times();
 
   ClientLoadRow row = {.model = name,
-                       .backend = model.gpu_share == 1   ? "CUDA"
-                                  : model.gpu_share == 0 ? "CPU"
-                                                         : "CUDA+CPU",
+                       .backend = backend_of(model),
                        .device = std::string(model.executor->description()),
                        .load = load,
                        .requests = count};
@@ -176,34 +178,13 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
 
 } // namespace
 
-Percentiles percentiles(std::vector<double> seconds) {
-  if (seconds.empty()) return {};
-  std::ranges::sort(seconds);
-  const auto at = [&](double share) {
-    const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(seconds.size())));
-    return seconds[std::max(rank, int64_t{1}) - 1];
-  };
-  return {at(0.5), at(0.9), at(0.99)};
-}
-
-void client_load(const core::BenchRequest& request, const BenchSteps& steps,
-                 const std::function<void(const ClientLoadRow&)>& row) {
+std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps) {
   const BenchPlan plan = plan_load(request);
-  std::vector<std::string> files = request.files;
-  if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
-  core::ModelOptions options;
-  options.speculation = "off";
-  for (const std::string& file : files) {
-    options.model = file;
-    engine::LoadedModel model = engine::open_generating(options, steps.load);
-    const std::string label = models::model_label(model.file);
-    row(play_to(model, label, request, plan, steps));
-  }
-  for (const std::string& shape : request.shapes) {
-    engine::LoadedModel model =
-        engine::open_generating(gguf::File::from_bytes(models::synthetic_model(shape, false), shape), options);
-    row(play_to(model, shape, request, plan, steps));
-  }
+  std::vector<ClientLoadRow> rows;
+  for_each_model(request, false, steps, [&](engine::LoadedModel& model, const std::string& name) {
+    rows.push_back(play_to(model, name, request, plan, steps));
+  });
+  return rows;
 }
 
 } // namespace ridge::measure

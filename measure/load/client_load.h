@@ -4,8 +4,8 @@
 
 #include "measure/bench.h"
 
-#include <functional>
 #include <string>
+#include <vector>
 
 namespace ridge::measure {
 
@@ -31,13 +31,9 @@ struct ClientLoadRow {
   double bytes_per_second() const { return bytes / seconds; }
 };
 
-// The value that a share of all is at most, in each of the three places.
-Percentiles percentiles(std::vector<double> seconds);
-
 // Plays the request's load to each of its models. Prompts are random tokens behind those that all share; their lengths
 // and those of answers are drawn from the request's lists. A round of requests that is not counted comes first. Throws
 // what bench() throws, and a usage Error where a prompt is no longer than what all share.
-void client_load(const core::BenchRequest& request, const BenchSteps& steps,
-                 const std::function<void(const ClientLoadRow&)>& row);
+std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps);
 
 } // namespace ridge::measure

@@ -2,7 +2,7 @@
 // template that real ones have and its markers as control tokens.
 #include "app/support.h"
 #include "models/architecture.h"
-#include "support/recipe.h"
+#include "support/recipes/recipe.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #include "app/support.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/draft_model.h"
-#include "support/draft_runs.h"
+#include "support/recipes/draft_runs.h"
 
 #include <cstring>
 #include <fstream>

@@ -6,7 +6,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "support/numerics.h"
-#include "support/recipe.h"
+#include "support/recipes/recipe.h"
 #include "support/reference.h"
 #include "support/temporary_folder.h"
 

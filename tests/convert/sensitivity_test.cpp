@@ -6,7 +6,7 @@
 #include "models/guide.h"
 #include "models/model.h"
 #include "support/numerics.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 #include "support/reference.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"

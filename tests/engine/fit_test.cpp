@@ -10,7 +10,7 @@
 #include "models/synthetic.h"
 #include "support/draft_model.h"
 #include "support/random_program.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 #include <doctest/doctest.h>
 

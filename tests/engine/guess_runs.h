@@ -3,7 +3,7 @@
 
 #include "engine/scripted_drafter.h"
 #include "engine/sequences/session.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 namespace ridge::tests {
 

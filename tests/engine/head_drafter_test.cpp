@@ -4,7 +4,7 @@
 #include "engine/head_runs.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/draft_model.h"
-#include "support/draft_runs.h"
+#include "support/recipes/draft_runs.h"
 
 using namespace ridge;
 using kernels::cpu::make_cpu_executor;

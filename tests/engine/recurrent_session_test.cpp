@@ -1,6 +1,6 @@
 // A session with a recurrent model: whatever it goes back to, the logits are those of a session that never went on, and
 // only what follows the last copy of the state is evaluated again.
-#include "support/recipe_session.h"
+#include "support/recipes/recipe_session.h"
 
 using namespace ridge;
 

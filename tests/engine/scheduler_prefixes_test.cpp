@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "support/history_executor.h"
 #include "support/numerics.h"
-#include "support/prefix_runs.h"
+#include "support/recipes/prefix_runs.h"
 
 #include <doctest/doctest.h>
 

@@ -2,9 +2,26 @@
 // went on, and only what differs is evaluated again.
 #include "engine/guess_runs.h"
 #include "engine/sequences/scheduler.h"
-#include "support/recipe_session.h"
+#include "support/recipes/prefix_runs.h"
+#include "support/recipes/recipe_session.h"
 
 using namespace ridge;
+
+namespace {
+
+std::vector<int32_t> made_text(int tokens) {
+  std::vector<int32_t> text;
+  for (int i = 0; i < tokens; ++i) text.push_back((i * 37 + 1) % 128);
+  return text;
+}
+
+auto checker(tests::RecipeSession& model) {
+  return [&model](const std::vector<int32_t>& tokens, int64_t evaluated) {
+    model.check(tokens, evaluated, 1e-6); // GELU rounds to f16
+  };
+}
+
+} // namespace
 
 TEST_CASE("a session of a model with windows goes back as any other, also further than a window") {
   REQUIRE_REFERENCE();
@@ -12,11 +29,8 @@ TEST_CASE("a session of a model with windows goes back as any other, also furthe
     CAPTURE(name);
     tests::RecipeSession model(name, 96);
     engine::Session& session = model.session;
-    const auto check = [&](const std::vector<int32_t>& tokens, int64_t evaluated) {
-      model.check(tokens, evaluated, 1e-6); // GELU rounds to f16
-    };
-    std::vector<int32_t> first;
-    for (int i = 0; i < 50; ++i) first.push_back((i * 37 + 1) % 128);
+    const auto check = checker(model);
+    const std::vector<int32_t> first = made_text(50);
     check(first, 50);
     core::Sampler sampler = model.greedy();
     session.generate(sampler, {.limit = 30});
@@ -53,11 +67,8 @@ TEST_CASE("a session whose caches hold only windows goes back a little at once, 
     tests::RecipeSession model(name, 400, 16);
     engine::Session& session = model.session;
     REQUIRE(model.executor->saved_floats() > 0);
-    const auto check = [&](const std::vector<int32_t>& tokens, int64_t evaluated) {
-      model.check(tokens, evaluated, 1e-6); // GELU rounds to f16
-    };
-    std::vector<int32_t> first;
-    for (int i = 0; i < 100; ++i) first.push_back((i * 37 + 1) % 128);
+    const auto check = checker(model);
+    const std::vector<int32_t> first = made_text(100);
     check(first, 100);
     core::Sampler sampler = model.greedy();
     session.generate(sampler, {.limit = 12});
@@ -101,14 +112,9 @@ TEST_CASE("a stream goes on behind what another one has read, from a copy where 
     const auto executor = kernels::cpu::make_cpu_executor(program, config);
     engine::Scheduler scheduler(*executor, program);
     const auto submit = [&](const std::vector<int32_t>& prompt, int64_t limit) {
-      engine::SequenceRequest request;
-      request.prompt = prompt;
-      request.sampling.temp = 0;
-      request.limit = limit;
-      return scheduler.submit(std::move(request));
+      return tests::prefixes::submit(scheduler, prompt, limit);
     };
-    std::vector<int32_t> prompt;
-    for (int i = 0; i < 100; ++i) prompt.push_back((i * 37 + 1) % 128);
+    std::vector<int32_t> prompt = made_text(100);
     const auto first = submit(prompt, 250);
     for (int i = 0; i < 120; ++i) REQUIRE(first->next());
     prompt.insert(prompt.end(), {5, 6, 7, 8});

@@ -6,8 +6,8 @@
 #include "models/model.h"
 
 #include "support/draft_model.h"
-#include "support/draft_runs.h"
 #include "support/numerics.h"
+#include "support/recipes/draft_runs.h"
 
 #include <numeric>
 

@@ -2,7 +2,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 #include <map>
 

@@ -3,7 +3,7 @@
 #include "models/model.h"
 
 #include "core/error.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 using namespace ridge;
 

@@ -66,6 +66,9 @@ inline std::vector<float> run(core::Executor& executor, const Steps& steps) {
   return all;
 }
 
+// The larger of two errors, or the one that is no number.
+inline double worse(double worst, double error) { return error > worst || std::isnan(error) ? error : worst; }
+
 // NMSE of batches of several sizes, the cache carrying over from one to the next.
 inline double worst_error(const MakeExecutor& make_executor, RandomProgram& model, const core::ExecutorConfig& config,
                           const std::vector<int32_t>& sizes) {
@@ -76,8 +79,7 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
   for (int32_t size : sizes) {
     const Steps steps = consecutive(model, position, size);
     position += size;
-    const double error = nmse(run(*executor, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
+    worst = worse(worst, nmse(run(*executor, steps), naive.forward(steps.batch())));
   }
   return worst;
 }
@@ -123,8 +125,7 @@ inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
       steps.streams.push_back(1);
       steps.outputs.push_back(tokens + static_cast<int32_t>(i));
     }
-    const double error = nmse(run(executor, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
+    worst = worse(worst, nmse(run(executor, steps), naive.forward(steps.batch())));
   }
   return worst;
 }
@@ -162,8 +163,7 @@ inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomPr
       steps.positions.push_back(next[stream]++);
       if (model.integer(0, 1)) steps.outputs.push_back(i);
     }
-    const double error = nmse(run(*together, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
+    worst = worse(worst, nmse(run(*together, steps), naive.forward(steps.batch())));
   }
   return worst;
 }
@@ -179,8 +179,7 @@ inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProg
   double worst = 0;
   const auto check = [&](const Steps& steps) {
     for (size_t i = 0; i < steps.tokens.size(); ++i) next[steps.streams[i]] = steps.positions[i] + 1;
-    const double error = nmse(run(*executor, steps), naive.forward(steps.batch()));
-    worst = error > worst || std::isnan(error) ? error : worst;
+    worst = worse(worst, nmse(run(*executor, steps), naive.forward(steps.batch())));
   };
   constexpr int kTogether = 3;
   while (std::max(next[0], next[1]) + config.max_batch + kTogether <= config.context) {

@@ -4,7 +4,7 @@
 #include "kernels/cuda/experts/expert_store.h"
 #include "kernels/cuda/runtime/context.h"
 #include "models/model.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 #include <algorithm>
 #include <map>

@@ -3,11 +3,11 @@
 #include "models/model.h"
 
 #include "device.h"
-#include "support/draft_runs.h"
 #include "support/numerics.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/draft_runs.h"
+#include "support/recipes/recipe_runs.h"
+#include "support/recipes/ring_runs.h"
 #include "support/reference_logits.h"
-#include "support/ring_runs.h"
 
 using namespace ridge;
 

@@ -1,6 +1,6 @@
 // The scheduler on the GPU: steps of several streams, pieces of prompts, and a sequence alone, whose tokens the GPU
 // chooses.
-#include "support/prefix_runs.h"
+#include "support/recipes/prefix_runs.h"
 #include "support/sequences.h"
 
 #include "device.h"

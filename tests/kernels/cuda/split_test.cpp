@@ -9,7 +9,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 #include "models/model.h"
 #include "support/executor_runs.h"
-#include "support/ring_runs.h"
+#include "support/recipes/ring_runs.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 

@@ -3,7 +3,7 @@
 
 #include "models/model.h"
 #include "support/executor_runs.h"
-#include "support/recipe.h"
+#include "support/recipes/recipe.h"
 
 #include <doctest/doctest.h>
 

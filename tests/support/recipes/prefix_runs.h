@@ -5,7 +5,7 @@
 #include "engine/sequences/scheduler.h"
 #include "models/model.h"
 #include "support/executor_runs.h"
-#include "support/recipe.h"
+#include "support/recipes/recipe.h"
 #include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>

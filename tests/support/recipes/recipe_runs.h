@@ -5,7 +5,7 @@
 #include "models/architecture.h"
 #include "models/model.h"
 #include "support/executor_runs.h"
-#include "support/recipe.h"
+#include "support/recipes/recipe.h"
 
 #include <doctest/doctest.h>
 
@@ -210,6 +210,32 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
   }
 }
 
+// The blocks and the state of the first tokens of an executor's stream 0.
+class SavedStream {
+ public:
+  SavedStream(core::Executor& executor, const core::Program& program, int64_t tokens)
+      : tokens_(tokens), state_(executor.saved_floats()) {
+    std::vector<std::byte*> bytes;
+    for (int64_t at = 0; at < tokens; at += core::block_positions(program)) {
+      blocks_.push_back(executor.make_block());
+      bytes.push_back(blocks_.back().get());
+    }
+    executor.save_blocks(0, 0, bytes);
+    executor.save_state(0, state_, tokens);
+  }
+  void load(core::Executor& executor, int32_t stream) const {
+    std::vector<const std::byte*> bytes;
+    for (const auto& block : blocks_) bytes.push_back(block.get());
+    executor.load_blocks(stream, 0, bytes);
+    if (!state_.empty()) executor.load_state(stream, state_, tokens_);
+  }
+
+ private:
+  const int64_t tokens_;
+  std::vector<std::shared_ptr<std::byte>> blocks_;
+  std::vector<float> state_;
+};
+
 // A stream of another executor that is given the blocks and the state of a stream's first tokens goes on as that one
 // does, bit by bit, with every type of cache.
 inline void check_restored_blocks(const MakeExecutor& make, const std::string& name) {
@@ -229,18 +255,8 @@ inline void check_restored_blocks(const MakeExecutor& make, const std::string& n
     const auto first = make(program, config), second = make(program, config);
     std::vector<float> dropped;
     run_pieces(*first, ids, 0, part, part, dropped);
-    std::vector<std::shared_ptr<std::byte>> blocks;
-    std::vector<std::byte*> bytes;
-    const int64_t block = core::block_positions(program);
-    for (int64_t at = 0; at < static_cast<int64_t>(part); at += block) {
-      blocks.push_back(first->make_block());
-      bytes.push_back(blocks.back().get());
-    }
-    std::vector<float> state(first->saved_floats());
-    first->save_blocks(0, 0, bytes);
-    first->save_state(0, state, static_cast<int64_t>(part));
-    second->load_blocks(1, 0, std::vector<const std::byte*>(bytes.begin(), bytes.end()));
-    if (!state.empty()) second->load_state(1, state, static_cast<int64_t>(part));
+    const SavedStream saved(*first, program, static_cast<int64_t>(part));
+    saved.load(*second, 1);
     std::vector<float> rest, of_restored;
     run_pieces(*first, ids, part, ids.size(), ids.size(), rest);
     run_pieces(*second, ids, part, ids.size(), ids.size(), of_restored, 1);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/cache/rings.h"
-#include "support/recipe_runs.h"
+#include "support/recipes/recipe_runs.h"
 
 namespace ridge::tests {
 
@@ -77,19 +77,10 @@ class RingRuns {
     const size_t ahead = program_.states.empty() ? static_cast<size_t>(config.going_back) : 0;
     std::vector<float> dropped;
     run_pieces(*first, text_, 0, there + ahead, 8, dropped);
-    std::vector<std::shared_ptr<std::byte>> blocks;
-    std::vector<std::byte*> bytes;
-    const int64_t block = core::block_positions(program_);
-    for (int64_t at = 0; at < static_cast<int64_t>(there); at += block) {
-      blocks.push_back(first->make_block());
-      bytes.push_back(blocks.back().get());
-    }
-    std::vector<float> state(first->saved_floats()), rest, of_restored;
-    first->save_blocks(0, 0, bytes);
-    first->save_state(0, state, static_cast<int64_t>(there));
+    std::vector<float> rest, of_restored;
+    const SavedStream saved(*first, program_, static_cast<int64_t>(there));
     run_pieces(*second, text_, 0, 60, 8, dropped, 1); // something else was there
-    second->load_blocks(1, 0, std::vector<const std::byte*>(bytes.begin(), bytes.end()));
-    second->load_state(1, state, static_cast<int64_t>(there));
+    saved.load(*second, 1);
     run_pieces(*first, text_, there, count, 8, rest);
     run_pieces(*second, text_, there, count, 8, of_restored, 1);
     CHECK(rest == of_restored);

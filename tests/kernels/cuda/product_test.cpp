@@ -85,7 +85,7 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       for (const auto& [way, options] : ways()) {
         CAPTURE(way);
         const auto executor = make_cuda_executor(model.program, config_for(300), options);
-        const double bound = count == 2 ? tests::single_token_bound(format) : 1e-5;
+        const double bound = count == 2 ? tests::single_token_bound(format) : 1e-6;
         CHECK(tests::nmse(run(*executor, tokens, 0), expected) < bound);
       }
     }

@@ -210,6 +210,7 @@ struct LatentArgs {
 
   // Of launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence
+  bool lone_tokens;        // each token is the only one of its stream
   int most_splits;         // blocks that may share a tile's context
   float* partial;          // scratch, latent_scratch_floats
   int splits, stages;      // set by the launcher

@@ -25,7 +25,7 @@ inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
 // Matrices that one prompt product takes.
-inline constexpr size_t kMostSiblingMatrices = 3;
+inline constexpr size_t kMostSiblingMatrices = kMostSegments;
 
 // Of a batch, as far as kernels depend on it.
 struct PlanShape {

@@ -249,7 +249,8 @@ void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, 
                              .gates_input = norm.gates_input,
                              .residual = value(plan, norm.residual),
                              .scale = norm.scale,
-                             .factor = norm.factor});
+                             .factor = norm.factor,
+                             .dataflow_input = call.dataflow_input});
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

@@ -47,6 +47,7 @@ struct NormArgs {
   bool gates_input = false;
   const float* residual = nullptr; // as x or null
   float scale = 1, factor = 1;
+  bool dataflow_input = false; // x and residual arrive while the kernel runs (ptx.cuh); without a gate
 };
 void launch_norm(const Launch&, const NormArgs&);
 

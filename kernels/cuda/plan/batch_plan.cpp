@@ -183,6 +183,7 @@ void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
   KernelCall elements = call(kernel);
   elements.sum = step.sum;
   elements.norm = step.norm;
+  elements.dataflow_input = dataflow_input();
   elements.outputs = {placed(step.outputs[0])};
   elements.rows = rows_of(step.outputs[0]);
   add(elements);

@@ -83,7 +83,7 @@ struct KernelCall {
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
-  bool dataflow_input = false;                // of heads
+  bool dataflow_input = false;                // of heads and norm
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t output = 0;                                    // sample: whose logits

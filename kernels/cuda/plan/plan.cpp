@@ -257,28 +257,28 @@ void Planner::find_head_matrices() {
   }
 }
 
-// Which values go from one running kernel to the next: those between matrices and attention, and the numbers of the
-// experts that are chosen. A step that reads only such values does not wait for its predecessor's end, if those between
-// it and the writer of its input do not either: each of its blocks has seen all of what its predecessor wrote before it
-// writes itself, so that nothing in a buffer is overwritten too early. Who has seen an expert's number knows that all
-// in front of `route` is done, because that waits. A block of a head's or an expert's matrix has seen only what that
-// one's input is, so what it writes has memory of its own, too.
+// Which values go from one running kernel to the next: those between matrices, attention and the norms of rows behind
+// them, and the numbers of the experts that are chosen. A step that reads only such values does not wait for its
+// predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
+// what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
+// seen an expert's number knows that all in front of `route` is done, because that waits. A block of a head's or an
+// expert's matrix has seen only what that one's input is, one of a norm only a token's row, so what they write has
+// memory of its own, too.
 void Planner::find_dataflow() {
   const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
   const auto takes_part = [&](const Step& step) {
     return (step.kind == Step::Kind::matrix &&
             (step.matrix.ids == kNone || step.matrix.of_heads || is_route(step.matrix.ids))) ||
-           (step.kind == Step::Kind::heads && step.heads.attention);
-  };
-  const auto takes_value = [](const Step& step, ValueId id) {
-    return step.kind == Step::Kind::heads || step.matrix.reads(id);
+           (step.kind == Step::Kind::heads && step.heads.attention) ||
+           (step.kind == Step::Kind::norm && step.norm.residual != kNone &&
+            step.norm.group == program_.values[step.norm.x].width);
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
     if (takes_part(step))
       for (const ValueId id : step.inputs)
         if (const int from = writer(id);
-            takes_value(step, id) && from >= 0 && (takes_part(steps_[from]) || (id == step.matrix.ids && is_route(id))))
+            step.waits_for(id) && from >= 0 && (takes_part(steps_[from]) || (id == step.matrix.ids && is_route(id))))
           dataflow_values_[id] = !program_.is_read_after(id);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
@@ -291,11 +291,11 @@ void Planner::find_dataflow() {
       from = writer(step.matrix.ids);
     } else {
       for (const ValueId id : step.inputs)
-        if (takes_value(step, id)) from = std::min(from, writer(id));
+        if (step.waits_for(id)) from = std::min(from, writer(id));
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
-    if (step.dataflow_input && step.matrix.ids != kNone)
+    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }

@@ -95,6 +95,15 @@ struct Step {
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
   bool only_sorted = false;    // head_ids that nobody reads but who sorts tokens by them
+
+  // Whether its blocks wait for a value before they do anything with it: not for what they add in the end.
+  bool waits_for(core::ValueId id) const {
+    switch (kind) {
+    case Kind::heads: return true;
+    case Kind::norm: return id == norm.x;
+    default: return matrix.reads(id);
+    }
+  }
 };
 
 struct Plan {

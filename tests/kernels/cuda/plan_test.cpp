@@ -14,7 +14,8 @@ using kernels::cuda::Step;
 namespace {
 
 bool passes_by_dataflow(const Step& step) {
-  return step.kind == Step::Kind::matrix || (step.kind == Step::Kind::heads && step.heads.attention);
+  return step.kind == Step::Kind::matrix || (step.kind == Step::Kind::heads && step.heads.attention) ||
+         (step.kind == Step::Kind::norm && step.norm.residual != kernels::cuda::kNone);
 }
 
 // What makes it safe: see Planner::find_dataflow.
@@ -29,7 +30,7 @@ void check_rules(const core::Program& program, const Plan& plan) {
       for (const core::ValueId id : step.inputs) {
         if (step.matrix.of_heads && id == step.matrix.ids) continue; // known beforehand
         CHECK(plan.dataflow_values[id]);
-        if (step.kind == Step::Kind::heads || step.matrix.reads(id)) first_writer = std::min(first_writer, writer[id]);
+        if (step.waits_for(id)) first_writer = std::min(first_writer, writer[id]);
       }
       if (step.matrix.ids != kernels::cuda::kNone && !step.matrix.of_heads) first_writer = writer[step.matrix.ids];
       for (size_t between = first_writer + 1; between < i; ++between)
@@ -174,6 +175,23 @@ TEST_CASE("plan: matrices of heads take their input from a running kernel, befor
   const auto numbers = std::ranges::find(plan.steps, true, &Step::only_sorted);
   REQUIRE(numbers != plan.steps.end());
   CHECK(numbers->op->kind == OpKind::head_ids);
+}
+
+TEST_CASE("plan: norms behind products take rows from running kernels and pass them on, norms of heads do not") {
+  for (const int64_t group : {64, 16}) {
+    CAPTURE(group);
+    tests::RandomProgram m(1);
+    const core::ValueId x = m.linear(m.embed(quant::Type::F32, 64, 30), quant::Type::Q8_0, 64);
+    const core::ValueId sum = m.op(core::OpKind::add, {x, m.norm(m.linear(x, quant::Type::Q8_0, 64), group)}, {}, 64);
+    m.finish(m.op(core::OpKind::add, {sum, m.linear(sum, quant::Type::Q8_0, 64)}, {}, 64));
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    check_rules(m.program, plan);
+    const auto found = std::ranges::find(plan.steps, Step::Kind::norm, &Step::kind);
+    REQUIRE(found != plan.steps.end());
+    CHECK(found->dataflow_input == (group == 64));
+    CHECK(std::next(found)->dataflow_input == (group == 64));
+    CHECK(plan.dataflow_values[sum] == (group == 64));
+  }
 }
 
 TEST_CASE("plan: a norm goes with the gate before or behind it, unless others read what is between") {

@@ -110,7 +110,8 @@ void Shares::visit(const Op& op) {
   case OpKind::glu: return visit_glu(op);
   case OpKind::add: return visit_add(op);
   case OpKind::kv_store: return visit_kv_store(op);
-  case OpKind::attention: return visit_attention(op);
+  case OpKind::attention:
+  case OpKind::sparse_attention: return visit_attention(op);
   case OpKind::latent_attention: return visit_latent_attention(op);
   case OpKind::expert_sum:
   case OpKind::fold: return visit_sum(op);
@@ -223,6 +224,7 @@ void Shares::visit_kv_store(const Op& op) {
 // All query heads of a KV head go where it goes. The one head of a cache that every rank has serves all.
 void Shares::visit_attention(const Op& op) {
   const ValueId q = op.inputs[0];
+  if (op.inputs.size() > 1) need_whole(op.inputs[1]); // chosen positions
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program_.kv_layers[params.layer];
   const int32_t cache = caches_[params.layer];

@@ -207,16 +207,33 @@ void Planner::merge_siblings() {
   }
 }
 
+// Whether each sum over ranks is of what follows from the one before it. Then a rank that sends values for one has
+// received those of the one before, though that kernel may still be running.
+bool Planner::exchanges_follow_one_another() const {
+  std::vector<bool> follows(program_.values.size(), true); // from the last sum; before the first one there is none
+  for (const Step& step : steps_) {
+    const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
+    if (is_sum_over_ranks(step)) {
+      if (!any) return false;
+      std::ranges::fill(follows, false);
+    }
+    for (const ValueId id : step.outputs) follows[id] = any;
+  }
+  return true;
+}
+
 // Which values go from one running kernel to the next. A step that reads only such values does not wait for its
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
 // what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early.
 void Planner::find_dataflow() {
-  const auto takes_part = [](const Step& step) {
+  const bool with_exchanges = exchanges_follow_one_another();
+  const auto takes_part = [&](const Step& step) {
+    if (is_sum_over_ranks(step)) return with_exchanges;
     return (step.kind == Step::Kind::matrix && step.matrix.ids == kNone) ||
            (step.kind == Step::Kind::heads && step.heads.attention);
   };
   const auto takes_value = [](const Step& step, ValueId id) {
-    return step.kind == Step::Kind::heads || step.matrix.x == id;
+    return step.kind != Step::Kind::matrix || step.matrix.x == id;
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)

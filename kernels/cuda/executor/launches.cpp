@@ -157,6 +157,7 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
     args.most = static_cast<int>(width(call.inputs[2]));
   }
   args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
+  args.lone_tokens = plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
   args.partial = workspace_.latent_partial();
   call.kernel == Kernel::latent_attention ? cuda::launch_latent_attention(launch, args)
@@ -250,7 +251,8 @@ void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, 
                              .gates_input = norm.gates_input,
                              .residual = value(plan, norm.residual),
                              .scale = norm.scale,
-                             .factor = norm.factor});
+                             .factor = norm.factor,
+                             .dataflow_input = call.dataflow_input});
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

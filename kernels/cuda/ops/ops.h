@@ -47,6 +47,7 @@ struct NormArgs {
   bool gates_input = false;
   const float* residual = nullptr; // as x or null
   float scale = 1, factor = 1;
+  bool dataflow_input = false; // x and residual arrive while the kernel runs (ptx.cuh); without a gate
 };
 void launch_norm(const Launch&, const NormArgs&);
 
@@ -210,6 +211,7 @@ struct LatentArgs {
 
   // Of launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence
+  bool lone_tokens;        // each token is the only one of its stream
   int most_splits;         // blocks that may share a tile's context
   float* partial;          // scratch, latent_scratch_floats
   int splits, stages;      // set by the launcher

@@ -25,7 +25,7 @@ inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
 // Matrices that one prompt product takes.
-inline constexpr size_t kMostSiblingMatrices = 3;
+inline constexpr size_t kMostSiblingMatrices = kMostSegments;
 
 // Of a batch, as far as kernels depend on it.
 struct PlanShape {
@@ -85,7 +85,7 @@ struct KernelCall {
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
-  bool dataflow_input = false;                // of heads and exchange
+  bool dataflow_input = false;                // of heads, norm and exchange
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t output = 0;                                    // sample: whose logits

@@ -218,7 +218,19 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   kernels::cuda::DeviceInfo gpu;
   if (wants_gpu) gpu = kernels::cuda::device_info(placement.gpus.empty() ? 0 : placement.gpus[0]);
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+  const core::ProcessRank process = core::ProcessRank::from_environment();
+  const auto join = [&] {
+    model.executor =
+        as_process_rank(model.program, config, process, gpu.usable, cuda_options(placement, placement.experts_on_host));
+  };
+  if (process.rank > 0) join(); // and does not come back
   const Placement rest = start_heads(model, config, name, gpu.usable, placement, steps);
+  if (process.ranks > 1) {
+    join();
+    model.gpu_share = gpu.usable ? 1 : 0;
+    model.gpus = std::vector<int>(gpu.usable ? static_cast<size_t>(process.ranks) : 0, process.local_rank);
+    return gpu.usable ? Device::cuda : Device::cpu;
+  }
   if (wants_gpu) {
     if (!gpu.usable && gpu_layers > 0) note(fmt::format("running on the CPU: {}", gpu.problem));
     if (gpu.usable) {

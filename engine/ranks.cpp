@@ -1,7 +1,8 @@
 #include "engine/ranks.h"
 
 #include "core/error.h"
-#include "core/parallel/parallel_executor.h"
+#include "core/parallel/processes.h"
+#include "core/kv_type.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "quant/registry.h"
@@ -105,6 +106,43 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
   return core::make_parallel_executor(shards_of(program, ranks), own, core::make_thread_communicators(ranks),
                                       [](const core::Program& program, const core::ExecutorConfig& config, int) {
                                         return kernels::cpu::make_cpu_executor(program, config);
+                                      });
+}
+
+std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
+                                                const core::ProcessRank& me, bool on_gpu,
+                                                const kernels::cuda::CudaOptions& options) {
+  int64_t bytes = 0;
+  for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
+  const std::string what =
+      fmt::format("ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
+                  program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
+                  core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type),
+                  config.exact ? "exact" : "fast");
+  core::ProcessLinks links = core::join_processes(me, what);
+  auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
+  const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
+    kernels::cuda::CudaOptions own_options = options;
+    own_options.device = me.local_rank;
+    return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
+                  : kernels::cpu::make_cpu_executor(own, own_config);
+  };
+  core::ExecutorConfig own = config_of_ranks(program, config);
+  if (me.rank > 0) {
+    own.communicator = communicator.get();
+    const core::Shard shared = shard(program, me.rank, me.ranks);
+    const auto executor = start(shared.program, own);
+    core::serve_rank(*executor, *links.commands[0]);
+    throw RankEnded{};
+  }
+  std::vector<core::Shard> shards(static_cast<size_t>(me.ranks));
+  shards[0] = shard(program, 0, me.ranks);
+  std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
+  communicators[0] = std::move(communicator);
+  return core::make_parallel_executor(std::move(shards), own, std::move(communicators),
+                                      [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
+                                        return rank == 0 ? start(program, config)
+                                                         : core::make_remote_executor(std::move(links.commands[rank]), config);
                                       });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "core/parallel/connection.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include <functional>
@@ -27,5 +28,12 @@ std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core
 // On groups of the CPU's threads.
 std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                              int ranks);
+
+// One of several processes (core::ProcessRank). Rank 0 gets an executor of the whole; the others run what it asks for
+// until it is gone, and then throw RankEnded, which is no error. `on_gpu`: on the GPU of the process's number.
+struct RankEnded {};
+std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
+                                                const core::ProcessRank& me, bool on_gpu,
+                                                const kernels::cuda::CudaOptions& options);
 
 } // namespace ridge::engine

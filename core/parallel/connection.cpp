@@ -95,14 +95,26 @@ int connect_to(const ProcessRank& me, Clock::time_point end) {
   throw_error("rank {}: rank 0 does not answer at {} port {} within {:g} s", me.rank, me.host, me.port, me.patience_seconds);
 }
 
-// Answers a rank that has come: an empty text, or what is wrong with it.
-void welcome(ProcessLinks& links, int socket, const ProcessRank& me, const std::string& what) {
+// What a caller says of itself; false for somebody who is no rank.
+bool receive_hello(Connection& link, Hello& hello, std::string& what) {
+  try {
+    hello = link.receive_value<Hello>();
+    if (hello.magic != kMagic || hello.channel > 1) return false;
+    what = link.receive_text();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Answers a rank that has come: an empty text, or what is wrong with it. False: it was none.
+bool welcome(ProcessLinks& links, int socket, const ProcessRank& me, const std::string& what) {
   auto link = std::make_unique<Connection>(socket, "a rank");
-  const timeval patience = {5, 0}; // somebody else may have knocked
+  const timeval patience = {5, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  const auto hello = link->receive_value<Hello>();
-  if (hello.magic != kMagic || hello.channel > 1) throw_error("rank 0: something else than a rank has called");
-  const std::string theirs = link->receive_text();
+  Hello hello = {};
+  std::string theirs;
+  if (!receive_hello(*link, hello, theirs)) return false;
   const int64_t rank = hello.rank;
   if (hello.ranks != static_cast<uint32_t>(me.ranks) || rank < 1 || rank >= me.ranks) {
     link->send_text(fmt::format("rank 0 waits for ranks 1 to {}", me.ranks - 1));
@@ -116,8 +128,10 @@ void welcome(ProcessLinks& links, int socket, const ProcessRank& me, const std::
   }
   const timeval forever = {0, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
+  link->name(fmt::format("rank {}", rank));
   link->send_text("");
   place = std::move(link);
+  return true;
 }
 
 int64_t number(const char* const (&names)[2], int64_t otherwise, int64_t least, int64_t most) {
@@ -209,7 +223,7 @@ ProcessLinks join_processes(const ProcessRank& me, const std::string& what) {
   links.commands.resize(static_cast<size_t>(me.ranks));
   links.values.resize(static_cast<size_t>(me.ranks));
   const Listener listener(me.port);
-  for (int missing = 2 * (me.ranks - 1); missing > 0; --missing) {
+  for (int missing = 2 * (me.ranks - 1); missing > 0;) {
     const int socket = listener.accept(end);
     if (socket < 0) {
       std::string names;
@@ -217,7 +231,7 @@ ProcessLinks join_processes(const ProcessRank& me, const std::string& what) {
         if (!links.values[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
       throw_error("rank {} of {} did not come within {:g} s (RIDGE_RANK_TIMEOUT)", names, me.ranks, me.patience_seconds);
     }
-    welcome(links, socket, me, what);
+    if (welcome(links, socket, me, what)) --missing;
   }
   return links;
 }

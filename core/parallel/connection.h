@@ -19,6 +19,8 @@ class Connection {
   ~Connection();
   Connection(const Connection&) = delete;
 
+  void name(std::string peer) { peer_ = std::move(peer); }
+
   // Throw Error where the other side is gone.
   void send(std::span<const std::byte> bytes);
   void receive(std::span<std::byte> bytes);
@@ -51,7 +53,7 @@ class Connection {
   [[noreturn]] void gone() const;
 
   const int socket_;
-  const std::string peer_;
+  std::string peer_;
 };
 
 // What a process of several is told by its environment.

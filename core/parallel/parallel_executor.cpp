@@ -1,10 +1,11 @@
 #include "core/parallel/parallel_executor.h"
 
 #include "core/parallel/rank_threads.h"
+#include "core/sampler.h"
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 
 namespace ridge::core {
 namespace {
@@ -15,7 +16,7 @@ class ParallelExecutor final : public Executor {
                    std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank)
       : shards_(std::move(shards)), config_(config), communicators_(std::move(communicators)),
         executors_(shards_.size()), threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
-          communicators_[rank]->fail(why);
+          (communicators_[rank] ? communicators_[rank] : communicators_[0])->fail(why);
         }) {
     each([&](int rank) {
       ExecutorConfig own = config_;
@@ -35,12 +36,15 @@ class ParallelExecutor final : public Executor {
   std::span<const float> logits(int64_t i) override { return first().logits(i); }
   std::span<const float> hidden() override { return first().hidden(); }
 
-  bool can_choose(const SamplerParams& params) const override { return executors_[0]->can_choose(params); }
+  bool can_choose(const SamplerParams& params) const override {
+    return std::ranges::all_of(executors_, [&](const auto& executor) { return executor->can_choose(params); });
+  }
   std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
     return first().choose(samplers);
   }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     bool starts = false;
+    if (!can_choose({})) return starts; // ranks that choose none
     each([&](int rank) {
       const bool started = executors_[rank]->start_decoding(sampler, position, stream);
       if (rank == 0) starts = started;

@@ -15,7 +15,7 @@ namespace ridge::core {
 using MakeRank = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int rank)>;
 
 // A thread per rank calls that rank's executor; what the caller is given is the first rank's. `communicators`: one per
-// shard. Where a rank fails, the others are told, and the call throws what it threw. Throws what make_rank throws, of
+// shard; null for ranks in other processes (processes.h), whose shards may be empty. Where a rank fails, the others are told, and the call throws what it threw. Throws what make_rank throws, of
 // the first rank that does.
 std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
                                                  std::vector<std::unique_ptr<Communicator>> communicators,

@@ -20,16 +20,6 @@ class SharedHostMemory { // that all GPUs read and write
   void* data_ = nullptr;
 };
 
-bool see_each_other(std::span<const int> devices) {
-  for (const int from : devices)
-    for (const int to : devices) {
-      int can = 1;
-      if (from != to) RIDGE_CUDA(cudaDeviceCanAccessPeer(&can, from, to));
-      if (!can) return false;
-    }
-  return true;
-}
-
 void open_to_peers(std::span<const int> devices) {
   for (const int from : devices) {
     const CurrentDevice current(from);
@@ -45,6 +35,16 @@ void open_to_peers(std::span<const int> devices) {
 }
 
 } // namespace
+
+bool see_each_other(std::span<const int> devices) {
+  for (const int from : devices)
+    for (const int to : devices) {
+      int can = 1;
+      if (from != to) RIDGE_CUDA(cudaDeviceCanAccessPeer(&can, from, to));
+      if (!can) return false;
+    }
+  return true;
+}
 
 struct ExchangeRank::Shared {
   Shared(std::span<const int> on, int64_t floats)

@@ -21,6 +21,9 @@ inline constexpr int kMostRanks = 8;
 // one rank's kernels could leave no room for those that another one waits for.
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats);
 
+// Whether each of the GPUs can read and write the memory of all the others.
+bool see_each_other(std::span<const int> devices);
+
 // Values of up to so many floats go as packets, larger ones in pieces with a flag each.
 inline constexpr int64_t kPacketFloats = 128 << 10;
 inline constexpr int kPieces = 256; // of a large value, a block each

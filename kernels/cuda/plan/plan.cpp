@@ -215,7 +215,7 @@ bool Planner::exchanges_follow_one_another() const {
     const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
     if (is_sum_over_ranks(step)) {
       if (!any) return false;
-      std::ranges::fill(follows, false);
+      follows.assign(follows.size(), false);
     }
     for (const ValueId id : step.outputs) follows[id] = any;
   }

@@ -2,8 +2,14 @@
 #include "core/parallel/parallel_executor.h"
 
 #include "core/error.h"
+#include "core/parallel/processes.h"
+#include "core/sampler.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/recipes/recipe_runs.h"
+
+#include <sys/socket.h>
+
+#include <thread>
 
 using namespace ridge;
 using quant::Type;
@@ -153,4 +159,113 @@ TEST_CASE("a rank that fails stops the others, and says why") {
   std::vector<float> values(4);
   communicators[0]->all_reduce(values); // returns
   CHECK_THROWS_WITH_AS(communicators[0]->check(), "rank 1: the card is gone", Error);
+}
+
+namespace {
+
+// Two ranks, the second one at the other end of a connection, as in another process.
+class RankBehindConnection {
+ public:
+  RankBehindConnection(const core::Program& program, const core::ExecutorConfig& config)
+      : shard_(core::shard_program(program, 1, 2, block_weights)) {
+    auto [commands, their_commands] = pair();
+    auto [values, their_values] = pair();
+    thread_ = std::thread([this, config, commands = std::move(their_commands), values = std::move(their_values)]() mutable {
+      std::vector<std::unique_ptr<core::Connection>> link;
+      link.push_back(std::move(values));
+      const auto communicator = core::make_process_communicator(std::move(link), 1, 2);
+      core::ExecutorConfig own = config;
+      own.communicator = communicator.get();
+      const auto executor = kernels::cpu::make_cpu_executor(shard_.program, own);
+      core::serve_rank(*executor, *commands);
+    });
+    commands_ = commands.get();
+    std::vector<core::Shard> shards(2);
+    shards[0] = core::shard_program(program, 0, 2, block_weights);
+    std::vector<std::unique_ptr<core::Connection>> links(2);
+    links[1] = std::move(values);
+    std::vector<std::unique_ptr<core::Communicator>> communicators(2);
+    communicators[0] = core::make_process_communicator(std::move(links), 0, 2);
+    executor_ = core::make_parallel_executor(
+        std::move(shards), config, std::move(communicators),
+        [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
+          return rank == 0 ? kernels::cpu::make_cpu_executor(own, own_config)
+                           : core::make_remote_executor(std::move(commands), own_config);
+        });
+  }
+  ~RankBehindConnection() {
+    executor_.reset();
+    thread_.join();
+  }
+
+  core::Executor& executor() { return *executor_; }
+  void lose() { commands_->close(); }
+
+ private:
+  using Ends = std::pair<std::unique_ptr<core::Connection>, std::unique_ptr<core::Connection>>;
+  static Ends pair() {
+    int sockets[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    return {std::make_unique<core::Connection>(sockets[0], "rank 1"), std::make_unique<core::Connection>(sockets[1], "rank 0")};
+  }
+
+  const core::Shard shard_;
+  std::thread thread_;
+  core::Connection* commands_;
+  std::unique_ptr<core::Executor> executor_;
+};
+
+} // namespace
+
+TEST_CASE("a rank in another process evaluates, goes back and restores as one beside the first") {
+  RandomProgram model(tests::fresh_seed());
+  RandomProgram::Shape shape;
+  model.transformer(shape, Type::Q8_0, Type::Q8_0);
+  const core::ExecutorConfig config = tests::exact_config();
+  RankBehindConnection ranks(model.program, config);
+  core::Executor& executor = ranks.executor();
+  const auto whole = kernels::cpu::make_cpu_executor(model.program, config);
+  const tests::Steps prompt = tests::consecutive(model, 0, 40), next = tests::consecutive(model, 40, 1);
+  CHECK(tests::nmse(tests::run(executor, prompt), tests::run(*whole, prompt)) <= 1e-9);
+  const std::vector<float> expected = tests::run(executor, next);
+  CHECK(tests::nmse(expected, tests::run(*whole, next)) <= 1e-9);
+
+  std::vector<std::shared_ptr<std::byte>> blocks;
+  std::vector<std::byte*> to;
+  for (int64_t at = 0; at < 40; at += core::block_positions(model.program)) {
+    blocks.push_back(executor.make_block());
+    to.push_back(blocks.back().get());
+  }
+  executor.save_blocks(0, 0, to);
+  tests::run(executor, tests::consecutive(model, 0, 40)); // other tokens
+  executor.load_blocks(0, 0, std::vector<const std::byte*>(to.begin(), to.end()));
+  CHECK(tests::run(executor, next) == expected);
+
+  core::SamplerParams greedy;
+  CHECK(!executor.can_choose(greedy));
+  CHECK(!executor.start_decoding(core::Sampler(greedy, model.program.vocab), 41, 0));
+
+  ranks.lose();
+  CHECK_THROWS_AS(executor.forward(next.batch()), Error);
+}
+
+TEST_CASE("a rank in another process keeps states of recurrent layers") {
+  const std::vector<std::string> names = tests::known_recipes();
+  const auto recurrent = std::ranges::find_if(names, [](const std::string& name) { return name.starts_with("qwen35"); });
+  REQUIRE(recurrent != names.end());
+  const tests::Recipe recipe(*recurrent);
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  REQUIRE(!program.states.empty());
+  const std::vector<int32_t> ids = recipe.ids();
+  const core::ExecutorConfig config = tests::exact_config();
+  RankBehindConnection ranks(program, config);
+  core::Executor& executor = ranks.executor();
+  std::vector<float> logits, dropped, state(executor.saved_floats());
+  tests::run_pieces(executor, ids, 0, 20, 20, logits);
+  executor.save_state(0, state, 20);
+  tests::run_pieces(executor, ids, 20, ids.size(), 5, dropped);
+  executor.load_state(0, state, 20);
+  tests::run_pieces(executor, ids, 20, ids.size(), ids.size(), logits);
+  CHECK(tests::nmse(logits, tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size())) <= 1e-9);
 }

@@ -8,7 +8,7 @@
 // registers, 64 rows of 512 columns in 128 of each thread.
 //
 // Where there are fewer tiles than multiprocessors, blocks share a tile's context; a second kernel merges their
-// outputs (latent_merge.cuh).
+// outputs (column_merge.cuh).
 //
 // Keys of earlier steps are asked for before the kernel's predecessor is done, which stores this step's keys and makes
 // the queries.
@@ -16,7 +16,8 @@
 // Widths that this kernel does not take, f32 caches and chips with little shared memory go to
 // plain_latent_attention.cu.
 #include "kernels/cuda/attention/cached_rows.cuh"
-#include "kernels/cuda/attention/latent_merge.cuh"
+#include "kernels/cuda/attention/column_merge.cuh"
+#include "kernels/cuda/attention/latent_tile.cuh"
 
 #include <algorithm>
 
@@ -269,6 +270,20 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
+// Rows of tiles and columns.
+template <int kDim>
+__global__ void __launch_bounds__(kMergeThreads)
+    latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
+  const OverlappingWork work(args.stamps);
+  const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), most_rows);
+  work.wait();
+  const int row = blockIdx.y;
+  if (tile.used_splits == 1 || row >= tile.rows) return;
+  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * latent_part_floats(most_rows, kDim);
+  merge_columns({parts, tile.used_splits, most_rows, kDim}, row, kMergedColumns * blockIdx.z,
+                args.out + (tile.first_row + row) * kDim);
+}
+
 int tiles_of(const LatentArgs& args, int rows) {
   if (args.tokens_share_tiles) return static_cast<int>((int64_t{args.tokens} * args.heads + rows - 1) / rows);
   return args.tokens * ((args.heads + rows - 1) / rows);
@@ -281,7 +296,7 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
   const int tiles = tiles_of(args, Shape::kRows);
   // As many blocks as run at once, where the context has that much to share out.
-  args.splits = std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kLatentThreads));
+  args.splits = std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits));
   const auto kernel =
       args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
@@ -289,7 +304,8 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   launch(kernel, dim3(tiles, args.splits), kLatentThreads, shared, args);
   if (args.splits == 1) return;
   args.stamps = launch.stamps();
-  launch_latent_merge<kDim>(launch, args, tiles, Shape::kRows);
+  launch(latent_merge_kernel<kDim>, dim3(tiles, Shape::kRows, kDim / kMergedColumns), kMergeThreads, 0, args,
+         Shape::kRows);
 }
 
 template <int kDim>

@@ -180,7 +180,7 @@ bool wide_attention(const Cache& cache, const ChipLimits& chip); // of them thos
 int attention_blocks_per_sm(const Cache& cache);                 // of launch_attention, where fast_attention
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
-void launch_wide_attention(const Launch&, const AttentionArgs&);
+void launch_wide_attention(const Launch&, AttentionArgs);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
 // The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its

@@ -64,9 +64,8 @@ int64_t scratch_bytes(const core::Program& program, const core::ExecutorConfig& 
     else
       kv_heads = std::max(kv_heads, kv.heads), v_dim = std::max(v_dim, kv.v_dim);
   }
-  const int64_t attention =
-      kFloat * std::min(config.max_batch, kGraphTokens) * kv_heads * kSplits * kTileRows * (v_dim + 2) +
-      kFloat * config.max_batch * kv_heads * kTickets;
+  const int64_t parts = std::max(std::min(config.max_batch, kGraphTokens) * kv_heads * kSplits, kMostMultiprocessors);
+  const int64_t attention = kFloat * parts * kTileRows * (v_dim + 2) + kFloat * config.max_batch * kv_heads * kTickets;
   const int64_t exchanged = most_exchanged(program, config);
   if (exchanged > 0) others += static_cast<int64_t>(mailbox_layout(ranks_of(program), exchanged).bytes());
   return kLater + kDecoded + kSums + input + attention + others;

@@ -34,6 +34,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::norm: return launch_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
+  case Kernel::number_exchanges: return number_exchanges(call, launch);
+  case Kernel::exchange: return launch_exchange(plan, call, launch);
   case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
   }
 }

@@ -67,6 +67,7 @@ class BatchPlanner {
   void add_step(const Step& step);
   void add_elements(Kernel kernel, const Step& step);
   void add_op(const Step& step);
+  void number_exchanges();
   void add_matrix(MatrixStep m, const core::Op& op);
   void add_product(const MatrixStep& m, int64_t rows);
   void add_experts(const MatrixStep& m, int64_t rows);
@@ -123,6 +124,7 @@ class BatchPlanner {
   std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
   std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings
   bool sibling_runs_ = false;                        // the small batch before is this one's sibling
+  int64_t exchanges_ = 0;
 };
 
 BatchPlan BatchPlanner::run() {
@@ -142,12 +144,21 @@ BatchPlan BatchPlanner::run() {
     }
   }
   gathered_ = {};
+  if (exchanges_ > 0) number_exchanges();
   for (int64_t output = 0; shape().sample && output < shape().outputs; ++output) {
     KernelCall sample = call(Kernel::sample);
     sample.output = output;
     add(sample);
   }
   return std::move(batch_);
+}
+
+// Numbers go on from step to step, so they are made on the device.
+void BatchPlanner::number_exchanges() {
+  step_ = 0;
+  KernelCall numbers = call(Kernel::number_exchanges);
+  numbers.place = exchanges_;
+  batch_.calls.insert(batch_.calls.begin(), numbers);
 }
 
 // What the step behind this one gathers, if no other step reads it. Values of gathered rows have memory of their own,
@@ -193,6 +204,11 @@ void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
   if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
   KernelCall plain = call(Kernel::op);
+  if (class_of(op.kind) == core::OpClass::exchange) {
+    plain.kernel = Kernel::exchange;
+    plain.place = exchanges_++;
+    plain.dataflow_input = dataflow_input();
+  }
   plain.op = &op;
   plain.inputs = op.inputs;
   for (const ValueId id : op.outputs) plain.outputs.push_back(placed(id));

@@ -207,6 +207,21 @@ void Planner::merge_siblings() {
   }
 }
 
+// Whether each sum over ranks is of what follows from the one before it. Then a rank that sends values for one has
+// received those of the one before, though that kernel may still be running.
+bool Planner::exchanges_follow_one_another() const {
+  std::vector<bool> follows(program_.values.size(), true); // from the last sum; before the first one there is none
+  for (const Step& step : steps_) {
+    const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
+    if (is_sum_over_ranks(step)) {
+      if (!any) return false;
+      follows.assign(follows.size(), false);
+    }
+    for (const ValueId id : step.outputs) follows[id] = any;
+  }
+  return true;
+}
+
 bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared) const {
   const bool fused = shared.norm != experts.norm || shared.norm_epsilon != experts.norm_epsilon ||
                      shared.glu != experts.glu || shared.residual != kNone || experts.residual != kNone;
@@ -262,11 +277,13 @@ void Planner::find_head_matrices() {
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
 // what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
 // seen an expert's number knows that all in front of `route` is done, because that waits. A block of a head's or an
-// expert's matrix has seen only what that one's input is, one of a norm only a token's row, so what they write has
-// memory of its own, too.
+// expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a sum over ranks
+// only its elements, so what they write has memory of its own, too.
 void Planner::find_dataflow() {
+  const bool with_exchanges = exchanges_follow_one_another();
   const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
   const auto takes_part = [&](const Step& step) {
+    if (is_sum_over_ranks(step)) return with_exchanges;
     return (step.kind == Step::Kind::matrix &&
             (step.matrix.ids == kNone || step.matrix.of_heads || is_route(step.matrix.ids))) ||
            (step.kind == Step::Kind::heads && step.heads.attention) ||
@@ -295,7 +312,8 @@ void Planner::find_dataflow() {
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
-    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm))
+    if (step.dataflow_input &&
+        (step.matrix.ids != kNone || step.kind == Step::Kind::norm || is_sum_over_ranks(step)))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }

@@ -99,7 +99,8 @@ struct Step {
   // Whether its blocks wait for a value before they do anything with it: not for what they add in the end.
   bool waits_for(core::ValueId id) const {
     switch (kind) {
-    case Kind::heads: return true;
+    case Kind::heads:
+    case Kind::op: return true; // a sum over ranks
     case Kind::norm: return id == norm.x;
     default: return matrix.reads(id);
     }

@@ -54,6 +54,10 @@ class Planner {
       if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
     return found;
   }
+  bool is_sum_over_ranks(const Step& step) const {
+    return step.kind == Step::Kind::op && step.op->kind == core::OpKind::all_reduce;
+  }
+  bool exchanges_follow_one_another() const;
   bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
   bool is_op(int step, core::OpKind kind) const {
     return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;

@@ -317,13 +317,13 @@ std::shared_ptr<std::byte> Executor::make_block() const {
 
 void Executor::save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) {
   const CurrentDevice current(context_.device());
-  cache_.save(stream, first, blocks, context_.stream());
+  cache_.save(stream, first, blocks, context_.launch());
   context_.synchronize();
 }
 
 void Executor::load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) {
   const CurrentDevice current(context_.device());
-  cache_.load(stream, first, blocks, context_.stream());
+  cache_.load(stream, first, blocks, context_.launch());
   context_.synchronize();
 }
 

@@ -1,6 +1,6 @@
-// Blocks of page-locked host memory, to and from which the copy engine works at full speed. Locking memory takes ten
-// times as long as filling it from the GPU: the system has to find and clear the pages first. So blocks are cut from
-// chunks of large pages, and a thread makes as many ahead as are expected to be wanted.
+// Blocks of page-locked host memory, to and from which the copy engine works at full speed. Locking memory takes
+// over ten times as long as filling it from the GPU: the system has to find and clear the pages first. So blocks are
+// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted.
 #pragma once
 
 #include <condition_variable>

@@ -177,6 +177,15 @@ void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
+// What a rank has goes to each of the others, and as much as it gives away comes from each.
+void set_exchange_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto others = static_cast<double>(std::get<RankParams>(op.params).ranks - 1);
+  cost.link_bytes = others * kValueBytes * elements_of(program, op.inputs[0], step);
+  if (op.kind != OpKind::all_reduce) return;
+  cost.activation_bytes += cost.link_bytes;
+  cost.flops = others * elements_of(program, op.inputs[0], step);
+}
+
 } // namespace
 
 Cost& Cost::operator+=(const Cost& other) {
@@ -185,6 +194,7 @@ Cost& Cost::operator+=(const Cost& other) {
   state_bytes += other.state_bytes;
   activation_bytes += other.activation_bytes;
   flops += other.flops;
+  link_bytes += other.link_bytes;
   return *this;
 }
 
@@ -206,6 +216,8 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::chosen_attention: set_chosen_attention_cost(cost, program, op, step); break;
   case OpKind::attention:
   case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;
+  case OpKind::all_reduce:
+  case OpKind::all_gather: set_exchange_cost(cost, program, op, step); break;
   case OpKind::conv1d: set_conv1d_cost(cost, program, op, step); break;
   case OpKind::hyper_join: set_hyper_join_cost(cost, program, op, step); break;
   case OpKind::pool: set_pool_cost(cost, program, op, step); break;

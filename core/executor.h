@@ -14,6 +14,8 @@
 
 namespace ridge::core {
 
+class Communicator; // parallel/communicator.h
+
 // Sees what goes into the matrices while a Program runs. Calibration collects it.
 class InputObserver {
  public:
@@ -36,6 +38,7 @@ struct ExecutorConfig {
   bool exact = false; // no activation quantization
   bool wide = false;  // activations are quantized to 16 bits at least, as in Programs that amplify errors
   InputObserver* observer = nullptr;
+  Communicator* communicator = nullptr; // of a Program that is one rank's share (parallel/shard.h)
 };
 
 // Whether a small error of activations may become a large one in the logits: where experts or positions are chosen by

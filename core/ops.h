@@ -26,6 +26,7 @@ enum class OpClass : uint8_t {
   routing,   // chooses experts and joins what they give
   memory,    // moves rows and columns
   recurrent, // reads and writes the state of a stream
+  exchange,  // passes values between ranks
 };
 
 enum class WeightRole : uint8_t {
@@ -199,6 +200,12 @@ struct ExpertParams {
   int64_t used; // slots per token
 };
 
+// Which of the ranks a Program is for, and where in a row its part lies.
+struct RankParams {
+  int32_t ranks = 1, rank = 0;
+  int64_t first = 0;
+};
+
 // The state of the recurrent ops: an index into Program::states.
 struct ConvParams {
   int32_t state;
@@ -231,7 +238,7 @@ struct ScanParams {
 using OpParams =
     std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams, AddParams,
                  PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams, HyperParams, FoldParams,
-                 ExpertParams, NgramParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
+                 ExpertParams, RankParams, NgramParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.

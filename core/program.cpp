@@ -227,6 +227,19 @@ void shape_expert_linear(const Operands& o) {
     o.expect(o.weight(1).cols == o.weight(0).count * o.weight(0).rows, "the bias has another width");
 }
 
+void check_ranks(const Operands& o) {
+  const auto& params = std::get<RankParams>(o.op.params);
+  o.expect(params.ranks > 0 && params.rank >= 0 && params.rank < params.ranks, "ranks");
+  o.expect(params.first >= 0 && params.first + o.in(0).width <= o.out(0).width, "a part outside of the whole");
+}
+
+void shape_all_reduce(const Operands& o) {
+  check_ranks(o);
+  o.expect(o.in(0).width == o.out(0).width, "changes the width");
+}
+
+void shape_all_gather(const Operands& o) { check_ranks(o); }
+
 void shape_head_ids(const Operands& o) { o.expect(o.out(0).kind == ValueKind::i32, "ids"); }
 
 void shape_expert_sum(const Operands& o) {
@@ -313,8 +326,7 @@ void check_row(const Program& program, const Op& op) {
   for (size_t i = 0; i < op.weights.size(); ++i) {
     const Weight& weight = program.weights.at(op.weights[i]);
     expect(op,
-           weight.run_rows == 0 ||
-               (weight.count == 1 ? weight.rows % weight.run_rows == 0 : weight.rows == weight.run_rows),
+           weight.run_rows == 0 || weight.rows % weight.run_rows == 0,
            "runs of rows do not make whole matrices");
     if (!plays(weight, info.weights.roles[i])) malformed(op, "takes no weight such as " + weight.name);
   }

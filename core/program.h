@@ -146,6 +146,7 @@ struct Step {
 // What one op must move and compute: each operand counted once. All byte formulas of the project are in cost.cpp.
 struct Cost {
   double weight_bytes = 0, kv_bytes = 0, state_bytes = 0, activation_bytes = 0, flops = 0;
+  double link_bytes = 0; // that go to other ranks, beside those in memory
 
   double bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
   Cost& operator+=(const Cost& other);

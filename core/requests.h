@@ -12,6 +12,12 @@
 
 namespace ridge::core {
 
+// Which GPUs run a model.
+struct GpuOptions {
+  std::string gpus;            // their numbers, such as 0,1; empty: as few of them as hold the model
+  int64_t tensor_parallel = 0; // ranks that every layer is shared out to; 0: one per GPU
+};
+
 // Which model runs, where, and with how much room.
 struct ModelOptions {
   std::string model;           // a GGUF file; empty: the built-in guide
@@ -21,7 +27,8 @@ struct ModelOptions {
   int threads = 0;                            // of the CPU; 0: all cores
   int64_t gpu_layers = -1;                    // the last so many layers run on the GPU; -1: all for which there is room
   bool experts_on_host = false;               // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;                     // that may be taken on the GPU, such as 8GiB; empty: what is free
+  std::string gpu_memory;                     // that may be taken on a GPU, such as 8GiB; empty: what is free
+  GpuOptions ranks;
   std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
   std::string draft_model;                    // a GGUF file that guesses; empty: none
@@ -113,7 +120,8 @@ struct BenchRequest {
   std::string threads = "0";                      // 0: all cores
   std::string gpu_layers = "-1";                  // -1: all for which there is room
   bool experts_on_host = false;                   // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;                         // that may be taken on the GPU, such as 8GiB; empty: what is free
+  std::string gpu_memory;                         // that may be taken on a GPU, such as 8GiB; empty: what is free
+  GpuOptions ranks;
   std::string device = "auto";
   ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say
   int repetitions = 5;  // after a warm-up

@@ -4,6 +4,7 @@
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
 #include "engine/machine.h"
+#include "engine/ranks.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
@@ -83,6 +84,7 @@ kernels::cuda::CudaOptions cuda_options(const Placement& placement, bool experts
   kernels::cuda::CudaOptions options;
   options.experts_on_host = experts_on_host;
   options.memory_limit = placement.gpu_memory;
+  if (!placement.gpus.empty()) options.device = placement.gpus[0];
   return options;
 }
 
@@ -119,18 +121,35 @@ void start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& 
                            use.copies, use.experts));
 }
 
+// Shares the layers out to several GPUs, where that is wanted, or where they hold the model together and one does not.
+bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
+                   const LoadSteps& steps) {
+  if (wanted.gpu_layers >= 0 || wanted.experts_on_host) return false;
+  const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
+  const std::vector<int> gpus = gpus_for_ranks(model.program, config, wanted.gpus, wanted.ranks, options);
+  if (gpus.size() < 2) return false;
+  model.executor = on_gpus(model.program, config, gpus, options, [&](double done, double total) {
+    if (steps.progress) steps.progress("copying to the GPUs", static_cast<int64_t>(done), static_cast<int64_t>(total));
+  });
+  model.gpus = gpus;
+  model.gpu_share = 1;
+  return true;
+}
+
 // Returns false where not even the output fits.
 bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
                   const LoadSteps& steps) {
+  if (start_on_gpus(model, config, wanted, steps)) return true;
   const core::Program& program = model.program;
   const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
+  model.gpus = {options.device};
   if (keeps_experts_on_host(program, config, wanted) &&
       kernels::cuda::fits(program, config, cuda_options(wanted, true))) {
     start_with_experts_on_host(model, config, wanted, steps);
     return true;
   }
   const int32_t all = core::layer_count(program) + 1;
-  const double free_bytes = kernels::cuda::device_info().free_bytes;
+  const double free_bytes = kernels::cuda::device_info(options.device).free_bytes;
   const int32_t layers =
       wanted.gpu_layers < 0
           ? layers_that_fit(program,
@@ -148,7 +167,7 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const 
         [&](const auto& part, const auto& c) { return on_cuda(part, c, options, steps); });
   }
   if (layers < all) {
-    const double taken = free_bytes - kernels::cuda::device_info().free_bytes;
+    const double taken = free_bytes - kernels::cuda::device_info(options.device).free_bytes;
     if (steps.note)
       steps.note(fmt::format("{} of {} layers on the GPU ({:.1f} of {:.1f} GiB free)", layers, all, taken / (1 << 30),
                              free_bytes / (1 << 30)));
@@ -185,7 +204,8 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
 
 Placement placement_of(const core::ModelOptions& options) {
   return {options.gpu_layers, options.experts_on_host,
-          options.gpu_memory.empty() ? 0 : static_cast<double>(core::parse_bytes(options.gpu_memory, "--gpu-memory"))};
+          options.gpu_memory.empty() ? 0 : static_cast<double>(core::parse_bytes(options.gpu_memory, "--gpu-memory")),
+          parse_gpus(options.ranks.gpus), static_cast<int>(options.ranks.tensor_parallel)};
 }
 
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
@@ -196,9 +216,21 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   const int64_t gpu_layers = placement.gpu_layers;
   const bool wants_gpu = name != "cpu" && gpu_layers != 0;
   kernels::cuda::DeviceInfo gpu;
-  if (wants_gpu) gpu = kernels::cuda::device_info();
+  if (wants_gpu) gpu = kernels::cuda::device_info(placement.gpus.empty() ? 0 : placement.gpus[0]);
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
+  const core::ProcessRank process = core::ProcessRank::from_environment();
+  const auto join = [&] {
+    model.executor =
+        as_process_rank(model.program, config, process, gpu.usable, cuda_options(placement, placement.experts_on_host));
+  };
+  if (process.rank > 0) join(); // and does not come back
   const Placement rest = start_heads(model, config, name, gpu.usable, placement, steps);
+  if (process.ranks > 1) {
+    join();
+    model.gpu_share = gpu.usable ? 1 : 0;
+    model.gpus = std::vector<int>(gpu.usable ? static_cast<size_t>(process.ranks) : 0, process.local_rank);
+    return gpu.usable ? Device::cuda : Device::cpu;
+  }
   if (wants_gpu) {
     if (!gpu.usable && gpu_layers > 0) note(fmt::format("running on the CPU: {}", gpu.problem));
     if (gpu.usable) {
@@ -222,14 +254,22 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
                      core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
                      what_would_fit(model.program, found, models::parameter_count(model.file))));
   }
-  model.executor = on_cpu(model.program, config, steps);
+  if (placement.ranks > 1) {
+    read_ahead(model.program, steps);
+    model.executor = on_cpu_ranks(model.program, config, placement.ranks);
+  } else {
+    model.executor = on_cpu(model.program, config, steps);
+  }
   return Device::cpu;
 }
 
 double measure_read_bandwidth(const LoadedModel& model) {
   const double share = model.gpu_share;
+  double gpu_bandwidth = 0; // of all GPUs that read at once
+  if (share > 0)
+    for (const int gpu : model.gpus) gpu_bandwidth += kernels::cuda::measure_read_bandwidth(gpu);
   const double seconds_per_byte =
-      (share > 0 ? share / measure_read_bandwidth(Device::cuda, 0) : 0) +
+      (share > 0 ? share / gpu_bandwidth : 0) +
       (share < 1 ? (1 - share) / measure_read_bandwidth(Device::cpu, model.executor->config().threads) : 0);
   return 1 / seconds_per_byte;
 }

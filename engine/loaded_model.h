@@ -36,6 +36,7 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer; // null where the file has none
   std::unique_ptr<core::Executor> executor;   // runs program
   double gpu_share = 0;                       // of the bytes that one token reads
+  std::vector<int> gpus = {};                 // that run it; empty: the first, or none
   std::vector<LoadedHead> heads = {};         // those that guess; program then keeps hidden rows
 
   // The tokenizer, or an Error that says the file has none.
@@ -62,9 +63,11 @@ enum class Device { cuda, cpu };
 struct Placement {
   int64_t gpu_layers = -1;      // the last so many layers on the GPU, the output being one of them; -1: as fits
   bool experts_on_host = false; // routed experts stay in the host's memory, also where the GPU has room for them
-  double gpu_memory = 0;        // bytes that may be taken there; 0: what is free
+  double gpu_memory = 0;        // bytes that may be taken on each GPU; 0: what is free
+  std::vector<int> gpus = {};   // numbers of those that may be used; empty: all, as few as hold the model
+  int ranks = 0;                // that layers are shared out to (ranks.h); 0: one per GPU that is named
 };
-Placement placement_of(const core::ModelOptions& options); // throws a usage Error for a size that is none
+Placement placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs
 
 // `name` is auto, cuda or cpu. auto falls back to the CPU, with a note where there is a GPU that cannot be used; cuda
 // throws Error then. Weights are copied to the GPU, or read once for the CPU, with progress.

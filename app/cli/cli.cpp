@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
+#include "engine/ranks.h"
 
 #include <fmt/format.h>
 
@@ -81,6 +82,8 @@ int run_cli(int argc, const char* const* argv) {
     std::ranges::reverse(args); // CLI11 takes them last first
     app.parse(std::move(args));
     core::check_mappings();
+    return 0;
+  } catch (const engine::RankEnded&) { // rank 0 has what it wanted
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error); // --help, --version

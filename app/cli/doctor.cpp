@@ -7,6 +7,7 @@
 #include "hub/curl.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
+#include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/architecture.h"
 #include "quant/registry.h"
@@ -17,8 +18,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -84,6 +87,18 @@ Finding find_cuda() {
           ""};
 }
 
+// How GPUs that share a model would exchange values.
+std::optional<Finding> find_gpu_links() {
+  std::vector<int> gpus;
+  while (std::ssize(gpus) < kernels::cuda::kMostRanks && kernels::cuda::device_info(static_cast<int>(gpus.size())).usable)
+    gpus.push_back(static_cast<int>(gpus.size()));
+  if (gpus.size() < 2) return std::nullopt;
+  if (kernels::cuda::see_each_other(gpus))
+    return Finding{"GPU links", true, fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()), ""};
+  return Finding{"GPU links", false, fmt::format("not all of {} GPUs reach each other's memory", gpus.size()),
+                 "--tensor-parallel exchanges values through the host's memory"};
+}
+
 Finding find_toolkit() {
   std::vector<std::string> places = {"/usr/local/cuda/bin"};
   std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
@@ -138,6 +153,8 @@ struct DoctorCommand {
          fmt::format("{}; `ridge models --architectures` lists them", models::architecture_table().size()), ""},
         {"formats", true, fmt::format("{}", fmt::join(types, " ")), ""},
     };
+    if (std::optional<Finding> links = find_gpu_links())
+      findings.insert(std::ranges::find(findings, "CUDA toolkit", &Finding::topic), *links);
     if (json) {
       nlohmann::ordered_json list = nlohmann::ordered_json::array();
       for (const Finding& f : findings)

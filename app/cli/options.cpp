@@ -46,7 +46,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
                   "default: as many as there is room for")
       ->check(CLI::Range(-1, 1 << 20))
       ->type_name("N");
-  add_gpu_room_options(command, o.experts_on_host, o.gpu_memory);
+  add_gpu_room_options(command, o.experts_on_host, o.gpu_memory, o.ranks);
   const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
   command.add_option("--cache-type-k", o.k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
       ->check(types)
@@ -58,15 +58,22 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
       ->type_name("TYPE");
 }
 
-void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory) {
+void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory, core::GpuOptions& ranks) {
   command
       .add_flag("--cpu-moe", experts_on_host,
                 "experts stay in the host's memory, and the GPU keeps copies of those used last; "
                 "happens by itself where a model does not fit the GPU")
       ->excludes("--gpu-layers");
   command
-      .add_option("--gpu-memory", gpu_memory, "take no more of the GPU's memory, such as 8GiB (default: what is free)")
+      .add_option("--gpu-memory", gpu_memory, "take no more of a GPU's memory, such as 8GiB (default: what is free)")
       ->type_name("SIZE");
+  command.add_option("--gpus", ranks.gpus, "use these GPUs, such as 0,1 (default: as few as hold the model)")
+      ->type_name("LIST");
+  command
+      .add_option("--tensor-parallel", ranks.tensor_parallel,
+                  "share every layer out to N ranks: one per GPU, or with --device cpu N groups of threads")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N");
 }
 
 void add_speculation_options(CLI::App& command, core::ModelOptions& o) {

@@ -12,8 +12,8 @@ namespace ridge::app {
 
 // With `guide`, -m may be left out: engine::open_model then takes the built-in guide.
 void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false);
-// --cpu-moe and --gpu-memory; behind --gpu-layers.
-void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory);
+// --cpu-moe, --gpu-memory, --gpus and --tensor-parallel; behind --gpu-layers.
+void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory, core::GpuOptions& ranks);
 // Of commands that generate: who guesses tokens ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
 void add_sampling_options(CLI::App& command, core::SamplingOptions& options); // also the command's footer

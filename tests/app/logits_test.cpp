@@ -32,3 +32,24 @@ TEST_CASE("ridge logits --mtp writes the logits of the first draft head, however
   CHECK(refused.status == 1);
   CHECK(refused.err.find("draft heads of llama models are not supported yet") != std::string::npos);
 }
+
+TEST_CASE("ridge logits gives the same on several ranks, and says which GPUs it cannot use") {
+  const std::string out = folder() / "ranks.npy";
+  const auto logits = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"logits", "-m", tiny_model(), "--device", "cpu", "--exact", "--ids", "1,2,3", "--out", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result result = run_ridge(arguments);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    const std::string npy = read_file(out);
+    std::vector<float> values((npy.size() - 128) / 4);
+    std::memcpy(values.data(), npy.data() + 128, 4 * values.size());
+    return values;
+  };
+  CHECK(nmse(logits({"--tensor-parallel", "2"}), logits({})) < 1e-10);
+
+  for (const char* list : {"0,x", "1,1", "-1"}) {
+    const Result refused = run_ridge({"logits", "-m", tiny_model(), "--gpus", list, "--ids", "1", "--out", out});
+    CHECK(refused.status == 2);
+    CHECK(refused.err.find("--gpus") != std::string::npos);
+  }
+}

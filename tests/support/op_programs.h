@@ -241,6 +241,12 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     m.finish(m.op(OpKind::expert_linear, {x, ids}, {m.weight(Type::F32, cols, rows, heads)}, heads * rows,
                   core::ExpertParams{heads}));
   });
+  with("all_reduce and all_gather of one rank", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 300);
+    const core::ValueId sum = m.op(OpKind::all_reduce, {m.linear(m.embed(Type::F32, 16, 30), Type::F32, width)}, {},
+                                   width, core::RankParams{});
+    m.finish(m.op(OpKind::all_gather, {sum}, {}, width, core::RankParams{}));
+  });
   with("concat", [](RandomProgram& m) {
     const int64_t a = m.integer(1, 300), b = m.integer(1, 300);
     const core::ValueId x = m.embed(Type::F32, 16, 30);

@@ -1,6 +1,7 @@
 #include "kernels/cpu/executor/executor.h"
 
 #include "core/cache/rings.h"
+#include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/formats/targets.h"
 
@@ -30,6 +31,7 @@ class CpuExecutor final : public core::Executor {
     positions_.advance(batch);
     load(batch);
     lowering_.run();
+    if (config_.communicator) config_.communicator->check();
   }
 
   std::span<const float> logits(int64_t i) override {

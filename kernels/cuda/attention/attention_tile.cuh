@@ -10,8 +10,9 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * kWarp;
 inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysPerWarp;
-// A second round costs less than another block to merge with, a third one more.
-inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound;
+// A second round costs less than another block to merge with, a third one more. Very wide heads (wide_attention.cu)
+// have short rounds, and a kernel behind theirs merges.
+inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound, kWideSplitKeys = 64;
 inline constexpr float kLog2e = 1.4426950408889634f;
 
 // Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
@@ -94,10 +95,10 @@ struct AttentionBlock {
     head_at = (stream * args.cache.heads + kv_head) * args.cache.rows;
     const int first = args.visible.first_seen(length - 1), seen = length - first;
     row_of = RowsFrom(args.cache, max(first - 1, 0));
-    const int per_split =
-        seen <= kSingleSplitKeys
-            ? kSingleSplitKeys
-            : max(kKeysPerRound, (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp);
+    const int even = (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp;
+    const int per_split = Shape::kDim > 256          ? max(kWideSplitKeys, even)
+                          : seen <= kSingleSplitKeys ? kSingleSplitKeys
+                                                     : max(kKeysPerRound, even);
     used_splits = (seen + per_split - 1) / per_split;
     begin = first + split * per_split, end = min(length, begin + per_split);
     return split < used_splits;

@@ -8,11 +8,15 @@
 // registers, 64 rows of 512 columns in 128 of each thread.
 //
 // Where there are fewer tiles than multiprocessors, blocks share a tile's context; a second kernel merges their
-// outputs.
+// outputs (column_merge.cuh).
+//
+// Keys of earlier steps are asked for before the kernel's predecessor is done, which stores this step's keys and makes
+// the queries.
 //
 // Widths that this kernel does not take, f32 caches and chips with little shared memory go to
 // plain_latent_attention.cu.
 #include "kernels/cuda/attention/cached_rows.cuh"
+#include "kernels/cuda/attention/column_merge.cuh"
 #include "kernels/cuda/attention/latent_tile.cuh"
 
 #include <algorithm>
@@ -50,9 +54,13 @@ class LatentBlock {
         for (float& o : out_[m][c]) o = 0;
   }
 
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run(const OverlappingWork& work) {
     const int rounds = (end_ - begin_ + kLatentKeys - 1) / kLatentKeys;
-    for (int round = 0; round < args_.stages - 1; ++round) fetch(round);
+    int fetched = 0;
+    for (; fetched < args_.stages - 1 && begin_ + (fetched + 1) * kLatentKeys <= tile_.old_keys; ++fetched)
+      fetch(fetched);
+    work.wait();
+    for (; fetched < args_.stages - 1; ++fetched) fetch(fetched);
     load_queries();
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
@@ -110,7 +118,7 @@ class LatentBlock {
     constexpr int kRounds = (kDim + kMostRest) / (2 * kWarp); // of two elements per lane
     const int rest = key_dim_ - kDim;
     const float scale = args_.scale * kLog2e;
-#pragma unroll 2
+#pragma unroll 4
     for (int row = warp_; row < kRows; row += kLatentWarps) {
       const int64_t at = tile_.first_row + row;
       float2 q[kRounds]; // all on their way before the first is stored
@@ -139,7 +147,7 @@ class LatentBlock {
     float sums[kOfWarp][2][4] = {}; // two, for shorter chains
     const __half* key = &keys[8 * n + lane_ % 8][lane_ / 8 * 8];
     const __half* query = &shared_.query[16 * first_tile + lane_ % 16][lane_ / 16 * 8];
-#pragma unroll 2
+#pragma unroll 3
     for (int span = first; span < last; ++span) {
       uint32_t b[4];
       load_matrix_x4(b, key + 32 * span);
@@ -255,60 +263,25 @@ template <int kDim, int kTiles, bool kCodes>
 __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
   extern __shared__ uint4 dynamic[];
-  const DependentWork work(args.stamps);
+  const OverlappingWork work(args.stamps);
   // The last tiles come first, because they have the most positions to look at.
   const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), Shape::kRows);
-  if (static_cast<int>(blockIdx.y) >= tile.used_splits) return;
-  LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run();
+  if (static_cast<int>(blockIdx.y) >= tile.used_splits) return work.wait();
+  LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
-// One block per row whose tile's context blocks have shared. A warp has some of the splits, and a lane of it every
-// 32nd pair of columns: of many splits, each warp waits for few, one after the other.
+// Rows of tiles and columns.
 template <int kDim>
-__global__ void __launch_bounds__(kLatentThreads)
+__global__ void __launch_bounds__(kMergeThreads)
     latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
-  constexpr int kPairs = kDim / (2 * kWarp); // of columns per lane
-  __shared__ float2 sums[kLatentWarps][kDim / 2];
-  __shared__ float totals[kLatentWarps];
-  const DependentWork work(args.stamps);
-  const int tile_number = static_cast<int>(gridDim.x - 1 - blockIdx.x), row = blockIdx.y;
-  const LatentTile tile(args, tile_number, most_rows);
+  const OverlappingWork work(args.stamps);
+  const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), most_rows);
+  work.wait();
+  const int row = blockIdx.y;
   if (tile.used_splits == 1 || row >= tile.rows) return;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int64_t part_floats = latent_part_floats(most_rows, kDim);
-  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * part_floats;
-  float most = -INFINITY;
-  for (int split = lane; split < tile.used_splits; split += kWarp)
-    most = fmaxf(most, __ldcg(parts + split * part_floats + row));
-  most = warp_reduce(most, [](float a, float b) { return fmaxf(a, b); });
-
-  float total = 0;
-  float2 out[kPairs] = {};
-#pragma unroll 2
-  for (int split = warp; split < tile.used_splits; split += kLatentWarps) {
-    const float* part = parts + split * part_floats;
-    const float factor = exp2_approx(__ldcg(part + row) - most);
-    const auto* columns = reinterpret_cast<const float2*>(part + 2 * most_rows + int64_t{row} * kDim);
-    total += factor * __ldcg(part + most_rows + row);
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const float2 x = __ldcg(columns + lane + i * kWarp);
-      out[i].x += factor * x.x, out[i].y += factor * x.y;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) sums[warp][lane + i * kWarp] = out[i];
-  if (lane == 0) totals[warp] = total;
-  __syncthreads();
-  total = 0;
-#pragma unroll
-  for (int w = 0; w < kLatentWarps; ++w) total += totals[w];
-  for (int pair = threadIdx.x; pair < kDim / 2; pair += kLatentThreads) {
-    float2 sum = {};
-#pragma unroll
-    for (int w = 0; w < kLatentWarps; ++w) sum.x += sums[w][pair].x, sum.y += sums[w][pair].y;
-    reinterpret_cast<float2*>(args.out + (tile.first_row + row) * kDim)[pair] = {sum.x / total, sum.y / total};
-  }
+  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * latent_part_floats(most_rows, kDim);
+  merge_columns({parts, tile.used_splits, most_rows, kDim}, row, kMergedColumns * blockIdx.z,
+                args.out + (tile.first_row + row) * kDim);
 }
 
 int tiles_of(const LatentArgs& args, int rows) {
@@ -323,7 +296,7 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
   const int tiles = tiles_of(args, Shape::kRows);
   // As many blocks as run at once, where the context has that much to share out.
-  args.splits = std::clamp(launch.sm_count / tiles, 1, args.most_splits);
+  args.splits = std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits));
   const auto kernel =
       args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
@@ -331,7 +304,8 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   launch(kernel, dim3(tiles, args.splits), kLatentThreads, shared, args);
   if (args.splits == 1) return;
   args.stamps = launch.stamps();
-  launch(latent_merge_kernel<kDim>, dim3(tiles, Shape::kRows), kLatentThreads, 0, args, Shape::kRows);
+  launch(latent_merge_kernel<kDim>, dim3(tiles, Shape::kRows, kDim / kMergedColumns), kMergeThreads, 0, args,
+         Shape::kRows);
 }
 
 template <int kDim>

@@ -44,6 +44,7 @@ struct LatentTile {
   int64_t first_row;
   int rows;
   int length, per_split, used_splits; // positions of the context, of a split; splits that have any
+  int old_keys;                       // positions before it are those of earlier steps
 
   // Tile number `tile` of a kernel whose tiles have up to `most_rows` rows.
   __device__ __forceinline__ LatentTile(const LatentArgs& args, int tile, int most_rows) {
@@ -57,6 +58,7 @@ struct LatentTile {
       rows = min(most_rows, args.heads - first_head);
     }
     length = args.positions[(first_row + rows - 1) / args.heads] + 1;
+    old_keys = args.tokens_share_tiles ? args.positions[0] : args.lone_tokens ? length - 1 : 0;
     const int even = (length + args.splits - 1) / args.splits;
     per_split = max(kLeastLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);
     used_splits = (length + per_split - 1) / per_split;

@@ -3,8 +3,14 @@
 // A tile is up to 16 rows that share a KV head, as in attention.cu, and goes through its split of the context 32 keys
 // at a time. Each of the eight warps multiplies 64 dimensions of all rows and keys; the sums over the warps, the
 // exponentials and the rows' maxima are made by two rows a warp; then each warp makes 64 columns of the output. Keys
-// and values of the next round are under way meanwhile.
-#include "kernels/cuda/attention/attention_merge.cuh"
+// and values of the next round are under way meanwhile, those of the first two and of earlier steps before the kernel's
+// predecessor is done.
+//
+// A row has so many outputs that blocks of a kernel behind this one merge splits (column_merge.cuh).
+#include "kernels/cuda/attention/attention_tile.cuh"
+#include "kernels/cuda/attention/column_merge.cuh"
+
+#include <algorithm>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -108,10 +114,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   extern __shared__ uint4 dynamic[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic);
   AttentionBlock<Shape> block(args);
-  const DependentWork work(args.stamps);
+  const OverlappingWork work(args.stamps);
   const int64_t stream = args.streams[block.first_token];
-  if (!block.take_split(stream, args.positions[block.first_token + block.tokens - 1] + 1)) return;
+  if (!block.take_split(stream, args.positions[block.first_token + block.tokens - 1] + 1)) return work.wait();
+  const bool old_keys = args.tokens == 1 && block.end < block.length; // not this step's
+  if (!old_keys) work.wait();
   fetch(shared.rounds[0], block, block.begin);
+  fetch(shared.rounds[1], block, block.begin + kKeys); // zeros past the end
+  if (old_keys) work.wait();
   store_queries(shared, block);
   __syncthreads();
 
@@ -126,9 +136,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll 1
   for (int first = block.begin; first < block.end; first += kKeys, stage ^= 1) {
     const Round& round = shared.rounds[stage];
-    copy_async_wait<0>();
+    const bool is_first = first == block.begin;
+    if (is_first && first + kKeys < block.end)
+      copy_async_wait<1>(); // the second one may be under way
+    else
+      copy_async_wait<0>();
     __syncthreads(); // the round has landed, and all are done with the one before and with the queries
-    if (first + kKeys < block.end) fetch(shared.rounds[stage ^ 1], block, first + kKeys);
+    if (!is_first && first + kKeys < block.end) fetch(shared.rounds[stage ^ 1], block, first + kKeys);
 
     float score[kKeys / 8][4] = {};
 #pragma unroll
@@ -185,7 +199,19 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   if (alone) return;
   if (const int row = threadIdx.x; row < block.rows)
     part[row] = shared.largest[row], part[kAttentionRows + row] = shared.sums[row];
-  merge_splits(block, dynamic);
+}
+
+// KV heads, rows and columns, tiles.
+__global__ void __launch_bounds__(kMergeThreads) wide_merge_kernel(const __grid_constant__ AttentionArgs args) {
+  constexpr int kPieces = kDim / kMergedColumns;
+  AttentionBlock<Shape> block(args);
+  const OverlappingWork work(args.stamps);
+  block.take_split(args.streams[block.first_token], args.positions[block.first_token + block.tokens - 1] + 1);
+  work.wait();
+  const int row = blockIdx.y / kPieces, piece = blockIdx.y % kPieces;
+  if (block.used_splits == 1 || row >= block.rows) return;
+  merge_columns({block.parts(), block.used_splits, kAttentionRows, kDim}, row, kMergedColumns * piece,
+                block.result(row));
 }
 
 } // namespace
@@ -195,10 +221,15 @@ bool wide_attention(const Cache& cache, const ChipLimits& chip) {
          chip.shared_per_block >= static_cast<int>(sizeof(Shared)) + 1024;
 }
 
-void launch_wide_attention(const Launch& launch, const AttentionArgs& args) {
+void launch_wide_attention(const Launch& launch, AttentionArgs args) {
   allow_shared(wide_attention_kernel, sizeof(Shared));
-  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  launch(wide_attention_kernel, dim3(args.cache.heads, args.splits, tiles), kAttentionThreads, sizeof(Shared), args);
+  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens, heads = args.cache.heads;
+  if (args.splits == kMaxAttentionSplits) // of other heads
+    args.splits = std::clamp(launch.sm_count / (tiles * heads), kMaxAttentionSplits, kMostMergedSplits);
+  launch(wide_attention_kernel, dim3(heads, args.splits, tiles), kAttentionThreads, sizeof(Shared), args);
+  if (args.splits == 1) return;
+  args.stamps = launch.stamps();
+  launch(wide_merge_kernel, dim3(heads, kAttentionRows * (kDim / kMergedColumns), tiles), kMergeThreads, 0, args);
 }
 
 } // namespace ridge::kernels::cuda

@@ -48,6 +48,11 @@ void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
 // Rows [first, first + count) of a weight, whose rows may come in runs.
 void copy_rows(uint8_t* to, const core::Weight& w, int64_t first, int64_t count) {
   const int64_t run = w.rows_per_run(), end = first + count;
+  if (run == 1) { // some columns of a matrix
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * w.row_bytes, w.row(first + i), w.row_bytes);
+    return;
+  }
   for (int64_t next; first < end; first = next) {
     next = std::min(end, (first / run + 1) * run);
     copy_with_all_threads(to, w.row(first), (next - first) * w.row_bytes);

@@ -246,6 +246,7 @@ void Executor::forward(const core::Batch& batch) {
   result_read_ = hidden_read_ = in_decoding_ = false;
   run(shape);
   context_.synchronize();
+  if (config_.communicator) config_.communicator->check();
 }
 
 std::span<const float> Executor::logits(int64_t i) {
@@ -370,7 +371,9 @@ int32_t Executor::next_token(bool ahead) {
     positions_.advance(decoding_stream_, decoding_.position());
   }
   ++read_steps_;
-  return decoding_.read_token();
+  const int32_t token = decoding_.read_token();
+  if (config_.communicator) config_.communicator->check();
+  return token;
 }
 
 // A step that chooses tokens, the next step being at this position. Its hidden rows are there with its tokens.
@@ -408,7 +411,9 @@ void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, 
 std::span<const int32_t> Executor::chosen_tokens() {
   const CurrentDevice current(context_.device());
   ++read_steps_;
-  return decoding_.read_tokens();
+  const std::span<const int32_t> tokens = decoding_.read_tokens();
+  if (config_.communicator) config_.communicator->check();
+  return tokens;
 }
 
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
@@ -446,6 +451,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
 }
 
 std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repetitions) {
+  if (config_.communicator && !options_.graphs) return {}; // the host takes part
   forward(batch);
   const CurrentDevice current(context_.device());
   PlanShape shape = shape_of(batch);
@@ -518,6 +524,8 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
   if (config.observer)
     chosen.fuse = chosen.graphs = false; // what goes into a matrix must be a value, and the host see it
+  if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator))
+    chosen.graphs = chosen.overlap = chosen.dataflow_sync = false; // the host takes part in a step
   return std::make_unique<Executor>(program, config, chosen);
 }
 

@@ -47,9 +47,14 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::
     args.residual_stride = width(m.residual);
   }
   if (m.ids != kNone) {
-    args.ids = ids(plan, m.ids);
+    if (!m.of_heads) args.ids = ids(plan, m.ids);
     args.experts = expert_places(m);
-    args.slots = static_cast<int>(m.used);
+    args.slots = static_cast<int>(m.used + std::ssize(m.beside));
+  }
+  for (const MatrixStep& shared : m.beside) {
+    for (size_t i = 0; i < shared.parts.size(); ++i) args.shared.weights[i] = weights_[shared.parts[i].weight].data;
+    args.shared.x = value(plan, shared.x);
+    args.shared.out = value(plan, shared.parts[0].out);
   }
   return args;
 }

@@ -34,6 +34,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::norm: return launch_norm(plan, call, launch);
   case Kernel::op: return launch_op(plan, call, launch);
+  case Kernel::number_exchanges: return number_exchanges(call, launch);
+  case Kernel::exchange: return launch_exchange(plan, call, launch);
   case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
   }
 }
@@ -155,6 +157,7 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
     args.most = static_cast<int>(width(call.inputs[2]));
   }
   args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
+  args.lone_tokens = plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
   args.partial = workspace_.latent_partial();
   call.kernel == Kernel::latent_attention ? cuda::launch_latent_attention(launch, args)
@@ -248,7 +251,8 @@ void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, 
                              .gates_input = norm.gates_input,
                              .residual = value(plan, norm.residual),
                              .scale = norm.scale,
-                             .factor = norm.factor});
+                             .factor = norm.factor,
+                             .dataflow_input = call.dataflow_input});
 }
 
 static Sequences sequences_of(const PlanShape& shape, int64_t streams) {

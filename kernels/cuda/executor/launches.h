@@ -8,6 +8,7 @@
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/executor/workspace.h"
+#include "kernels/cuda/exchange/exchange_memory.h"
 #include "kernels/cuda/plan/batch_plan.h"
 
 namespace ridge::kernels::cuda {
@@ -71,6 +72,11 @@ class KernelLauncher final : public KernelChoices {
 
   void observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch); // observe.cpp
 
+  // launch_exchange.cpp
+  void number_exchanges(const KernelCall& call, const Launch& launch) const;
+  void launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  void exchange_on_host(const ExchangeArgs& args, const Launch& launch);
+
   const core::Program& program_;
   const core::ExecutorConfig& config_;
   const DeviceContext& context_;
@@ -81,7 +87,8 @@ class KernelLauncher final : public KernelChoices {
   const Workspace& workspace_;
   const BatchMemory& batch_;
   const DecodeLoop& decoding_;
-  PinnedMemory observed_; // where observe() copies inputs to
+  PinnedMemory observed_;  // where observe() copies inputs to
+  PinnedMemory exchanged_; // where exchange_on_host() has them
 };
 
 } // namespace ridge::kernels::cuda

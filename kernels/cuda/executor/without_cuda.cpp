@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "kernels/cuda/encode/encode.h"
 #include "kernels/cuda/encode/hessian.h"
+#include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/ladder.h"
 #include "kernels/cuda/microbench/microbench.h"
@@ -17,6 +18,12 @@ DeviceInfo device_info(int) {
 std::unique_ptr<core::Executor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
                                                    const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
+}
+
+bool see_each_other(std::span<const int>) { return false; }
+
+std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int>, int64_t) {
+  throw Error("CUDA: " + device_info().problem);
 }
 
 Ladder climb_ladder(int64_t) { throw Error("CUDA: " + device_info().problem); }

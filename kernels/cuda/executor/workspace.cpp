@@ -106,8 +106,10 @@ void Workspace::allocate_attention(const core::Program& program, const core::Exe
     largest_v_dim = std::max(largest_v_dim, kv.v_dim);
   }
   const auto tiles = static_cast<int>(std::min(config.max_batch, kGraphTokens));
-  const int64_t floats = attention_scratch_floats(tiles, static_cast<int>(most_kv_heads), kMaxAttentionSplits,
-                                                  static_cast<int>(largest_v_dim));
+  const int v_dim = static_cast<int>(largest_v_dim), sm_count = context.limits().sm_count;
+  const int64_t floats =
+      std::max(attention_scratch_floats(tiles, static_cast<int>(most_kv_heads), kMaxAttentionSplits, v_dim),
+               attention_scratch_floats(1, 1, sm_count, v_dim)); // a tile's, whose blocks are all that run at once
   attention_partial_ = memory(floats * 4, "attention");
   latent_partial_ = memory(latent_floats * 4, "attention");
   index_scores_ = memory(index_floats * 4, "attention");

@@ -1,6 +1,8 @@
 // The arguments of a matrix product: out = x Wᵀ for many rows of activations.
 #pragma once
 
+#include "kernels/cuda/runtime/limits.h"
+
 #include <cstdint>
 
 namespace ridge::kernels::cuda {
@@ -30,7 +32,7 @@ struct GemmArgs {
   int cols;
   int64_t row_bytes; // of the device layout
   int segments;      // matrices of one format
-  GemmSegment segment[3];
+  GemmSegment segment[kMostSegments];
   const float* residual; // [tokens, rows of segment 0] or null: added to segment 0's result
 };
 

@@ -28,7 +28,7 @@ struct ProductArgs {
   bool gated;          // even rows of w are gates, odd ones up
   FusedGlu glu;
   int segments;
-  ProductSegment segment[3];
+  ProductSegment segment[kMostSegments];
 };
 
 // A block makes tiles of [128 tokens x kN rows], each in steps of 64 columns. One thread brings the operands of several

@@ -33,7 +33,7 @@ struct ExpandArgs {
   int64_t row_bytes; // of the packed rows
   uint8_t* out;
   int out_rows; // of the operand
-  ExpandSegment segment[3];
+  ExpandSegment segment[kMostSegments];
 };
 
 // Whether this device and this build have what it takes.
@@ -60,7 +60,7 @@ struct PromptMatrices {
   GemmArgs args; // x is tiled (HalfLayout::tiles)
   void (*expand)(const Launch&, const ExpandArgs&);
 };
-inline constexpr size_t kMostPromptMatrices = 3; // in all
+inline constexpr size_t kMostPromptMatrices = kMostSegments; // in all
 
 // All of these have the same input, which is that of the first. With a gated unit there is one pair, gate and
 // up, and what it makes of them goes to segment 0's out. A residual belongs to the first matrix.

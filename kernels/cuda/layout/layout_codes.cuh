@@ -8,9 +8,9 @@
 namespace ridge::kernels::cuda {
 
 // Codes of kBits bits each, 0 ≤ code < 2^kBits (eight bits: signed).
-template <int kBits>
+template <int kBits_>
 struct Codes {
-  static constexpr int kBytes = 4 * kBits; // per group
+  static constexpr int kBits = kBits_, kBytes = 4 * kBits; // per group
   static constexpr bool kSigned = kBits == 8;
   static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
   static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
@@ -97,7 +97,7 @@ struct SignCodes : Codes<1> {
 // operations that planes of two bits and one bit would take.
 template <>
 struct Codes<3> {
-  static constexpr int kBytes = 12, kWords = 3;
+  static constexpr int kBits = 3, kBytes = 12, kWords = 3;
   static constexpr bool kSigned = false;
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     for (int i = 0; i < 4; ++i) {

@@ -48,19 +48,29 @@ class ActivationStage {
         for (int k = 0; k < kAhead; ++k) values_.next[k][j] = 0;
       }
     }
-    from_ = args.x + shape.first_token * args.x_stride + my_first_;
+    const bool per_slot = args.x_per_slot || args.slots == 1;
+    from_ = args.x + (per_slot ? shape.first_token : shape.first_token / args.slots) * args.x_stride + my_first_;
+    if (args.is_shared(shape.first_token)) from_ = args.shared.x + my_first_;
     asm volatile("" : "+l"(from_)); // or it is made again for every load
     column_ = my_first_;
     loads_early_ = dataflow || (args.after_predecessor && !args.ids);
     if (!kFloat && loads_early_) load_all();
   }
 
-  // With experts: waits until one is chosen and returns its offset in the matrices.
+  // With experts: waits until one is chosen and returns its offset in the matrices. The activations are asked for
+  // before its number: with dataflow input when the stage was made, else they are there when the predecessor is done.
   __device__ __forceinline__ int64_t expert_offset() {
-    if (!args_.ids) return 0;
-    wait_for_predecessor();
-    if (!args_.x_per_slot) from_ = args_.x + shape_.first_token / args_.slots * args_.x_stride + my_first_;
-    return args_.experts.of(args_.ids[shape_.first_token]);
+    if (args_.is_shared(shape_.first_token)) return 0;
+    if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(args_.head_of(shape_.first_token));
+    if (!dataflow_) wait_for_predecessor();
+    if (!kFloat && !loads_early_) {
+      load_all();
+      loads_early_ = true;
+    }
+    float id; // of the same bits, as values that pass between running kernels are
+    do id = load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token);
+    while (dataflow_ && is_sentinel(id));
+    return args_.experts.of(__float_as_int(id));
   }
 
   // Stages token t's activations at `to`, and starts the ring's remaining copies behind the first loads. Returns this

@@ -2,13 +2,12 @@
 #pragma once
 
 #include "kernels/cuda/runtime/glu.h"
+#include "kernels/cuda/runtime/limits.h"
 #include "kernels/cuda/runtime/timeline.h"
 
 #include <cstdint>
 
 namespace ridge::kernels::cuda {
-
-inline constexpr int kMaxSegments = 3; // matrices of one format that share an input: q, k, v
 
 struct MatvecSegment {
   const uint8_t* weights;
@@ -40,21 +39,28 @@ struct MatvecArgs {
   float norm_epsilon = 0;
 
   int segments = 1;
-  MatvecSegment segment[kMaxSegments];
+  MatvecSegment segment[kMostSegments];
   bool gated = false; // segment 0 is the gate, segment 1 up; what `glu` makes of them goes to segment 0's out
   FusedGlu glu;
 
   const float* residual = nullptr; // [tokens, residual_stride], added to segment 0's result
   int64_t residual_stride = 0;
 
-  // Experts: "token" i is slot i % slots of token i / slots; its matrix is number ids[i]. x has a row per token, or per
-  // slot where x_per_slot.
+  // Experts: "token" i is slot i % slots of token i / slots; its matrix is number ids[i], or without ids that of the
+  // slot. x has a row per token, or per slot where x_per_slot.
   const int32_t* ids = nullptr;
   ExpertPlaces experts;
   int slots = 1;
   bool x_per_slot = false;
 
-  // Dataflow sync (ptx.cuh): x and residual hold sentinels until their values arrive, while the kernel runs.
+  // Where this has an output, the last slot is a shared expert of the same size, of a single token.
+  struct Shared {
+    const uint8_t* weights[2];
+    const float* x;
+    float* out;
+  } shared = {};
+
+  // Dataflow sync (ptx.cuh): x, residual and ids hold sentinels until their values arrive, while the kernel runs.
   bool dataflow_input = false;
 
   // The launcher fills these in: row blocks of results, of all segments; how many a block has at least; and how many
@@ -62,6 +68,11 @@ struct MatvecArgs {
   int result_row_blocks = 0, row_blocks_per_block = 0, fuller_blocks = 0;
   bool after_predecessor = false; // starts when its predecessor is done; the launcher fills this in
   Stamp* stamps = nullptr;        // likewise
+
+#ifdef __CUDACC__
+  __device__ __forceinline__ int head_of(int token) const { return token % slots; }
+  __device__ __forceinline__ bool is_shared(int token) const { return shared.out && token == slots - 1; }
+#endif
 };
 
 } // namespace ridge::kernels::cuda

@@ -74,7 +74,9 @@ class MatvecEpilogue {
           while (dataflow_ && is_sentinel(residual[t])) residual[t] = load_latest(residual_at(t, row));
           value[0] += residual[t];
         }
-        store_latest(segment.out + (shape_.first_token + t) * segment.out_stride + row, value[0]);
+        float* out = args_.is_shared(shape_.first_token) ? args_.shared.out
+                                                         : segment.out + (shape_.first_token + t) * segment.out_stride;
+        store_latest(out + row, value[0]);
       }
     }
   }
@@ -82,7 +84,11 @@ class MatvecEpilogue {
  private:
   // Experts' matrices have a row of biases each.
   __device__ __forceinline__ int64_t first_bias(const MatvecSegment& segment) const {
-    return segment.bias && args_.ids ? int64_t{args_.ids[shape_.first_token]} * segment.rows : 0;
+    if (!segment.bias || (!args_.ids && args_.slots == 1)) return 0;
+    const int expert = args_.ids
+                           ? __float_as_int(load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token))
+                           : args_.head_of(shape_.first_token);
+    return int64_t{expert} * segment.rows;
   }
   __device__ __forceinline__ const float* residual_at(int t, int row) const {
     return args_.residual + (shape_.first_token + t) * args_.residual_stride + row;

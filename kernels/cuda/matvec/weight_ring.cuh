@@ -107,12 +107,14 @@ struct BlockRows {
     return args.segment[s];
   }
   // Stores the address of each row block's first chunk.
-  __device__ __forceinline__ void store_addresses(const uint8_t** chunks, int64_t expert_offset, int threads) const {
+  __device__ __forceinline__ void store_addresses(const uint8_t** chunks, int64_t expert_offset, bool is_shared,
+                                                  int threads) const {
     for (int i = threadIdx.x; i < count; i += threads) {
       const bool up = i >= results;
       int in_segment;
       const MatvecSegment& segment = locate(up ? i - results : i, in_segment);
-      chunks[i] = (up ? args.segment[1].weights : segment.weights) + expert_offset +
+      const uint8_t* weights = up ? args.segment[1].weights : segment.weights;
+      chunks[i] = (is_shared ? args.shared.weights[up] : weights) + expert_offset +
                   int64_t{in_segment} * (Chunks<Format>::kRows * args.row_bytes);
     }
   }

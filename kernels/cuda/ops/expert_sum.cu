@@ -3,6 +3,8 @@
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
+#include <algorithm>
+
 namespace ridge::kernels::cuda {
 namespace {
 
@@ -25,10 +27,13 @@ __device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t s
   return sum;
 }
 
+// Blocks [columns, sums]: no division is in the way of the first loads.
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < args.rows * args.sums * args.width; i += index_step()) {
-    const int64_t at = i / args.width, token = at / args.sums, col = i % args.width; // sum `at` of all
+  const int64_t col = first_index();
+  if (col >= args.width) return;
+  for (int64_t at = blockIdx.y; at < args.rows * args.sums; at += gridDim.y) { // of all sums
+    const int64_t token = args.sums == 1 ? at : at / args.sums, i = at * args.width + col;
 
     float x[SumArgs::kMostTerms], factor[SumArgs::kMostTerms], sum = 0; // of each term's first row
 #pragma unroll
@@ -50,7 +55,10 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
 } // namespace
 
 void launch_sum(const Launch& launch, const SumArgs& args) {
-  launch(sum_kernel, blocks_for(launch, args.rows * args.sums * args.width), kElementThreads, 0, args, launch.stamps());
+  const auto blocks = static_cast<unsigned>((args.width + kElementThreads - 1) / kElementThreads);
+  const auto sums =
+      static_cast<unsigned>(std::clamp<int64_t>(args.rows * args.sums, 1, launch.sm_count * 8 / blocks + 1));
+  launch(sum_kernel, dim3(blocks, sums), kElementThreads, 0, args, launch.stamps());
 }
 
 void launch_expert_sum(const Launch& launch, const OpCall& call) {

@@ -6,57 +6,77 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128, kOwn = 4; // elements of c that a thread has in registers
 
-// A head of queries, by one warp.
-__device__ __forceinline__ void rotate_head(const LatentStoreArgs& args, int64_t at, int dim, int position) {
-  const RopeArgs& rope = args.rope;
-  for (int pair = threadIdx.x % kWarp; pair < rope.pairs; pair += kWarp) {
-    const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-    float a = args.q_in[at * dim + first], b = args.q_in[at * dim + second];
-    rotate_pair(a, b, rope_cos_sin(rope, pair, position));
-    args.q_out[at * dim + first] = a;
-    args.q_out[at * dim + second] = b;
+// A pair of elements of a head and the angle that it is turned by, which is known before the head is.
+struct Pair {
+  int first, second;
+  float2 angle;
+
+  __device__ __forceinline__ Pair(const RopeArgs& rope, int pair, int position)
+      : first(rope.split ? pair : 2 * pair), second(rope.split ? pair + rope.pairs : 2 * pair + 1),
+        angle(pair < rope.pairs ? rope_cos_sin(rope, pair, position) : float2{}) {}
+  __device__ __forceinline__ void rotate(const float* from, float* to) const {
+    float a = from[first], b = from[second];
+    rotate_pair(a, b, angle);
+    to[first] = a;
+    to[second] = b;
   }
+};
+
+// Pairs number `first`, `first` + `step` … of a head; `own` is the first of them.
+__device__ __forceinline__ void rotate_pairs(const RopeArgs& rope, const Pair& own, int first, int step, int position,
+                                             const float* from, float* to) {
+  if (first < rope.pairs) own.rotate(from, to);
+  for (int pair = first + step; pair < rope.pairs; pair += step) Pair(rope, pair, position).rotate(from, to);
 }
 
-// Per token: a block for the cache's row, and blocks with a head of the queries per warp.
+// Per token: a block for the cache's row, and blocks with a head of the queries per warp. What does not depend on the
+// token's values is made before they are there.
 __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args, Stamp* stamps) {
   extern __shared__ float row[]; // [k_dim]
   __shared__ float scratch[kWarp];
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
   const Cache& cache = args.cache;
   const int token = blockIdx.y, position = args.positions[token];
-  const int warp = threadIdx.x / kWarp, warps = kThreads / kWarp;
+  const int warp = threadIdx.x / kWarp, warps = kThreads / kWarp, lane = threadIdx.x % kWarp;
   const int c_dim = cache.v_dim, r_dim = cache.k_dim - cache.v_dim;
   if (blockIdx.x > 0) {
+    const Pair own(args.rope, lane, position);
+    work.wait();
     const int head = (blockIdx.x - 1) * warps + warp;
-    if (head < args.q_heads) rotate_head(args, int64_t{token} * args.q_heads + head, r_dim, position);
+    const int64_t at = (int64_t{token} * args.q_heads + head) * r_dim;
+    if (head < args.q_heads) rotate_pairs(args.rope, own, lane, kWarp, position, args.q_in + at, args.q_out + at);
     return;
   }
   const int64_t at = (args.streams[token] * cache.rows + cache.row_of(position)) * cache.k_dim;
   const float *c = args.c + int64_t{token} * c_dim, *r = args.r + int64_t{token} * r_dim;
-  for (int i = threadIdx.x; i < r_dim; i += kThreads) row[c_dim + i] = r[i];
+  const auto weight_of = [&](int i) { return args.c_norm ? args.c_norm[i] : 1; };
+  float x[kOwn], weight[kOwn];
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j)
+    if (const int i = threadIdx.x + j * kThreads; i < c_dim) weight[j] = weight_of(i);
+  const Pair own(args.rope, args.rotate ? threadIdx.x : args.rope.pairs, position);
+  work.wait();
+
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j) {
+    const int i = threadIdx.x + j * kThreads;
+    x[j] = i < c_dim ? c[i] : 0;
+  }
+  if (args.rotate) rotate_pairs(args.rope, own, threadIdx.x, kThreads, position, r, row + c_dim);
+  for (int i = threadIdx.x + (args.rotate ? 2 * args.rope.pairs : 0); i < r_dim; i += kThreads) row[c_dim + i] = r[i];
   float squares = 0;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < c_dim; i += kThreads) {
-    const float x = c[i];
-    row[i] = args.c_norm ? x * args.c_norm[i] : x;
-    squares += x * x;
-  }
-  if (args.c_norm) {
-    const float inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(c_dim) + args.epsilon);
-    for (int i = threadIdx.x; i < c_dim; i += kThreads) row[i] *= inverse;
-  }
+#pragma unroll
+  for (const float own_x : x) squares += own_x * own_x;
+  for (int i = threadIdx.x + kOwn * kThreads; i < c_dim; i += kThreads) squares += c[i] * c[i];
+  const float inverse =
+      args.c_norm ? rsqrtf(block_sum(squares, scratch) / static_cast<float>(c_dim) + args.epsilon) : 1;
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j)
+    if (const int i = threadIdx.x + j * kThreads; i < c_dim) row[i] = x[j] * weight[j] * inverse;
+  for (int i = threadIdx.x + kOwn * kThreads; i < c_dim; i += kThreads) row[i] = c[i] * weight_of(i) * inverse;
   __syncthreads();
-  if (args.rotate) {
-    const RopeArgs& rope = args.rope;
-    for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) {
-      const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      rotate_pair(row[c_dim + first], row[c_dim + second], rope_cos_sin(rope, pair, position));
-    }
-    __syncthreads();
-  }
   store_head(row, c_dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
   if (r_dim > 0) store_head(row + c_dim, r_dim, at + c_dim, cache.k, cache.k_half, cache.k_scales, warp, warps);
 }

@@ -3,9 +3,10 @@
 
 namespace ridge::kernels::cuda {
 
-// By the op's class: products and attention have calls of their own.
+// By the op's class: products, attention and exchanges have calls of their own.
 #define RIDGE_PLAIN_matrix(what, name)
 #define RIDGE_PLAIN_attention(what, name)
+#define RIDGE_PLAIN_exchange(what, name)
 #define RIDGE_PLAIN_cache(what, name) what(name)
 #define RIDGE_PLAIN_vector(what, name) what(name)
 #define RIDGE_PLAIN_routing(what, name) what(name)

@@ -47,6 +47,7 @@ struct NormArgs {
   bool gates_input = false;
   const float* residual = nullptr; // as x or null
   float scale = 1, factor = 1;
+  bool dataflow_input = false; // x and residual arrive while the kernel runs (ptx.cuh); without a gate
 };
 void launch_norm(const Launch&, const NormArgs&);
 
@@ -179,7 +180,7 @@ bool wide_attention(const Cache& cache, const ChipLimits& chip); // of them thos
 int attention_blocks_per_sm(const Cache& cache);                 // of launch_attention, where fast_attention
 int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
-void launch_wide_attention(const Launch&, const AttentionArgs&);
+void launch_wide_attention(const Launch&, AttentionArgs);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
 // The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its
@@ -210,6 +211,7 @@ struct LatentArgs {
 
   // Of launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence
+  bool lone_tokens;        // each token is the only one of its stream
   int most_splits;         // blocks that may share a tile's context
   float* partial;          // scratch, latent_scratch_floats
   int splits, stages;      // set by the launcher

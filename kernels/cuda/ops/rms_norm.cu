@@ -26,9 +26,14 @@ template <int kThreads, bool kLong>
 __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kElementThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
   __shared__ float scratch[kMostThreads / kWarp];
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
+  const bool dataflow = !kLong && args.dataflow_input;
+  if (!dataflow) work.wait();
   const int64_t at = blockIdx.x * int64_t{blockDim.x / kThreads} + threadIdx.x / kThreads;
-  if (at >= args.groups) return; // with all the threads of a group
+  if (at >= args.groups) { // with all the threads of a group
+    if (dataflow) work.wait();
+    return;
+  }
   const int64_t first = at * args.group;
   const float* weight = args.weight + first % args.weights; // for each group the same, or for each of a row its own
   const int thread = threadIdx.x % kThreads, group = static_cast<int>(args.group);
@@ -50,11 +55,20 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) {
       const int i = thread + kThreads * j;
-      x[j] = i < group ? args.x[first + i] : 0;
       factor[j] = i < group ? weight[i] : 0;
+      x[j] = i < group ? load_latest(args.x + first + i) : 0;
       gate[j] = args.gate && i < group ? args.gate[first + i] : 0;
-      residual[j] = args.residual && i < group ? args.residual[first + i] : 0;
+      residual[j] = args.residual && i < group ? load_latest(args.residual + first + i) : 0;
     }
+    while (dataflow && (is_sentinel(x) || is_sentinel(residual))) {
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) {
+        const int i = thread + kThreads * j;
+        if (is_sentinel(x[j])) x[j] = load_latest(args.x + first + i);
+        if (is_sentinel(residual[j])) residual[j] = load_latest(args.residual + first + i);
+      }
+    }
+    if (dataflow) stamp(stamps, kMayGoOn);
     if (args.gate)
 #pragma unroll
       for (int j = 0; j < kOwn; ++j) (args.gates_input ? x[j] : factor[j]) *= silu(gate[j]);
@@ -64,7 +78,8 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
 #pragma unroll
     for (int j = 0; j < kOwn; ++j)
       if (const int i = thread + kThreads * j; i < group)
-        args.out[first + i] = summed(args, x[j] * scale * factor[j], residual[j]);
+        store_latest(args.out + first + i, summed(args, x[j] * scale * factor[j], residual[j]));
+    if (dataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
   }
 }
 

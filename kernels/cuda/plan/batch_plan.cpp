@@ -67,6 +67,7 @@ class BatchPlanner {
   void add_step(const Step& step);
   void add_elements(Kernel kernel, const Step& step);
   void add_op(const Step& step);
+  void number_exchanges();
   void add_matrix(MatrixStep m, const core::Op& op);
   void add_product(const MatrixStep& m, int64_t rows);
   void add_experts(const MatrixStep& m, int64_t rows);
@@ -84,7 +85,10 @@ class BatchPlanner {
     call.gathers = gathered_.from != kNone;
     return call;
   }
-  KernelCall::Product product(const MatrixStep& m) const { return {m, dataflow_input()}; }
+  KernelCall::Product product(const MatrixStep& m) const {
+    const bool fetched = in_.experts_on_host && m.ids != kNone; // by a kernel in front
+    return {m, dataflow_input() && !fetched};
+  }
   KernelCall product_call(Kernel kernel, const MatrixStep& m, int64_t rows) const {
     KernelCall made = call(kernel);
     made.products = {product(m)};
@@ -120,6 +124,7 @@ class BatchPlanner {
   std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
   std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings
   bool sibling_runs_ = false;                        // the small batch before is this one's sibling
+  int64_t exchanges_ = 0;
 };
 
 BatchPlan BatchPlanner::run() {
@@ -139,12 +144,21 @@ BatchPlan BatchPlanner::run() {
     }
   }
   gathered_ = {};
+  if (exchanges_ > 0) number_exchanges();
   for (int64_t output = 0; shape().sample && output < shape().outputs; ++output) {
     KernelCall sample = call(Kernel::sample);
     sample.output = output;
     add(sample);
   }
   return std::move(batch_);
+}
+
+// Numbers go on from step to step, so they are made on the device.
+void BatchPlanner::number_exchanges() {
+  step_ = 0;
+  KernelCall numbers = call(Kernel::number_exchanges);
+  numbers.place = exchanges_;
+  batch_.calls.insert(batch_.calls.begin(), numbers);
 }
 
 // What the step behind this one gathers, if no other step reads it. Values of gathered rows have memory of their own,
@@ -180,6 +194,7 @@ void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
   KernelCall elements = call(kernel);
   elements.sum = step.sum;
   elements.norm = step.norm;
+  elements.dataflow_input = dataflow_input();
   elements.outputs = {placed(step.outputs[0])};
   elements.rows = rows_of(step.outputs[0]);
   add(elements);
@@ -189,14 +204,19 @@ void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
   if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
   KernelCall plain = call(Kernel::op);
+  if (class_of(op.kind) == core::OpClass::exchange) {
+    plain.kernel = Kernel::exchange;
+    plain.place = exchanges_++;
+    plain.dataflow_input = dataflow_input();
+  }
   plain.op = &op;
   plain.inputs = op.inputs;
   for (const ValueId id : op.outputs) plain.outputs.push_back(placed(id));
   plain.rows = op.outputs.empty() ? shape().tokens : rows_of(op.outputs[0]);
-  add(plain);
-  if (op.kind != OpKind::route && op.kind != OpKind::head_ids) return;
+  if (op.kind != OpKind::route && op.kind != OpKind::head_ids) return add(plain);
   const auto* routing = std::get_if<core::RouteParams>(&op.params);
   const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
+  if (!step.only_sorted || sorts(plain.rows, used, experts)) add(plain);
   if (in_.experts_on_host && routing) {
     KernelCall fetch = plain;
     fetch.kernel = Kernel::fetch_experts;
@@ -213,12 +233,20 @@ void BatchPlanner::add_op(const Step& step) {
 
 void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   const int64_t rows = rows_of(m.x);
+  if (!m.beside.empty() && rows > 1) { // only one token's experts are multiplied slot by slot
+    const MatrixStep shared = m.beside[0];
+    m.beside.clear();
+    add_matrix(m, op);
+    return add_matrix(shared, op);
+  }
   if (in_.config.observer) {
     KernelCall observe = product_call(Kernel::observe, m, rows);
     observe.op = &op;
     add(observe);
   }
   for (MatrixStep::Part& part : m.parts) part.out = placed(part.out);
+  for (MatrixStep& shared : m.beside)
+    for (MatrixStep::Part& part : shared.parts) part.out = placed(part.out);
   if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) && rows > kMatvecTokens)
     return add_product(m, rows);
   const core::Weight& first = weight(m.parts[0].weight);
@@ -285,7 +313,7 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
 
 // Two siblings go together where there is a kernel for both.
 void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
-  KernelCall matvec = product_call(Kernel::matvec, m, rows * m.used);
+  KernelCall matvec = product_call(Kernel::matvec, m, rows * m.used + std::ssize(m.beside));
   if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
     if (in_.kernels.can_pair(before->products[0].matrix, m)) {
       matvec.kernel = Kernel::matvec_pair;

@@ -25,7 +25,7 @@ inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
 // Matrices that one prompt product takes.
-inline constexpr size_t kMostSiblingMatrices = 3;
+inline constexpr size_t kMostSiblingMatrices = kMostSegments;
 
 // Of a batch, as far as kernels depend on it.
 struct PlanShape {
@@ -62,6 +62,8 @@ enum class Kernel : uint8_t {
   sum,           // additions behind experts
   norm,
   op, // an op as it is
+  number_exchanges, // before those of a step
+  exchange,         // with other ranks
   sample,
 };
 std::string_view name_of(Kernel kernel);
@@ -83,12 +85,13 @@ struct KernelCall {
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
-  bool dataflow_input = false;                // of heads
+  bool dataflow_input = false;                // of heads, norm and exchange
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t output = 0;                                    // sample: whose logits
   int64_t cols = 0;                                      // to_half: columns
   HalfLayout layout = HalfLayout::rows;                  // to_half
+  int64_t place = 0;                                     // exchange: among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   int tile_tokens = 0;                                   // small_batch, expert_batch, sort_experts
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call

@@ -1,6 +1,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
 #include "core/cache/rings.h"
+#include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/plan.h"
@@ -35,6 +36,12 @@ int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup
   return bytes;
 }
 
+int ranks_of(const core::Program& program) {
+  for (const core::Op& op : program.ops)
+    if (const auto* params = std::get_if<core::RankParams>(&op.params)) return params->ranks;
+  return 1;
+}
+
 // Kernels, graphs and buffers of the upload; decoded weights, sums of small batches and inputs of products; parts of
 // attention's sums.
 int64_t scratch_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan) {
@@ -57,13 +64,24 @@ int64_t scratch_bytes(const core::Program& program, const core::ExecutorConfig& 
     else
       kv_heads = std::max(kv_heads, kv.heads), v_dim = std::max(v_dim, kv.v_dim);
   }
-  const int64_t attention =
-      kFloat * std::min(config.max_batch, kGraphTokens) * kv_heads * kSplits * kTileRows * (v_dim + 2) +
-      kFloat * config.max_batch * kv_heads * kTickets;
+  const int64_t parts = std::max(std::min(config.max_batch, kGraphTokens) * kv_heads * kSplits, kMostMultiprocessors);
+  const int64_t attention = kFloat * parts * kTileRows * (v_dim + 2) + kFloat * config.max_batch * kv_heads * kTickets;
+  const int64_t exchanged = most_exchanged(program, config);
+  if (exchanged > 0) others += static_cast<int64_t>(mailbox_layout(ranks_of(program), exchanged).bytes());
   return kLater + kDecoded + kSums + input + attention + others;
 }
 
 } // namespace
+
+int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig& config) {
+  int64_t most = 0;
+  for (const core::Op& op : program.ops) {
+    if (class_of(op.kind) != core::OpClass::exchange) continue;
+    const core::ValueInfo& value = program.values[op.outputs[0]];
+    most = std::max(most, value.width * (value.gathered ? config.max_outputs : config.max_batch));
+  }
+  return most;
+}
 
 CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config) {
   const int64_t heads = config.streams * rows * layer.heads;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/plan/planner.h"
 #include "kernels/cuda/runtime/glu.h"
+#include "kernels/cuda/runtime/limits.h"
 
 namespace ridge::kernels::cuda {
 
@@ -195,10 +196,9 @@ void Planner::fuse_sums_of_norms() {
 
 // Matrices of one format with the same input in one step, where the first of them stands.
 void Planner::merge_siblings() {
-  constexpr size_t kMaxParts = 3;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix.ids != kNone) continue;
-    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix.parts.size() < kMaxParts; ++j) {
+    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix.parts.size() < size_t{kMostSegments}; ++j) {
       if (!is_plain_matrix(static_cast<int>(j)) || !same_input(steps_[i].matrix, steps_[j].matrix)) continue;
       steps_[i].matrix.parts.push_back(steps_[j].matrix.parts[0]);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
@@ -207,32 +207,114 @@ void Planner::merge_siblings() {
   }
 }
 
-// Which values go from one running kernel to the next. A step that reads only such values does not wait for its
+// Whether each sum over ranks is of what follows from the one before it. Then a rank that sends values for one has
+// received those of the one before, though that kernel may still be running.
+bool Planner::exchanges_follow_one_another() const {
+  std::vector<bool> follows(program_.values.size(), true); // from the last sum; before the first one there is none
+  for (const Step& step : steps_) {
+    const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
+    if (is_sum_over_ranks(step)) {
+      if (!any) return false;
+      follows.assign(follows.size(), false);
+    }
+    for (const ValueId id : step.outputs) follows[id] = any;
+  }
+  return true;
+}
+
+bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared) const {
+  const bool fused = shared.norm != experts.norm || shared.norm_epsilon != experts.norm_epsilon ||
+                     shared.glu != experts.glu || shared.residual != kNone || experts.residual != kNone;
+  if (shared.ids != kNone || fused || shared.parts.size() != experts.parts.size()) return false;
+  for (size_t i = 0; i < shared.parts.size(); ++i) {
+    const MatrixStep::Part &a = experts.parts[i], &b = shared.parts[i];
+    const core::Weight &of_experts = program_.weights[a.weight], &of_shared = program_.weights[b.weight];
+    if (of_experts.type != of_shared.type || of_experts.rows != of_shared.rows || of_experts.cols != of_shared.cols ||
+        of_shared.count != 1 || a.bias != kNone || b.bias != kNone)
+      return false;
+  }
+  // Both have a row per token, or the experts one each and the shared one its own.
+  const int64_t cols = program_.weights[shared.parts[0].weight].cols;
+  return program_.values[shared.x].width == cols && (experts.x == shared.x || program_.values[experts.x].width != cols);
+}
+
+// A shared expert's product in the step of the routed experts' one.
+void Planner::join_shared_experts() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const int at = static_cast<int>(i);
+    if (steps_[i].kind != Step::Kind::matrix || !steps_[i].op || !is_op(writer(steps_[i].matrix.ids), OpKind::route))
+      continue;
+    for (size_t j = 0; j < steps_.size(); ++j) {
+      const Step& shared = steps_[j];
+      if (shared.kind != Step::Kind::matrix || !shared.op || shared.op->layer != steps_[i].op->layer ||
+          !joins_experts(steps_[i].matrix, shared.matrix))
+        continue;
+      const std::vector<int> users = readers(shared.outputs[0]);
+      if (writer(shared.matrix.x) >= at || std::ranges::any_of(users, [&](int user) { return user <= at; })) continue;
+      steps_[i].matrix.beside = {shared.matrix};
+      if (std::ranges::count(steps_[i].inputs, shared.matrix.x) == 0) steps_[i].inputs.push_back(shared.matrix.x);
+      steps_[i].outputs.push_back(shared.outputs[0]);
+      mark(static_cast<int>(j));
+      break;
+    }
+  }
+  remove_marked();
+}
+
+// Matrices of which each head has one.
+void Planner::find_head_matrices() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!is_op(static_cast<int>(i), OpKind::head_ids)) continue;
+    const std::vector<int> users = readers(steps_[i].outputs[0]);
+    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].kind == Step::Kind::matrix; })) continue;
+    for (const int user : users) steps_[user].matrix.of_heads = true;
+    steps_[i].only_sorted = true;
+  }
+}
+
+// Which values go from one running kernel to the next: those between matrices, attention and the norms of rows behind
+// them, and the numbers of the experts that are chosen. A step that reads only such values does not wait for its
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
-// what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early.
+// what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
+// seen an expert's number knows that all in front of `route` is done, because that waits. A block of a head's or an
+// expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a sum over ranks
+// only its elements, so what they write has memory of its own, too.
 void Planner::find_dataflow() {
-  const auto takes_part = [](const Step& step) {
-    return (step.kind == Step::Kind::matrix && step.matrix.ids == kNone) ||
-           (step.kind == Step::Kind::heads && step.heads.attention);
-  };
-  const auto takes_value = [](const Step& step, ValueId id) {
-    return step.kind == Step::Kind::heads || step.matrix.x == id;
+  const bool with_exchanges = exchanges_follow_one_another();
+  const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
+  const auto takes_part = [&](const Step& step) {
+    if (is_sum_over_ranks(step)) return with_exchanges;
+    return (step.kind == Step::Kind::matrix &&
+            (step.matrix.ids == kNone || step.matrix.of_heads || is_route(step.matrix.ids))) ||
+           (step.kind == Step::Kind::heads && step.heads.attention) ||
+           (step.kind == Step::Kind::norm && step.norm.residual != kNone &&
+            step.norm.group == program_.values[step.norm.x].width);
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
     if (takes_part(step))
       for (const ValueId id : step.inputs)
-        if (const int from = writer(id); takes_value(step, id) && from >= 0 && takes_part(steps_[from]))
+        if (const int from = writer(id);
+            step.waits_for(id) && from >= 0 && (takes_part(steps_[from]) || (id == step.matrix.ids && is_route(id))))
           dataflow_values_[id] = !program_.is_read_after(id);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
-    if (!takes_part(step) || !std::ranges::all_of(step.inputs, [&](ValueId id) { return dataflow_values_[id]; }))
-      continue;
+    const auto arrives = [&](ValueId id) {
+      return dataflow_values_[id] || (step.matrix.of_heads && id == step.matrix.ids);
+    };
+    if (!takes_part(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
     int from = static_cast<int>(i);
-    for (const ValueId id : step.inputs)
-      if (takes_value(step, id)) from = std::min(from, writer(id));
+    if (is_route(step.matrix.ids)) {
+      from = writer(step.matrix.ids);
+    } else {
+      for (const ValueId id : step.inputs)
+        if (step.waits_for(id)) from = std::min(from, writer(id));
+    }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
-                                      [](const Step& other) { return other.dataflow_input; });
+                                      [](const Step& other) { return other.dataflow_input || other.only_sorted; });
+    if (step.dataflow_input &&
+        (step.matrix.ids != kNone || step.kind == Step::Kind::norm || is_sum_over_ranks(step)))
+      for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }
 
@@ -257,9 +339,11 @@ Plan make_plan(const Program& program, bool fuse) {
     planner.fuse_gates_of_norms();
     planner.fuse_residuals();
     planner.fuse_sums_of_norms();
+    planner.join_shared_experts();
     planner.merge_siblings();
     planner.fuse_heads();
     planner.fuse_latent_heads();
+    planner.find_head_matrices();
   }
   planner.find_dataflow();
   return planner.finish();

@@ -13,7 +13,7 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int32_t kNone = -1;
 
-// One product with a matrix, or up to three with a common input, and what is fused around it.
+// One product with a matrix, or up to kMostSegments with a common input, and what is fused around it.
 struct MatrixStep {
   struct Part {
     core::WeightId weight, bias; // bias: kNone where there is none
@@ -27,6 +27,13 @@ struct MatrixStep {
   core::ValueId residual = kNone;            // added to the result
   core::ValueId ids = kNone;                 // experts chosen per token
   int64_t used = 1;
+  std::vector<MatrixStep> beside; // none, or a shared expert's product, of the same format, size and gate
+  bool of_heads = false; // ids are 0, 1, 2 … used - 1: a matrix for each head, known before any kernel has run
+
+  // Whether blocks of it wait for a value before they multiply.
+  bool reads(core::ValueId id) const {
+    return id == x || (id == ids && !of_heads) || (!beside.empty() && id == beside[0].x);
+  }
 };
 
 // Between the q/k/v matrices and attention: head norms, rotation, cache; and attention, unless that is a step of its
@@ -87,6 +94,17 @@ struct Step {
   NormStep norm;
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
+  bool only_sorted = false;    // head_ids that nobody reads but who sorts tokens by them
+
+  // Whether its blocks wait for a value before they do anything with it: not for what they add in the end.
+  bool waits_for(core::ValueId id) const {
+    switch (kind) {
+    case Kind::heads:
+    case Kind::op: return true; // a sum over ranks
+    case Kind::norm: return id == norm.x;
+    default: return matrix.reads(id);
+    }
+  }
 };
 
 struct Plan {

@@ -148,6 +148,15 @@ void Planner::fuse_latent_heads() {
     for (const int merged : taken) mark(merged);
   }
   remove_marked();
+  // Right before attention, so that the products between the two can take their input as it arrives.
+  for (size_t i = steps_.size(); i-- > 0;) {
+    if (steps_[i].kind != Step::Kind::latent) continue;
+    const auto store = steps_.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto next = std::find_if(store + 1, steps_.end(), [](const Step& step) {
+      return step.kind != Step::Kind::matrix && !(step.op && step.op->kind == OpKind::head_ids);
+    });
+    std::rotate(store, store + 1, next);
+  }
 }
 
 } // namespace ridge::kernels::cuda

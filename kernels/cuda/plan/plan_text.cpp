@@ -98,6 +98,8 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::sum: return "sum";
   case Kernel::norm: return "norm";
   case Kernel::op: return "op";
+  case Kernel::number_exchanges: return "number_exchanges";
+  case Kernel::exchange: return "exchange";
   case Kernel::sample: return "sample";
   }
   return "";

@@ -19,9 +19,11 @@ class Planner {
   void fuse_gates_of_norms();
   void fuse_residuals();
   void fuse_sums_of_norms();
+  void join_shared_experts();
   void merge_siblings();
   void fuse_heads();
   void fuse_latent_heads();
+  void find_head_matrices();
   void find_dataflow();
   Plan finish();
 
@@ -52,6 +54,10 @@ class Planner {
       if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
     return found;
   }
+  bool is_sum_over_ranks(const Step& step) const {
+    return step.kind == Step::Kind::op && step.op->kind == core::OpKind::all_reduce;
+  }
+  bool exchanges_follow_one_another() const;
   bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
   bool is_op(int step, core::OpKind kind) const {
     return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
@@ -66,12 +72,14 @@ class Planner {
   bool is_plain_matrix(int step) const {
     if (step < 0 || steps_[step].kind != Step::Kind::matrix) return false;
     const MatrixStep& m = steps_[step].matrix;
-    return m.parts.size() == 1 && !m.glu && m.residual == kNone;
+    return m.parts.size() == 1 && !m.glu && m.residual == kNone && m.beside.empty();
   }
   bool same_input(const MatrixStep& a, const MatrixStep& b) const {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
     return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;
   }
+  // Whether `shared` can go with experts' matrices, as one more of those that a token has chosen.
+  bool joins_experts(const MatrixStep& experts, const MatrixStep& shared) const;
   // What is added up in `id`, with the steps that make it. False where that is more than a step has room for.
   bool collect_terms(core::ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
 

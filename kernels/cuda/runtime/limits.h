@@ -4,6 +4,8 @@
 
 namespace ridge::kernels::cuda {
 
+inline constexpr int kMostSegments = 4; // matrices of one format with the same input that a product takes
+
 struct ChipLimits {
   int sm_count = 1;                // multiprocessors
   int shared_per_block = 48 << 10; // bytes of shared memory that a block may ask for

@@ -237,20 +237,29 @@ __device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
   if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
 }
 
-// What a kernel does that has nothing to do before its predecessor is done.
-class DependentWork {
+// What a kernel does, some of it before its predecessor is done: all its blocks wait, also those that have no work, since
+// a kernel that waits for this one relies on it.
+class OverlappingWork {
  public:
-  __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : stamps_(stamps) {
+  __device__ __forceinline__ explicit OverlappingWork(Stamp* stamps) : stamps_(stamps) {
     let_successor_start();
     stamp(stamps, kStarts);
-    wait_for_predecessor();
-    stamp(stamps, kMayGoOn);
   }
-  __device__ __forceinline__ ~DependentWork() { stamp_latest(stamps_, kEnds); }
-  DependentWork(const DependentWork&) = delete;
+  __device__ __forceinline__ void wait() const {
+    wait_for_predecessor();
+    stamp(stamps_, kMayGoOn);
+  }
+  __device__ __forceinline__ ~OverlappingWork() { stamp_latest(stamps_, kEnds); }
+  OverlappingWork(const OverlappingWork&) = delete;
 
  private:
   Stamp* stamps_;
+};
+
+// What a kernel does that has nothing to do before its predecessor is done.
+class DependentWork : public OverlappingWork {
+ public:
+  __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : OverlappingWork(stamps) { wait(); }
 };
 
 __device__ __forceinline__ void prefetch_l2(const void* global) {

@@ -38,56 +38,77 @@ __device__ __forceinline__ uint32_t and_or(uint32_t word) {
   return result;
 }
 
+// What is taken from codes beside their bias where weights have offsets, and given back by the offset: half of their
+// range. So what the scale's rounding is multiplied by, and what the offset has to hold, is small.
+template <typename L>
+consteval int middle_of_codes() {
+  if constexpr (requires { L::Codes::kBits; })
+    return L::kHasOffset && !L::Codes::kSigned ? 1 << (L::Codes::kBits - 1) : 0;
+  else
+    return 0;
+}
+
+// Scale and offset of half a group, as halves.
+template <typename L>
+struct HalfScales {
+  __half2 scale, offset;
+  __device__ __forceinline__ HalfScales(const GroupCodes& group, int half) {
+    constexpr float kFactor = 1 << kWeightExponent;
+    scale = __float2half2_rn(group.scale[half] * kFactor);
+    offset = __float2half2_rn((group.offset[half] + middle_of_codes<L>() * group.scale[half]) * kFactor);
+  }
+  __device__ __forceinline__ uint32_t weights(uint32_t pair, __half2 zero) const { // the subtraction is exact
+    const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero);
+    const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
+    return *reinterpret_cast<const uint32_t*>(&weights);
+  }
+};
+
 // A packed group's bytes as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become
-// halves in one permute; the subtraction is exact, the scale rounds.
+// halves in one permute.
 template <typename L, ColumnOrder kOrder>
 __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group) {
   constexpr bool kSigned = signed_codes<L>();
-  constexpr float kFactor = 1 << kWeightExponent;
   constexpr uint32_t kSelect[2] = {kOrder == ColumnOrder::natural ? 0x4140 : 0x4240,
                                    kOrder == ColumnOrder::natural ? 0x4342 : 0x4341};
   __half2 zero[4]; // of eight weights each
 #pragma unroll
   for (int e = 0; e < 4; ++e)
-    zero[e] = __float2half2_rn(1024 + (kSigned ? 128 : 0) + static_cast<float>(L::Bias::of(group, e)));
+    zero[e] =
+        __float2half2_rn(static_cast<float>(1024 + (kSigned ? 128 : 0) + middle_of_codes<L>() + L::Bias::of(group, e)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const __half2 scale = __float2half2_rn(group.scale[half] * kFactor),
-                  offset = __float2half2_rn(group.offset[half] * kFactor);
+    const HalfScales<L> scales(group, half);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const uint32_t codes = kSigned ? group.word[4 * half + k / 2] ^ 0x80808080 : group.word[4 * half + k / 2];
-      const uint32_t pair = __byte_perm(codes, 0x64646464, kSelect[k % 2]);
-      const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero[2 * half + k / 4]);
-      const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
-      out[8 * half + k] = *reinterpret_cast<const uint32_t*>(&weights);
+      out[8 * half + k] = scales.weights(__byte_perm(codes, 0x64646464, kSelect[k % 2]), zero[2 * half + k / 4]);
     }
   }
 }
 
-// The same from planes of four-bit codes, interleaved, without a byte in between: a nibble in bits 6 to 9 of 0x4c00 is
-// the half 16 + code, and 16 is little enough to be taken off together with the bias by the offset, which rounds to a
-// hundredth of a code.
+// The same from planes of four-bit codes, interleaved, without a byte in between: a nibble in bits 0 to 3 of 0x6400 is
+// the half 1024 + code, one in bits 4 to 7 of 0x5400 is 64 + code.
 template <typename Format>
 __device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const typename Layout<Format>::Raw& raw, int group) {
   using L = Layout<Format>;
-  constexpr float kFactor = 1 << kWeightExponent;
   GroupCodes scales{};
   L::Scales::template unpack<Format>(scales, raw.scale, group);
-  __half2 scale[2], offset[2];
+  const int bias = middle_of_codes<L>() + L::Bias::of(scales, 0); // of the whole group
+  const __half2 low = __float2half2_rn(static_cast<float>(1024 + bias)),
+                high = __float2half2_rn(static_cast<float>(64 + bias));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float zero = 16 + static_cast<float>(L::Bias::of(scales, 2 * half));
-    scale[half] = __float2half2_rn(scales.scale[half] * kFactor);
-    offset[half] = __float2half2_rn((scales.offset[half] - zero * scales.scale[half]) * kFactor);
-  }
+    const HalfScales<L> of(scales, half);
 #pragma unroll
-  for (int k = 0; k < 16; ++k) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then those four further
-    const uint32_t word = raw.code[k / 4];
-    const uint32_t moved = k % 4 == 0 ? word << 6 : k % 4 == 1 ? word >> 2 : k % 4 == 2 ? word << 2 : word >> 6;
-    const uint32_t pair = and_or<0x03c003c0, 0x4c004c00>(moved);
-    const __half2 weights = __hfma2(*reinterpret_cast<const __half2*>(&pair), scale[k / 8], offset[k / 8]);
-    out[k] = *reinterpret_cast<const uint32_t*>(&weights);
+    for (int k = 0; k < 8; k += 4) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then those four further
+      const uint32_t first = raw.code[2 * half + k / 4], second = first >> 8;
+      uint32_t* to = out + 8 * half + k;
+      to[0] = of.weights(and_or<0x000f000f, 0x64006400>(first), low);
+      to[1] = of.weights(and_or<0x000f000f, 0x64006400>(second), low);
+      to[2] = of.weights(and_or<0x00f000f0, 0x54005400>(first), high);
+      to[3] = of.weights(and_or<0x00f000f0, 0x54005400>(second), high);
+    }
   }
 }
 

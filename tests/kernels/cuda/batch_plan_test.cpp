@@ -221,7 +221,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(token, matvec) == 6); // q k v, output, scores; gate and up, down; logits
   for (const KernelCall& call : token.calls)
     for (const KernelCall::Product& product : call.products)
-      if (product.matrix.ids != kernels::cuda::kNone) CHECK_FALSE(product.dataflow_input);
+      if (product.matrix.ids != kernels::cuda::kNone) CHECK(product.dataflow_input); // beside route
 
   const BatchPlan batch = setting.plan(64);
   CHECK(count(batch, sort_experts) == 1);
@@ -234,6 +234,25 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;
   CHECK(count(setting.plan(64), sort_experts) == 0);
+}
+
+TEST_CASE("batch plan: a shared expert is one of a single token's, and a product of its own for more tokens") {
+  Setting setting(one_layer());
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
+  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  const BatchPlan token = setting.plan(1);
+  CHECK(count(token, matvec) == 4); // scores; gate and up, down; logits
+  CHECK(call_of(token, matvec, 1).rows == 3);
+  CHECK(call_of(token, matvec, 2).rows == 3);
+  CHECK(count(setting.plan(2, 2), matvec) == 6);
+  CHECK(count(setting.plan(64), expert_batch) == 2);
+  for (const KernelCall& call : setting.plan(64).calls)
+    for (const KernelCall::Product& product : call.products) CHECK(product.matrix.beside.empty());
 }
 
 TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {
@@ -250,6 +269,9 @@ TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they 
     CHECK(*std::next(fetch) == (tokens == 1 ? matvec : sort_experts));
     CHECK(std::ranges::count(kernels, fetch_experts) == 1);
     CHECK(call_of(setting.plan(tokens), fetch_experts).rows == 2 * tokens);
+    for (const KernelCall& call : setting.plan(tokens).calls)
+      for (const KernelCall::Product& product : call.products)
+        if (product.matrix.ids != kernels::cuda::kNone) CHECK_FALSE(product.dataflow_input); // they wait for the copies
   }
   const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
   REQUIRE(groups.size() == 1);
@@ -289,6 +311,7 @@ TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; lat
     CHECK(count(plan, latent_attention) == 1);
     CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
     CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
+    CHECK(count(plan, op) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
   }
   CHECK(kernels::cuda::expert_groups(m.program).empty());
   const KernelCall& sort = call_of(setting.plan(512), sort_experts);

@@ -61,26 +61,47 @@ TEST_CASE("CUDA: a norm of any width, the sum and the factor behind it fused, gi
   }
 }
 
+TEST_CASE("CUDA: a norm between products takes its row as it arrives, and passes it on") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t most : {8, 62, 250, 280}) { // a warp, 256 threads, 1024, and more than fits into registers
+    tests::RandomProgram m(seed + static_cast<uint64_t>(most));
+    const int64_t width = 32 * m.integer(most / 2, most);
+    CAPTURE(width);
+    core::ValueId x = m.linear(m.embed(Type::F32, width, 20), Type::Q8_0, width);
+    for (int i = 0; i < 3; ++i)
+      x = m.op(core::OpKind::add, {x, m.norm(m.linear(x, Type::Q8_0, width), width)}, {}, width);
+    m.finish(x);
+    CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 2, 1, 5}) < 1e-6);
+  }
+}
+
 // The graph whose kernels overlap must choose what the same kernels choose one by one: a race between a kernel and the
 // next would show here before it shows in anyone's text.
 TEST_CASE("CUDA: 10,000 tokens are the same with overlapping kernels in a graph as launched one by one") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::RandomProgram model(seed);
-  tests::RandomProgram::Shape shape;
-  shape.vocab = 3000;
-  model.transformer(shape, Type::Q4_K, Type::Q6_K);
-  core::ExecutorConfig config = tests::fast_config();
-  config.context = 10240;
-  CudaOptions one_by_one;
-  one_by_one.graphs = one_by_one.overlap = false;
-  const int64_t count = tests::Share::of(10000);
-  const auto tokens_of = [&](const CudaOptions& options) {
-    return tests::greedy_tokens(*kernels::cuda::make_cuda_executor(model.program, config, options), shape.vocab, 5, 0,
-                                count);
-  };
-  const std::vector<int32_t> graph = tokens_of({});
-  CHECK(std::ssize(graph) == count);
-  CHECK(graph == tokens_of(one_by_one));
+  for (const int64_t experts : {0, 8}) {
+    CAPTURE(experts);
+    tests::RandomProgram model(seed);
+    tests::RandomProgram::Shape shape;
+    shape.vocab = 3000;
+    shape.experts = experts;
+    shape.used = 2;
+    model.transformer(shape, Type::Q4_K, Type::Q6_K);
+    core::ExecutorConfig config = tests::fast_config();
+    config.context = 10240;
+    CudaOptions one_by_one;
+    one_by_one.graphs = one_by_one.overlap = false;
+    const int64_t count = tests::Share::of(experts ? 4000 : 10000);
+    const auto tokens_of = [&](const CudaOptions& options) {
+      return tests::greedy_tokens(*kernels::cuda::make_cuda_executor(model.program, config, options), shape.vocab, 5, 0,
+                                  count);
+    };
+    const std::vector<int32_t> graph = tokens_of({});
+    CHECK(std::ssize(graph) == count);
+    CHECK(graph == tokens_of(one_by_one));
+  }
 }

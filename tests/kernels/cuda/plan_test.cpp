@@ -14,8 +14,8 @@ using kernels::cuda::Step;
 namespace {
 
 bool passes_by_dataflow(const Step& step) {
-  return (step.kind == Step::Kind::matrix && step.matrix.ids == kernels::cuda::kNone) ||
-         (step.kind == Step::Kind::heads && step.heads.attention);
+  return step.kind == Step::Kind::matrix || (step.kind == Step::Kind::heads && step.heads.attention) ||
+         (step.kind == Step::Kind::norm && step.norm.residual != kernels::cuda::kNone);
 }
 
 // What makes it safe: see Planner::find_dataflow.
@@ -28,14 +28,18 @@ void check_rules(const core::Program& program, const Plan& plan) {
       CHECK(passes_by_dataflow(step));
       int first_writer = static_cast<int>(i);
       for (const core::ValueId id : step.inputs) {
+        if (step.matrix.of_heads && id == step.matrix.ids) continue; // known beforehand
         CHECK(plan.dataflow_values[id]);
-        if (step.kind == Step::Kind::heads || step.matrix.x == id) first_writer = std::min(first_writer, writer[id]);
+        if (step.waits_for(id)) first_writer = std::min(first_writer, writer[id]);
       }
-      for (size_t between = first_writer + 1; between < i; ++between) CHECK(plan.steps[between].dataflow_input);
+      if (step.matrix.ids != kernels::cuda::kNone && !step.matrix.of_heads) first_writer = writer[step.matrix.ids];
+      for (size_t between = first_writer + 1; between < i; ++between)
+        CHECK((plan.steps[between].dataflow_input || plan.steps[between].only_sorted));
     }
     for (const core::ValueId id : step.outputs) {
       writer[id] = static_cast<int>(i);
-      if (plan.dataflow_values[id]) CHECK(passes_by_dataflow(step));
+      const bool chooses = step.kind == Step::Kind::op && step.op->kind == core::OpKind::route;
+      if (plan.dataflow_values[id]) CHECK((passes_by_dataflow(step) || (chooses && id == step.outputs[0])));
     }
   }
   CHECK_FALSE(plan.dataflow_values[program.result()]);
@@ -58,17 +62,19 @@ TEST_CASE("plan: all steps of a layer but the first one's take their input from 
   CHECK(count_dataflow_steps(plan) >= 3 + 2 * 5 + 3);
 }
 
-TEST_CASE("plan: experts and what comes behind other ops wait for their predecessors") {
+TEST_CASE("plan: experts take their numbers from a running kernel, what comes behind other ops waits") {
   tests::RandomProgram model(1);
   tests::RandomProgram::Shape shape;
   shape.experts = 4;
   shape.used = 2;
+  shape.layers = 3;
   model.transformer(shape, quant::Type::Q8_0, quant::Type::Q8_0);
   for (const bool fuse : {true, false}) {
     const Plan plan = kernels::cuda::make_plan(model.program, fuse);
     check_rules(model.program, plan);
-    for (const Step& step : plan.steps)
-      if (step.kind == Step::Kind::matrix && step.matrix.ids != kernels::cuda::kNone) CHECK_FALSE(step.dataflow_input);
+    int64_t experts = 0;
+    for (const Step& step : plan.steps) experts += step.matrix.ids != kernels::cuda::kNone && step.dataflow_input;
+    CHECK(experts == (fuse ? 3 * 2 : 0)); // unfused ones are behind norms and gates
   }
 }
 
@@ -102,6 +108,90 @@ TEST_CASE("plan: experts, a gated shared expert and the residual stream are one 
   CHECK(std::ranges::none_of(plan.steps, [](const Step& step) {
     return step.kind == Step::Kind::op && (step.op->kind == OpKind::add || step.op->kind == OpKind::expert_sum);
   }));
+}
+
+TEST_CASE("plan: a shared expert of the routed ones' size goes with them, one of another size or format does not") {
+  using quant::Type;
+  for (const auto& [shared_width, shared_type] :
+       {std::pair(int64_t{96}, Type::Q8_0), {128, Type::Q8_0}, {96, Type::Q4_0}}) {
+    CAPTURE(shared_width);
+    CAPTURE(shared_type);
+    tests::RandomProgram m(1);
+    tests::RandomProgram::Shape shape;
+    shape.width = 64;
+    shape.hidden = 96;
+    shape.experts = 6;
+    shape.used = 2;
+    const core::ValueId x = m.embed(Type::F32, 64, 30), routed = m.moe(x, shape, Type::Q8_0);
+    shape.hidden = shared_width;
+    m.finish(m.op(core::OpKind::add, {routed, m.dense(x, shape, shared_type)}, {}, 64));
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    check_rules(m.program, plan);
+    int64_t joined = 0, others = 0; // scores, logits and a shared expert's products
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::matrix) continue;
+      joined += std::ssize(step.matrix.beside);
+      others += step.matrix.ids == kernels::cuda::kNone;
+      for (const kernels::cuda::MatrixStep& shared : step.matrix.beside) {
+        CHECK(std::ranges::count(step.outputs, shared.parts[0].out) == 1);
+        CHECK(std::ranges::count(step.inputs, shared.x) == 1);
+      }
+    }
+    const bool alike = shared_width == 96 && shared_type == Type::Q8_0;
+    CHECK(joined == (alike ? 2 : 0));
+    CHECK(others == (alike ? 2 : 4));
+  }
+}
+
+TEST_CASE("plan: matrices of heads take their input from a running kernel, before the latent cache is written") {
+  using core::OpKind;
+  tests::RandomProgram m(1);
+  m.program.kv_layers = {{1, 192, 128, true}};
+  m.program.rope_tables.push_back({std::vector<float>(32, 0.1f), 1, core::RopeStyle::split});
+  const core::ValueId x = m.embed(quant::Type::F32, 64, 30), q = m.linear(x, quant::Type::Q8_0, 4 * 64),
+                      q_in = m.linear(x, quant::Type::Q8_0, 4 * 64);
+  const core::ValueId r = m.op(OpKind::rope, {m.linear(x, quant::Type::Q8_0, 64)}, {}, 64, core::RopeParams{0, 1, 64});
+  const core::ValueId q_r = m.op(OpKind::rope, {q_in}, {}, 4 * 64, core::RopeParams{0, 4, 64});
+  m.op(OpKind::latent_store, {m.linear(x, quant::Type::Q8_0, 128), r}, {}, 0, core::KvParams{0});
+  const core::ValueId ids = m.value(4, false, core::ValueKind::i32);
+  m.program.ops.push_back({OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+  const auto of_heads = [&](core::ValueId in, int64_t cols, int64_t rows) {
+    return m.op(OpKind::expert_linear, {in, ids}, {m.weight(quant::Type::Q8_0, cols, rows, 4)}, 4 * rows,
+                core::ExpertParams{4});
+  };
+  const core::ValueId attended =
+      m.op(OpKind::latent_attention, {of_heads(q, 64, 128), q_r}, {}, 4 * 128, core::AttentionParams{0, 4, 0.1f});
+  m.finish(m.linear(of_heads(attended, 128, 32), quant::Type::Q8_0, 64));
+  const Plan plan = kernels::cuda::make_plan(m.program, true);
+  check_rules(m.program, plan);
+  std::vector<size_t> heads;
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].matrix.of_heads) heads.push_back(i);
+  REQUIRE(heads.size() == 2);
+  CHECK(plan.steps[heads[0]].dataflow_input);
+  CHECK_FALSE(plan.steps[heads[1]].dataflow_input); // behind attention
+  CHECK(plan.steps[heads[1] + 1].dataflow_input);
+  CHECK(plan.steps[heads[0] + 1].kind == Step::Kind::latent);
+  const auto numbers = std::ranges::find(plan.steps, true, &Step::only_sorted);
+  REQUIRE(numbers != plan.steps.end());
+  CHECK(numbers->op->kind == OpKind::head_ids);
+}
+
+TEST_CASE("plan: norms behind products take rows from running kernels and pass them on, norms of heads do not") {
+  for (const int64_t group : {64, 16}) {
+    CAPTURE(group);
+    tests::RandomProgram m(1);
+    const core::ValueId x = m.linear(m.embed(quant::Type::F32, 64, 30), quant::Type::Q8_0, 64);
+    const core::ValueId sum = m.op(core::OpKind::add, {x, m.norm(m.linear(x, quant::Type::Q8_0, 64), group)}, {}, 64);
+    m.finish(m.op(core::OpKind::add, {sum, m.linear(sum, quant::Type::Q8_0, 64)}, {}, 64));
+    const Plan plan = kernels::cuda::make_plan(m.program, true);
+    check_rules(m.program, plan);
+    const auto found = std::ranges::find(plan.steps, Step::Kind::norm, &Step::kind);
+    REQUIRE(found != plan.steps.end());
+    CHECK(found->dataflow_input == (group == 64));
+    CHECK(std::next(found)->dataflow_input == (group == 64));
+    CHECK(plan.dataflow_values[sum] == (group == 64));
+  }
 }
 
 TEST_CASE("plan: a norm goes with the gate before or behind it, unless others read what is between") {

@@ -85,7 +85,7 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       for (const auto& [way, options] : ways()) {
         CAPTURE(way);
         const auto executor = make_cuda_executor(model.program, config_for(300), options);
-        const double bound = count == 2 ? tests::single_token_bound(format) : 1e-5;
+        const double bound = count == 2 ? tests::single_token_bound(format) : 1e-6;
         CHECK(tests::nmse(run(*executor, tokens, 0), expected) < bound);
       }
     }
@@ -127,6 +127,35 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
           at += size;
         }
         CHECK(tests::nmse(in_pieces, reference) < 1e-4);
+      }
+    }
+}
+
+TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one token and for many") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Type type : {Type::F16, Type::Q8_0, Type::Q4_K, Type::Q6_K, Type::IQ2_XS})
+    for (const bool fuse : {true, false}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(type);
+      CAPTURE(fuse);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape;
+      shape.used = shape.experts = model.integer(1, 5); // all, so that rounding cannot choose others
+      shape.width = 256 * model.integer(1, 9);
+      shape.hidden = 256 * model.integer(1, 5);
+      const core::ValueId x = model.norm(model.embed(Type::F32, shape.width, 50), shape.width);
+      model.finish(
+          model.op(core::OpKind::add, {model.moe(x, shape, type), model.dense(x, shape, type)}, {}, shape.width));
+      CudaOptions options;
+      options.fuse = fuse;
+      const auto executor = make_cuda_executor(model.program, config_for(300), options);
+      for (const int64_t count : {1, 2, 9, 130}) {
+        CAPTURE(count);
+        const std::vector<int32_t> tokens = some_tokens(model, count);
+        CHECK(tests::nmse(run(*executor, tokens, 0), naive(model, tokens)) < 2e-5);
       }
     }
 }

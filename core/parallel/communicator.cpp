@@ -1,0 +1,100 @@
+#include "core/parallel/communicator.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+namespace ridge::core {
+namespace {
+
+// What the threads share. A call has two meetings: at the first all values are there, at the second all were read.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : parts(static_cast<size_t>(ranks)) {}
+
+  // False where a rank has failed.
+  bool meet() {
+    std::unique_lock lock(mutex_);
+    const int64_t round = round_;
+    if (++arrived_ == std::ssize(parts)) {
+      arrived_ = 0;
+      ++round_;
+      all_.notify_all();
+    }
+    all_.wait(lock, [&] { return round_ != round || !failure_.empty(); });
+    return failure_.empty();
+  }
+  void fail(const std::string& why) {
+    const std::scoped_lock lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+    all_.notify_all();
+  }
+  std::string failure() const {
+    const std::scoped_lock lock(mutex_);
+    return failure_;
+  }
+
+  struct Part {
+    std::span<const float> values;
+    int64_t first = 0; // column
+  };
+  std::vector<Part> parts; // by rank
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable all_;
+  int64_t arrived_ = 0, round_ = 0;
+  std::string failure_;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return static_cast<int>(meeting_->parts.size()); }
+
+  void all_reduce(std::span<float> values) override {
+    meeting_->parts[rank_] = {values};
+    if (!meeting_->meet()) return;
+    sum_.assign(values.size(), 0);
+    for (const Meeting::Part& part : meeting_->parts)
+      for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += part.values[i];
+    if (meeting_->meet()) std::ranges::copy(sum_, values.begin());
+  }
+
+  void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
+    meeting_->parts[rank_] = {part, first};
+    if (!meeting_->meet()) return;
+    const int64_t width = rows > 0 ? std::ssize(whole) / rows : 0;
+    for (const Meeting::Part& from : meeting_->parts) {
+      const int64_t columns = rows > 0 ? std::ssize(from.values) / rows : 0;
+      for (int64_t row = 0; row < rows; ++row)
+        std::copy_n(from.values.begin() + row * columns, columns, whole.begin() + row * width + from.first);
+    }
+    meeting_->meet();
+  }
+
+  void fail(const std::string& why) override { meeting_->fail(why); }
+  void check() const override {
+    if (const std::string why = meeting_->failure(); !why.empty()) throw Error(why);
+  }
+
+ private:
+  const std::shared_ptr<Meeting> meeting_;
+  const int rank_;
+  std::vector<float> sum_;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks) {
+  const auto meeting = std::make_shared<Meeting>(ranks);
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (int rank = 0; rank < ranks; ++rank) made.push_back(std::make_unique<ThreadCommunicator>(meeting, rank));
+  return made;
+}
+
+} // namespace ridge::core

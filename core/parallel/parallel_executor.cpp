@@ -1,0 +1,174 @@
+#include "core/parallel/parallel_executor.h"
+
+#include "core/parallel/rank_threads.h"
+#include "core/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::core {
+namespace {
+
+class ParallelExecutor final : public Executor {
+ public:
+  ParallelExecutor(std::vector<Shard> shards, const ExecutorConfig& config,
+                   std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank)
+      : shards_(std::move(shards)), config_(config), communicators_(std::move(communicators)),
+        executors_(shards_.size()), threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
+          (communicators_[rank] ? communicators_[rank] : communicators_[0])->fail(why);
+        }) {
+    each([&](int rank) {
+      ExecutorConfig own = config_;
+      own.communicator = communicators_[rank].get();
+      executors_[rank] = make_rank(shards_[rank].program, own, rank);
+    });
+    description_ = fmt::format("{} x {}", shards_.size(), first().description());
+  }
+  ~ParallelExecutor() override {
+    each([&](int rank) { executors_[rank].reset(); });
+  }
+
+  void forward(const Batch& batch) override {
+    check_batch(shards_[0].program, config_, batch); // before any rank waits for another
+    each([&](int rank) { executors_[rank]->forward(batch); });
+  }
+  std::span<const float> logits(int64_t i) override { return first().logits(i); }
+  std::span<const float> hidden() override { return first().hidden(); }
+
+  bool can_choose(const SamplerParams& params) const override {
+    return std::ranges::all_of(executors_, [&](const auto& executor) { return executor->can_choose(params); });
+  }
+  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
+    return first().choose(samplers);
+  }
+  bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
+    bool starts = false;
+    if (!can_choose({})) return starts; // ranks that choose none
+    each([&](int rank) {
+      const bool started = executors_[rank]->start_decoding(sampler, position, stream);
+      if (rank == 0) starts = started;
+    });
+    return starts;
+  }
+  int32_t next_token(bool ahead) override {
+    int32_t chosen = -1;
+    each([&](int rank) {
+      const int32_t token = executors_[rank]->next_token(ahead);
+      if (rank == 0) chosen = token;
+    });
+    return chosen;
+  }
+  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
+    each([&](int rank) { executors_[rank]->decode_guesses(tokens, guesses, position); });
+  }
+  std::span<const int32_t> chosen_tokens() override {
+    std::span<const int32_t> chosen;
+    each([&](int rank) {
+      const std::span<const int32_t> tokens = executors_[rank]->chosen_tokens();
+      if (rank == 0) chosen = tokens;
+    });
+    return chosen;
+  }
+
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return executors_[0]->continues_at(stream, position);
+  }
+  int64_t saved_floats() const override { return total([](const Executor& e) { return e.saved_floats(); }); }
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
+    each([&](int rank) { executors_[rank]->save_state(stream, own_state(state, rank), position); });
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    each([&](int rank) { executors_[rank]->load_state(stream, own_state(state, rank), position); });
+  }
+  void mark_state(int32_t stream) override {
+    each([&](int rank) { executors_[rank]->mark_state(stream); });
+  }
+  void return_to_mark() override {
+    each([&](int rank) { executors_[rank]->return_to_mark(); });
+  }
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    each([&](int rank) { executors_[rank]->copy_cache(from, to, tokens); });
+  }
+
+  // A block has the ranks' rows one behind the other.
+  std::string block_layout() const override {
+    const std::string own = executors_[0]->block_layout();
+    return own.empty() ? own : fmt::format("{} ranks, {}", executors_.size(), own);
+  }
+  int64_t block_bytes() const override { return total([](const Executor& e) { return e.block_bytes(); }); }
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
+    each([&](int rank) { executors_[rank]->save_blocks(stream, first, own_blocks(blocks, rank)); });
+  }
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
+    each([&](int rank) { executors_[rank]->load_blocks(stream, first, own_blocks(blocks, rank)); });
+  }
+
+  const ExecutorConfig& config() const override { return config_; }
+  std::string_view description() const override { return description_; }
+  double memory_bytes() const override {
+    return total([](const Executor& e) { return e.memory_bytes(); });
+  }
+
+  std::vector<OpTime> profile(const Batch& batch, int repetitions) override {
+    std::vector<OpTime> times;
+    each([&](int rank) {
+      std::vector<OpTime> own = executors_[rank]->profile(batch, repetitions);
+      if (rank == 0) times = std::move(own);
+    });
+    for (OpTime& time : times)
+      for (int32_t& op : time.ops) op = shards_[0].origins[op];
+    return times;
+  }
+  std::string describe_plan(const Batch& batch) override { return first().describe_plan(batch); }
+  double time_decode(int64_t position, int64_t streams, int repetitions) override {
+    double seconds = 0;
+    each([&](int rank) {
+      const double own = executors_[rank]->time_decode(position, streams, repetitions);
+      if (rank == 0) seconds = own;
+    });
+    return seconds;
+  }
+
+ private:
+  Executor& first() const { return *executors_[0]; }
+  void each(const std::function<void(int rank)>& work) const { threads_.run(work); }
+  template <typename Of>
+  std::invoke_result_t<Of, const Executor&> total(Of of) const {
+    std::invoke_result_t<Of, const Executor&> sum = 0;
+    for (const auto& executor : executors_) sum += of(*executor);
+    return sum;
+  }
+  template <typename Float>
+  std::span<Float> own_state(std::span<Float> state, int rank) const {
+    if (state.empty()) return state;
+    size_t before = 0;
+    for (int i = 0; i < rank; ++i) before += static_cast<size_t>(executors_[i]->saved_floats());
+    return state.subspan(before, static_cast<size_t>(executors_[rank]->saved_floats()));
+  }
+  template <typename Byte>
+  std::vector<Byte*> own_blocks(std::span<Byte* const> blocks, int rank) const {
+    int64_t before = 0;
+    for (int i = 0; i < rank; ++i) before += executors_[i]->block_bytes();
+    std::vector<Byte*> own(blocks.begin(), blocks.end());
+    for (Byte*& block : own) block += before;
+    return own;
+  }
+
+  const std::vector<Shard> shards_; // the executors refer to their Programs
+  const ExecutorConfig config_;
+  const std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::vector<std::unique_ptr<Executor>> executors_; // by rank
+  std::string description_;
+  mutable RankThreads threads_;
+};
+
+} // namespace
+
+std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
+                                                 std::vector<std::unique_ptr<Communicator>> communicators,
+                                                 const MakeRank& make_rank) {
+  return std::make_unique<ParallelExecutor>(std::move(shards), config, std::move(communicators), make_rank);
+}
+
+} // namespace ridge::core

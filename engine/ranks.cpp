@@ -1,0 +1,149 @@
+#include "engine/ranks.h"
+
+#include "core/error.h"
+#include "core/parallel/processes.h"
+#include "core/kv_type.h"
+#include "kernels/cpu/executor/executor.h"
+#include "kernels/cuda/exchange/exchange.h"
+#include "quant/registry.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <thread>
+
+namespace ridge::engine {
+namespace {
+
+int64_t block_weights(uint32_t type) {
+  const quant::FormatInfo* format = quant::find_format(type);
+  return format ? format->block_weights : 1;
+}
+
+core::Shard shard(const core::Program& program, int rank, int ranks) {
+  return core::shard_program(program, rank, ranks, block_weights);
+}
+
+std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
+  std::vector<core::Shard> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back(shard(program, rank, ranks));
+  return shards;
+}
+
+// Every rank computes as the whole model would: also those whose share has nothing that amplifies errors.
+core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config) {
+  config.wide |= core::amplifies_errors(program);
+  return config;
+}
+
+bool fit_together(const core::Program& program, const core::ExecutorConfig& config, const std::vector<int>& gpus,
+                  kernels::cuda::CudaOptions options) {
+  const auto ranks = static_cast<int>(gpus.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.device = gpus[rank];
+    if (!kernels::cuda::fits(ranks == 1 ? program : shard(program, rank, ranks).program, config, options)) return false;
+  }
+  return true;
+}
+
+} // namespace
+
+std::vector<int> parse_gpus(const std::string& list) {
+  std::vector<int> gpus;
+  std::istringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) {
+    int gpu = -1;
+    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), gpu);
+    if (problem != std::errc() || end != word.data() + word.size() || gpu < 0)
+      throw Error(fmt::format("--gpus {}: expected numbers of GPUs, such as 0,1", list), Error::kUsage);
+    if (std::ranges::count(gpus, gpu) > 0)
+      throw Error(fmt::format("--gpus {}: GPU {} comes twice", list, gpu), Error::kUsage);
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
+                                const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options) {
+  std::vector<int> gpus = named;
+  if (gpus.empty())
+    for (int gpu = 0; gpu < kernels::cuda::kMostRanks && kernels::cuda::device_info(gpu).usable; ++gpu)
+      gpus.push_back(gpu);
+  if (ranks > std::ssize(gpus))
+    throw Error(fmt::format("--tensor-parallel {}: there {} {} GPU{}", ranks, gpus.size() == 1 ? "is" : "are",
+                            gpus.size(), gpus.size() == 1 ? "" : "s"),
+                Error::kUsage);
+  if (ranks > 0) gpus.resize(static_cast<size_t>(ranks));
+  if (ranks > 0 || !named.empty() || gpus.size() < 2) return gpus;
+  for (size_t count = 1; count <= gpus.size(); ++count) {
+    const std::vector<int> some(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(count));
+    if (fit_together(program, config, some, options)) return some;
+  }
+  return {gpus[0]};
+}
+
+std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
+                                        const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
+                                        const std::function<void(double, double)>& progress) {
+  std::vector<core::Shard> shards = shards_of(program, static_cast<int>(gpus.size()));
+  auto communicators =
+      kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config));
+  return core::make_parallel_executor(
+      std::move(shards), config_of_ranks(program, config), std::move(communicators),
+      [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
+        kernels::cuda::CudaOptions own_options = options;
+        own_options.device = gpus[rank];
+        if (rank == 0) own_options.upload_progress = progress;
+        return kernels::cuda::make_cuda_executor(own, own_config, own_options);
+      });
+}
+
+std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
+                                             int ranks) {
+  core::ExecutorConfig own = config_of_ranks(program, config);
+  const int threads = config.threads > 0 ? config.threads : static_cast<int>(std::thread::hardware_concurrency());
+  own.threads = std::max(1, threads / ranks);
+  return core::make_parallel_executor(shards_of(program, ranks), own, core::make_thread_communicators(ranks),
+                                      [](const core::Program& program, const core::ExecutorConfig& config, int) {
+                                        return kernels::cpu::make_cpu_executor(program, config);
+                                      });
+}
+
+std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
+                                                const core::ProcessRank& me, bool on_gpu,
+                                                const kernels::cuda::CudaOptions& options) {
+  int64_t bytes = 0;
+  for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
+  const std::string what =
+      fmt::format("ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
+                  program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
+                  core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type),
+                  config.exact ? "exact" : "fast");
+  core::ProcessLinks links = core::join_processes(me, what);
+  auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
+  const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
+    kernels::cuda::CudaOptions own_options = options;
+    own_options.device = me.local_rank;
+    return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
+                  : kernels::cpu::make_cpu_executor(own, own_config);
+  };
+  core::ExecutorConfig own = config_of_ranks(program, config);
+  if (me.rank > 0) {
+    own.communicator = communicator.get();
+    const core::Shard shared = shard(program, me.rank, me.ranks);
+    const auto executor = start(shared.program, own);
+    core::serve_rank(*executor, *links.commands[0]);
+    throw RankEnded{};
+  }
+  std::vector<core::Shard> shards(static_cast<size_t>(me.ranks));
+  shards[0] = shard(program, 0, me.ranks);
+  std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
+  communicators[0] = std::move(communicator);
+  return core::make_parallel_executor(std::move(shards), own, std::move(communicators),
+                                      [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
+                                        return rank == 0 ? start(program, config)
+                                                         : core::make_remote_executor(std::move(links.commands[rank]), config);
+                                      });
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,39 @@
+// A model on several devices at once: every layer is shared out to ranks (core/parallel/shard.h).
+#pragma once
+
+#include "core/executor.h"
+#include "core/parallel/connection.h"
+#include "kernels/cuda/executor/executor.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ridge::engine {
+
+// "0,1": numbers of GPUs; empty: none. Throws a usage Error for anything else, and for a number that comes twice.
+std::vector<int> parse_gpus(const std::string& list);
+
+// Which GPUs a model is shared out to, a rank each: those that are named, or the first `ranks` (0: as few as hold it
+// together, all where they do not). One: it is not shared out. Throws a usage Error where there are not so many.
+std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
+                                const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options);
+
+// An executor on all of them; progress is the first one's. Throws what make_cuda_executor throws.
+std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
+                                        const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
+                                        const std::function<void(double done, double total)>& progress);
+
+// On groups of the CPU's threads.
+std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
+                                             int ranks);
+
+// One of several processes (core::ProcessRank). Rank 0 gets an executor of the whole; the others run what it asks for
+// until it is gone, and then throw RankEnded, which is no error. `on_gpu`: on the GPU of the process's number.
+struct RankEnded {};
+std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
+                                                const core::ProcessRank& me, bool on_gpu,
+                                                const kernels::cuda::CudaOptions& options);
+
+} // namespace ridge::engine

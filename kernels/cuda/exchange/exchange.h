@@ -1,0 +1,44 @@
+// How the GPUs of several ranks (core/parallel/shard.h) add up and join what they have: by kernels that write to one
+// another's memory. Needs no CUDA headers.
+#pragma once
+
+#include "core/executor.h"
+#include "core/parallel/communicator.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kMostRanks = 8;
+
+// The communicators of ranks on these devices, one each, for make_cuda_executor's configuration. `most_floats`: of a
+// value that is exchanged, at most (most_exchanged). Where some of the GPUs do not see each other's memory, values pass
+// through the host's. Throws Error for a device that cannot be used, and for too many. No two may be the same:
+// one rank's kernels could leave no room for those that another one waits for.
+std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats);
+
+// Whether each of the GPUs can read and write the memory of all the others.
+bool see_each_other(std::span<const int> devices);
+
+// Values of up to so many floats go as packets, larger ones in pieces with a flag each.
+inline constexpr int64_t kPacketFloats = 128 << 10;
+inline constexpr int kPieces = 256; // of a large value, a block each
+
+// Floats of the largest value that a batch exchanges; 0: the Program is none of several ranks'.
+int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig& config);
+
+// What each GPU has for the others to write to: three arrays, each for two exchanges and every rank that sends.
+struct MailboxLayout {
+  size_t packets, pieces, flags; // bytes
+  size_t bytes() const { return packets + pieces + flags; }
+};
+constexpr MailboxLayout mailbox_layout(int ranks, int64_t most_floats) {
+  const auto places = static_cast<size_t>(2 * ranks);
+  return {places * kPacketFloats * 8, places * static_cast<size_t>((most_floats + 3) / 4 * 4) * 4, places * kPieces * 4};
+}
+
+} // namespace ridge::kernels::cuda

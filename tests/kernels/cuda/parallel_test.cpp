@@ -1,0 +1,195 @@
+// A Program shared out to ranks on GPUs: on one GPU through the host, on several by kernels that write to each other's
+// memory.
+#include "core/parallel/parallel_executor.h"
+
+#include "core/sampler.h"
+#include "device.h"
+#include "kernels/cuda/exchange/exchange.h"
+#include "support/recipes/recipe_runs.h"
+
+#include <numeric>
+#include <random>
+
+using namespace ridge;
+using quant::Type;
+using tests::RandomProgram;
+
+namespace {
+
+int64_t block_weights(uint32_t type) { return quant::find_format(type)->block_weights; }
+
+int gpu_count() {
+  int count = 0;
+  while (count < kernels::cuda::kMostRanks && kernels::cuda::device_info(count).usable) ++count;
+  return count;
+}
+
+// As many ranks as GPUs where there are several; else two or more of one GPU, where the host takes part.
+std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const core::ExecutorConfig& config, int ranks,
+                                         bool on_one = false) {
+  std::vector<core::Shard> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back(core::shard_program(program, rank, ranks, block_weights));
+  const bool several = gpu_count() >= ranks && !on_one;
+  std::vector<int> gpus(ranks);
+  if (several) std::iota(gpus.begin(), gpus.end(), 0);
+  auto communicators =
+      several ? kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config))
+              : core::make_thread_communicators(ranks);
+  return core::make_parallel_executor(std::move(shards), config, std::move(communicators),
+                                      [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
+                                        kernels::cuda::CudaOptions options;
+                                        options.device = gpus[rank];
+                                        return kernels::cuda::make_cuda_executor(own, own_config, options);
+                                      });
+}
+
+core::ExecutorConfig config_of(bool exact) {
+  core::ExecutorConfig config = exact ? tests::exact_config() : tests::fast_config();
+  config.max_batch = 256;
+  config.max_outputs = 256;
+  config.context = 512;
+  config.streams = 3;
+  return config;
+}
+
+// Prompts of several sizes, one token, and tokens of several streams, on both: the worst NMSE of a batch; of three quarters
+// of its tokens where rounding may choose other experts.
+double worst_difference(core::Executor& a, core::Executor& b, RandomProgram& model, bool most = false) {
+  double worst = 0;
+  const auto compare = [&](const tests::Steps& steps) {
+    const std::vector<float> rows = tests::run(a, steps), reference = tests::run(b, steps);
+    const auto width = static_cast<size_t>(model.program.vocab);
+    worst = tests::worse(worst, most ? tests::nmse_of_most(rows, reference, width) : tests::nmse(rows, reference));
+  };
+  std::vector<int32_t> next(3, 0);
+  for (const int32_t count : {200, 1, 1, 2, 7, 33, 100}) {
+    const tests::Steps steps = tests::consecutive(model, next[0], count);
+    next[0] += count;
+    compare(steps);
+  }
+  for (int i = 0; i < 3; ++i) {
+    tests::Steps steps;
+    for (int32_t stream = 0; stream < 3; ++stream) {
+      steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+      steps.positions.push_back(next[stream]++);
+      steps.streams.push_back(stream);
+      steps.outputs.push_back(stream);
+    }
+    compare(steps);
+  }
+  return worst;
+}
+
+RandomProgram::Shape shape_of(int64_t experts) {
+  RandomProgram::Shape shape;
+  shape.width = 512;
+  shape.hidden = 1024;
+  shape.heads = 8;
+  shape.kv_heads = 4;
+  shape.vocab = 1000;
+  shape.experts = experts;
+  shape.used = 2;
+  return shape;
+}
+
+} // namespace
+
+TEST_CASE("CUDA: a transformer on several ranks, dense and with experts, in every format") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const quant::FormatInfo& format : quant::formats())
+    for (const int64_t experts : {0, 4}) {
+      CAPTURE(format.name);
+      CAPTURE(experts);
+      RandomProgram model(seed);
+      model.transformer(shape_of(experts), format.type, Type::Q6_K);
+      for (const bool exact : {true, false}) {
+        CAPTURE(exact);
+        const auto whole = tests::make_executor(model.program, config_of(exact));
+        const auto shared = on_ranks(model.program, config_of(exact), 2);
+        const bool chooses = !exact && experts > 0;
+        CHECK(worst_difference(*shared, *whole, model, chooses) <= (exact ? 1e-9 : tests::single_token_bound(format)));
+      }
+    }
+}
+
+TEST_CASE("CUDA: three, four and eight ranks on one GPU") {
+  REQUIRE_DEVICE();
+  RandomProgram model(tests::fresh_seed());
+  RandomProgram::Shape shape = shape_of(0);
+  shape.heads = shape.kv_heads = 8;
+  shape.hidden = 2048;
+  model.transformer(shape, Type::Q4_K, Type::Q6_K);
+  const auto whole = tests::make_executor(model.program, config_of(true));
+  for (const int ranks : {3, 4, 8}) {
+    CAPTURE(ranks);
+    const auto shared = on_ranks(model.program, config_of(true), ranks, true);
+    CHECK(worst_difference(*shared, *whole, model) <= 1e-9);
+  }
+}
+
+TEST_CASE("CUDA: recipes on two ranks") {
+  REQUIRE_DEVICE();
+  const std::vector<std::string> names = tests::known_recipes();
+  std::mt19937_64 random(tests::fresh_seed());
+  constexpr size_t kOf = 8; // a random one of so many
+  for (size_t i = random() % kOf; i < names.size(); i += 1 + random() % (2 * kOf)) {
+    CAPTURE(names[i]);
+    const tests::Recipe recipe(names[i]);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    const std::vector<int32_t> ids = recipe.ids();
+    const auto two = [](const core::Program& p, const core::ExecutorConfig& c) { return on_ranks(p, c, 2); };
+    for (const size_t size : {ids.size(), size_t{1}})
+      CHECK(tests::nmse(tests::in_pieces(two, program, tests::exact_config(), ids, size),
+                        tests::in_pieces(tests::make_executor, program, tests::exact_config(), ids, size)) <= 1e-6);
+  }
+}
+
+TEST_CASE("CUDA: tokens chosen on several GPUs are the same each time, and all ranks go on with them") {
+  REQUIRE_DEVICE();
+  if (gpu_count() < 2) {
+    MESSAGE("skipped: one GPU");
+    return;
+  }
+  RandomProgram model(tests::fresh_seed());
+  model.transformer(shape_of(0), Type::Q4_K, Type::Q6_K);
+  core::SamplerParams params;
+  params.seed = 7;
+  const core::Sampler sampler(params, model.program.vocab);
+  const tests::Steps prompt = [&] {
+    tests::Steps steps = tests::consecutive(model, 0, 20);
+    steps.outputs = {19};
+    return steps;
+  }();
+  const auto executor = on_ranks(model.program, config_of(false), 2);
+  const auto write = [&] {
+    executor->forward(prompt.batch());
+    std::vector<int32_t> tokens;
+    REQUIRE(executor->start_decoding(sampler, 20, 0));
+    for (int i = 0; i < 400; ++i) tokens.push_back(executor->next_token(i < 399));
+    return tokens;
+  };
+  const std::vector<int32_t> first = write();
+  CHECK(std::ranges::count(first, -1) == 0);
+  for (int i = 0; i < 20; ++i) CHECK(write() == first);
+}
+
+TEST_CASE("CUDA: a rank that fails ends the others' waiting") {
+  REQUIRE_DEVICE();
+  if (gpu_count() < 2) {
+    MESSAGE("skipped: one GPU");
+    return;
+  }
+  RandomProgram model(1);
+  model.transformer(shape_of(0), Type::Q8_0, Type::Q8_0);
+  const core::Shard first = core::shard_program(model.program, 0, 2, block_weights);
+  const std::vector<int> gpus = {0, 1};
+  core::ExecutorConfig config = config_of(false);
+  const auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(first.program, config));
+  config.communicator = communicators[0].get();
+  const auto executor = kernels::cuda::make_cuda_executor(first.program, config);
+  communicators[1]->fail("rank 1: the card is gone"); // and so it sends nothing
+  CHECK_THROWS_WITH_AS(executor->forward(tests::consecutive(model, 0, 1).batch()), "rank 1: the card is gone", Error);
+}

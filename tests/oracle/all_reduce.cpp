@@ -1,0 +1,10 @@
+// all_reduce: of one rank, which has all there is. Several are compared with one (tests/core/parallel/).
+#include "support/naive.h"
+
+namespace ridge::tests {
+
+void naive_all_reduce(Naive& naive, const core::Op& op) {
+  naive.for_rows(op, [&](size_t t) { return naive.in(op, 0, t); });
+}
+
+} // namespace ridge::tests

@@ -109,7 +109,7 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
 }
 
-std::shared_ptr<std::byte> Executor::make_block() const {
+std::shared_ptr<std::byte> Executor::make_block() {
   const auto bytes = std::make_shared<std::vector<std::byte>>(block_bytes());
   return {bytes, bytes->data()};
 }

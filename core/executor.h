@@ -157,7 +157,9 @@ class Executor {
   // executor without a layout saves nothing.
   virtual std::string block_layout() const { return {}; }
   virtual int64_t block_bytes() const { return 0; }
-  virtual std::shared_ptr<std::byte> make_block() const; // memory for one, from which copies are fast
+  virtual std::shared_ptr<std::byte> make_block(); // memory for one, from which copies are fast
+  // So many may be wanted soon. Where their memory takes long to get, it is got meanwhile.
+  virtual void expect_blocks(int64_t /*count*/) {}
   virtual void save_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<std::byte* const> /*blocks*/) {}
   virtual void load_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<const std::byte* const> /*blocks*/) {}
 

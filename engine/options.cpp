@@ -27,6 +27,11 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
   return config;
 }
 
+void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options, int64_t streams) {
+  config.streams = streams;
+  config.max_batch = std::max(streams, std::min({options.ubatch, options.batch, config.context * streams}));
+}
+
 namespace {
 
 int64_t prefix_bytes(const core::PrefixOptions& options) {

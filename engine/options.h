@@ -18,6 +18,9 @@ inline constexpr int64_t kDefaultContext = 8192; // tokens
 // The executor that the options ask for; trained_context: of the model, tokens.
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);
 
+// The same for so many sequences at once. A step takes tokens of all their prompts, also where contexts are short.
+void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options, int64_t streams);
+
 // Where the options keep prompts of a model. Both throw a usage Error for a size that is none, and for a folder without
 // memory.
 void check_prefixes(const core::PrefixOptions& options);

@@ -97,7 +97,6 @@ class ParallelExecutor final : public Executor {
     return own.empty() ? own : fmt::format("{} ranks, {}", executors_.size(), own);
   }
   int64_t block_bytes() const override { return total([](const Executor& e) { return e.block_bytes(); }); }
-  std::shared_ptr<std::byte> make_block() const override { return Executor::make_block(); }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     each([&](int rank) { executors_[rank]->save_blocks(stream, first, own_blocks(blocks, rank)); });
   }

@@ -130,6 +130,11 @@ void PrefixStore::evict(Node* leaf) {
   leaf->parent->children.erase(leaf->tokens.front());
 }
 
+int64_t PrefixStore::new_blocks() const {
+  if (shape_.block_bytes == 0) return 0;
+  return std::max<int64_t>(0, (budget_ - bytes_) / shape_.block_bytes - std::ssize(spare_));
+}
+
 PrefixBlock PrefixStore::take_block() {
   if (spare_.empty()) return make_block_();
   PrefixBlock block = std::move(spare_.back());

@@ -69,6 +69,7 @@ class PrefixStore {
 
   void for_each(const See& see) const; // the least recently used first
   int64_t bytes() const { return bytes_; }
+  int64_t new_blocks() const; // that may still be made
   int64_t nodes() const;
 
  private:

@@ -1,9 +1,12 @@
 #include "engine/sequences/prefix_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ridge::engine {
 namespace {
+
+constexpr int64_t kMostAhead = int64_t{1} << 30; // bytes of memory that is got before it is wanted
 
 // What rows depend on beside the tokens. Long contexts may have other frequencies of rope.
 std::string key_of(const core::Executor& executor, const core::Program& program, const std::string& model) {
@@ -34,6 +37,12 @@ PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program,
   files_.emplace(settings.folder, settings.folder_bytes, key_of(executor, program, settings.model), shape_,
                  PrefixFiles::Limits{executor.config().context, program.vocab}, warn_);
   store_.on_evict([this](const PrefixPart& part) { files_->write(part); });
+}
+
+void PrefixCache::expect(int64_t tokens) {
+  if (shape_.block_bytes == 0) return;
+  const int64_t blocks = (tokens + shape_.block_positions - 1) / shape_.block_positions;
+  executor_.expect_blocks(std::min({blocks, store_.new_blocks(), kMostAhead / shape_.block_bytes}));
 }
 
 int64_t PrefixCache::fetch(std::span<const int32_t> tokens, int64_t present) {

@@ -37,6 +37,8 @@ class PrefixCache {
   // Brings what files have of these tokens into the store, where that is more than `present`. Returns how many tokens
   // more can be started behind.
   int64_t fetch(std::span<const int32_t> tokens, int64_t present);
+  // Streams hold so many tokens, which may be kept soon: memory for them is got meanwhile.
+  void expect(int64_t tokens);
   void keep(StreamCache& stream) { stream.save(store_); }
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
   bool outlives() const { return files_.has_value(); }

@@ -86,6 +86,11 @@ void Scheduler::run() {
 // Returns false when the scheduler is to stop; everything has ended then.
 bool Scheduler::wait_for_work() {
   const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
+  if (prefixes_) {
+    int64_t held = 0;
+    for (const Stream& stream : streams_) held += stream.cache.size();
+    prefixes_->expect(held);
+  }
   std::unique_lock lock(mutex_);
   for (size_t i = 0; i < streams_.size(); ++i) positions_[i] = streams_[i].sequence ? streams_[i].cache.size() : -1;
   const auto idle = [&] { return !busy && waiting_.empty(); };

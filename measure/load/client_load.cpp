@@ -131,8 +131,8 @@ void start_executor(engine::LoadedModel& model, const core::BenchRequest& reques
   core::ModelOptions options = model_options(request, plan.settings[0]);
   options.context = std::ranges::max(plan.prompts) + std::ranges::max(plan.generated);
   core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
-  config.streams = config.max_outputs = request.load.clients;
-  config.max_batch = std::max(config.max_batch, config.streams);
+  engine::set_streams(config, options, request.load.clients);
+  config.max_outputs = config.streams;
   engine::start_executor(model, config, request.device, engine::placement_of(options), steps);
 }
 

@@ -27,9 +27,8 @@ core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConf
 
 core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
   core::ExecutorConfig config = engine::generating_config(setup.model, opened.program.trained_context);
-  config.streams = setup.parallel;
+  engine::set_streams(config, setup.model, setup.parallel);
   config.max_outputs = setup.model.speculation == "off" ? setup.parallel : std::max(config.max_outputs, setup.parallel);
-  config.max_batch = std::max(config.max_batch, setup.parallel);
   return config;
 }
 

@@ -1,4 +1,5 @@
-// What the engine makes of a request's options: the sampling that a model file recommends, and a template's variables.
+// What the engine makes of a request's options: the sampling that a model file recommends, a template's variables, and
+// the size of steps.
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 
@@ -139,4 +140,21 @@ TEST_CASE("a template gets its switch for reasoning, and further variables") {
   for (const char* wrong : {"{", "[1]", "true"})
     CHECK_THROWS_WITH_AS(engine::template_variables({.variables = wrong}, qwen, notice),
                          doctest::Contains("--chat-template-kwargs: expected a JSON object"), Error);
+}
+
+TEST_CASE("a step of many sequences takes as many tokens as the options allow, also where contexts are shorter") {
+  const auto step = [](int64_t context, int64_t ubatch, int64_t streams) {
+    core::ModelOptions options;
+    options.context = context;
+    options.ubatch = ubatch;
+    core::ExecutorConfig config = engine::executor_config(options, 4096);
+    engine::set_streams(config, options, streams);
+    CHECK(config.streams == streams);
+    return config.max_batch;
+  };
+  CHECK(step(4096, 512, 1) == 512);
+  CHECK(step(256, 512, 1) == 256);
+  CHECK(step(256, 512, 32) == 512);
+  CHECK(step(100, 512, 3) == 300);
+  CHECK(step(256, 16, 32) == 32); // a token of each
 }

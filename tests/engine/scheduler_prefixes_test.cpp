@@ -95,6 +95,22 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
   }
 }
 
+TEST_CASE("prefix cache: memory is got ahead for what streams hold, as far as there is room") {
+  const auto expects = [](int64_t bytes, std::initializer_list<int64_t> prompts, int64_t blocks) {
+    History executor({.streams = 2, .context = 256});
+    Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
+    for (const int64_t tokens : prompts) cached(scheduler, some_tokens(static_cast<uint64_t>(tokens), tokens));
+    for (int i = 0; i < 1000 && executor.blocks_expected != blocks; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1)); // said once all answers have ended
+    CHECK(executor.blocks_expected == blocks);
+  };
+  expects(1 << 20, {90}, 3);
+  expects(1 << 20, {90, 120}, 7);
+  expects(1 << 20, {90, 120, 60}, 6); // 93 of these tokens were evicted
+  expects(2 * 256, {90}, 2);
+  expects(4 * 256, {90, 120, 60}, 1); // 3 of them hold what was evicted, with its tokens
+}
+
 TEST_CASE("prefix cache: conversations of many clients over few streams evaluate nothing twice") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

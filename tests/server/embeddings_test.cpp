@@ -160,7 +160,8 @@ TEST_CASE("what cannot be embedded is refused with the place") {
 TEST_CASE("models say whether they write or embed, and are asked for nothing else") {
   const Endpoint endpoint;
   const auto check_lists = [&] {
-    for (const Json& model : endpoint.get("/api/tags")["models"])
+    const Json tags = endpoint.get("/api/tags");
+    for (const Json& model : tags["models"])
       CHECK(model["capabilities"] ==
             (model["name"] == "vectors" ? Json{"embedding"} : Json(std::vector{"completion", "tools"})));
   };

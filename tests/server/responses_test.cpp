@@ -164,7 +164,7 @@ TEST_CASE("calls are items of their own, whole or as events, and a request goes 
   const Json output = {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "21 degrees"}};
   Json next = {{"max_output_tokens", 12}, {"temperature", 0}, {"tools", body["tools"]}};
   next["previous_response_id"] = response["id"];
-  next["input"] = {output};
+  next["input"] = Json::array({output});
   const Json first = endpoint.post("/v1/responses", next);
   next.erase("previous_response_id");
   next["input"] = {{{"role", "user"}, {"content", body["input"]}}, call, output};
@@ -180,7 +180,7 @@ TEST_CASE("calls are items of their own, whole or as events, and a request goes 
   CHECK(first["output"][0]["content"][0]["text"] == content_of_chat(endpoint, chat));
 
   const auto error = [&](const Json& item) {
-    next["input"] = {item};
+    next["input"] = Json::array({item});
     return endpoint.post("/v1/responses", next, 400)["error"]["message"].get<std::string>();
   };
   CHECK(error(output).starts_with("input[0].call_id: there is no function call"));

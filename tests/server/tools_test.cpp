@@ -144,7 +144,7 @@ TEST_CASE("with a schema for the answer, too, it is JSON or calls") {
 
   Json ollama = {{"stream", false}, {"options", {{"num_predict", 400}, {"temperature", 0}}}, {"format", schema}};
   ollama["messages"] = chat_body("Which kind?")["messages"];
-  ollama["tools"] = {clock_tool()};
+  ollama["tools"] = Json::array({clock_tool()});
   const Json message = endpoint.post("/api/chat", ollama)["message"];
   CHECK((message.contains("tool_calls") || Json::parse(message["content"].get<std::string>()).contains("kind")));
   Json anthropic = chat_body("Which kind?", 200);
@@ -178,7 +178,7 @@ TEST_CASE("tools that the guide does not call leave its answer as text, and none
   const Endpoint endpoint;
   Json body = chat_body("What is ridge?");
   const Json plain = endpoint.post("/v1/chat/completions", body);
-  body["tools"] = {clock_tool()};
+  body["tools"] = Json::array({clock_tool()});
   body["tool_choice"] = "none";
   const Json none = endpoint.post("/v1/chat/completions", body);
   CHECK(none["choices"][0]["message"] == plain["choices"][0]["message"]);
@@ -194,7 +194,7 @@ TEST_CASE("a conversation goes on after a call and its result, in all three form
   const Endpoint endpoint;
   const std::string call_id = "call_1";
   Json body = chat_body("How late is it?", 20);
-  body["tools"] = {clock_tool()};
+  body["tools"] = Json::array({clock_tool()});
   const Json call = {{"id", call_id}, {"type", "function"}, {"function", {{"name", "clock"}, {"arguments", "{}"}}}};
   body["messages"].push_back({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}});
   body["messages"].push_back({{"role", "tool"}, {"tool_call_id", call_id}, {"content", "half past nine"}});
@@ -212,7 +212,7 @@ TEST_CASE("a conversation goes on after a call and its result, in all three form
   CHECK(second["content"][0]["text"] == openai["choices"][0]["message"]["content"]);
 
   Json ollama = {{"stream", false}, {"options", {{"num_predict", 20}, {"temperature", 0}}}};
-  ollama["tools"] = {clock_tool()};
+  ollama["tools"] = Json::array({clock_tool()});
   ollama["messages"] = Json::parse(R"([{"role": "user", "content": "How late is it?"},
       {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "clock", "arguments": {}}}]},
       {"role": "tool", "tool_name": "clock", "content": "half past nine"}])");
@@ -251,7 +251,7 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
   const Endpoint endpoint;
   Json body = {{"stream", false}, {"options", {{"num_predict", 400}, {"temperature", 0}}}};
   body["messages"] = chat_body("How is the weather?")["messages"];
-  body["tools"] = {weather_tool()};
+  body["tools"] = Json::array({weather_tool()});
   body["tool_choice"] = "required";
   const Json reply = endpoint.post("/api/chat", body);
   REQUIRE(!reply["message"]["tool_calls"].empty());

@@ -133,6 +133,7 @@ class History final : public core::Executor {
   }
   std::string block_layout() const override { return "history"; }
   int64_t block_bytes() const override { return kBlock * static_cast<int64_t>(sizeof(uint64_t)); }
+  void expect_blocks(int64_t count) override { blocks_expected = count; }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     std::vector<uint64_t> rows = streams_[stream];
     rows.resize((first + std::ssize(blocks)) * kBlock);
@@ -172,7 +173,7 @@ class History final : public core::Executor {
 
   core::Program program;
   std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
-                       states_saved = 0; // saved and loaded: blocks
+                       states_saved = 0, blocks_expected = 0; // saved and loaded: blocks
   std::atomic<bool> broken = false;
 
  private:

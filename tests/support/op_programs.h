@@ -180,12 +180,11 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     int64_t most, span;
     bool tail;
   };
-  for (const auto [most, span, tail] :
-       {Choice{4, 1, false}, {100, 1, false}, {12, 4, false}, {7, 4, true}, {8, 3, true}})
+  for (const Choice& choice : {Choice{4, 1, false}, {100, 1, false}, {12, 4, false}, {7, 4, true}, {8, 3, true}})
     with("attention to chosen positions", [&](RandomProgram& m) {
       const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 20);
       const int64_t index_heads = m.integer(1, 9), index_dim = m.integer(1, 40);
-      m.program.kv_layers = {{1, index_dim, 0, true, span}, {1, c_dim + r_dim, c_dim, true}};
+      m.program.kv_layers = {{1, index_dim, 0, true, choice.span}, {1, c_dim + r_dim, c_dim, true}};
       const core::ValueId token = m.embed(Type::F32, 16, 30); // with its position: no two keys are the same
       const core::ValueId place =
           m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
@@ -195,14 +194,14 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
            core::KvParams{1});
       const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
                           weights = m.linear(x, Type::F32, index_heads);
-      const core::ValueId chosen = m.value(most, false, core::ValueKind::i32);
+      const core::ValueId chosen = m.value(choice.most, false, core::ValueKind::i32);
       m.program.ops.push_back({OpKind::index_choice,
                                -1,
                                "choice",
                                {index, weights},
                                {chosen},
                                {},
-                               core::IndexParams{0, index_heads, tail}});
+                               core::IndexParams{0, index_heads, choice.tail}});
       const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
       m.finish(
           m.op(OpKind::chosen_attention, {q, q_rest, chosen}, {}, heads * c_dim, core::AttentionParams{1, heads, 300}));

@@ -74,7 +74,11 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
 
 // Dense, with experts, and with caches that hold only a window.
 inline void check_sequences(const MakeExecutor& make, uint64_t seed) {
-  for (const auto& [experts, window] : {std::pair(0, 0), {4, 0}, {0, 10}}) {
+  struct Kind {
+    int64_t experts, window;
+  };
+  for (const Kind& kind : {Kind{0, 0}, {4, 0}, {0, 10}}) {
+    const int64_t experts = kind.experts, window = kind.window;
     CAPTURE(experts);
     CAPTURE(window);
     RandomProgram model(seed);

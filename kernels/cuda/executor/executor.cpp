@@ -5,6 +5,7 @@
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "core/strings/units.h"
+#include "kernels/cuda/cache/pinned_blocks.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
 #include "kernels/cuda/sampling/batch_sampler.h"
@@ -101,7 +102,8 @@ class Executor final : public core::Executor {
   }
   std::string block_layout() const override { return "cuda 1" + core::left_out_of_blocks(program_, config_); }
   int64_t block_bytes() const override { return cache_.block_bytes(); }
-  std::shared_ptr<std::byte> make_block() const override;
+  std::shared_ptr<std::byte> make_block() override;
+  void expect_blocks(int64_t count) override { blocks_.expect(count); }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
   void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override;
   void mark_state(int32_t stream) override;
@@ -178,6 +180,7 @@ class Executor final : public core::Executor {
   bool in_decoding_ = false;                   // hidden() gives decoded_
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
+  PinnedBlocks blocks_;
 };
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
@@ -191,7 +194,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       launcher_(program_, config_, context_, weights_, experts_, cache_, states_, workspace_, batch_, decoding_),
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
                    !experts_.empty(), launcher_},
-      positions_(program_, config_) {
+      positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   const auto host_rows = [&](core::ValueId id) {
@@ -305,26 +308,20 @@ void Executor::load_state(int32_t stream, std::span<const float> state, int64_t 
   context_.synchronize();
 }
 
-std::shared_ptr<std::byte> Executor::make_block() const {
-  const CurrentDevice current(context_.device());
-  try {
-    const auto pinned = std::make_shared<PinnedMemory>(static_cast<size_t>(std::max<int64_t>(block_bytes(), 1)));
-    return {pinned, pinned->as<std::byte>()};
-  } catch (const Error&) { // of memory that may be pinned, none is left: copies take longer from other memory
-    cudaGetLastError();
-    return core::Executor::make_block();
-  }
+std::shared_ptr<std::byte> Executor::make_block() {
+  const std::shared_ptr<std::byte> pinned = blocks_.take();
+  return pinned ? pinned : core::Executor::make_block(); // copies take longer from other memory
 }
 
 void Executor::save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) {
   const CurrentDevice current(context_.device());
-  cache_.save(stream, first, blocks, context_.stream());
+  cache_.save(stream, first, blocks, context_.launch());
   context_.synchronize();
 }
 
 void Executor::load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) {
   const CurrentDevice current(context_.device());
-  cache_.load(stream, first, blocks, context_.stream());
+  cache_.load(stream, first, blocks, context_.launch());
   context_.synchronize();
 }
 

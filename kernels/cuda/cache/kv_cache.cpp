@@ -1,4 +1,4 @@
-#include "kernels/cuda/executor/kv_cache.h"
+#include "kernels/cuda/cache/kv_cache.h"
 
 #include "kernels/cuda/plan/memory_plan.h"
 
@@ -56,8 +56,11 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
 
 void KvCache::add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows) {
   if (!data || row_bytes == 0) return;
-  parts_.push_back({static_cast<uint8_t*>(data), kv.heads, row_bytes, kv.span, block_positions_ / kv.span, rows});
-  if (!rows.is_ring()) block_bytes_ += kv.heads * parts_.back().block_rows * row_bytes;
+  parts_.push_back({static_cast<uint8_t*>(data), kv.heads, row_bytes, kv.span, rows});
+  if (rows.is_ring()) return;
+  const int64_t bytes = parts_.back().head_bytes(), width = block_positions_ / kv.span * row_bytes;
+  for (int64_t head = 0; head < kv.heads; ++head, block_bytes_ += width)
+    heads_.push_back({parts_.back().data + head * bytes, kv.heads * bytes, bytes, width, block_bytes_});
 }
 
 void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const {
@@ -70,56 +73,46 @@ void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t str
 }
 
 // How many of so many blocks are staged at once.
-int64_t KvCache::take_staging(int64_t blocks) {
+int64_t KvCache::take_staging(int64_t blocks, cudaStream_t stream) {
   constexpr int64_t kMostBytes = 32 << 20; // of the reserve that executors leave (executor.cpp)
-  const int64_t most = std::max<int64_t>(1, kMostBytes / std::max<int64_t>(1, block_bytes_));
-  if (!staging_.bytes()) staging_ = DeviceMemory(most * block_bytes_, "copies of the KV cache");
+  constexpr int64_t kMostBlocks = 65535;   // of a launch
+  const int64_t most = std::clamp<int64_t>(kMostBytes / block_bytes_, 1, kMostBlocks);
+  if (!staging_.bytes()) {
+    staging_ = DeviceMemory(most * block_bytes_, "copies of the KV cache");
+    const size_t bytes = heads_.size() * sizeof(CachedHead);
+    device_heads_ = DeviceMemory(bytes, "copies of the KV cache");
+    RIDGE_CUDA(cudaMemcpyAsync(device_heads_.as(), heads_.data(), bytes, cudaMemcpyHostToDevice, stream));
+  }
   return std::min(most, blocks);
 }
 
 // Copies rows of `count` blocks to the staging memory, or back from there. The last block ends with the cache.
-void KvCache::stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const {
-  uint8_t* staged = staging_.as();
-  for (const Part& part : parts_) {
-    if (part.rows.is_ring()) continue;
-    const int64_t width = part.block_rows * part.row_bytes, start = first * part.block_rows;
-    const int64_t whole = std::clamp<int64_t>((part.rows.rows - start) / part.block_rows, 0, count);
-    const int64_t rest = whole < count ? (part.rows.rows - start) * part.row_bytes - whole * width : 0;
-    for (int64_t head = 0; head < part.heads; ++head, staged += width) {
-      uint8_t* cache = part.data + (of * part.heads + head) * part.head_bytes() + start * part.row_bytes;
-      const auto copy = [&](uint8_t* in_cache, uint8_t* in_staging, int64_t bytes, int64_t rows) {
-        if (bytes <= 0 || rows == 0) return;
-        uint8_t *to = save ? in_staging : in_cache, *from = save ? in_cache : in_staging;
-        RIDGE_CUDA(cudaMemcpy2DAsync(to, save ? block_bytes_ : width, from, save ? width : block_bytes_, bytes, rows,
-                                     cudaMemcpyDeviceToDevice, stream));
-      };
-      copy(cache, staged, width, whole);
-      copy(cache + whole * width, staged + whole * block_bytes_, rest, 1);
-    }
-  }
+void KvCache::stage(int32_t of, int64_t first, int64_t count, bool save, const Launch& launch) const {
+  launch_block_copy(launch, {device_heads_.as<const CachedHead>(), std::ssize(heads_), staging_.as(), block_bytes_, of,
+                             first, count, save});
 }
 
-void KvCache::save(int32_t of, int64_t first, std::span<std::byte* const> blocks, cudaStream_t stream) {
+void KvCache::save(int32_t of, int64_t first, std::span<std::byte* const> blocks, const Launch& launch) {
   if (block_bytes_ == 0) return;
   while (!blocks.empty()) {
-    const int64_t count = take_staging(std::ssize(blocks));
-    stage(of, first, count, true, stream);
+    const int64_t count = take_staging(std::ssize(blocks), launch.stream);
+    stage(of, first, count, true, launch);
     for (int64_t i = 0; i < count; ++i)
-      RIDGE_CUDA(
-          cudaMemcpyAsync(blocks[i], staging_.as() + i * block_bytes_, block_bytes_, cudaMemcpyDeviceToHost, stream));
+      RIDGE_CUDA(cudaMemcpyAsync(blocks[i], staging_.as() + i * block_bytes_, block_bytes_, cudaMemcpyDeviceToHost,
+                                 launch.stream));
     blocks = blocks.subspan(count);
     first += count;
   }
 }
 
-void KvCache::load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, cudaStream_t stream) {
+void KvCache::load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, const Launch& launch) {
   if (block_bytes_ == 0) return;
   while (!blocks.empty()) {
-    const int64_t count = take_staging(std::ssize(blocks));
+    const int64_t count = take_staging(std::ssize(blocks), launch.stream);
     for (int64_t i = 0; i < count; ++i)
-      RIDGE_CUDA(
-          cudaMemcpyAsync(staging_.as() + i * block_bytes_, blocks[i], block_bytes_, cudaMemcpyHostToDevice, stream));
-    stage(to, first, count, false, stream);
+      RIDGE_CUDA(cudaMemcpyAsync(staging_.as() + i * block_bytes_, blocks[i], block_bytes_, cudaMemcpyHostToDevice,
+                                 launch.stream));
+    stage(to, first, count, false, launch);
     blocks = blocks.subspan(count);
     first += count;
   }

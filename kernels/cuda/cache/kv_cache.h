@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/cache/rings.h"
+#include "kernels/cuda/cache/block_copy.h"
 #include "kernels/cuda/ops/ops.h"
 
 #include <span>
@@ -22,11 +23,11 @@ class KvCache {
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
   // Blocks of a stream from number `first` on, to and from the host (core::Executor): layer after layer its keys, their
-  // scales, values and theirs, head after head. Rings are left out. Asynchronous in the CUDA stream. Rows are put
+  // scales, values and theirs, head after head. Rings are left out. Asynchronous in the launch's stream. Rows are put
   // together in device memory, which is taken with the first copy, so that a block crosses the bus at once.
   int64_t block_bytes() const { return block_bytes_; }
-  void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, cudaStream_t stream);
-  void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, cudaStream_t stream);
+  void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, const Launch& launch);
+  void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, const Launch& launch);
 
   // What the windows of rings see from `position` on: to the host and back. Asynchronous in the CUDA stream.
   int64_t window_floats() const;
@@ -38,22 +39,23 @@ class KvCache {
   struct Part {
     uint8_t* data;
     int64_t heads, row_bytes;
-    int64_t span, block_rows; // positions of a row; rows of a block
+    int64_t span; // positions of a row
     core::CacheRows rows;
 
     int64_t head_bytes() const { return rows.rows * row_bytes; }
   };
   void add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows);
-  int64_t take_staging(int64_t blocks);
-  void stage(int32_t of, int64_t first, int64_t count, bool save, cudaStream_t stream) const;
+  int64_t take_staging(int64_t blocks, cudaStream_t stream);
+  void stage(int32_t of, int64_t first, int64_t count, bool save, const Launch& launch) const;
   template <typename Byte, typename Copy>
   void for_windows(int32_t of, int64_t position, Byte* saved, Copy copy) const;
 
   DeviceMemory memory_;
   std::vector<Cache> layers_; // views into memory_
   std::vector<Part> parts_;   // the same memory
+  std::vector<CachedHead> heads_;
   int64_t block_positions_ = 0, block_bytes_ = 0;
-  DeviceMemory staging_; // some blocks
+  DeviceMemory staging_, device_heads_; // some blocks; heads_
 };
 
 // The recurrent state of all layers and streams, in one allocation.

@@ -1,0 +1,57 @@
+// Locked memory for copies of caches: blocks of their own, made ahead where they are expected, that outlive the pool.
+#include "kernels/cuda/cache/pinned_blocks.h"
+
+#include "device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+using namespace ridge;
+using kernels::cuda::PinnedBlocks;
+
+namespace {
+
+void wait_for(const PinnedBlocks& blocks, int64_t ready) {
+  for (int i = 0; i < 10000 && blocks.ready() < ready; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+} // namespace
+
+TEST_CASE("CUDA: blocks of locked memory do not overlap, and outlive their pool") {
+  REQUIRE_DEVICE();
+  for (const size_t bytes : {size_t{1}, size_t{1000}, size_t{1} << 20, (size_t{40} << 20) + 8}) {
+    CAPTURE(bytes);
+    const int count = bytes > (1 << 20) ? 3 : 40;
+    std::vector<PinnedBlocks::Block> taken;
+    {
+      PinnedBlocks blocks(0, bytes);
+      for (int i = 0; i < count; ++i) {
+        taken.push_back(blocks.take());
+        REQUIRE(taken.back());
+        std::memset(taken.back().get(), i, bytes);
+      }
+    }
+    for (int i = 0; i < count; ++i)
+      CHECK(std::all_of(taken[i].get(), taken[i].get() + bytes,
+                        [&](std::byte b) { return std::to_integer<int>(b) == i; }));
+  }
+}
+
+TEST_CASE("CUDA: blocks of locked memory are made before they are wanted") {
+  REQUIRE_DEVICE();
+  PinnedBlocks blocks(0, 1 << 20);
+  CHECK(blocks.ready() == 0);
+  blocks.expect(5);
+  wait_for(blocks, 5);
+  CHECK(blocks.ready() >= 5);
+  std::vector<PinnedBlocks::Block> taken;
+  for (int i = 0; i < 100; ++i) taken.push_back(blocks.take()); // faster than they are made
+  wait_for(blocks, 5);
+  CHECK(blocks.ready() >= 5);
+  std::ranges::sort(taken);
+  CHECK(std::ranges::adjacent_find(taken) == taken.end());
+  blocks.expect(0);
+  CHECK(blocks.take());
+}

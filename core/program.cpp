@@ -325,9 +325,7 @@ void check_row(const Program& program, const Op& op) {
          "wrong number of weights");
   for (size_t i = 0; i < op.weights.size(); ++i) {
     const Weight& weight = program.weights.at(op.weights[i]);
-    expect(op,
-           weight.run_rows == 0 || weight.rows % weight.run_rows == 0,
-           "runs of rows do not make whole matrices");
+    expect(op, weight.run_rows == 0 || weight.rows % weight.run_rows == 0, "runs of rows do not make whole matrices");
     if (!plays(weight, info.weights.roles[i])) malformed(op, "takes no weight such as " + weight.name);
   }
   expect(op, op.params.index() == info.params, "params of another op");

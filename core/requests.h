@@ -23,11 +23,11 @@ struct ModelOptions {
   std::string model;           // a GGUF file; empty: the built-in guide
   std::string device = "auto"; // or cuda, cpu
   int64_t context = -1;        // tokens; -1: the model's own, at most engine::kDefaultContext; 0: the model's own
-  int64_t batch = 2048, ubatch = 512;         // tokens evaluated at once; the smaller one counts
-  int threads = 0;                            // of the CPU; 0: all cores
-  int64_t gpu_layers = -1;                    // the last so many layers run on the GPU; -1: all for which there is room
-  bool experts_on_host = false;               // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;                     // that may be taken on a GPU, such as 8GiB; empty: what is free
+  int64_t batch = 2048, ubatch = 512; // tokens evaluated at once; the smaller one counts
+  int threads = 0;                    // of the CPU; 0: all cores
+  int64_t gpu_layers = -1;            // the last so many layers run on the GPU; -1: all for which there is room
+  bool experts_on_host = false;       // routed experts stay in the host's memory, with copies on the GPU
+  std::string gpu_memory;             // that may be taken on a GPU, such as 8GiB; empty: what is free
   GpuOptions ranks;
   std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft

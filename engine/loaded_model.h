@@ -67,7 +67,8 @@ struct Placement {
   std::vector<int> gpus = {};   // numbers of those that may be used; empty: all, as few as hold the model
   int ranks = 0;                // that layers are shared out to (ranks.h); 0: one per GPU that is named
 };
-Placement placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs
+Placement
+placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs
 
 // `name` is auto, cuda or cpu. auto falls back to the CPU, with a note where there is a GPU that cannot be used; cuda
 // throws Error then. Weights are copied to the GPU, or read once for the CPU, with progress.

@@ -1,8 +1,8 @@
 #include "engine/ranks.h"
 
 #include "core/error.h"
-#include "core/parallel/processes.h"
 #include "core/kv_type.h"
+#include "core/parallel/processes.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "quant/registry.h"
@@ -86,16 +86,14 @@ std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core
                                         const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
                                         const std::function<void(double, double)>& progress) {
   std::vector<core::Shard> shards = shards_of(program, static_cast<int>(gpus.size()));
-  auto communicators =
-      kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config));
-  return core::make_parallel_executor(
-      std::move(shards), config_of_ranks(program, config), std::move(communicators),
-      [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
-        kernels::cuda::CudaOptions own_options = options;
-        own_options.device = gpus[rank];
-        if (rank == 0) own_options.upload_progress = progress;
-        return kernels::cuda::make_cuda_executor(own, own_config, own_options);
-      });
+  auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config));
+  return core::make_parallel_executor(std::move(shards), config_of_ranks(program, config), std::move(communicators),
+                                      [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
+                                        kernels::cuda::CudaOptions own_options = options;
+                                        own_options.device = gpus[rank];
+                                        if (rank == 0) own_options.upload_progress = progress;
+                                        return kernels::cuda::make_cuda_executor(own, own_config, own_options);
+                                      });
 }
 
 std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
@@ -114,11 +112,10 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
                                                 const kernels::cuda::CudaOptions& options) {
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
-  const std::string what =
-      fmt::format("ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
-                  program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
-                  core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type),
-                  config.exact ? "exact" : "fast");
+  const std::string what = fmt::format(
+      "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
+      program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
+      core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
   core::ProcessLinks links = core::join_processes(me, what);
   auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
   const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
@@ -139,11 +136,11 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
   shards[0] = shard(program, 0, me.ranks);
   std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
   communicators[0] = std::move(communicator);
-  return core::make_parallel_executor(std::move(shards), own, std::move(communicators),
-                                      [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
-                                        return rank == 0 ? start(program, config)
-                                                         : core::make_remote_executor(std::move(links.commands[rank]), config);
-                                      });
+  return core::make_parallel_executor(
+      std::move(shards), own, std::move(communicators),
+      [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
+        return rank == 0 ? start(program, config) : core::make_remote_executor(std::move(links.commands[rank]), config);
+      });
 }
 
 } // namespace ridge::engine

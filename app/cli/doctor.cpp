@@ -90,11 +90,14 @@ Finding find_cuda() {
 // How GPUs that share a model would exchange values.
 std::optional<Finding> find_gpu_links() {
   std::vector<int> gpus;
-  while (std::ssize(gpus) < kernels::cuda::kMostRanks && kernels::cuda::device_info(static_cast<int>(gpus.size())).usable)
+  while (std::ssize(gpus) < kernels::cuda::kMostRanks &&
+         kernels::cuda::device_info(static_cast<int>(gpus.size())).usable)
     gpus.push_back(static_cast<int>(gpus.size()));
   if (gpus.size() < 2) return std::nullopt;
   if (kernels::cuda::see_each_other(gpus))
-    return Finding{"GPU links", true, fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()), ""};
+    return Finding{"GPU links", true,
+                   fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()),
+                   ""};
   return Finding{"GPU links", false, fmt::format("not all of {} GPUs reach each other's memory", gpus.size()),
                  "--tensor-parallel exchanges values through the host's memory"};
 }

@@ -60,7 +60,8 @@ class Listener {
     address.sin6_family = AF_INET6;
     address.sin6_addr = in6addr_any;
     address.sin6_port = htons(static_cast<uint16_t>(port));
-    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || ::listen(socket_, 64) != 0) {
+    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+        ::listen(socket_, 64) != 0) {
       const std::string why = std::strerror(errno);
       ::close(socket_);
       throw_error("rank 0: cannot listen on port {} (one above MASTER_PORT): {}", port, why);
@@ -92,7 +93,8 @@ int connect_to(const ProcessRank& me, Clock::time_point end) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (Clock::now() < end);
-  throw_error("rank {}: rank 0 does not answer at {} port {} within {:g} s", me.rank, me.host, me.port, me.patience_seconds);
+  throw_error("rank {}: rank 0 does not answer at {} port {} within {:g} s", me.rank, me.host, me.port,
+              me.patience_seconds);
 }
 
 // What a caller says of itself; false for somebody who is no rank.
@@ -229,7 +231,8 @@ ProcessLinks join_processes(const ProcessRank& me, const std::string& what) {
       std::string names;
       for (int rank = 1; rank < me.ranks; ++rank)
         if (!links.values[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
-      throw_error("rank {} of {} did not come within {:g} s (RIDGE_RANK_TIMEOUT)", names, me.ranks, me.patience_seconds);
+      throw_error("rank {} of {} did not come within {:g} s (RIDGE_RANK_TIMEOUT)", names, me.ranks,
+                  me.patience_seconds);
     }
     if (welcome(links, socket, me, what)) --missing;
   }

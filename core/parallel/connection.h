@@ -68,9 +68,9 @@ struct ProcessRank {
   static ProcessRank from_environment();
 };
 
-// Connections of rank 0 to each of the others (by rank; of itself null), or of another rank to rank 0 (alone). Two of each:
-// for commands and for values. `what` says what all ranks must have alike. Throws Error that names the ranks that are
-// missing, or what differs.
+// Connections of rank 0 to each of the others (by rank; of itself null), or of another rank to rank 0 (alone). Two of
+// each: for commands and for values. `what` says what all ranks must have alike. Throws Error that names the ranks that
+// are missing, or what differs.
 struct ProcessLinks {
   std::vector<std::unique_ptr<Connection>> commands, values;
 };

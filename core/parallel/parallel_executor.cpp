@@ -74,7 +74,9 @@ class ParallelExecutor final : public Executor {
   bool continues_at(int32_t stream, int64_t position) const override {
     return executors_[0]->continues_at(stream, position);
   }
-  int64_t saved_floats() const override { return total([](const Executor& e) { return e.saved_floats(); }); }
+  int64_t saved_floats() const override {
+    return total([](const Executor& e) { return e.saved_floats(); });
+  }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
     each([&](int rank) { executors_[rank]->save_state(stream, own_state(state, rank), position); });
   }
@@ -96,7 +98,9 @@ class ParallelExecutor final : public Executor {
     const std::string own = executors_[0]->block_layout();
     return own.empty() ? own : fmt::format("{} ranks, {}", executors_.size(), own);
   }
-  int64_t block_bytes() const override { return total([](const Executor& e) { return e.block_bytes(); }); }
+  int64_t block_bytes() const override {
+    return total([](const Executor& e) { return e.block_bytes(); });
+  }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     each([&](int rank) { executors_[rank]->save_blocks(stream, first, own_blocks(blocks, rank)); });
   }

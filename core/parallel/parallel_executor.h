@@ -15,8 +15,8 @@ namespace ridge::core {
 using MakeRank = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int rank)>;
 
 // A thread per rank calls that rank's executor; what the caller is given is the first rank's. `communicators`: one per
-// shard; null for ranks in other processes (processes.h), whose shards may be empty. Where a rank fails, the others are told, and the call throws what it threw. Throws what make_rank throws, of
-// the first rank that does.
+// shard; null for ranks in other processes (processes.h), whose shards may be empty. Where a rank fails, the others are
+// told, and the call throws what it threw. Throws what make_rank throws, of the first rank that does.
 std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
                                                  std::vector<std::unique_ptr<Communicator>> communicators,
                                                  const MakeRank& make_rank);

@@ -33,7 +33,8 @@ class ProcessCommunicator final : public Communicator {
 
   void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
     const auto place = [&](std::span<const float> rows_of_part, int64_t at) {
-      const int64_t columns = rows > 0 ? std::ssize(rows_of_part) / rows : 0, width = rows > 0 ? std::ssize(whole) / rows : 0;
+      const int64_t columns = rows > 0 ? std::ssize(rows_of_part) / rows : 0,
+                    width = rows > 0 ? std::ssize(whole) / rows : 0;
       if (at < 0 || at + columns > width) throw_error("a rank sends a part that lies outside of the whole");
       for (int64_t row = 0; row < rows; ++row)
         std::copy_n(rows_of_part.begin() + row * columns, columns, whole.begin() + row * width + at);
@@ -88,7 +89,16 @@ class ProcessCommunicator final : public Communicator {
   std::string failure_;
 };
 
-enum class Command : uint8_t { forward, copy_cache, mark_state, return_to_mark, save_state, load_state, save_blocks, load_blocks };
+enum class Command : uint8_t {
+  forward,
+  copy_cache,
+  mark_state,
+  return_to_mark,
+  save_state,
+  load_state,
+  save_blocks,
+  load_blocks
+};
 
 template <typename T>
 void send_list(Connection& to, std::span<const T> list) {

@@ -9,8 +9,8 @@
 
 namespace ridge::core {
 
-// A communicator over the connections of join_processes: the other ranks send rank 0 what they have, and it answers with
-// the result.
+// A communicator over the connections of join_processes: the other ranks send rank 0 what they have, and it answers
+// with the result.
 std::unique_ptr<Communicator> make_process_communicator(std::vector<std::unique_ptr<Connection>> values, int rank,
                                                         int ranks);
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace ridge::core {
@@ -12,14 +13,15 @@ namespace {
 // The units of a group that a rank has.
 struct Share {
   int64_t units, first, count;
-  int64_t of(int64_t elements) const { return elements / units * count; }       // of so many elements in all units
-  int64_t before(int64_t elements) const { return elements / units * first; }   // those of the ranks before
+  int64_t of(int64_t elements) const { return elements / units * count; }     // of so many elements in all units
+  int64_t before(int64_t elements) const { return elements / units * first; } // those of the ranks before
 };
 
 class Sharder {
  public:
   Sharder(const Program& whole, int rank, int ranks, const BlockWeights& block_weights)
-      : whole_(whole), rank_(rank), ranks_(ranks), block_weights_(block_weights), shares_(whole, ranks, block_weights) {}
+      : whole_(whole), rank_(rank), ranks_(ranks), block_weights_(block_weights), shares_(whole, ranks, block_weights) {
+  }
 
   Shard run();
 
@@ -49,8 +51,8 @@ class Sharder {
   const BlockWeights& block_weights_;
   const Shares shares_;
   Shard shard_;
-  std::vector<ValueId> now_;     // by value of the whole Program: what stands for it
-  std::vector<size_t> writers_;  // by value of the whole Program: its op
+  std::vector<ValueId> now_;    // by value of the whole Program: what stands for it
+  std::vector<size_t> writers_; // by value of the whole Program: its op
   std::map<std::tuple<WeightId, Cut, int64_t>, WeightId> cut_weights_;
 };
 
@@ -64,11 +66,12 @@ Shard Sharder::run() {
   share_caches();
   for (size_t i = 0; i < whole_.ops.size(); ++i) add_op(i);
   // What is read behind the last op.
-  for (const ValueId id : {whole_.logits, whole_.output, whole_.hidden}) {
-    if (id < 0 || now_[id] != id) continue;
+  for (const ValueId id : std::set{whole_.logits, whole_.output, whole_.hidden}) {
+    if (id < 0) continue;
     const ValueForm form = shares_.final_form(id);
     if (form.form == Form::term) add_exchange(OpKind::all_reduce, writers_[id], id, 0);
-    if (form.form == Form::part) add_exchange(OpKind::all_gather, writers_[id], id, share_of(form).before(whole_.values[id].width));
+    if (form.form == Form::part)
+      add_exchange(OpKind::all_gather, writers_[id], id, share_of(form).before(whole_.values[id].width));
   }
   p.logits = mapped(whole_.logits);
   p.output = mapped(whole_.output);
@@ -90,8 +93,13 @@ void Sharder::add_exchange(OpKind kind, size_t origin, ValueId id, int64_t first
   info.name += kind == OpKind::all_reduce ? ".sum" : ".all";
   program().values.push_back(info);
   const auto out = static_cast<ValueId>(program().values.size() - 1);
-  program().ops.push_back({kind, writer.layer, writer.name + (kind == OpKind::all_reduce ? ".sum" : ".all"), {now_[id]},
-                           {out}, {}, RankParams{ranks_, rank_, first}});
+  program().ops.push_back({kind,
+                           writer.layer,
+                           writer.name + (kind == OpKind::all_reduce ? ".sum" : ".all"),
+                           {now_[id]},
+                           {out},
+                           {},
+                           RankParams{ranks_, rank_, first}});
   shard_.origins.push_back(static_cast<int32_t>(origin));
   now_[id] = out;
 }
@@ -157,8 +165,8 @@ std::vector<WeightId> Sharder::weights_of(const Op& op, const Shares::OpForms& f
     else if (product && out.form == Form::part)
       weights.push_back(i == 0 ? cut(id, Cut::rows, share_of(out))
                                : cut(id, Cut::columns, share_of(out), w.cols / whole_.weights[op.weights[0]].rows));
-    else if (in.form == Form::part && !(std::holds_alternative<NormParams>(op.params) &&
-                                        w.cols == std::get<NormParams>(op.params).group))
+    else if (in.form == Form::part &&
+             !(std::holds_alternative<NormParams>(op.params) && w.cols == std::get<NormParams>(op.params).group))
       weights.push_back(cut(id, Cut::columns, share_of(in)));
     else
       weights.push_back(cut(id, Cut::none, {1, 0, 1}));
@@ -215,7 +223,8 @@ Weight Sharder::cut_weight(const Weight& whole, Cut how, const Share& share, int
       copy_runs(repeats, bytes, [&](int64_t i) { return whole.data + i * (whole.row_bytes / repeats) + first; });
     } else if (whole.run_rows <= 1) {
       w.data = whole.data + first;
-      if (whole.rows * whole.count > 1) w.run_rows = 1, w.run_stride = whole.run_rows == 1 ? whole.run_stride : whole.row_bytes;
+      if (whole.rows * whole.count > 1)
+        w.run_rows = 1, w.run_stride = whole.run_rows == 1 ? whole.run_stride : whole.row_bytes;
     } else {
       copy_runs(w.count * w.rows, bytes, [&](int64_t row) { return whole.row(row) + first; });
     }

@@ -27,7 +27,8 @@ void Shares::walk() {
     std::ranges::transform(op.inputs, std::back_inserter(before), form_of);
     visit(op);
     for (size_t j = 0; j < op.inputs.size(); ++j)
-      if (before[j].form == Form::term && is(op.inputs[j], Form::whole) && !std::ranges::count(forms_[i].summed, op.inputs[j]))
+      if (before[j].form == Form::term && is(op.inputs[j], Form::whole) &&
+          !std::ranges::count(forms_[i].summed, op.inputs[j]))
         forms_[i].summed.push_back(op.inputs[j]);
     std::ranges::transform(op.inputs, std::back_inserter(forms_[i].inputs), form_of);
     std::ranges::transform(op.outputs, std::back_inserter(forms_[i].outputs), form_of);
@@ -130,7 +131,8 @@ void Shares::visit_linear(const Op& op) {
   start_part(out, 1, 1);
 }
 
-// Of routed experts a rank has some rows or columns of each. Of matrices that belong to heads it has those of its heads.
+// Of routed experts a rank has some rows or columns of each. Of matrices that belong to heads it has those of its
+// heads.
 void Shares::visit_expert_linear(const Op& op) {
   const ValueId x = op.inputs[0], ids = op.inputs[1], out = op.outputs[0];
   const Weight& w = weight(op, 0);
@@ -174,9 +176,9 @@ void Shares::visit_elements(const Op& op) {
     return follow(out, x, rope ? rope->head_dim : 1);
   }
   const auto* activation = std::get_if<ActivationParams>(&op.params);
-  const bool linear = op.kind == OpKind::gather ||
-                      (activation && op.weights.empty() &&
-                       *activation == ActivationParams{Activation::identity, activation->alpha});
+  const bool linear =
+      op.kind == OpKind::gather ||
+      (activation && op.weights.empty() && *activation == ActivationParams{Activation::identity, activation->alpha});
   if (!linear) need_whole(x);
   values_[out] = values_[x];
 }

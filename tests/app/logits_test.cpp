@@ -36,7 +36,8 @@ TEST_CASE("ridge logits --mtp writes the logits of the first draft head, however
 TEST_CASE("ridge logits gives the same on several ranks, and says which GPUs it cannot use") {
   const std::string out = folder() / "ranks.npy";
   const auto logits = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"logits", "-m", tiny_model(), "--device", "cpu", "--exact", "--ids", "1,2,3", "--out", out};
+    std::vector<std::string> arguments = {"logits",  "-m",    tiny_model(), "--device", "cpu",
+                                          "--exact", "--ids", "1,2,3",      "--out",    out};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Result result = run_ridge(arguments);
     REQUIRE_MESSAGE(result.status == 0, result.err);

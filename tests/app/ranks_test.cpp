@@ -1,6 +1,7 @@
 // Ranks that are processes, as torchrun and mpirun start them.
 #include "app/support.h"
 #include "support/numerics.h"
+#include "support/reference.h"
 #include "support/socket.h"
 
 #include <cstring>
@@ -22,8 +23,12 @@ int free_port() { // that the next one is free, too, is likely
 }
 
 Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "20") {
-  std::vector<std::string> all = {"env", "RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(ranks),
-                                  "MASTER_PORT=" + std::to_string(port), "RIDGE_RANK_TIMEOUT=" + patience, RIDGE_BINARY};
+  std::vector<std::string> all = {"env",
+                                  "RANK=" + std::to_string(rank),
+                                  "WORLD_SIZE=" + std::to_string(ranks),
+                                  "MASTER_PORT=" + std::to_string(port),
+                                  "RIDGE_RANK_TIMEOUT=" + patience,
+                                  RIDGE_BINARY};
   all.insert(all.end(), args.begin(), args.end());
   return run(all);
 }

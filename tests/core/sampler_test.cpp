@@ -379,8 +379,7 @@ TEST_CASE("a bias is added to its token's logit before penalties, and shifts pro
   params.bias = {{0, std::log(2.0f)}};
   Sampler drawing(params, 3);
   drawing.sample(log_of({0.25f, 0.25f, 0.5f}));
-  for (const auto& one : drawing.candidates())
-    CHECK(one.probability == doctest::Approx(one.token == 1 ? 0.2 : 0.4));
+  for (const auto& one : drawing.candidates()) CHECK(one.probability == doctest::Approx(one.token == 1 ? 0.2 : 0.4));
 
   params.bias = {{4, 1}};
   CHECK_THROWS_WITH_AS(Sampler(params, 4), "a bias is for token 4, which is outside the vocabulary (0 to 3)", Error);

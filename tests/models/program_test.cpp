@@ -75,5 +75,6 @@ TEST_CASE("a vocabulary without a model is refused by what it lacks") {
 TEST_CASE("an unknown architecture is refused by name") {
   tests::ModelImage image(tests::ModelImage::dense("llama"));
   image.metadata.set("general.architecture", "perceptron");
-  CHECK(image.refusal().find("unknown architecture 'perceptron'; `ridge models --architectures` lists") != std::string::npos);
+  CHECK(image.refusal().find("unknown architecture 'perceptron'; `ridge models --architectures` lists") !=
+        std::string::npos);
 }

@@ -1,5 +1,5 @@
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/exchange/exchange_memory.h"
+#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/runtime/context.h"
 
 #include <algorithm>
@@ -103,7 +103,8 @@ std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const i
   const auto ranks = static_cast<int>(devices.size());
   if (ranks > kMostRanks) throw_error("CUDA: {} GPUs, and at most {} work together", ranks, kMostRanks);
   for (const int device : devices)
-    if (const DeviceInfo info = device_info(device); !info.usable) throw_error("CUDA: GPU {}: {}", device, info.problem);
+    if (const DeviceInfo info = device_info(device); !info.usable)
+      throw_error("CUDA: GPU {}: {}", device, info.problem);
   const auto shared = std::make_shared<ExchangeRank::Shared>(devices, most_floats);
   auto host = core::make_thread_communicators(ranks);
   std::vector<std::unique_ptr<core::Communicator>> made;

@@ -101,7 +101,8 @@ __global__ void exchange_pieces(const __grid_constant__ ExchangeArgs args, Stamp
   const DependentWork work(stamps);
   const uint32_t number = args.numbers->first + args.place;
   const int64_t n = args.rows * args.width, each = ((n + gridDim.x - 1) / gridDim.x + 3) / 4 * 4;
-  const int64_t begin = min(n, blockIdx.x * each), end = min(n, begin + each), quads = args.gathers ? begin : begin + (end - begin) / 4 * 4;
+  const int64_t begin = min(n, blockIdx.x * each), end = min(n, begin + each),
+                quads = args.gathers ? begin : begin + (end - begin) / 4 * 4;
   const auto place = [&](int rank) { return (number % 2 * args.ranks + (args.gathers ? 0 : rank)) * args.most_floats; };
   const auto flag = [&](int from) { return (number % 2 * args.ranks + from) * kPieces + blockIdx.x; };
   const auto each_other = [&](auto&& run) {
@@ -120,8 +121,7 @@ __global__ void exchange_pieces(const __grid_constant__ ExchangeArgs args, Stamp
   __syncthreads();
   if (threadIdx.x < args.ranks && threadIdx.x != args.rank) {
     raise(args.mailboxes[threadIdx.x].flags + flag(args.rank), number);
-    wait_until(args.failed,
-               [&] { return is_raised(args.mailboxes[args.rank].flags + flag(threadIdx.x), number); });
+    wait_until(args.failed, [&] { return is_raised(args.mailboxes[args.rank].flags + flag(threadIdx.x), number); });
   }
   __syncthreads();
 

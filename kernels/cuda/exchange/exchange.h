@@ -38,7 +38,8 @@ struct MailboxLayout {
 };
 constexpr MailboxLayout mailbox_layout(int ranks, int64_t most_floats) {
   const auto places = static_cast<size_t>(2 * ranks);
-  return {places * kPacketFloats * 8, places * static_cast<size_t>((most_floats + 3) / 4 * 4) * 4, places * kPieces * 4};
+  return {places * kPacketFloats * 8, places * static_cast<size_t>((most_floats + 3) / 4 * 4) * 4,
+          places * kPieces * 4};
 }
 
 } // namespace ridge::kernels::cuda

@@ -9,8 +9,8 @@
 
 namespace ridge::kernels::cuda {
 
-// A value and, in its upper half, the number of the exchange that it belongs to. Written at once, it tells of itself that
-// it is there.
+// A value and, in its upper half, the number of the exchange that it belongs to. Written at once, it tells of itself
+// that it is there.
 using Packet = uint64_t;
 
 // Of a step's exchanges the first has the number `first`. Numbers go on from one step to the next, on all ranks alike.
@@ -30,9 +30,9 @@ struct ExchangeArgs {
   const float* x; // [rows][part]
   float* out;     // [rows][width]
   int64_t rows, part, width, first;
-  bool gathers; // else sums
+  bool gathers;                         // else sums
   bool dataflow_input, dataflow_output; // x arrives while the kernel runs; out is read while it does
-  uint32_t place; // among the exchanges of a step
+  uint32_t place;                       // among the exchanges of a step
   int rank, ranks;
   Mailbox mailboxes[kMostRanks];
   int64_t most_floats;

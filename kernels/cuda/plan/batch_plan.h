@@ -61,7 +61,7 @@ enum class Kernel : uint8_t {
   fetch_experts, // of those in the host's memory, behind route
   sum,           // additions behind experts
   norm,
-  op, // an op as it is
+  op,               // an op as it is
   number_exchanges, // before those of a step
   exchange,         // with other ranks
   sample,

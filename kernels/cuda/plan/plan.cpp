@@ -312,8 +312,7 @@ void Planner::find_dataflow() {
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
-    if (step.dataflow_input &&
-        (step.matrix.ids != kNone || step.kind == Step::Kind::norm || is_sum_over_ranks(step)))
+    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm || is_sum_over_ranks(step)))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }

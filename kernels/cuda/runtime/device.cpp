@@ -3,10 +3,12 @@
 
 #include "core/error.h"
 #include "kernels/cuda/executor/executor.h"
-#include "kernels/cuda/runtime/probe.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/probe.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <vector>
 
 namespace ridge::kernels::cuda {
@@ -59,6 +61,18 @@ DeviceInfo device_info(int device) {
   info.memory_bytes = static_cast<double>(total);
   info.free_bytes = static_cast<double>(free);
   return info;
+}
+
+void allow_shared_memory(const void* kernel, size_t bytes) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, const void*>, size_t> allowed; // by device
+  int device = 0;
+  RIDGE_CUDA(cudaGetDevice(&device));
+  const std::scoped_lock lock(mutex);
+  size_t& most = allowed[{device, kernel}];
+  if (bytes <= most) return;
+  RIDGE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  most = bytes;
 }
 
 double measure_read_bandwidth(int device) {

@@ -144,12 +144,12 @@ struct Launch : ChipLimits {
   }
 };
 
-// Lets a kernel use so much dynamic shared memory: with what it declares it may be more than the 48 KB that need no
-// leave.
+// Lets a kernel use so much dynamic shared memory on the current device: with what it declares it may be more than the
+// 48 KB that need no leave. Once given, a leave is never made smaller: another thread may be about to use it.
+void allow_shared_memory(const void* kernel, size_t bytes);
 template <typename Kernel>
 void allow_shared(Kernel* kernel, size_t bytes) {
-  if (bytes > 32 << 10)
-    RIDGE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  if (bytes > 32 << 10) allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
 }
 
 } // namespace ridge::kernels::cuda

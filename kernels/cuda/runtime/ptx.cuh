@@ -237,8 +237,8 @@ __device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
   if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
 }
 
-// What a kernel does, some of it before its predecessor is done: all its blocks wait, also those that have no work, since
-// a kernel that waits for this one relies on it.
+// What a kernel does, some of it before its predecessor is done: all its blocks wait, also those that have no work,
+// since a kernel that waits for this one relies on it.
 class OverlappingWork {
  public:
   __device__ __forceinline__ explicit OverlappingWork(Stamp* stamps) : stamps_(stamps) {

@@ -5,6 +5,7 @@
 #include "core/parallel/processes.h"
 #include "core/sampler.h"
 #include "kernels/cpu/executor/executor.h"
+#include "support/recipes/draft_runs.h"
 #include "support/recipes/recipe_runs.h"
 
 #include <sys/socket.h>
@@ -27,11 +28,10 @@ std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
 
 std::unique_ptr<core::Executor> on_ranks(const core::Program& program, core::ExecutorConfig config, int ranks) {
   config.threads = 1;
-  return core::make_parallel_executor(
-      shards_of(program, ranks), config, core::make_thread_communicators(ranks),
-      [](const core::Program& own, const core::ExecutorConfig& own_config, int) {
-        return kernels::cpu::make_cpu_executor(own, own_config);
-      });
+  return core::make_parallel_executor(shards_of(program, ranks), config, core::make_thread_communicators(ranks),
+                                      [](const core::Program& own, const core::ExecutorConfig& own_config, int) {
+                                        return kernels::cpu::make_cpu_executor(own, own_config);
+                                      });
 }
 
 tests::MakeExecutor ranks_of(int ranks) {
@@ -105,7 +105,8 @@ TEST_CASE("every recipe gives its logits on several ranks" * doctest::timeout(30
     const core::Program program = models::build_program(file);
     const std::vector<int32_t> ids = recipe.ids();
     const core::ExecutorConfig config = tests::exact_config();
-    const std::vector<float> expected = tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size());
+    const std::vector<float> expected =
+        tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size());
     // Sums in another order move what is rounded to f16 (gelu).
     const double bound = recipe.document["spread"].get<double>() > 1e-10 ? 1e-6 : 1e-9;
     for (const size_t size : {ids.size(), size_t{7}})
@@ -119,6 +120,24 @@ TEST_CASE("every recipe gives its logits on several ranks" * doctest::timeout(30
   CHECK(shared > all / 2);
 }
 
+TEST_CASE("draft heads get the hidden rows of several ranks, and may be several ranks themselves") {
+  int64_t count = 0;
+  for (const std::string& name : tests::draft_recipes()) {
+    CAPTURE(name);
+    const tests::Recipe recipe(name);
+    if (!models::find_architecture(recipe.document["metadata"][0][2].get<std::string>())) continue;
+    const gguf::File file = recipe.open();
+    const std::vector<int32_t> ids = recipe.ids();
+    const core::ExecutorConfig config = tests::exact_config();
+    const std::vector<float> expected =
+        tests::draft_logits(file, kernels::cpu::make_cpu_executor, config, ids, ids.size());
+    for (const size_t size : {ids.size(), size_t{5}})
+      CHECK(tests::nmse(tests::draft_logits(file, ranks_of(2), config, ids, size), expected) <= 1e-6);
+    ++count;
+  }
+  CHECK(count > 0);
+}
+
 TEST_CASE("caches of several ranks are saved and restored as one") {
   RandomProgram model(tests::fresh_seed());
   RandomProgram::Shape shape;
@@ -127,7 +146,8 @@ TEST_CASE("caches of several ranks are saved and restored as one") {
   const tests::Steps prompt = tests::consecutive(model, 0, 40), next = tests::consecutive(model, 40, 1);
   tests::run(*executor, prompt);
   const std::vector<float> expected = tests::run(*executor, next);
-  CHECK(executor->block_layout() != kernels::cpu::make_cpu_executor(model.program, tests::exact_config())->block_layout());
+  CHECK(executor->block_layout() !=
+        kernels::cpu::make_cpu_executor(model.program, tests::exact_config())->block_layout());
   std::vector<std::shared_ptr<std::byte>> blocks;
   std::vector<std::byte*> to;
   for (int64_t at = 0; at < 40; at += core::block_positions(model.program)) {
@@ -145,12 +165,12 @@ TEST_CASE("a rank that fails stops the others, and says why") {
   RandomProgram::Shape shape;
   model.transformer(shape, Type::Q8_0, Type::Q8_0);
   const auto make = [&](int broken) {
-    return core::make_parallel_executor(
-        shards_of(model.program, 3), tests::exact_config(), core::make_thread_communicators(3),
-        [=](const core::Program& own, const core::ExecutorConfig& config, int rank) {
-          if (rank == broken) throw Error("rank 1: the card is gone");
-          return kernels::cpu::make_cpu_executor(own, config);
-        });
+    return core::make_parallel_executor(shards_of(model.program, 3), tests::exact_config(),
+                                        core::make_thread_communicators(3),
+                                        [=](const core::Program& own, const core::ExecutorConfig& config, int rank) {
+                                          if (rank == broken) throw Error("rank 1: the card is gone");
+                                          return kernels::cpu::make_cpu_executor(own, config);
+                                        });
   };
   CHECK_THROWS_WITH_AS(make(1), "rank 1: the card is gone", Error);
 
@@ -170,15 +190,16 @@ class RankBehindConnection {
       : shard_(core::shard_program(program, 1, 2, block_weights)) {
     auto [commands, their_commands] = pair();
     auto [values, their_values] = pair();
-    thread_ = std::thread([this, config, commands = std::move(their_commands), values = std::move(their_values)]() mutable {
-      std::vector<std::unique_ptr<core::Connection>> link;
-      link.push_back(std::move(values));
-      const auto communicator = core::make_process_communicator(std::move(link), 1, 2);
-      core::ExecutorConfig own = config;
-      own.communicator = communicator.get();
-      const auto executor = kernels::cpu::make_cpu_executor(shard_.program, own);
-      core::serve_rank(*executor, *commands);
-    });
+    thread_ =
+        std::thread([this, config, commands = std::move(their_commands), values = std::move(their_values)]() mutable {
+          std::vector<std::unique_ptr<core::Connection>> link;
+          link.push_back(std::move(values));
+          const auto communicator = core::make_process_communicator(std::move(link), 1, 2);
+          core::ExecutorConfig own = config;
+          own.communicator = communicator.get();
+          const auto executor = kernels::cpu::make_cpu_executor(shard_.program, own);
+          core::serve_rank(*executor, *commands);
+        });
     commands_ = commands.get();
     std::vector<core::Shard> shards(2);
     shards[0] = core::shard_program(program, 0, 2, block_weights);
@@ -186,12 +207,12 @@ class RankBehindConnection {
     links[1] = std::move(values);
     std::vector<std::unique_ptr<core::Communicator>> communicators(2);
     communicators[0] = core::make_process_communicator(std::move(links), 0, 2);
-    executor_ = core::make_parallel_executor(
-        std::move(shards), config, std::move(communicators),
-        [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
-          return rank == 0 ? kernels::cpu::make_cpu_executor(own, own_config)
-                           : core::make_remote_executor(std::move(commands), own_config);
-        });
+    executor_ =
+        core::make_parallel_executor(std::move(shards), config, std::move(communicators),
+                                     [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
+                                       return rank == 0 ? kernels::cpu::make_cpu_executor(own, own_config)
+                                                        : core::make_remote_executor(std::move(commands), own_config);
+                                     });
   }
   ~RankBehindConnection() {
     executor_.reset();
@@ -206,7 +227,8 @@ class RankBehindConnection {
   static Ends pair() {
     int sockets[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    return {std::make_unique<core::Connection>(sockets[0], "rank 1"), std::make_unique<core::Connection>(sockets[1], "rank 0")};
+    return {std::make_unique<core::Connection>(sockets[0], "rank 1"),
+            std::make_unique<core::Connection>(sockets[1], "rank 0")};
   }
 
   const core::Shard shard_;
@@ -251,7 +273,8 @@ TEST_CASE("a rank in another process evaluates, goes back and restores as one be
 
 TEST_CASE("a rank in another process keeps states of recurrent layers") {
   const std::vector<std::string> names = tests::known_recipes();
-  const auto recurrent = std::ranges::find_if(names, [](const std::string& name) { return name.starts_with("qwen35"); });
+  const auto recurrent =
+      std::ranges::find_if(names, [](const std::string& name) { return name.starts_with("qwen35"); });
   REQUIRE(recurrent != names.end());
   const tests::Recipe recipe(*recurrent);
   const gguf::File file = recipe.open();
@@ -267,5 +290,6 @@ TEST_CASE("a rank in another process keeps states of recurrent layers") {
   tests::run_pieces(executor, ids, 20, ids.size(), 5, dropped);
   executor.load_state(0, state, 20);
   tests::run_pieces(executor, ids, 20, ids.size(), ids.size(), logits);
-  CHECK(tests::nmse(logits, tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size())) <= 1e-9);
+  CHECK(tests::nmse(logits, tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size())) <=
+        1e-9);
 }

@@ -130,7 +130,8 @@ class Model {
                        core::ExpertParams{s.used});
     };
     const core::ValueId gate = expert(h, type, s.width, s.hidden), up = expert(h, type, s.width, s.hidden);
-    const core::ValueId act = random.op(OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
+    const core::ValueId act =
+        random.op(OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
     return random.op(OpKind::expert_sum, {expert(act, down_type, s.hidden, s.width), shares}, {}, s.width,
                      core::ExpertParams{s.used});
   }

@@ -52,8 +52,8 @@ core::ExecutorConfig config_of(bool exact) {
   return config;
 }
 
-// Prompts of several sizes, one token, and tokens of several streams, on both: the worst NMSE of a batch; of three quarters
-// of its tokens where rounding may choose other experts.
+// Prompts of several sizes, one token, and tokens of several streams, on both: the worst NMSE of a batch; of three
+// quarters of its tokens where rounding may choose other experts.
 double worst_difference(core::Executor& a, core::Executor& b, RandomProgram& model, bool most = false) {
   double worst = 0;
   const auto compare = [&](const tests::Steps& steps) {

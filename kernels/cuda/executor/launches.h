@@ -3,12 +3,12 @@
 #pragma once
 
 #include "kernels/cuda/cache/kv_cache.h"
+#include "kernels/cuda/exchange/exchange_memory.h"
 #include "kernels/cuda/executor/batch_memory.h"
 #include "kernels/cuda/executor/decode_loop.h"
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/executor/workspace.h"
-#include "kernels/cuda/exchange/exchange_memory.h"
 #include "kernels/cuda/plan/batch_plan.h"
 
 namespace ridge::kernels::cuda {

@@ -16,6 +16,7 @@ namespace ridge::core {
 struct GpuOptions {
   std::string gpus;            // their numbers, such as 0,1; empty: as few of them as hold the model
   int64_t tensor_parallel = 0; // ranks that every layer is shared out to; 0: one per GPU
+  int64_t pipeline = 1;        // stages of some layers each, every one with such ranks
 };
 
 // Which model runs, where, and with how much room.

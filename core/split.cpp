@@ -1,5 +1,7 @@
 #include "core/split.h"
 
+#include "core/error.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -212,6 +214,41 @@ SplitProgram split_program(const Program& program, int32_t layer) {
   validate(parts.front);
   validate(parts.back);
   return parts;
+}
+
+namespace {
+
+// Where to cut so that the first part reads one of `stages` equal shares, and layers enough for the others are left.
+int32_t first_stage_end(const Program& program, int stages) {
+  const int32_t last = layer_count(program) + 2 - stages;
+  if (last < 1) throw Error(fmt::format("{} stages, and no more layers for them", stages), Error::kUsage);
+  const double share = program_cost(program, {}).weight_bytes / stages;
+  double bytes = 0;
+  int32_t layer = 0;
+  for (const Op& op : program.ops) {
+    if (op.layer > layer && bytes >= share) break;
+    layer = std::max(layer, op.layer);
+    bytes += op_cost(program, op, {}).weight_bytes;
+  }
+  return next_cut(program, std::clamp(layer + 1, 1, last));
+}
+
+std::unique_ptr<Executor> make_stages(const Program& program, const ExecutorConfig& config, int first, int stages,
+                                      const MakeStage& make) {
+  if (stages == 1) return make(program, config, first);
+  return make_split_executor(
+      split_program(program, first_stage_end(program, stages)), config,
+      [&](const Program& part, const ExecutorConfig& own) { return make(part, own, first); },
+      [&](const Program& part, const ExecutorConfig& own) {
+        return make_stages(part, own, first + 1, stages - 1, make);
+      });
+}
+
+} // namespace
+
+std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
+                                                 const MakeStage& make) {
+  return make_stages(program, config, 0, stages, make);
 }
 
 std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,

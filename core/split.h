@@ -32,4 +32,10 @@ using MakeExecutor = std::function<std::unique_ptr<Executor>(const Program&, con
 std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
                                               const MakeExecutor& make_front, const MakeExecutor& make_back);
 
+// Cuts a Program into `stages` parts that read about as many bytes of weights each, and runs them in turn as one
+// executor. make(part, configuration, stage). Throws a usage Error for more stages than layers and the output.
+using MakeStage = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int stage)>;
+std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
+                                                 const MakeStage& make);
+
 } // namespace ridge::core

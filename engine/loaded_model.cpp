@@ -4,7 +4,7 @@
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
 #include "engine/machine.h"
-#include "engine/ranks.h"
+#include "engine/ranks/ranks.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
@@ -126,11 +126,17 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
                    const LoadSteps& steps) {
   if (wanted.gpu_layers >= 0 || wanted.experts_on_host) return false;
   const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
-  const std::vector<int> gpus = gpus_for_ranks(model.program, config, wanted.gpus, wanted.ranks, options);
+  const int ranks = wanted.stages > 1 ? wanted.stages * std::max(1, wanted.ranks) : wanted.ranks;
+  const std::vector<int> gpus = gpus_for_ranks(model.program, config, wanted.gpus, ranks, options);
   if (gpus.size() < 2) return false;
-  model.executor = on_gpus(model.program, config, gpus, options, [&](double done, double total) {
+  const auto progress = [&](double done, double total) {
     if (steps.progress) steps.progress("copying to the GPUs", static_cast<int64_t>(done), static_cast<int64_t>(total));
-  });
+  };
+  model.executor = core::make_pipeline_executor(
+      model.program, config, wanted.stages, [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
+        const auto each = static_cast<std::ptrdiff_t>(gpus.size()) / wanted.stages;
+        return on_gpus(part, own, {gpus.begin() + stage * each, gpus.begin() + (stage + 1) * each}, options, progress);
+      });
   model.gpus = gpus;
   model.gpu_share = 1;
   return true;
@@ -203,9 +209,12 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
 } // namespace
 
 Placement placement_of(const core::ModelOptions& options) {
-  return {options.gpu_layers, options.experts_on_host,
+  return {options.gpu_layers,
+          options.experts_on_host,
           options.gpu_memory.empty() ? 0 : static_cast<double>(core::parse_bytes(options.gpu_memory, "--gpu-memory")),
-          parse_gpus(options.ranks.gpus), static_cast<int>(options.ranks.tensor_parallel)};
+          parse_gpus(options.ranks.gpus),
+          static_cast<int>(options.ranks.tensor_parallel),
+          static_cast<int>(options.ranks.pipeline)};
 }
 
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
@@ -254,12 +263,11 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
                      core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
                      what_would_fit(model.program, found, models::parameter_count(model.file))));
   }
-  if (placement.ranks > 1) {
-    read_ahead(model.program, steps);
-    model.executor = on_cpu_ranks(model.program, config, placement.ranks);
-  } else {
-    model.executor = on_cpu(model.program, config, steps);
-  }
+  read_ahead(model.program, steps);
+  model.executor = core::make_pipeline_executor(model.program, config, placement.stages,
+                                                [&](const core::Program& part, const core::ExecutorConfig& own, int) {
+                                                  return on_cpu_ranks(part, own, std::max(1, placement.ranks));
+                                                });
   return Device::cpu;
 }
 

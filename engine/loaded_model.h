@@ -65,7 +65,8 @@ struct Placement {
   bool experts_on_host = false; // routed experts stay in the host's memory, also where the GPU has room for them
   double gpu_memory = 0;        // bytes that may be taken on each GPU; 0: what is free
   std::vector<int> gpus = {};   // numbers of those that may be used; empty: all, as few as hold the model
-  int ranks = 0;                // that layers are shared out to (ranks.h); 0: one per GPU that is named
+  int ranks = 0;                // that layers are shared out to (ranks/ranks.h); 0: one per GPU that is named
+  int stages = 1;               // of layers, one after the other, each with such ranks
 };
 Placement
 placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
-#include "engine/ranks.h"
+#include "engine/ranks/ranks.h"
 
 #include <fmt/format.h>
 

@@ -74,6 +74,13 @@ void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string&
                   "share every layer out to N ranks: one per GPU, or with --device cpu N groups of threads")
       ->check(CLI::Range(1, 64))
       ->type_name("N");
+  command
+      .add_option(
+          "--pipeline", ranks.pipeline,
+          "cut the layers into N stages that run one after the other, each on a GPU of its own, or on as many as "
+          "--tensor-parallel says")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N");
 }
 
 void add_speculation_options(CLI::App& command, core::ModelOptions& o) {

@@ -47,6 +47,8 @@ TEST_CASE("ridge logits gives the same on several ranks, and says which GPUs it 
     return values;
   };
   CHECK(nmse(logits({"--tensor-parallel", "2"}), logits({})) < 1e-10);
+  CHECK(nmse(logits({"--pipeline", "2"}), logits({})) < 1e-10);
+  CHECK(nmse(logits({"--pipeline", "2", "--tensor-parallel", "2"}), logits({})) < 1e-10);
 
   for (const char* list : {"0,x", "1,1", "-1"}) {
     const Result refused = run_ridge({"logits", "-m", tiny_model(), "--gpus", list, "--ids", "1", "--out", out});

@@ -90,6 +90,33 @@ TEST_CASE("a Program split at any layer gives the same logits, bit for bit, dens
   }
 }
 
+TEST_CASE("a pipeline of stages gives the same logits, bit for bit, and no more stages than there are layers") {
+  RandomProgram model(tests::fresh_seed());
+  RandomProgram::Shape shape;
+  shape.layers = 5;
+  model.transformer(shape, Type::Q8_0, Type::Q6_K);
+  const core::ExecutorConfig own = config(true);
+  const std::vector<float> expected =
+      logits_of(*kernels::cpu::make_cpu_executor(model.program, own), model.program.vocab);
+  for (int stages = 1; stages <= 6; ++stages) {
+    CAPTURE(stages);
+    std::vector<double> bytes(static_cast<size_t>(stages));
+    const auto executor = core::make_pipeline_executor(
+        model.program, own, stages, [&](const core::Program& part, const core::ExecutorConfig& config, int stage) {
+          bytes[stage] = core::program_cost(part, {}).weight_bytes;
+          return kernels::cpu::make_cpu_executor(part, config);
+        });
+    CHECK(logits_of(*executor, model.program.vocab) == expected);
+    CHECK(std::ranges::min(bytes) > 0);
+    if (stages == 2) CHECK(std::ranges::max(bytes) < 0.7 * core::program_cost(model.program, {}).weight_bytes);
+  }
+  CHECK_THROWS_AS(core::make_pipeline_executor(model.program, own, 7,
+                                               [](const core::Program& part, const core::ExecutorConfig& config, int) {
+                                                 return kernels::cpu::make_cpu_executor(part, config);
+                                               }),
+                  Error);
+}
+
 TEST_CASE("a model whose last layer gathers its tokens splits anywhere, also with one matrix for input and output") {
   const tests::TemporaryFolder folder;
   tests::TinyModel tiny;

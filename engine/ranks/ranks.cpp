@@ -1,4 +1,4 @@
-#include "engine/ranks.h"
+#include "engine/ranks/ranks.h"
 
 #include "core/error.h"
 #include "core/kv_type.h"
@@ -70,8 +70,8 @@ std::vector<int> gpus_for_ranks(const core::Program& program, const core::Execut
     for (int gpu = 0; gpu < kernels::cuda::kMostRanks && kernels::cuda::device_info(gpu).usable; ++gpu)
       gpus.push_back(gpu);
   if (ranks > std::ssize(gpus))
-    throw Error(fmt::format("--tensor-parallel {}: there {} {} GPU{}", ranks, gpus.size() == 1 ? "is" : "are",
-                            gpus.size(), gpus.size() == 1 ? "" : "s"),
+    throw Error(fmt::format("--tensor-parallel and --pipeline ask for {} GPUs, and there {} {}", ranks,
+                            gpus.size() == 1 ? "is" : "are", gpus.size()),
                 Error::kUsage);
   if (ranks > 0) gpus.resize(static_cast<size_t>(ranks));
   if (ranks > 0 || !named.empty() || gpus.size() < 2) return gpus;
@@ -85,6 +85,12 @@ std::vector<int> gpus_for_ranks(const core::Program& program, const core::Execut
 std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
                                         const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
                                         const std::function<void(double, double)>& progress) {
+  if (gpus.size() == 1) {
+    kernels::cuda::CudaOptions own = options;
+    own.device = gpus[0];
+    own.upload_progress = progress;
+    return kernels::cuda::make_cuda_executor(program, config, own);
+  }
   std::vector<core::Shard> shards = shards_of(program, static_cast<int>(gpus.size()));
   auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config));
   return core::make_parallel_executor(std::move(shards), config_of_ranks(program, config), std::move(communicators),
@@ -98,6 +104,7 @@ std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core
 
 std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                              int ranks) {
+  if (ranks == 1) return kernels::cpu::make_cpu_executor(program, config);
   core::ExecutorConfig own = config_of_ranks(program, config);
   const int threads = config.threads > 0 ? config.threads : static_cast<int>(std::thread::hardware_concurrency());
   own.threads = std::max(1, threads / ranks);

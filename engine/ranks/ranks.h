@@ -20,12 +20,13 @@ std::vector<int> parse_gpus(const std::string& list);
 std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                 const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options);
 
-// An executor on all of them; progress is the first one's. Throws what make_cuda_executor throws.
+// An executor on all of them, or on the one that it is; progress is the first one's. Throws what make_cuda_executor
+// throws.
 std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
                                         const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
                                         const std::function<void(double done, double total)>& progress);
 
-// On groups of the CPU's threads.
+// On groups of the CPU's threads; one rank: on all of them.
 std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                              int ranks);
 

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -89,11 +90,9 @@ Finding find_cuda() {
 
 // How GPUs that share a model would exchange values.
 std::optional<Finding> find_gpu_links() {
-  std::vector<int> gpus;
-  while (std::ssize(gpus) < kernels::cuda::kMostRanks &&
-         kernels::cuda::device_info(static_cast<int>(gpus.size())).usable)
-    gpus.push_back(static_cast<int>(gpus.size()));
+  std::vector<int> gpus(std::min(kernels::cuda::device_count(), kernels::cuda::kMostRanks));
   if (gpus.size() < 2) return std::nullopt;
+  std::iota(gpus.begin(), gpus.end(), 0);
   if (kernels::cuda::see_each_other(gpus))
     return Finding{"GPU links", true,
                    fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()),

@@ -73,6 +73,8 @@ void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string&
       .add_option("--tensor-parallel", ranks.tensor_parallel,
                   "share every layer out to N ranks: one per GPU, or with --device cpu N groups of threads")
       ->check(CLI::Range(1, 64))
+      ->excludes("--gpu-layers")
+      ->excludes("--cpu-moe")
       ->type_name("N");
   command
       .add_option(
@@ -80,6 +82,8 @@ void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string&
           "cut the layers into N stages that run one after the other, each on a GPU of its own, or on as many as "
           "--tensor-parallel says")
       ->check(CLI::Range(1, 64))
+      ->excludes("--gpu-layers")
+      ->excludes("--cpu-moe")
       ->type_name("N");
 }
 

@@ -68,12 +68,7 @@ class ThreadCommunicator final : public Communicator {
   void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
     meeting_->parts[rank_] = {part, first};
     if (!meeting_->meet()) return;
-    const int64_t width = rows > 0 ? std::ssize(whole) / rows : 0;
-    for (const Meeting::Part& from : meeting_->parts) {
-      const int64_t columns = rows > 0 ? std::ssize(from.values) / rows : 0;
-      for (int64_t row = 0; row < rows; ++row)
-        std::copy_n(from.values.begin() + row * columns, columns, whole.begin() + row * width + from.first);
-    }
+    for (const Meeting::Part& from : meeting_->parts) place_part(from.values, rows, from.first, whole);
     meeting_->meet();
   }
 
@@ -89,6 +84,14 @@ class ThreadCommunicator final : public Communicator {
 };
 
 } // namespace
+
+void place_part(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) {
+  if (rows == 0) return;
+  const int64_t columns = std::ssize(part) / rows, width = std::ssize(whole) / rows;
+  if (first < 0 || first + columns > width) throw_error("a rank sends a part that lies outside of the whole");
+  for (int64_t row = 0; row < rows; ++row)
+    std::copy_n(part.begin() + row * columns, columns, whole.begin() + row * width + first);
+}
 
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks) {
   const auto meeting = std::make_shared<Meeting>(ranks);

@@ -31,6 +31,9 @@ class Communicator {
   virtual void check() const = 0; // throws Error where a rank has failed
 };
 
+// Copies a part's rows to where they lie in the whole, as all_gather does. Throws Error for a part outside of it.
+void place_part(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole);
+
 // The communicators of ranks that are threads of this process, in the order of ranks.
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks);
 

@@ -32,13 +32,6 @@ class ProcessCommunicator final : public Communicator {
   }
 
   void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
-    const auto place = [&](std::span<const float> rows_of_part, int64_t at) {
-      const int64_t columns = rows > 0 ? std::ssize(rows_of_part) / rows : 0,
-                    width = rows > 0 ? std::ssize(whole) / rows : 0;
-      if (at < 0 || at + columns > width) throw_error("a rank sends a part that lies outside of the whole");
-      for (int64_t row = 0; row < rows; ++row)
-        std::copy_n(rows_of_part.begin() + row * columns, columns, whole.begin() + row * width + at);
-    };
     or_fail([&] {
       if (rank_ > 0) {
         hub().send_value(first);
@@ -46,14 +39,14 @@ class ProcessCommunicator final : public Communicator {
         hub().send_values(part);
         return hub().receive_values(whole);
       }
-      place(part, first);
+      place_part(part, rows, first, whole);
       for (int from = 1; from < ranks_; ++from) {
         const auto at = values_[from]->receive_value<int64_t>();
         const auto elements = values_[from]->receive_value<std::ptrdiff_t>();
         if (elements < 0 || elements > std::ssize(whole)) throw_error("rank {} sends more than there is", from);
         received_.resize(static_cast<size_t>(elements));
         values_[from]->receive_values(std::span(received_));
-        place(received_, at);
+        place_part(received_, rows, at, whole);
       }
       for (int to = 1; to < ranks_; ++to) values_[to]->send_values(std::span<const float>(whole));
     });

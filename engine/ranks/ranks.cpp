@@ -67,7 +67,7 @@ std::vector<int> gpus_for_ranks(const core::Program& program, const core::Execut
                                 const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options) {
   std::vector<int> gpus = named;
   if (gpus.empty())
-    for (int gpu = 0; gpu < kernels::cuda::kMostRanks && kernels::cuda::device_info(gpu).usable; ++gpu)
+    for (int gpu = 0; gpu < std::min(kernels::cuda::device_count(), kernels::cuda::kMostRanks); ++gpu)
       gpus.push_back(gpu);
   if (ranks > std::ssize(gpus))
     throw Error(fmt::format("--tensor-parallel and --pipeline ask for {} GPUs, and there {} {}", ranks,

@@ -4,7 +4,6 @@
 #include "support/draft_model.h"
 #include "support/recipes/draft_runs.h"
 
-#include <cstring>
 #include <fstream>
 
 using namespace ridge::tests;
@@ -22,10 +21,8 @@ TEST_CASE("ridge logits --mtp writes the logits of the first draft head, however
     const Result result = run_ridge({"logits", "-m", path, "--device", "cpu", "--exact", "--mtp", "--ids",
                                      "3,1,4,1,5,9,2,6,5,3", "-ub", batch, "--out", out});
     REQUIRE_MESSAGE(result.status == 0, result.err);
-    const std::string npy = read_file(out);
-    REQUIRE(npy.size() == 128 + 4 * expected.size());
-    std::vector<float> logits(expected.size());
-    std::memcpy(logits.data(), npy.data() + 128, 4 * logits.size());
+    const std::vector<float> logits = floats_of_npy(out);
+    REQUIRE(logits.size() == expected.size());
     CHECK(nmse(logits, expected) < 1e-10);
   }
   const Result refused = run_ridge({"logits", "-m", tiny_model(), "--mtp", "--ids", "1", "--out", out});
@@ -41,10 +38,7 @@ TEST_CASE("ridge logits gives the same on several ranks, and says which GPUs it 
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Result result = run_ridge(arguments);
     REQUIRE_MESSAGE(result.status == 0, result.err);
-    const std::string npy = read_file(out);
-    std::vector<float> values((npy.size() - 128) / 4);
-    std::memcpy(values.data(), npy.data() + 128, 4 * values.size());
-    return values;
+    return floats_of_npy(out);
   };
   CHECK(nmse(logits({"--tensor-parallel", "2"}), logits({})) < 1e-10);
   CHECK(nmse(logits({"--pipeline", "2"}), logits({})) < 1e-10);

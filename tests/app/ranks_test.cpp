@@ -1,10 +1,8 @@
 // Ranks that are processes, as torchrun and mpirun start them.
 #include "app/support.h"
 #include "support/numerics.h"
-#include "support/reference.h"
 #include "support/socket.h"
 
-#include <cstring>
 #include <thread>
 
 using namespace ridge::tests;
@@ -33,12 +31,6 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
   return run(all);
 }
 
-std::vector<float> floats_of(const std::string& npy) {
-  std::vector<float> values((npy.size() - 128) / 4);
-  std::memcpy(values.data(), npy.data() + 128, 4 * values.size());
-  return values;
-}
-
 std::vector<std::string> logits_to(const std::string& out) {
   return {"logits", "-m", tiny_model(), "--device", "cpu", "--exact", "--ids", "1,2,3,4,5", "-ub", "3", "--out", out};
 }
@@ -60,7 +52,7 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
   const Result first = run_rank(0, 3, port, logits_to(shared));
   for (std::thread& thread : threads) thread.join();
   REQUIRE_MESSAGE(first.status == 0, first.err);
-  CHECK(nmse(floats_of(read_file(shared)), floats_of(read_file(one))) < 1e-10);
+  CHECK(nmse(floats_of_npy(shared), floats_of_npy(one)) < 1e-10);
   for (const Result& result : others) {
     CHECK(result.status == 0);
     CHECK(result.out.empty());

@@ -2,8 +2,11 @@
 #pragma once
 
 #include "support/process.h"
+#include "support/reference.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
+
+#include <cstring>
 
 namespace ridge::tests {
 
@@ -23,6 +26,15 @@ inline const std::string& tiny_model() {
 inline Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
   args.insert(args.begin(), RIDGE_BINARY);
   return run(args, input);
+}
+
+// What ridge logits and ridge embed write: behind a header of 128 bytes.
+inline std::vector<float> floats_of_npy(const std::string& path) {
+  const std::string npy = read_file(path);
+  REQUIRE(npy.size() >= 128);
+  std::vector<float> values((npy.size() - 128) / 4);
+  std::memcpy(values.data(), npy.data() + 128, 4 * values.size());
+  return values;
 }
 
 } // namespace ridge::tests

@@ -20,6 +20,7 @@ struct DeviceInfo {
   double memory_bytes = 0, free_bytes = 0;
 };
 DeviceInfo device_info(int device = 0);
+int device_count(); // GPUs that the driver shows; 0 where there is no driver
 
 // Thrown where not enough of the GPU's memory is free, or allowed; the message has what was needed and what there is.
 class OutOfMemory : public core::Error {

@@ -15,6 +15,8 @@ DeviceInfo device_info(int) {
   return info;
 }
 
+int device_count() { return 0; }
+
 std::unique_ptr<core::Executor> make_cuda_executor(const core::Program&, const core::ExecutorConfig&,
                                                    const CudaOptions&) {
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");

@@ -33,6 +33,13 @@ void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit) {
               shared_needed, shared_limit);
 }
 
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
 DeviceInfo device_info(int device) {
   DeviceInfo info;
   int count = 0;

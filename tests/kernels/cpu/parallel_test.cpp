@@ -5,6 +5,7 @@
 #include "core/parallel/processes.h"
 #include "core/sampler.h"
 #include "kernels/cpu/executor/executor.h"
+#include "support/ranks.h"
 #include "support/recipes/draft_runs.h"
 #include "support/recipes/recipe_runs.h"
 
@@ -20,17 +21,9 @@ using tests::RandomProgram;
 
 namespace {
 
-int64_t block_weights(uint32_t type) { return quant::find_format(type)->block_weights; }
-
-std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
-  std::vector<core::Shard> shards;
-  for (int rank = 0; rank < ranks; ++rank) shards.push_back(core::shard_program(program, rank, ranks, block_weights));
-  return shards;
-}
-
 std::unique_ptr<core::Executor> on_ranks(const core::Program& program, core::ExecutorConfig config, int ranks) {
   config.threads = 1;
-  return core::make_parallel_executor(shards_of(program, ranks), config, core::make_thread_communicators(ranks),
+  return core::make_parallel_executor(tests::shards_of(program, ranks), config, core::make_thread_communicators(ranks),
                                       [](const core::Program& own, const core::ExecutorConfig& own_config, int) {
                                         return kernels::cpu::make_cpu_executor(own, own_config);
                                       });
@@ -80,7 +73,7 @@ TEST_CASE("heads, gates and experts go to ranks, and what every rank needs stays
   RandomProgram model(1);
   RandomProgram::Shape shape;
   model.transformer(shape, Type::Q8_0, Type::Q8_0);
-  const std::vector<core::Shard> shards = shards_of(model.program, 2);
+  const std::vector<core::Shard> shards = tests::shards_of(model.program, 2);
   double bytes = 0;
   for (const core::Shard& shard : shards) {
     bytes += matrix_bytes(shard.program);
@@ -117,7 +110,7 @@ TEST_CASE("recipes, a random third of all, give their logits on two, three, four
     for (const size_t size : {ids.size(), size_t{7}})
       CHECK(tests::nmse(tests::in_pieces(ranks_of(ranks), program, config, ids, size), expected) <= bound);
     CHECK(tests::nmse(tests::after_going_back(ranks_of(ranks), program, config, ids), expected) <= bound);
-    const core::Program two = core::shard_program(program, 0, 2, block_weights).program;
+    const core::Program two = core::shard_program(program, 0, 2, tests::block_weights).program;
     shared += matrix_bytes(two) < 0.9 * matrix_bytes(program);
     ++all;
   }
@@ -170,7 +163,7 @@ TEST_CASE("a rank that fails stops the others, and says why") {
   RandomProgram::Shape shape;
   model.transformer(shape, Type::Q8_0, Type::Q8_0);
   const auto make = [&](int broken) {
-    return core::make_parallel_executor(shards_of(model.program, 3), tests::exact_config(),
+    return core::make_parallel_executor(tests::shards_of(model.program, 3), tests::exact_config(),
                                         core::make_thread_communicators(3),
                                         [=](const core::Program& own, const core::ExecutorConfig& config, int rank) {
                                           if (rank == broken) throw Error("rank 1: the card is gone");
@@ -192,7 +185,7 @@ namespace {
 class RankBehindConnection {
  public:
   RankBehindConnection(const core::Program& program, const core::ExecutorConfig& config)
-      : shard_(core::shard_program(program, 1, 2, block_weights)) {
+      : shard_(core::shard_program(program, 1, 2, tests::block_weights)) {
     auto [commands, their_commands] = pair();
     auto [values, their_values] = pair();
     thread_ =
@@ -207,7 +200,7 @@ class RankBehindConnection {
         });
     commands_ = commands.get();
     std::vector<core::Shard> shards(2);
-    shards[0] = core::shard_program(program, 0, 2, block_weights);
+    shards[0] = core::shard_program(program, 0, 2, tests::block_weights);
     std::vector<std::unique_ptr<core::Connection>> links(2);
     links[1] = std::move(values);
     std::vector<std::unique_ptr<core::Communicator>> communicators(2);

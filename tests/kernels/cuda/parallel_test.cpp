@@ -5,6 +5,7 @@
 #include "core/sampler.h"
 #include "device.h"
 #include "kernels/cuda/exchange/exchange.h"
+#include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
 
 #include <numeric>
@@ -16,20 +17,11 @@ using tests::RandomProgram;
 
 namespace {
 
-int64_t block_weights(uint32_t type) { return quant::find_format(type)->block_weights; }
-
-int gpu_count() {
-  int count = 0;
-  while (count < kernels::cuda::kMostRanks && kernels::cuda::device_info(count).usable) ++count;
-  return count;
-}
-
 // As many ranks as GPUs where there are several; else two or more of one GPU, where the host takes part.
 std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const core::ExecutorConfig& config, int ranks,
                                          bool on_one = false) {
-  std::vector<core::Shard> shards;
-  for (int rank = 0; rank < ranks; ++rank) shards.push_back(core::shard_program(program, rank, ranks, block_weights));
-  const bool several = gpu_count() >= ranks && !on_one;
+  std::vector<core::Shard> shards = tests::shards_of(program, ranks);
+  const bool several = kernels::cuda::device_count() >= ranks && !on_one;
   std::vector<int> gpus(ranks);
   if (several) std::iota(gpus.begin(), gpus.end(), 0);
   auto communicators =
@@ -149,7 +141,7 @@ TEST_CASE("CUDA: recipes on two ranks") {
 
 TEST_CASE("CUDA: tokens chosen on several GPUs are the same each time, and all ranks go on with them") {
   REQUIRE_DEVICE();
-  if (gpu_count() < 2) {
+  if (kernels::cuda::device_count() < 2) {
     MESSAGE("skipped: one GPU");
     return;
   }
@@ -178,13 +170,13 @@ TEST_CASE("CUDA: tokens chosen on several GPUs are the same each time, and all r
 
 TEST_CASE("CUDA: a rank that fails ends the others' waiting") {
   REQUIRE_DEVICE();
-  if (gpu_count() < 2) {
+  if (kernels::cuda::device_count() < 2) {
     MESSAGE("skipped: one GPU");
     return;
   }
   RandomProgram model(1);
   model.transformer(shape_of(0), Type::Q8_0, Type::Q8_0);
-  const core::Shard first = core::shard_program(model.program, 0, 2, block_weights);
+  const core::Shard first = tests::shards_of(model.program, 2)[0];
   const std::vector<int> gpus = {0, 1};
   core::ExecutorConfig config = config_of(false);
   const auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(first.program, config));

@@ -160,6 +160,51 @@ TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one toke
     }
 }
 
+TEST_CASE("CUDA: a token's experts are added up with all that goes into their sum") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(format.name);
+    const Type type = format.type;
+    RandomProgram model(seed ^ static_cast<uint64_t>(type));
+    const int64_t unit = std::max<int64_t>(format.block_weights, 32);
+    RandomProgram::Shape shape;
+    shape.used = shape.experts = model.integer(1, 9); // all, so that rounding cannot choose others
+    shape.width = unit * model.integer(1, 1200 / unit);
+    shape.hidden = unit * model.integer(1, 2400 / unit);
+    shape.expert_bias = model.integer(0, 1) != 0;
+    const bool shared = model.integer(0, 2) != 0, gated = model.integer(0, 1) != 0, residual = model.integer(0, 1) != 0;
+    CAPTURE(shape.used);
+    CAPTURE(shape.width);
+    CAPTURE(shape.hidden);
+    CAPTURE(shape.expert_bias);
+    CAPTURE(shared);
+    CAPTURE(gated);
+    CAPTURE(residual);
+    const core::ValueId x = model.embed(Type::F32, shape.width, 50), h = model.norm(x, shape.width);
+    core::ValueId sum = model.moe(h, shape, type);
+    if (shared) {
+      shape.hidden = model.integer(0, 2) == 0 ? unit : shape.hidden; // another size, or the same
+      core::ValueId beside = model.dense(h, shape, type);
+      if (gated)
+        beside = model.op(core::OpKind::glu, {model.linear(h, Type::F32, 1), beside}, {}, shape.width,
+                          core::ActivationParams{core::Activation::sigmoid});
+      sum = model.op(core::OpKind::add, {sum, beside}, {}, shape.width, core::AddParams{0.5f});
+    }
+    if (residual) sum = model.op(core::OpKind::add, {x, sum}, {}, shape.width, core::AddParams{0.75f});
+    model.finish(model.linear(sum, Type::Q8_0, 64));
+    const auto executor = make_cuda_executor(model.program, config_for(64));
+    for (const int64_t count : {1, 2, 3}) {
+      CAPTURE(count);
+      const std::vector<int32_t> tokens = some_tokens(model, count);
+      CHECK(tests::nmse(run(*executor, tokens, 0), naive(model, tokens)) < 10 * tests::single_token_bound(format));
+    }
+  }
+}
+
 TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many those are") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

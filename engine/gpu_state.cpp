@@ -6,7 +6,7 @@
 
 namespace ridge::engine {
 
-GpuState gpu_state(const std::string& gpu_name) {
+GpuState gpu_state(const std::string& bus) {
   using Device = void*;
   enum Clock : int { sm_clock = 1, memory_clock = 2 };
   constexpr int kSensorGpu = 0;
@@ -18,9 +18,7 @@ GpuState gpu_state(const std::string& gpu_name) {
   if (!library) return state;
   const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
   const auto init = reinterpret_cast<int (*)()>(symbol("nvmlInit_v2"));
-  const auto count_of = reinterpret_cast<int (*)(unsigned*)>(symbol("nvmlDeviceGetCount_v2"));
-  const auto by_index = reinterpret_cast<int (*)(unsigned, Device*)>(symbol("nvmlDeviceGetHandleByIndex_v2"));
-  const auto name_of = reinterpret_cast<int (*)(Device, char*, unsigned)>(symbol("nvmlDeviceGetName"));
+  const auto by_bus = reinterpret_cast<int (*)(const char*, Device*)>(symbol("nvmlDeviceGetHandleByPciBusId_v2"));
   const auto driver = reinterpret_cast<int (*)(char*, unsigned)>(symbol("nvmlSystemGetDriverVersion"));
   const auto clock = reinterpret_cast<int (*)(Device, int, unsigned*)>(symbol("nvmlDeviceGetClockInfo"));
   const auto clock_max = reinterpret_cast<int (*)(Device, int, unsigned*)>(symbol("nvmlDeviceGetMaxClockInfo"));
@@ -28,36 +26,30 @@ GpuState gpu_state(const std::string& gpu_name) {
   const auto power = reinterpret_cast<int (*)(Device, unsigned*)>(symbol("nvmlDeviceGetPowerUsage"));
   const auto temperature = reinterpret_cast<int (*)(Device, int, unsigned*)>(symbol("nvmlDeviceGetTemperature"));
   const auto memory = reinterpret_cast<int (*)(Device, Memory*)>(symbol("nvmlDeviceGetMemoryInfo"));
-  if (!init || !count_of || !by_index || !name_of || !driver || !clock || !clock_max || !power_limit || !power ||
-      !temperature || !memory)
+  if (!init || !by_bus || !driver || !clock || !clock_max || !power_limit || !power || !temperature || !memory)
     return state;
   static const bool ready = init() == 0;
   if (!ready) return state;
 
   char text[96] = "";
   if (driver(text, sizeof text) == 0) state.driver = text;
-  unsigned count = 0;
   Device device = nullptr;
-  count_of(&count);
-  for (unsigned i = 0; i < count; ++i)
-    if (by_index(i, &device) == 0 && name_of(device, text, sizeof text) == 0 && gpu_name == text) {
-      const auto hz = [&](auto function, Clock which) {
-        unsigned mhz = 0;
-        return function(device, which, &mhz) == 0 ? mhz * 1e6 : 0.0;
-      };
-      state.sm_clock_hz = hz(clock, sm_clock);
-      state.sm_clock_max_hz = hz(clock_max, sm_clock);
-      state.memory_clock_hz = hz(clock, memory_clock);
-      state.memory_clock_max_hz = hz(clock_max, memory_clock);
-      if (unsigned milliwatts = 0; power_limit(device, &milliwatts) == 0) state.power_limit_watts = milliwatts * 1e-3;
-      if (unsigned milliwatts = 0; power(device, &milliwatts) == 0) state.power_watts = milliwatts * 1e-3;
-      if (unsigned celsius = 0; temperature(device, kSensorGpu, &celsius) == 0) state.temperature_celsius = celsius;
-      if (Memory m = {}; memory(device, &m) == 0) {
-        state.memory_used_bytes = static_cast<double>(m.used);
-        state.memory_bytes = static_cast<double>(m.total);
-      }
-      break;
-    }
+  if (by_bus(bus.c_str(), &device) != 0) return state;
+  const auto hz = [&](auto function, Clock which) {
+    unsigned mhz = 0;
+    return function(device, which, &mhz) == 0 ? mhz * 1e6 : 0.0;
+  };
+  state.sm_clock_hz = hz(clock, sm_clock);
+  state.sm_clock_max_hz = hz(clock_max, sm_clock);
+  state.memory_clock_hz = hz(clock, memory_clock);
+  state.memory_clock_max_hz = hz(clock_max, memory_clock);
+  if (unsigned milliwatts = 0; power_limit(device, &milliwatts) == 0) state.power_limit_watts = milliwatts * 1e-3;
+  if (unsigned milliwatts = 0; power(device, &milliwatts) == 0) state.power_watts = milliwatts * 1e-3;
+  if (unsigned celsius = 0; temperature(device, kSensorGpu, &celsius) == 0) state.temperature_celsius = celsius;
+  if (Memory m = {}; memory(device, &m) == 0) {
+    state.memory_used_bytes = static_cast<double>(m.used);
+    state.memory_bytes = static_cast<double>(m.total);
+  }
   return state;
 }
 

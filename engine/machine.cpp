@@ -47,7 +47,7 @@ nlohmann::ordered_json machine_json() {
     machine["gpu"] = nullptr;
     return machine;
   }
-  const GpuState state = gpu_state(gpu.name);
+  const GpuState state = gpu_state(gpu.bus);
   machine["gpu"] = {{"name", gpu.name},
                     {"driver", state.driver},
                     {"compute_capability", std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor)},

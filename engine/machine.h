@@ -15,14 +15,14 @@ std::string proc_field(const char* path, std::string_view name);
 // A field of /proc/meminfo, such as MemTotal or MemAvailable, in bytes; 0 where there is none.
 double memory_bytes(std::string_view field);
 
-// The state of the GPU in use, from NVML, the NVIDIA driver's management library; empty or 0 where NVML has no value.
+// A GPU's state, from NVML, the NVIDIA driver's management library; empty or 0 where NVML has no value.
 struct GpuState {
   std::string driver; // "580.95.05"
   double sm_clock_hz = 0, sm_clock_max_hz = 0, memory_clock_hz = 0, memory_clock_max_hz = 0;
   double power_watts = 0, power_limit_watts = 0, temperature_celsius = 0;
   double memory_used_bytes = 0, memory_bytes = 0; // of all programs
 };
-GpuState gpu_state(const std::string& gpu_name);
+GpuState gpu_state(const std::string& bus); // DeviceInfo::bus
 
 // The block "machine" of every JSON report: program, commit, CPU, memory, GPU, driver, clocks as they are now.
 nlohmann::ordered_json machine_json();

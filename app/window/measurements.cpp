@@ -92,25 +92,23 @@ void WindowEngine::predict(const Loaded& loaded, const core::intent::PredictStep
 }
 
 void WindowEngine::watch_gpu(const std::stop_token& stop) try {
-  const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
-  if (!gpu.usable) return;
+  std::vector<kernels::cuda::DeviceInfo> gpus;
+  for (int i = 0; i < kernels::cuda::device_count(); ++i) gpus.push_back(kernels::cuda::device_info(i));
+  std::erase_if(gpus, [](const kernels::cuda::DeviceInfo& gpu) { return !gpu.usable; });
+  if (gpus.empty()) return;
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   do {
-    const engine::GpuState state = engine::gpu_state(gpu.name);
-    if (state.driver.empty()) return;
-    const core::GpuGauge gauge{gpu.name,
-                               state.power_watts,
-                               state.power_limit_watts,
-                               state.temperature_celsius,
-                               state.sm_clock_hz,
-                               state.sm_clock_max_hz,
-                               state.memory_clock_hz,
-                               state.memory_clock_max_hz,
-                               state.memory_used_bytes,
-                               state.memory_bytes};
-    if (snapshot()->gpu != gauge) change([&](core::Snapshot& s) { s.gpu = gauge; });
+    std::vector<core::GpuGauge> gauges;
+    for (const kernels::cuda::DeviceInfo& gpu : gpus) {
+      const engine::GpuState state = engine::gpu_state(gpu.bus);
+      if (state.driver.empty()) return;
+      gauges.push_back({gpu.name, state.power_watts, state.power_limit_watts, state.temperature_celsius,
+                        state.sm_clock_hz, state.sm_clock_max_hz, state.memory_clock_hz, state.memory_clock_max_hz,
+                        state.memory_used_bytes, state.memory_bytes});
+    }
+    if (snapshot()->gpus != gauges) change([&](core::Snapshot& s) { s.gpus = gauges; });
   } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
 } catch (const std::exception&) { // no gauge then; what uses the GPU reports what is wrong with it
 }

@@ -72,7 +72,7 @@ struct StepShare {
   double weight_bytes = 0, kv_bytes = 0, activation_bytes = 0;
 };
 
-// What the GPU's management library says of it, some times a second.
+// What the driver's management library says of a GPU, some times a second.
 struct GpuGauge {
   std::string name;
   double power_watts = 0, power_limit_watts = 0, temperature_celsius = 0; // 0: it does not say
@@ -213,7 +213,7 @@ struct Snapshot {
   KvUse kv;
   std::vector<StepShare> step;
   double engine_bytes = 0;
-  std::optional<GpuGauge> gpu;
+  std::vector<GpuGauge> gpus; // all that this process sees
   std::shared_ptr<const Roofs> roofs;                      // null until measured
   std::shared_ptr<const StepRoofline> predicted, measured; // null likewise
   std::shared_ptr<const Tokenized> tokenized;

@@ -28,7 +28,7 @@ void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup
 // A GPU at work, as the driver of one might describe it.
 core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
   core::Snapshot s = of_engine;
-  s.gpu = core::GpuGauge{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9};
+  s.gpus = {{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9}};
   core::Serving serving = {.state = core::Serving::State::on, .address = "http://127.0.0.1:8080", .model = "guide"};
   serving.engine = "NVIDIA H200";
   serving.context = 8192;
@@ -219,7 +219,7 @@ TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
   }
 }
 
-TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any size") {
+TEST_CASE("the panels draw what no engine measured: a GPU or several, and numbers of any size") {
   const tests::TemporaryFolder folder;
   app::WindowEngine engine(guide_setup(), [] {});
   REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
@@ -228,6 +228,11 @@ TEST_CASE("the panels draw what no engine measured: a GPU, and numbers of any si
   for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
+      if (light)
+        for (const double watts : {688.0, 71.0}) {
+          shown->gpus.push_back(shown->gpus[0]);
+          shown->gpus.back().power_watts = watts;
+        }
       core::Roofs roofs;
       roofs.device = "NVIDIA H200";
       using Unit = core::Ceiling::Unit;

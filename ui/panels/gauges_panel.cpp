@@ -206,20 +206,23 @@ class GaugesPanel : public Panel {
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float gap = px(12), step = px(116), small = px(118);
     const float top = area.y - step - small - 2 * gap;
-    const float dial = std::clamp(area.x * 0.36f, px(300), px(420)), gpu = now.gpu ? px(216) : 0;
+    const float dial = std::clamp(area.x * 0.36f, px(300), px(420)), gpu = now.gpus.empty() ? 0 : px(216);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
     begin_card("dial", {dial, top}, "Effective bandwidth");
     draw_dial(now.speed, ImGui::GetContentRegionAvail());
     end_card();
     ImGui::SameLine();
-    begin_card("speed", {area.x - dial - gap - (now.gpu ? gpu + gap : 0), top}, "Generation");
+    begin_card("speed", {area.x - dial - gap - (gpu > 0 ? gpu + gap : 0), top}, "Generation");
     big_number(rate_text(now.speed.tokens_per_s), "tok/s");
     ImGui::Dummy({0, px(4)});
     draw_history(now.speed.history, ImGui::GetContentRegionAvail());
     end_card();
-    if (now.gpu) {
+    if (now.gpus.size() == 1) {
       ImGui::SameLine();
-      draw_gpu(*now.gpu, {gpu, top});
+      draw_gpu(now.gpus[0], {gpu, top});
+    } else if (!now.gpus.empty()) {
+      ImGui::SameLine();
+      draw_gpus(now.gpus, {gpu, top});
     }
     draw_small_cards(now, area.x, small, gap);
     ImGui::SetCursorPosY(area.y - step);
@@ -257,23 +260,41 @@ class GaugesPanel : public Panel {
   }
 
   static void draw_gpu(const core::GpuGauge& gpu, ImVec2 size) {
-    const Theme& t = theme();
     begin_card("gpu", size, gpu.name.c_str());
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
     const auto clock = [](double hz, double most) { return fmt::format("{:.0f} of {:.0f} MHz", hz / 1e6, most / 1e6); };
-    const auto line = [&](const char* name, double value, double limit, const std::string& shown) {
-      ImGui::Dummy({0, px(1)});
-      limited(name, value, limit, shown, limit > 0 && value > 0.95 * limit ? t.amber : t.accent);
-    };
-    line("Power", gpu.power_watts, gpu.power_limit_watts,
-         fmt::format("{:.0f} of {:.0f} W", gpu.power_watts, gpu.power_limit_watts));
+    draw_power(gpu);
     line("Temperature", 0, 0, fmt::format("{:.0f} °C", gpu.temperature_celsius));
     line("SM clock", gpu.sm_clock_hz, 0, clock(gpu.sm_clock_hz, gpu.sm_clock_max_hz));
     line("Memory clock", gpu.memory_clock_hz, 0, clock(gpu.memory_clock_hz, gpu.memory_clock_max_hz));
-    line("Memory", gpu.memory_used_bytes, gpu.memory_bytes,
-         fmt::format("{} of {}", core::human_bytes(gpu.memory_used_bytes), core::human_bytes(gpu.memory_bytes)));
+    draw_memory(gpu);
     ImGui::PopStyleVar();
     end_card();
+  }
+  // Beside one another there is room for what differs from one to the next.
+  static void draw_gpus(const std::vector<core::GpuGauge>& gpus, ImVec2 size) {
+    begin_card("gpus", size, fmt::format("{} GPUs", gpus.size()).c_str());
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      ImGui::Dummy({0, px(2)});
+      dim_text(fmt::format("{} · {} · {:.0f} °C", i, gpus[i].name, gpus[i].temperature_celsius));
+      draw_power(gpus[i]);
+      draw_memory(gpus[i]);
+    }
+    ImGui::PopStyleVar();
+    end_card();
+  }
+  static void draw_power(const core::GpuGauge& gpu) {
+    line("Power", gpu.power_watts, gpu.power_limit_watts,
+         fmt::format("{:.0f} of {:.0f} W", gpu.power_watts, gpu.power_limit_watts));
+  }
+  static void draw_memory(const core::GpuGauge& gpu) {
+    line("Memory", gpu.memory_used_bytes, gpu.memory_bytes,
+         fmt::format("{} of {}", core::human_bytes(gpu.memory_used_bytes), core::human_bytes(gpu.memory_bytes)));
+  }
+  static void line(const char* name, double value, double limit, const std::string& shown) {
+    ImGui::Dummy({0, px(1)});
+    limited(name, value, limit, shown, limit > 0 && value > 0.95 * limit ? theme().amber : theme().accent);
   }
 
   // What the last step took or what the next one moves, op beside op.

@@ -15,6 +15,7 @@ namespace ridge::kernels::cuda {
 struct DeviceInfo {
   bool usable = false;
   std::string name;    // "NVIDIA H200"
+  std::string bus;     // where it is on the PCI bus: "0000:3b:00.0"
   std::string problem; // why not usable: no driver, no GPU, …
   int sm_count = 0, compute_major = 0, compute_minor = 0;
   double memory_bytes = 0, free_bytes = 0;

@@ -62,6 +62,9 @@ DeviceInfo device_info(int device) {
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   info.usable = true;
   info.name = properties.name;
+  char bus[32] = "";
+  RIDGE_CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, device));
+  info.bus = bus;
   info.sm_count = properties.multiProcessorCount;
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;

@@ -13,6 +13,7 @@ struct PrefixStore::Node {
   PrefixStates states;                               // at positions behind `first`
   std::map<int32_t, std::unique_ptr<Node>> children; // by their first token
   uint64_t last_used = 0;
+  int64_t holds = 0; // that end in it
 
   int64_t end() const { return first + std::ssize(tokens); }
   // A block that was cut in two stays with the upper node.
@@ -104,7 +105,43 @@ int64_t PrefixStore::bytes_for(int64_t from, int64_t to, const PrefixStates& sta
          std::ssize(states) * state_bytes();
 }
 
-// Leaves that the last touch() has not used go until there is room. Returns whether there is.
+// That go with a node.
+int64_t PrefixStore::bytes_of(const Node& node) const {
+  return bytes_for(node.first, node.end(), node.states) - (node.shares_first_block() ? shape_.block_bytes : 0);
+}
+
+// Of the path to `used`, and of those that are held.
+int64_t PrefixStore::kept_bytes(const Node* used) const {
+  std::set<const Node*> kept = {root_.get()};
+  int64_t bytes = 0;
+  const auto keep = [&](const Node* node) {
+    for (; kept.insert(node).second; node = node->parent) bytes += bytes_of(*node);
+  };
+  keep(used);
+  std::vector<const Node*> open = {root_.get()};
+  while (!open.empty()) {
+    const Node* node = open.back();
+    open.pop_back();
+    for (const auto& [token, child] : node->children) open.push_back(child.get());
+    if (node->holds > 0) keep(node);
+  }
+  return bytes;
+}
+
+bool PrefixStore::fits(std::span<const int32_t> tokens, int64_t states) const {
+  const Place place = walk(tokens);
+  return kept_bytes(place.node) + bytes_for(place.common, std::ssize(tokens), {}) + states * state_bytes() <= budget_;
+}
+
+PrefixStore::Hold::Hold(Node* node) : node_(node) { ++node_->holds; }
+
+PrefixStore::Hold::~Hold() {
+  if (node_) --node_->holds;
+}
+
+PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return Hold(walk(tokens).node); }
+
+// Leaves that nobody holds and that the last touch() has not used go until there is room. Returns whether there is.
 bool PrefixStore::make_room(int64_t bytes) {
   while (bytes_ + bytes > budget_) {
     Node* oldest = nullptr;
@@ -113,7 +150,7 @@ bool PrefixStore::make_room(int64_t bytes) {
       Node* node = open.back();
       open.pop_back();
       for (const auto& [token, child] : node->children) open.push_back(child.get());
-      const bool may_go = node != root_.get() && node->children.empty() && node->last_used != now_;
+      const bool may_go = node != root_.get() && node->children.empty() && node->last_used != now_ && node->holds == 0;
       if (may_go && (!oldest || node->last_used < oldest->last_used)) oldest = node;
     }
     if (!oldest) return false;
@@ -125,7 +162,7 @@ bool PrefixStore::make_room(int64_t bytes) {
 void PrefixStore::evict(Node* leaf) {
   if (on_evict_) on_evict_(part_of(*leaf));
   const bool shares = leaf->shares_first_block();
-  bytes_ -= bytes_for(leaf->first, leaf->end(), leaf->states) - (shares ? shape_.block_bytes : 0);
+  bytes_ -= bytes_of(*leaf);
   for (size_t i = shares ? 1 : 0; i < leaf->blocks.size(); ++i) free_block(std::move(leaf->blocks[i]));
   leaf->parent->children.erase(leaf->tokens.front());
 }
@@ -159,7 +196,9 @@ void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& st
   for (const Node* node = place.node; node; node = node->parent)
     for (const auto& [position, state] : node->states)
       if (position <= place.common) added.erase(position); // behind, the node is another sequence's
-  while (added.size() > 1 && bytes_for(place.common, end, added) > budget_) added.erase(added.begin());
+  for (const int64_t kept = kept_bytes(place.node);
+       added.size() > 1 && kept + bytes_for(place.common, end, added) > budget_;)
+    added.erase(added.begin());
   if (!make_room(bytes_for(place.common, end, added))) {
     if (shape_.state_elements > 0) return;
     while (end > place.common && bytes_ + bytes_for(place.common, end, added) > budget_)

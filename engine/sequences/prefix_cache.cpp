@@ -45,6 +45,14 @@ void PrefixCache::expect(int64_t tokens) {
   executor_.expect_blocks(std::min({blocks, store_.new_blocks(), kMostAhead / shape_.block_bytes}));
 }
 
+std::optional<PrefixStore::Hold> PrefixCache::hold(StreamCache& stream) {
+  const std::vector<int32_t> tokens(stream.tokens().begin(), stream.tokens().end());
+  if (!store_.fits(tokens, shape_.state_elements > 0 ? 1 : 0)) return std::nullopt;
+  stream.save(store_, 1);
+  if (store_.usable(tokens) < std::ssize(tokens)) return std::nullopt;
+  return store_.hold(tokens);
+}
+
 int64_t PrefixCache::fetch(std::span<const int32_t> tokens, int64_t present) {
   if (!files_) return 0;
   const int64_t before = store_.usable(tokens);

@@ -40,6 +40,8 @@ class PrefixCache {
   // Streams hold so many tokens, which may be kept soon: memory for them is got meanwhile.
   void expect(int64_t tokens);
   void keep(StreamCache& stream) { stream.save(store_); }
+  // Keeps all that the stream holds, at least one token, until the Hold goes. Nothing where there is no room for it.
+  std::optional<PrefixStore::Hold> hold(StreamCache& stream);
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
   bool outlives() const { return files_.has_value(); }
   void write_all(); // to files, what is not there yet

@@ -23,7 +23,7 @@ Scheduler::Stream* Scheduler::only_one() {
 // Whether another sequence takes part from the next step on.
 bool Scheduler::somebody_joins() const {
   const std::scoped_lock lock(mutex_);
-  return stopping_ || (!waiting_.empty() && streams_.size() > 1);
+  return stopping_ || next_start().sequence;
 }
 
 // Behind a step whose only output is what the sequence's next token is drawn from. Returns whether the executor chooses

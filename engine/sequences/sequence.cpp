@@ -7,10 +7,12 @@
 namespace ridge::engine {
 
 Sequence::Sequence(SequenceRequest request)
-    : request_(std::move(request)), tokens_(request_.prompt), submitted_(core::seconds_now()) {}
+    : request_(std::move(request)), tokens_(request_.prompt), text_(std::ssize(tokens_)),
+      waits_since_(core::seconds_now()) {}
 
 void Sequence::start(int64_t vocab) {
-  waiting_ = core::seconds_now() - submitted_;
+  waiting_ += core::seconds_now() - waits_since_;
+  if (sampler_) return; // it goes on
   sampler_.emplace(request_.sampling, vocab);
   for (const int32_t token : tokens_) sampler_->accept(token);
 }

@@ -23,6 +23,7 @@ constexpr std::chrono::milliseconds kGlance{50}; // for answers that end, which 
 
 engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Scheduler::Counts& b) {
   a.ended += b.ended;
+  a.preemptions += b.preemptions;
   a.prompt_tokens += b.prompt_tokens;
   a.cached_tokens += b.cached_tokens;
   a.stored_tokens += b.stored_tokens;

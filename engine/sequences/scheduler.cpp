@@ -43,6 +43,7 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_prompt(request.prompt, executor_.config().context, program_.vocab);
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
+  sequence->waits_since_ = turns_.now();
   const std::scoped_lock lock(mutex_);
   if (draining_ || stopping_) throw_error("the engine is shutting down and takes no further requests");
   sequence->number_ = submitted_++;

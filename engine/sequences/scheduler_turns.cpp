@@ -1,13 +1,11 @@
 // Sequences that wait for a stream: which one gets the next, and whose stream it takes where none is free.
-#include "core/clock.h"
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace ridge::engine {
-
-using core::seconds_now;
 
 void Scheduler::end_cancelled() {
   for (Stream& stream : streams_)
@@ -32,14 +30,14 @@ void Scheduler::start_waiting() {
       next = next_start();
       if (!next.sequence) return;
     }
-    const double begin = seconds_now();
+    const double begin = turns_.now();
     if (next.stream >= 0 && !preempt(streams_[next.stream])) return;
     {
       const std::scoped_lock lock(mutex_);
       std::erase(waiting_, next.sequence);
     }
     start(next);
-    if (const double now = seconds_now(); next.sequence->preempted_ > 0 || next.stream >= 0)
+    if (const double now = turns_.now(); next.sequence->preempted_ > 0 || next.stream >= 0)
       turns_.exchanged(now - begin, now);
   }
 }
@@ -51,19 +49,21 @@ Scheduler::Start Scheduler::next_start() const {
     return Waiting{s->request_.priority, s->waits_since_, s->number_};
   };
   const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
-  const double now = seconds_now();
+  const double now = turns_.now();
   Start next{.sequence = *std::ranges::min_element(waiting_, {}, since)};
   next.late = turns_.is_late(waiting_of(next.sequence), now);
   if (!next.late) next.sequence = *std::ranges::min_element(waiting_, TurnPolicy::before, waiting_of);
   if (std::ranges::any_of(streams_, [](const Stream& stream) { return !stream.sequence; })) return next;
   if (!prefixes_) return {};
-  std::pair<int64_t, double> least; // the least important one, of these the one that has its stream for longest
+  // The least important one, of these the one that has its stream for longest, of these the newest.
+  std::tuple<int64_t, double, int64_t> least;
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     const Turn& turn = streams_[i].turn;
     const int64_t priority = streams_[i].sequence->request_.priority;
     if (streams_[i].started == step_) continue; // a step, at least, is everybody's
     if (!turns_.takes(waiting_of(next.sequence), next.late, turn, priority, now)) continue;
-    if (const std::pair rank(-priority, turn.start); next.stream < 0 || rank < least) next.stream = i, least = rank;
+    const std::tuple rank(-priority, turn.start, -static_cast<int64_t>(streams_[i].sequence->number_));
+    if (next.stream < 0 || rank < least) next.stream = i, least = rank;
   }
   return next.stream >= 0 ? next : Start();
 }
@@ -76,7 +76,7 @@ bool Scheduler::preempt(Stream& stream) {
   } catch (const std::exception& error) {
     give_up_prefixes(error.what());
   }
-  const double now = seconds_now();
+  const double now = turns_.now();
   if (stream.cache.size() > 0 && !rows) {
     stream.turn.kept_until = now + turns_.turn_seconds();
     return false;
@@ -99,11 +99,11 @@ void Scheduler::start(const Start& next) {
   Sequence& sequence = *next.sequence;
   Stream& stream = best_stream(sequence.tokens_);
   stream.sequence = next.sequence;
-  sequence.start(program_.vocab);
+  sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
   const int64_t same = stream.cache.resume(sequence.tokens_);
   if (branch > 0) stream.cache.want_copy(branch);
-  const double now = seconds_now();
+  const double now = turns_.now();
   stream.started = step_;
   stream.turn = {.start = now, .late = next.late};
   turns_.started(next.late, now);

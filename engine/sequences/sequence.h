@@ -81,7 +81,7 @@ class Sequence {
   friend class Scheduler;
   explicit Sequence(SequenceRequest request);
 
-  void start(int64_t vocab); // there is a stream for it
+  void start(int64_t vocab, double now); // there is a stream for it
 
   // What is read, in pieces, before it generates.
   std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
@@ -98,7 +98,7 @@ class Sequence {
   std::vector<int32_t> tokens_;          // the prompt and what was generated
   int64_t text_;                         // the prompt's tokens; all so far, where those that were evaluated are lost
   int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
-  double waits_since_, waiting_ = 0;                // seconds
+  double waits_since_ = 0, waiting_ = 0;            // seconds
   int64_t preempted_ = 0, evaluated_ = 0;           // evaluated: tokens, when it was preempted last
   std::optional<PrefixStore::Hold> evaluated_rows_; // while it is preempted
   Usage prompt_, generation_;

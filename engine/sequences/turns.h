@@ -1,9 +1,12 @@
 // Which sequences have streams where there are fewer streams than sequences. Lower priority numbers go first. Those of
 // one number take turns, oldest waiting first. Whoever has waited for long gets one turn whatever its number, one at a
-// time, so that nobody waits for ever. Times are seconds of core::seconds_now().
+// time, so that nobody waits for ever.
 #pragma once
 
+#include "core/clock.h"
+
 #include <cstdint>
+#include <functional>
 #include <tuple>
 
 namespace ridge::engine {
@@ -15,6 +18,7 @@ struct Turns {
   double patience = 30;
   // Of the time, that taking turns may cost: copies of large caches take long.
   double share = 0.02;
+  std::function<double()> clock = core::seconds_now;
 };
 
 struct Turn { // of a sequence that has a stream
@@ -33,6 +37,7 @@ struct Waiting {
 class TurnPolicy {
  public:
   explicit TurnPolicy(const Turns& turns) : turns_(turns) {}
+  double now() const { return turns_.clock(); }
 
   static bool before(const Waiting& a, const Waiting& b) {
     return std::tie(a.priority, a.since, a.number) < std::tie(b.priority, b.since, b.number);

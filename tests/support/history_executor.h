@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -52,6 +53,7 @@ class History final : public core::Executor {
   }
 
   void forward(const core::Batch& batch) override {
+    if (before_step) before_step();
     if (broken) throw Error("the device is gone");
     core::check_batch(program, config_, batch);
     decoding_ = -1;
@@ -175,6 +177,7 @@ class History final : public core::Executor {
   std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
                        states_saved = 0, blocks_expected = 0; // saved and loaded: blocks
   std::atomic<bool> broken = false;
+  std::function<void()> before_step; // of forward()
 
  private:
   void evaluate(int32_t number, int32_t token, int32_t position) {

@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <thread>

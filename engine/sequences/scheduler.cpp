@@ -25,7 +25,8 @@ Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
-  for (int32_t i = 0; i < config.streams; ++i) streams_.push_back({StreamCache(executor, program, i), nullptr, 0, 0, {}});
+  for (int32_t i = 0; i < config.streams; ++i)
+    streams_.push_back({StreamCache(executor, program, i), nullptr, 0, 0, {}});
   positions_.assign(streams_.size(), -1);
   thread_ = std::thread([this] { run(); });
 }
@@ -168,9 +169,12 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   executor_.forward({tokens, positions, of_streams, outputs});
   const double seconds = seconds_now() - start;
   ++step_;
+  int64_t row = 0;
   for (const Piece& piece : pieces) {
     Stream& stream = streams_[piece.stream];
     const int64_t count = std::ssize(piece.tokens);
+    if (piece.guesses == 0) hand_over_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
+    row += count;
     const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens.size());
     if (piece.reading)
       stream.sequence->prompt_ += {count, seconds, share};
@@ -224,7 +228,8 @@ void Scheduler::count_step(double seconds, double bytes) {
 // executor has chosen them, else drawn from its outputs, of which the piece's begin at `output`.
 void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen) {
   Stream& stream = streams_[piece.stream];
-  Sequence& sequence = *stream.sequence;
+  const std::shared_ptr<Sequence> running = stream.sequence; // it may end here
+  Sequence& sequence = *running;
   if (sequence.request_.limit == 0) return end(stream, StopReason::limit);
   const auto guesses = std::span(piece.tokens).last(piece.guesses);
   int64_t right = 0;
@@ -243,7 +248,7 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
   } catch (...) {
     end(stream, StopReason::interrupted, std::current_exception());
   }
-  if (piece.guesses > 0) settle(piece, right, !stream.sequence);
+  if (piece.guesses > 0) settle(piece, sequence, right, !stream.sequence);
 }
 
 // From the logits of that output.
@@ -269,7 +274,7 @@ void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   decoding_ = awaits_ = false;
   {
     const std::scoped_lock lock(mutex_);
-    positions_[&stream - streams_.data()] = -1;
+    positions_[number_of(stream)] = -1;
   }
   finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
 }

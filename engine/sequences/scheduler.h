@@ -31,7 +31,8 @@ namespace ridge::engine {
 class Scheduler {
  public:
   // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. The speculator
-  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does.
+  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does. One
+  // that reads hidden rows does so for sequences that nobody ran beside when they began.
   // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
   // folder cannot be made.
   Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
@@ -114,15 +115,18 @@ class Scheduler {
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
   int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
-  void settle(const Piece& piece, int64_t right, bool ended);
+  void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
   // Of a sequence that generates alone (scheduler_alone.cpp):
   Stream* only_one();
+  int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
+  void follow(Stream& stream);
+  void hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
   bool somebody_joins() const;
   bool start_decoding(const Stream& stream);
   void await();
   void decode(const Piece& piece);
-  int64_t worth_guessing(const Sequence& sequence, int64_t known, int64_t most);
+  int64_t worth_guessing(const Stream& stream, int64_t known, int64_t most);
   int64_t most_guesses(const Sequence& sequence, int64_t known) const;
   void add_guesses(Piece& piece);
 
@@ -143,6 +147,7 @@ class Scheduler {
   // Of a sequence that generates alone; the scheduler's thread alone.
   const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
   std::optional<uint64_t> guessed_for_;          // number of the sequence whose text the speculator knows
+  int32_t followed_ = -1;                        // the stream whose hidden rows the speculator reads; -1: none
   bool decoding_ = false;                        // the executor chooses the tokens itself
   bool awaits_ = false;                          // it has chosen one, or is about to, that was not taken yet
   int64_t evaluating_ = 0;                       // how many tokens it evaluates for that

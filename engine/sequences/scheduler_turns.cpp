@@ -89,7 +89,7 @@ bool Scheduler::preempt(Stream& stream) {
   ++sequence.preempted_;
   const std::scoped_lock lock(mutex_);
   ++counts_.preemptions;
-  positions_[&stream - streams_.data()] = -1;
+  positions_[number_of(stream)] = -1;
   waiting_.push_back(std::exchange(stream.sequence, nullptr));
   return true;
 }
@@ -101,6 +101,7 @@ void Scheduler::start(const Start& next) {
   stream.sequence = next.sequence;
   sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
+  follow(stream);
   const int64_t same = stream.cache.resume(sequence.tokens_);
   if (branch > 0) stream.cache.want_copy(branch);
   const double now = turns_.now();

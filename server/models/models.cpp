@@ -133,7 +133,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<ServedModel> model;
   lock.unlock();
   try {
-    engine::LoadedModel opened = open_served(entry.file.path, steps_);
+    engine::LoadedModel opened = open_served(entry.file.path, settings_.setup.model, steps_);
     const double bytes = ServedModel::bytes_needed(opened, settings_.setup);
     lock.lock();
     make_room(bytes, lock);

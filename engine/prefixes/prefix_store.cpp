@@ -179,6 +179,10 @@ PrefixBlock PrefixStore::take_block() {
   return block;
 }
 
+void PrefixStore::take_back(PrefixBlock block) {
+  if (bytes_ + (std::ssize(spare_) + 1) * shape_.block_bytes <= budget_) free_block(std::move(block));
+}
+
 void PrefixStore::free_block(PrefixBlock block) {
   if (block.use_count() == 1) spare_.push_back(std::move(block)); // else somebody reads it
 }

@@ -91,6 +91,9 @@ class PrefixStore {
   };
   Hold hold(std::span<const int32_t> tokens); // that have a path
 
+  // A block of a part that went is of use again, where nobody reads it and there is room for it.
+  void take_back(PrefixBlock block);
+
   void for_each(const See& see) const; // the least recently used first
   int64_t bytes() const { return bytes_; }
   int64_t new_blocks() const; // that may still be made

@@ -106,6 +106,7 @@ class Scheduler {
   void restore(Stream& stream);
   void give_up_prefixes(const char* why);
   bool shares_prefix(Stream& stream);
+  void count_cached(Sequence& sequence, int64_t tokens);
   void count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk);
   void keep_all(std::unique_lock<std::mutex>& lock);
 

@@ -35,7 +35,8 @@ void Scheduler::follow(Stream& stream) {
   const std::span<const int32_t> tokens = stream.sequence->tokens_;
   const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(tokens.first(tokens.size() - 1));
   if (usable - known >= kWorthKeeping) return;
-  if (executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);
+  const bool goes_on = stream.sequence->evaluated_ > 0; // with the very rows that it had
+  if (!goes_on && executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);
   followed_ = number_of(stream);
 }
 

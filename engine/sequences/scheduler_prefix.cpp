@@ -25,7 +25,7 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
 // Returns what exchange_prefixes() does.
 int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
-    if (stream.sequence->preempted_ == 0) return exchange_prefixes(stream);
+    if (stream.sequence->evaluated_ == 0) return exchange_prefixes(stream);
     restore(stream);
   } catch (const std::exception& error) {
     stream.cache.keep(0); // what it holds is not certain
@@ -76,6 +76,14 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
   return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
 }
 
+// Tokens of the prompt that nobody has to evaluate for it.
+void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
+  if (sequence.reads_again_) return;
+  sequence.cached_ += tokens;
+  const std::scoped_lock lock(mutex_);
+  counts_.cached_tokens += tokens;
+}
+
 void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk) {
   sequence.stored_ = tokens;
   sequence.from_disk_ = from_disk;
@@ -120,10 +128,7 @@ bool Scheduler::shares_prefix(Stream& stream) {
   if (waits || !longest) return waits;
   const int64_t gained = most - stream.cache.size();
   stream.cache.take_over(longest->cache, most);
-  if (stream.sequence->preempted_ > 0) return false;
-  stream.sequence->cached_ += gained;
-  const std::scoped_lock lock(mutex_);
-  counts_.cached_tokens += gained;
+  count_cached(*stream.sequence, gained);
   return false;
 }
 

@@ -108,14 +108,14 @@ void Scheduler::start(const Start& next) {
   stream.started = step_;
   stream.turn = {.start = now, .late = next.late};
   turns_.started(next.late, now);
-  if (sequence.preempted_ > 0) {
-    if (same < sequence.evaluated_) sequence.text_ = std::ssize(sequence.tokens_);
-    return;
+  if (same < sequence.evaluated_) { // what was kept is gone: all is read again
+    sequence.text_ = std::ssize(sequence.tokens_);
+    sequence.reads_again_ = true;
   }
-  sequence.cached_ = same;
+  const int64_t prompt = std::ssize(sequence.request_.prompt);
+  count_cached(sequence, std::min(same, prompt) - std::min(sequence.evaluated_, prompt));
   const std::scoped_lock lock(mutex_);
-  counts_.prompt_tokens += std::ssize(sequence.request_.prompt);
-  counts_.cached_tokens += same;
+  if (sequence.preempted_ == 0) counts_.prompt_tokens += prompt;
 }
 
 // The free stream that holds most of the text; the one that was not used for longest where none holds much, or the

@@ -101,6 +101,7 @@ class Sequence {
   double waits_since_ = 0, waiting_ = 0;            // seconds
   int64_t preempted_ = 0, evaluated_ = 0;           // evaluated: tokens, when it was preempted last
   std::optional<PrefixStore::Hold> evaluated_rows_; // while it is preempted
+  bool reads_again_ = false;                        // what it had evaluated, as there was no way to keep it
   Usage prompt_, generation_;
   GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;

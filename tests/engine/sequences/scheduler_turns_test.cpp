@@ -64,6 +64,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
                                .decodes = random() % 2 == 0};
     settings.outputs = settings.streams + static_cast<int64_t>(random() % 8);
     constexpr size_t kClients = 5, kEach = 15;
+    const std::vector<int32_t> common = Question::random(random, 40).prompt;
     std::vector<Question> questions;
     std::vector<Reply> alone;
     {
@@ -71,6 +72,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
       Scheduler scheduler(executor, executor.program);
       for (size_t i = 0; i < kClients * kEach; ++i) {
         questions.push_back(Question::random(random, 40));
+        if (random() % 2) questions[i].prompt.insert(questions[i].prompt.begin(), common.begin(), common.end());
         if (settings.decodes) { // a History chooses the likeliest token, whatever the parameters are
           questions[i].sampling.temp = 0;
           questions[i].sampling.repeat_penalty = 1;

@@ -284,7 +284,12 @@ void PrefixFiles::run() {
     if (queue_.empty()) return;
     Entry entry = *find(queue_.front());
     lock.unlock();
-    const bool is_there = write_file(entry);
+    bool is_there = false;
+    try {
+      is_there = write_file(entry);
+    } catch (const std::exception& error) {
+      warn_(fmt::format("--cache-dir: {}", error.what()));
+    }
     lock.lock();
     const auto known = find(entry.path);
     known->waiting.reset();
@@ -297,7 +302,7 @@ void PrefixFiles::run() {
   }
 }
 
-// Writes the part that waits, unless its file is there. Returns whether it is then.
+// Writes the part that waits, unless its file is there. Returns false where it is larger than the folder may be.
 bool PrefixFiles::write_file(const Entry& entry) {
   const PrefixPart& part = *entry.waiting;
   if (std::error_code ignored; entry.on_disk && fs::exists(entry.path, ignored)) {
@@ -329,19 +334,14 @@ bool PrefixFiles::write_file(const Entry& entry) {
                    0};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.checksum = checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)));
-  try {
-    keep_budget(bytes);
-    core::AtomicFile file(entry.path, bytes);
-    file.write(std::as_bytes(std::span(&header, 1)));
-    file.write(std::as_bytes(std::span(entry.tokens)));
-    file.write(std::as_bytes(std::span(entry.states)));
-    for (const auto piece : pieces) file.write(piece);
-    file.publish(); // checksums tell of damage
-    return true;
-  } catch (const std::exception& error) {
-    warn_(fmt::format("--cache-dir: {}", error.what()));
-    return false;
-  }
+  keep_budget(bytes);
+  core::AtomicFile file(entry.path, bytes);
+  file.write(std::as_bytes(std::span(&header, 1)));
+  file.write(std::as_bytes(std::span(entry.tokens)));
+  file.write(std::as_bytes(std::span(entry.states)));
+  for (const auto piece : pieces) file.write(piece);
+  file.publish(); // checksums tell of damage
+  return true;
 }
 
 // Removes the oldest files, of all models, until there is room, and forgets those that other programs removed.

@@ -13,7 +13,6 @@ struct PrefixStore::Node {
   PrefixStates states;                               // at positions behind `first`
   std::map<int32_t, std::unique_ptr<Node>> children; // by their first token
   uint64_t last_used = 0;
-  int64_t holds = 0; // that end in it
 
   int64_t end() const { return first + std::ssize(tokens); }
   // A block that was cut in two stays with the upper node.
@@ -118,13 +117,7 @@ int64_t PrefixStore::kept_bytes(const Node* used) const {
     for (; kept.insert(node).second; node = node->parent) bytes += bytes_of(*node);
   };
   keep(used);
-  std::vector<const Node*> open = {root_.get()};
-  while (!open.empty()) {
-    const Node* node = open.back();
-    open.pop_back();
-    for (const auto& [token, child] : node->children) open.push_back(child.get());
-    if (node->holds > 0) keep(node);
-  }
+  std::ranges::for_each(held_, keep);
   return bytes;
 }
 
@@ -133,13 +126,7 @@ bool PrefixStore::fits(std::span<const int32_t> tokens, int64_t states) const {
   return kept_bytes(place.node) + bytes_for(place.common, std::ssize(tokens), {}) + states * state_bytes() <= budget_;
 }
 
-PrefixStore::Hold::Hold(Node* node) : node_(node) { ++node_->holds; }
-
-PrefixStore::Hold::~Hold() {
-  if (node_) --node_->holds;
-}
-
-PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return Hold(walk(tokens).node); }
+PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return {*this, walk(tokens).node}; }
 
 // Leaves that nobody holds and that the last touch() has not used go until there is room. Returns whether there is.
 bool PrefixStore::make_room(int64_t bytes) {
@@ -150,8 +137,8 @@ bool PrefixStore::make_room(int64_t bytes) {
       Node* node = open.back();
       open.pop_back();
       for (const auto& [token, child] : node->children) open.push_back(child.get());
-      const bool may_go = node != root_.get() && node->children.empty() && node->last_used != now_ && node->holds == 0;
-      if (may_go && (!oldest || node->last_used < oldest->last_used)) oldest = node;
+      const bool may_go = node != root_.get() && node->children.empty() && node->last_used != now_;
+      if (may_go && (!oldest || node->last_used < oldest->last_used) && !held_.contains(node)) oldest = node;
     }
     if (!oldest) return false;
     evict(oldest);
@@ -200,9 +187,10 @@ void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& st
   for (const Node* node = place.node; node; node = node->parent)
     for (const auto& [position, state] : node->states)
       if (position <= place.common) added.erase(position); // behind, the node is another sequence's
-  for (const int64_t kept = kept_bytes(place.node);
-       added.size() > 1 && kept + bytes_for(place.common, end, added) > budget_;)
-    added.erase(added.begin());
+  if (added.size() > 1)
+    for (const int64_t kept = kept_bytes(place.node);
+         added.size() > 1 && kept + bytes_for(place.common, end, added) > budget_;)
+      added.erase(added.begin());
   if (!make_room(bytes_for(place.common, end, added))) {
     if (shape_.state_elements > 0) return;
     while (end > place.common && bytes_ + bytes_for(place.common, end, added) > budget_)

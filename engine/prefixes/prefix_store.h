@@ -78,16 +78,20 @@ class PrefixStore {
   // Keeps a path from going, as long as it lives. It must not outlive the store.
   class Hold {
    public:
-    explicit Hold(Node* node);
-    Hold(Hold&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+    Hold(PrefixStore& store, const Node* node) : store_(&store), node_(node) { store_->held_.insert(node_); }
+    Hold(Hold&& other) noexcept : store_(other.store_), node_(std::exchange(other.node_, nullptr)) {}
     Hold& operator=(Hold&& other) noexcept {
+      std::swap(store_, other.store_);
       std::swap(node_, other.node_);
       return *this;
     }
-    ~Hold();
+    ~Hold() {
+      if (node_) store_->held_.erase(store_->held_.find(node_));
+    }
 
    private:
-    Node* node_;
+    PrefixStore* store_;
+    const Node* node_;
   };
   Hold hold(std::span<const int32_t> tokens); // that have a path
 
@@ -126,7 +130,8 @@ class PrefixStore {
   const MakeBlock make_block_;
   See on_evict_;
   std::unique_ptr<Node> root_;
-  std::vector<PrefixBlock> spare_; // of nodes that went: new memory costs more
+  std::multiset<const Node*> held_; // where paths that are held end
+  std::vector<PrefixBlock> spare_;  // of nodes that went: new memory costs more
   int64_t bytes_ = 0;
   uint64_t now_ = 0; // counts uses
 };

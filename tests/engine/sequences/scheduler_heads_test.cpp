@@ -97,7 +97,8 @@ TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for 
     CAPTURE(std::string(made.shape.architecture));
     const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor, 2);
     const Tokens prompts[] = {{3, 1, 4, 1, 5}, {2, 7, 1, 8}};
-    for (const auto& [first_limit, second_limit] : {std::pair<int64_t, int64_t>(60, 10), {12, 40}}) {
+    for (const std::pair<int64_t, int64_t>& limits : {std::pair<int64_t, int64_t>(60, 10), {12, 40}}) {
+      const int64_t first_limit = limits.first, second_limit = limits.second;
       CAPTURE(first_limit);
       Tokens plain[2];
       {

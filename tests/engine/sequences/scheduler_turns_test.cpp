@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -156,11 +157,7 @@ TEST_CASE("turns: those of one priority go on in turns, and a higher number is n
     sequences.push_back(scheduler.submit(endless(6, 9)));
     for (const auto& sequence : sequences) // none ends meanwhile
       for (int token = 0; token < 300; ++token) REQUIRE(sequence->next());
-    for (const auto& sequence : sequences) sequence->cancel();
-    for (const auto& sequence : sequences) {
-      Reply::of(*sequence);
-      CHECK(sequence->times_preempted() > 0);
-    }
+    CHECK(scheduler.counts().preemptions > 0);
   }
 }
 
@@ -180,6 +177,59 @@ TEST_CASE("turns: where what a sequence evaluated cannot be kept it keeps its st
     CHECK(running->times_preempted() == 0);
     CHECK(scheduler.counts().stored_bytes <= bytes);
   }
+}
+
+TEST_CASE("turns: where copies break, what was preempted is evaluated again, and nobody loses a stream any more") {
+  for (const int kind : {0, 1, 2})
+    for (const bool before : {false, true}) { // the first sequence is preempted
+      CAPTURE(kind);
+      CAPTURE(before);
+      const History::Settings settings{
+          .streams = 1, .context = 1 << 20, .recurrent = kind == 1, .going_back = kind == 2 ? 20 : 0};
+      History reference(settings), executor(settings);
+      const Reply alone = [&] {
+        Scheduler scheduler(reference, reference.program);
+        return Reply::of(*scheduler.submit(limited(3, 400)));
+      }();
+      std::vector<std::string> lines;
+      PrefixSettings prefixes = kRoom;
+      prefixes.warn = [&](const std::string& line) { lines.push_back(line); };
+      Scheduler scheduler(executor, executor.program, nullptr, prefixes, {.seconds = kNever, .patience = kNever});
+      std::shared_ptr<Sequence> better;
+      SequenceRequest request = limited(3, 400, 5);
+      request.is_end = [&, count = 0](int32_t) mutable { // the scheduler's thread, behind the 50th token
+        if (++count != 50) return false;
+        executor.copies_break = before;
+        SequenceRequest of_better = limited(4, 30);
+        of_better.is_end = [&](int32_t) {
+          executor.copies_break = true;
+          return false;
+        };
+        better = scheduler.submit(std::move(of_better));
+        return false;
+      };
+      const auto first = scheduler.submit(std::move(request));
+      for (int i = 0; i < 50; ++i) REQUIRE(first->next());
+      REQUIRE(better);
+      CHECK(Reply::of(*better).tokens.size() == 30);
+      const Reply rest = Reply::of(*first);
+      CHECK(rest.tokens.size() == 350);
+      CHECK(std::ranges::equal(rest.tokens, std::span(alone.tokens).last(350)));
+      CHECK(first->times_preempted() == (before ? 0 : 1));
+      CHECK(first->prompt_usage().tokens == (before ? 3 : 3 + 53));
+      CHECK(lines == std::vector<std::string>{"prompts are no longer kept: no memory for copies"});
+    }
+}
+
+TEST_CASE("turns: a scheduler that is destroyed ends what runs and what was preempted") {
+  History executor({.streams = 2, .context = 1 << 20});
+  std::vector<std::shared_ptr<Sequence>> sequences;
+  {
+    Scheduler scheduler(executor, executor.program, nullptr, kRoom, {.seconds = 0, .patience = kNever, .share = 1});
+    for (int32_t i = 0; i < 5; ++i) sequences.push_back(scheduler.submit(endless(i)));
+    while (scheduler.counts().preemptions < 20) std::this_thread::yield();
+  }
+  for (const auto& sequence : sequences) CHECK(Reply::of(*sequence).stop == StopReason::interrupted);
 }
 
 TEST_CASE("turns: who has waited for long is let in one at a time, and exchanges take a share of the time") {

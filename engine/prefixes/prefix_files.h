@@ -22,7 +22,7 @@ namespace ridge::engine {
 
 class PrefixFiles {
  public:
-  using Warn = std::function<void(const std::string& line)>;
+  using Warn = std::function<void(const std::string& line)>; // from any thread
   struct Limits {
     int64_t context, vocab; // tokens of a sequence; token ids are below `vocab`
   };
@@ -30,7 +30,6 @@ class PrefixFiles {
   // folder cannot be made.
   PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape, Limits limits,
               Warn warn);
-
   ~PrefixFiles(); // writes what waits
   PrefixFiles(const PrefixFiles&) = delete;
 
@@ -76,7 +75,7 @@ class PrefixFiles {
   const uint64_t key_;
   const PrefixStore::Shape shape_;
   const Limits limits_;
-  const Warn warn_; // from any thread
+  const Warn warn_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -20,8 +20,8 @@ struct PrefixSettings {
   int64_t bytes = 0;  // of host memory; 0: no store
   std::string folder; // where parts outlive the program; empty: nowhere
   int64_t folder_bytes = 0;
-  std::string model; // what says which model it is (model_key)
-  std::function<void(const std::string& line)> warn = {};
+  std::string model;                                      // what says which model it is (model_key)
+  std::function<void(const std::string& line)> warn = {}; // from any thread
 };
 
 class PrefixCache {

@@ -89,6 +89,7 @@ bool Scheduler::preempt(Stream& stream) {
   ++sequence.preempted_;
   const std::scoped_lock lock(mutex_);
   ++counts_.preemptions;
+  counts_.stored_bytes = prefixes_->bytes();
   positions_[number_of(stream)] = -1;
   waiting_.push_back(std::exchange(stream.sequence, nullptr));
   return true;

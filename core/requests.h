@@ -104,6 +104,7 @@ struct QuantizeRequest {
 struct ClientLoad {
   int64_t clients = 0;  // with a request at once; 0: no such test
   int64_t requests = 0; // of all of them; 0: four each
+  int64_t streams = 0;  // that run at once; 0: all
   int64_t shared = 0;   // tokens that all prompts begin with
   double arrivals = 0;  // requests a second, at random times; 0: a client sends its next one when it has its answer
 };

@@ -116,6 +116,7 @@ std::remove_cvref_t<Count> Answers::sum_of(Count (engine::Sequence::*count)() co
 int64_t Answers::cached_tokens() const { return sum_of(&engine::Sequence::cached_tokens); }
 int64_t Answers::stored_tokens() const { return sum_of(&engine::Sequence::stored_tokens); }
 int64_t Answers::disk_tokens() const { return sum_of(&engine::Sequence::disk_tokens); }
+int64_t Answers::times_preempted() const { return sum_of(&engine::Sequence::times_preempted); }
 engine::Usage Answers::prompt_usage() const { return sum_of(&engine::Sequence::prompt_usage); }
 engine::Usage Answers::generation_usage() const { return sum_of(&engine::Sequence::generation_usage); }
 engine::GuessCounts Answers::guesses() const { return sum_of(&engine::Sequence::guesses); }
@@ -125,13 +126,14 @@ std::string Answers::summary() const {
   const engine::GuessCounts counts = guesses();
   std::string guessed;
   if (counts.steps > 0) guessed = fmt::format(", {} of {} guesses right", counts.all_right(), counts.all_made());
-  std::string stored;
+  std::string stored, preempted;
+  if (const int64_t times = times_preempted(); times > 0) preempted = fmt::format(", preempted {} times", times);
   if (stored_tokens() > 0) stored = fmt::format(", {} of them kept", stored_tokens());
   if (disk_tokens() > 0) stored += fmt::format(", {} on disk", disk_tokens());
-  return fmt::format("prompt {} tokens ({} cached{}, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{})",
+  return fmt::format("prompt {} tokens ({} cached{}, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{}){}",
                      prompt_tokens_, cached_tokens(), stored, prompt_usage().seconds, generated_tokens(),
                      generation.tokens_per_second(), generation.bytes_per_second() / 1e9,
-                     answers_.size() > 1 ? " each" : "", guessed);
+                     answers_.size() > 1 ? " each" : "", guessed, preempted);
 }
 
 } // namespace ridge::server

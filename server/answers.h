@@ -50,6 +50,7 @@ class Answers {
   int64_t generated_tokens() const; // without those behind a stop text
   int64_t cached_tokens() const;
   int64_t stored_tokens() const, disk_tokens() const; // of these, from the prefix cache; of those, from its folder
+  int64_t times_preempted() const;
   engine::Usage prompt_usage() const, generation_usage() const;
   engine::GuessCounts guesses() const;
 

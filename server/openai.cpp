@@ -10,6 +10,7 @@ namespace ridge::server {
 namespace {
 
 constexpr int64_t kMostAnswers = 16;
+constexpr int64_t kMostPriority = int64_t{1} << 53; // whole numbers that JSON has
 
 // An object of token ids and what is added to their logits.
 void take_bias(const Fields& biases, core::SamplerParams& params) {
@@ -25,6 +26,8 @@ void take_bias(const Fields& biases, core::SamplerParams& params) {
 }
 
 } // namespace
+
+int64_t priority_of(const Fields& body) { return body.integer("priority", -kMostPriority, kMostPriority).value_or(0); }
 
 int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
 

@@ -12,6 +12,8 @@ namespace ridge::server {
 // Takes a body's sampling parameters; what it leaves open stays. Throws ApiError for values out of range.
 void take_sampling(const Fields& body, core::SamplingOptions& sampling);
 
+// What a body's answers go before and behind, in vLLM's words: lower numbers go first.
+int64_t priority_of(const Fields& body);
 // How many answers a body asks for: n.
 int64_t answers_wanted(const Fields& body);
 // One generation for each of `answers`, with a seed of its own.

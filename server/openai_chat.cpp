@@ -31,6 +31,7 @@ class Chat final : public OpenAiReply {
     Generation generation = chat_generation(service, body);
     take_sampling(body, generation.sampling);
     generation.keep_choices = likely_of(body) >= 0;
+    generation.priority = priority_of(body);
     return copies(generation, answers_wanted(body));
   }
 

@@ -40,6 +40,7 @@ class Completion final : public OpenAiReply {
         throw_invalid(name, "{} is not supported", name);
     Generation generation;
     generation.sampling = service.sampling();
+    generation.priority = priority_of(body);
     take_sampling(body, generation.sampling);
     if (const auto format = body.object("response_format"))
       if (const Json schema = schema_of_format(*format); !schema.is_null())

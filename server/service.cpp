@@ -31,6 +31,7 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
   request.sampling = generation.sampling.params;
   request.limit = generation.sampling.max_tokens;
   request.keep_choices = generation.keep_choices;
+  request.priority = generation.priority;
   if (generation.calls)
     request.constraint = std::make_unique<engine::CallConstraint>(generation.calls, token_table(), tokenizer(),
                                                                   generation.chat_prompt->bytes());

@@ -27,6 +27,7 @@ struct Generation {
   std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
   core::SamplingOptions sampling;                      // its grammar is GBNF text or a JSON schema
   bool keep_choices = false;
+  int64_t priority = 0;                                     // lower ones go first
   std::shared_ptr<const engine::CallRules> calls = nullptr; // of the tools that a chat's answer may call, or its schema
 };
 

@@ -128,6 +128,8 @@ void metrics(const Models& models, const httplib::Request&, httplib::Response& r
   count("requests_running", "gauge", "Requests being evaluated.", &Counts::running);
   count("requests_waiting", "gauge", "Requests that wait for a stream.", &Counts::waiting);
   count("requests_total", "counter", "Requests that have ended.", &Counts::ended);
+  count("preemptions_total", "counter", "Times that a request lost its stream to another one and waited again.",
+        &Counts::preemptions);
   count("prompt_tokens_total", "counter", "Tokens of prompts.", &Counts::prompt_tokens);
   count("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", &Counts::cached_tokens);
   count("prefix_cache_tokens_total", "counter", "Of the cached tokens, those that came from the prefix cache.",

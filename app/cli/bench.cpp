@@ -106,6 +106,11 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(1, 1000000))
       ->needs(clients)
       ->type_name("N");
+  command
+      ->add_option("--parallel", o->request.load.streams, "with --clients: of their requests run at once; default: all")
+      ->check(CLI::Range(1, 1024))
+      ->needs(clients)
+      ->type_name("N");
   command->add_option("--shared", o->request.load.shared, "with --clients: tokens that all prompts begin with")
       ->check(CLI::Range(0, 1 << 20))
       ->needs(clients)

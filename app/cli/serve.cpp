@@ -77,9 +77,6 @@ struct ServeCommand {
     static StopSignals signals; // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);
     engine::check_speculation(setup.model);
-    if (setup.model.speculation == "mtp")
-      throw Error("--spec mtp: draft heads guess in run, chat and the window; serve takes ngram or a draft model",
-                  Error::kUsage);
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
     engine::check_prefixes(setup.prefixes);
@@ -108,8 +105,8 @@ struct ServeCommand {
       throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
                   Error::kUsage);
     const std::string path = files.empty() ? "" : files[0];
-    auto model = std::make_unique<server::ServedModel>(server::open_served(path, load_on_terminal()), setup,
-                                                       path.empty() ? "guide" : server::model_name(path),
+    auto model = std::make_unique<server::ServedModel>(server::open_served(path, setup.model, load_on_terminal()),
+                                                       setup, path.empty() ? "guide" : server::model_name(path),
                                                        load_on_terminal(), log);
     const server::ModelService& service = model->service();
     log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),

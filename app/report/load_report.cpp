@@ -26,12 +26,14 @@ Json record(const measure::ClientLoadRow& r) {
           {"device", r.device},
           {"clients", r.load.clients},
           {"requests", r.requests},
+          {"streams", r.load.streams > 0 ? r.load.streams : r.load.clients},
           {"shared_tokens", r.load.shared},
           {"arrivals_per_second", r.load.arrivals > 0 ? Json(r.load.arrivals) : Json(nullptr)},
           {"seconds", r.seconds},
           {"prompt_tokens", r.prompt_tokens},
           {"cached_tokens", r.cached_tokens},
           {"generated_tokens", r.generated_tokens},
+          {"preemptions", r.preemptions},
           {"prompt_tokens_per_second", r.prompt_rate()},
           {"generated_tokens_per_second", r.generated_rate()},
           {"first_token_seconds", seconds(r.first_token)},
@@ -46,9 +48,11 @@ Json record(const measure::ClientLoadRow& r) {
 
 void print_load_markdown(const std::vector<measure::ClientLoadRow>& rows) {
   for (const measure::ClientLoadRow& r : rows) {
-    const std::string arrivals = r.load.arrivals > 0 ? fmt::format(", {:g} a second", r.load.arrivals) : "";
+    std::string how;
+    if (r.load.arrivals > 0) how += fmt::format(", {:g} a second", r.load.arrivals);
+    if (r.load.streams > 0) how += fmt::format(", {} at once, preempted {} times", r.load.streams, r.preemptions);
     fmt::print("{}{}: {} clients, {} requests{}, {:.3g} s; {}\n", &r == rows.data() ? "" : "\n", r.model,
-               r.load.clients, r.requests, arrivals, r.seconds, r.device);
+               r.load.clients, r.requests, how, r.seconds, r.device);
     fmt::print("generated       {:.1f} tokens/s of all clients\n", r.generated_rate());
     fmt::print("prompts         {:.1f} tokens/s; {:.1f} % of them were there already\n", r.prompt_rate(),
                100 * r.cached_share());

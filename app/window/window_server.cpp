@@ -104,8 +104,8 @@ void WindowServer::serve(const std::stop_token& stop, const core::intent::StartS
   server::ModelSetup setup = setup_;
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
-  server::ServedModel model(server::open_served(path, {}), setup, path.empty() ? "guide" : server::model_name(path),
-                            {.note = silent}, silent);
+  server::ServedModel model(server::open_served(path, setup.model, {}), setup,
+                            path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);
   server::Server server(model.service(), {wanted.host, wanted.port, wanted.key, ""});
   const std::jthread listening([&] { server.run(); });
   const Ending ending(model.service(), server);

@@ -168,7 +168,7 @@ Room free_room() {
 }
 
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
-  config.max_outputs = config.streams = 1;
+  config.max_outputs = 1;
   config.going_back = config.context; // a head goes back by itself, wherever to
   return config;
 }

@@ -95,6 +95,16 @@ PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, co
     }
   }
   if (error) throw_error("--cache-dir: {}: {}", folder_, error.message());
+  thread_ = std::thread([this] { run(); });
+}
+
+PrefixFiles::~PrefixFiles() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
 }
 
 // Checks all but the payload.
@@ -111,7 +121,7 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   if (header.tokens < 1 || header.tokens > limits_.context || header.first < 0 || header.first >= header.tokens ||
       header.states < 0 || header.states > header.tokens)
     refuse("its sizes make no sense");
-  Entry entry{path, header.first, {}, {}};
+  Entry entry{path, header.first, {}, {}, true, nullptr};
   const int64_t blocks =
       (header.tokens + shape_.block_positions - 1) / shape_.block_positions - header.first / shape_.block_positions;
   const int64_t index_bytes =
@@ -148,7 +158,8 @@ int64_t PrefixFiles::usable_of(const Entry& entry, std::span<const int32_t> toke
   return behind == entry.states.begin() ? 0 : *std::prev(behind);
 }
 
-// Behind how many tokens one can start with files that build on each other, the first one on `present` tokens.
+// Under the lock: behind how many tokens one can start with files that build on each other, the first one on `present`
+// tokens.
 int64_t PrefixFiles::reach(std::span<const int32_t> tokens, int64_t present) const {
   int64_t most = 0;
   for (int64_t before = -1; before < present;) {
@@ -164,18 +175,24 @@ int64_t PrefixFiles::reach(std::span<const int32_t> tokens, int64_t present) con
 
 PrefixPart PrefixFiles::read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
                              const PrefixStore::MakeBlock& make_block) {
-  while (reach(tokens, present) >= usable + kWorthKeeping) {
-    const Entry* best = nullptr;
-    std::pair most(present, usable);
-    for (const Entry& entry : entries_)
-      if (entry.first <= present)
-        if (const std::pair has(common(entry, tokens), usable_of(entry, tokens)); has > most) best = &entry, most = has;
-    if (!best) return {};
+  for (;;) {
+    Entry entry;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (reach(tokens, present) < usable + kWorthKeeping) return {};
+      const Entry* best = nullptr;
+      std::pair most(present, usable);
+      for (const Entry& one : entries_)
+        if (one.first <= present)
+          if (const std::pair has(common(one, tokens), usable_of(one, tokens)); has > most) best = &one, most = has;
+      if (!best) return {};
+      if (best->waiting) return *best->waiting;
+      entry = *best;
+    }
     PrefixPart part;
-    if (read_part(*best, make_block, part)) return part;
-    forget(std::string(best->path));
+    if (read_part(entry, make_block, part)) return part;
+    forget(entry.path);
   }
-  return {};
 }
 
 bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& make_block, PrefixPart& part) {
@@ -220,15 +237,79 @@ std::string PrefixFiles::path_of(const PrefixPart& part) const {
   return (fs::path(folder_) / fmt::format("{:016x}-{:016x}{}", key_, sum.value(), kEnding)).string();
 }
 
-void PrefixFiles::write(const PrefixPart& part) {
-  Entry entry{path_of(part), part.first, part.tokens, {}};
-  std::error_code ignored;
-  if (std::ranges::find(entries_, entry.path, &Entry::path) != entries_.end() && fs::exists(entry.path, ignored)) {
+// But for tokens.
+int64_t PrefixFiles::payload_bytes(const PrefixPart& part) const {
+  return std::ssize(part.blocks) * shape_.block_bytes +
+         std::ssize(part.states) * shape_.state_elements * static_cast<int64_t>(sizeof(float));
+}
+
+void PrefixFiles::write(PrefixPart part) {
+  const std::string path = path_of(part);
+  const int64_t bytes = payload_bytes(part);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() || waiting_bytes_ + bytes <= kMostWaiting; });
+  auto entry = find(path);
+  if (entry == entries_.end()) {
+    entries_.push_back({path, part.first, part.tokens, {}, false, nullptr});
+    entry = std::prev(entries_.end());
+    for (const auto& [position, state] : part.states) entry->states.push_back(position);
+  }
+  if (entry->waiting) return;
+  entry->waiting = std::make_shared<PrefixPart>(std::move(part));
+  waiting_bytes_ += bytes;
+  queue_.push_back(path);
+  changed_.notify_all();
+}
+
+void PrefixFiles::flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty(); });
+}
+
+std::vector<PrefixBlock> PrefixFiles::written() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(written_, {});
+}
+
+int64_t PrefixFiles::known() const {
+  const std::scoped_lock lock(mutex_);
+  return std::ssize(entries_);
+}
+
+// On the thread that writes.
+void PrefixFiles::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Entry entry = *find(queue_.front());
+    lock.unlock();
+    bool is_there = false;
+    try {
+      is_there = write_file(entry);
+    } catch (const std::exception& error) {
+      warn_(fmt::format("--cache-dir: {}", error.what()));
+    }
+    lock.lock();
+    const auto known = find(entry.path);
+    known->waiting.reset();
+    known->on_disk = is_there;
+    if (!is_there) entries_.erase(known);
+    waiting_bytes_ -= payload_bytes(*entry.waiting);
+    for (PrefixBlock& block : entry.waiting->blocks) written_.push_back(std::move(block));
+    queue_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+// Writes the part that waits, unless its file is there. Returns false where it is larger than the folder may be.
+bool PrefixFiles::write_file(const Entry& entry) {
+  const PrefixPart& part = *entry.waiting;
+  if (std::error_code ignored; entry.on_disk && fs::exists(entry.path, ignored)) {
     fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
-    return;
+    return true;
   }
   core::Hash index, payload;
-  for (const auto& [position, state] : part.states) entry.states.push_back(position);
   index.add(std::as_bytes(std::span(entry.tokens)));
   index.add(std::as_bytes(std::span(entry.states)));
   std::vector<std::span<const std::byte>> pieces;
@@ -238,7 +319,7 @@ void PrefixFiles::write(const PrefixPart& part) {
   int64_t bytes =
       sizeof(Header) + std::as_bytes(std::span(entry.tokens)).size() + std::as_bytes(std::span(entry.states)).size();
   for (const auto piece : pieces) payload.add(piece), bytes += std::ssize(piece);
-  if (bytes > budget_) return;
+  if (bytes > budget_) return false;
   const int64_t block = shape_.block_positions;
   Header header = {{},
                    key_,
@@ -253,19 +334,14 @@ void PrefixFiles::write(const PrefixPart& part) {
                    0};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.checksum = checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)));
-  try {
-    keep_budget(bytes);
-    core::AtomicFile file(entry.path, bytes);
-    file.write(std::as_bytes(std::span(&header, 1)));
-    file.write(std::as_bytes(std::span(entry.tokens)));
-    file.write(std::as_bytes(std::span(entry.states)));
-    for (const auto piece : pieces) file.write(piece);
-    file.publish(); // all streams wait for this, and checksums tell of damage
-    forget(entry.path);
-    entries_.push_back(std::move(entry));
-  } catch (const std::exception& error) {
-    warn_(fmt::format("--cache-dir: {}", error.what()));
-  }
+  keep_budget(bytes);
+  core::AtomicFile file(entry.path, bytes);
+  file.write(std::as_bytes(std::span(&header, 1)));
+  file.write(std::as_bytes(std::span(entry.tokens)));
+  file.write(std::as_bytes(std::span(entry.states)));
+  for (const auto piece : pieces) file.write(piece);
+  file.publish(); // checksums tell of damage
+  return true;
 }
 
 // Removes the oldest files, of all models, until there is room, and forgets those that other programs removed.
@@ -289,7 +365,10 @@ void PrefixFiles::keep_budget(int64_t coming) {
     present.insert(at->path().string());
     sum += bytes;
   }
-  std::erase_if(entries_, [&](const Entry& entry) { return !present.contains(entry.path); });
+  {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(entries_, [&](const Entry& entry) { return !entry.waiting && !present.contains(entry.path); });
+  }
   std::ranges::sort(files, {}, &Found::time);
   for (const Found& file : files) {
     if (sum <= budget_) return;
@@ -300,7 +379,16 @@ void PrefixFiles::keep_budget(int64_t coming) {
 }
 
 void PrefixFiles::forget(const std::string& path) {
-  std::erase_if(entries_, [&](const Entry& entry) { return entry.path == path; });
+  const std::scoped_lock lock(mutex_);
+  const auto entry = find(path);
+  if (entry == entries_.end()) return;
+  entry->on_disk = false;
+  if (!entry->waiting) entries_.erase(entry);
+}
+
+// Under the lock.
+std::vector<PrefixFiles::Entry>::iterator PrefixFiles::find(const std::string& path) {
+  return std::ranges::find(entries_, path, &Entry::path);
 }
 
 } // namespace ridge::engine

@@ -4,19 +4,25 @@
 // is left out, with a line that says so.
 //
 // Files are named after the model's key and the tokens, and the files of all models in a folder share its budget: the
-// oldest go. One thread uses an object; several programs may use a folder.
+// oldest go. One thread uses an object; several programs may use a folder. Another thread writes, so that nobody waits
+// for a disk: a part that waits to be written is read from memory.
 #pragma once
 
 #include "engine/prefixes/prefix_store.h"
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace ridge::engine {
 
 class PrefixFiles {
  public:
-  using Warn = std::function<void(const std::string& line)>;
+  using Warn = std::function<void(const std::string& line)>; // from any thread
   struct Limits {
     int64_t context, vocab; // tokens of a sequence; token ids are below `vocab`
   };
@@ -24,22 +30,31 @@ class PrefixFiles {
   // folder cannot be made.
   PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape, Limits limits,
               Warn warn);
+  ~PrefixFiles(); // writes what waits
+  PrefixFiles(const PrefixFiles&) = delete;
 
-  // Writes a part, unless its file is there. What goes wrong is a line, and no more.
-  void write(const PrefixPart& part);
+  // Has a part written, unless its file is there. What goes wrong is a line, and no more. Its blocks must not change
+  // until written() gives them back. Comes back at once, but where parts of kMostWaiting bytes wait already.
+  void write(PrefixPart part);
+  void flush(); // waits until all are written
+  // Blocks of parts that were written since the last call.
+  std::vector<PrefixBlock> written();
   // The next part of those that build on each other and let one start behind most of these tokens, where the store that
   // they go to has the `present` first ones and `usable` to start behind. Empty where files bring no kWorthKeeping
   // more.
   PrefixPart read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
                   const PrefixStore::MakeBlock& make_block);
-  int64_t known() const { return std::ssize(entries_); } // files
+  int64_t known() const;                                    // files, and parts that wait to be written
+  static constexpr int64_t kMostWaiting = int64_t{1} << 30; // bytes
 
  private:
   struct Entry {
     std::string path;
     int64_t first;
     std::vector<int32_t> tokens;
-    std::vector<int64_t> states; // positions
+    std::vector<int64_t> states;         // positions
+    bool on_disk = false;                // in a file that nobody found damaged
+    std::shared_ptr<PrefixPart> waiting; // to be written; null: nothing is
   };
   struct Header;
   static int64_t common(const Entry& entry, std::span<const int32_t> tokens);
@@ -48,8 +63,12 @@ class PrefixFiles {
   Entry read_entry(const std::string& path) const;
   bool read_part(const Entry& entry, const PrefixStore::MakeBlock& make_block, PrefixPart& part);
   std::string path_of(const PrefixPart& part) const;
+  int64_t payload_bytes(const PrefixPart& part) const;
+  void run();
+  bool write_file(const Entry& entry);
   void keep_budget(int64_t coming);
   void forget(const std::string& path);
+  std::vector<Entry>::iterator find(const std::string& path);
 
   const std::string folder_;
   const int64_t budget_;
@@ -57,7 +76,15 @@ class PrefixFiles {
   const PrefixStore::Shape shape_;
   const Limits limits_;
   const Warn warn_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
   std::vector<Entry> entries_;
+  std::deque<std::string> queue_; // paths of what waits; the first one is being written
+  int64_t waiting_bytes_ = 0;
+  std::vector<PrefixBlock> written_; // blocks that nobody reads here any more
+  bool ending_ = false;
+  std::thread thread_;
 };
 
 } // namespace ridge::engine

@@ -104,7 +104,31 @@ int64_t PrefixStore::bytes_for(int64_t from, int64_t to, const PrefixStates& sta
          std::ssize(states) * state_bytes();
 }
 
-// Leaves that the last touch() has not used go until there is room. Returns whether there is.
+// That go with a node.
+int64_t PrefixStore::bytes_of(const Node& node) const {
+  return bytes_for(node.first, node.end(), node.states) - (node.shares_first_block() ? shape_.block_bytes : 0);
+}
+
+// Of the path to `used`, and of those that are held.
+int64_t PrefixStore::kept_bytes(const Node* used) const {
+  std::set<const Node*> kept = {root_.get()};
+  int64_t bytes = 0;
+  const auto keep = [&](const Node* node) {
+    for (; kept.insert(node).second; node = node->parent) bytes += bytes_of(*node);
+  };
+  keep(used);
+  std::ranges::for_each(held_, keep);
+  return bytes;
+}
+
+bool PrefixStore::fits(std::span<const int32_t> tokens, int64_t states) const {
+  const Place place = walk(tokens);
+  return kept_bytes(place.node) + bytes_for(place.common, std::ssize(tokens), {}) + states * state_bytes() <= budget_;
+}
+
+PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return {*this, walk(tokens).node}; }
+
+// Leaves that nobody holds and that the last touch() has not used go until there is room. Returns whether there is.
 bool PrefixStore::make_room(int64_t bytes) {
   while (bytes_ + bytes > budget_) {
     Node* oldest = nullptr;
@@ -114,7 +138,7 @@ bool PrefixStore::make_room(int64_t bytes) {
       open.pop_back();
       for (const auto& [token, child] : node->children) open.push_back(child.get());
       const bool may_go = node != root_.get() && node->children.empty() && node->last_used != now_;
-      if (may_go && (!oldest || node->last_used < oldest->last_used)) oldest = node;
+      if (may_go && (!oldest || node->last_used < oldest->last_used) && !held_.contains(node)) oldest = node;
     }
     if (!oldest) return false;
     evict(oldest);
@@ -125,7 +149,7 @@ bool PrefixStore::make_room(int64_t bytes) {
 void PrefixStore::evict(Node* leaf) {
   if (on_evict_) on_evict_(part_of(*leaf));
   const bool shares = leaf->shares_first_block();
-  bytes_ -= bytes_for(leaf->first, leaf->end(), leaf->states) - (shares ? shape_.block_bytes : 0);
+  bytes_ -= bytes_of(*leaf);
   for (size_t i = shares ? 1 : 0; i < leaf->blocks.size(); ++i) free_block(std::move(leaf->blocks[i]));
   leaf->parent->children.erase(leaf->tokens.front());
 }
@@ -140,6 +164,10 @@ PrefixBlock PrefixStore::take_block() {
   PrefixBlock block = std::move(spare_.back());
   spare_.pop_back();
   return block;
+}
+
+void PrefixStore::take_back(PrefixBlock block) {
+  if (bytes_ + (std::ssize(spare_) + 1) * shape_.block_bytes <= budget_) free_block(std::move(block));
 }
 
 void PrefixStore::free_block(PrefixBlock block) {
@@ -159,7 +187,10 @@ void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& st
   for (const Node* node = place.node; node; node = node->parent)
     for (const auto& [position, state] : node->states)
       if (position <= place.common) added.erase(position); // behind, the node is another sequence's
-  while (added.size() > 1 && bytes_for(place.common, end, added) > budget_) added.erase(added.begin());
+  if (added.size() > 1)
+    for (const int64_t kept = kept_bytes(place.node);
+         added.size() > 1 && kept + bytes_for(place.common, end, added) > budget_;)
+      added.erase(added.begin());
   if (!make_room(bytes_for(place.common, end, added))) {
     if (shape_.state_elements > 0) return;
     while (end > place.common && bytes_ + bytes_for(place.common, end, added) > budget_)

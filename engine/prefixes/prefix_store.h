@@ -8,7 +8,8 @@
 // before its tokens, and its last one may have others behind them, which mean nothing there. Of two nodes on a path,
 // the lower one has the rows of a block that both have. A node that is split shares that block with its parent.
 //
-// All nodes together stay within a budget in bytes: leaves that were not used for longest go. One thread uses a store.
+// All nodes together stay within a budget in bytes: leaves that were not used for longest go, but for paths that
+// somebody holds. One thread uses a store.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ridge::engine {
@@ -36,6 +39,9 @@ struct PrefixPart {
 };
 
 class PrefixStore {
+ private:
+  struct Node;
+
  public:
   struct Shape {
     int64_t block_positions = 32, block_bytes = 0, state_elements = 0; // of f32
@@ -67,13 +73,37 @@ class PrefixStore {
   void insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill,
               int64_t least = kWorthKeeping);
 
+  // Whether all of these tokens, with so many states, fit beside what is held.
+  bool fits(std::span<const int32_t> tokens, int64_t states) const;
+  // Keeps a path from going, as long as it lives. It must not outlive the store.
+  class Hold {
+   public:
+    Hold(PrefixStore& store, const Node* node) : store_(&store), node_(node) { store_->held_.insert(node_); }
+    Hold(Hold&& other) noexcept : store_(other.store_), node_(std::exchange(other.node_, nullptr)) {}
+    Hold& operator=(Hold&& other) noexcept {
+      std::swap(store_, other.store_);
+      std::swap(node_, other.node_);
+      return *this;
+    }
+    ~Hold() {
+      if (node_) store_->held_.erase(store_->held_.find(node_));
+    }
+
+   private:
+    PrefixStore* store_;
+    const Node* node_;
+  };
+  Hold hold(std::span<const int32_t> tokens); // that have a path
+
+  // A block of a part that went is of use again, where nobody reads it and there is room for it.
+  void take_back(PrefixBlock block);
+
   void for_each(const See& see) const; // the least recently used first
   int64_t bytes() const { return bytes_; }
   int64_t new_blocks() const; // that may still be made
   int64_t nodes() const;
 
  private:
-  struct Node;
   struct Place {
     Node* node;     // the last one on the path
     int64_t common; // tokens up to there
@@ -82,6 +112,8 @@ class PrefixStore {
   void touch(Node* node);
   Node* split(Node* node, int64_t position);
   int64_t bytes_for(int64_t from, int64_t to, const PrefixStates& states) const;
+  int64_t bytes_of(const Node& node) const;
+  int64_t kept_bytes(const Node* used) const;
   bool make_room(int64_t bytes);
   void evict(Node* leaf);
   void add_states(Node* node, const PrefixStates& states);
@@ -98,7 +130,8 @@ class PrefixStore {
   const MakeBlock make_block_;
   See on_evict_;
   std::unique_ptr<Node> root_;
-  std::vector<PrefixBlock> spare_; // of nodes that went: new memory costs more
+  std::multiset<const Node*> held_; // where paths that are held end
+  std::vector<PrefixBlock> spare_;  // of nodes that went: new memory costs more
   int64_t bytes_ = 0;
   uint64_t now_ = 0; // counts uses
 };

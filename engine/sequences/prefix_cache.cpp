@@ -40,9 +40,19 @@ PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program,
 }
 
 void PrefixCache::expect(int64_t tokens) {
+  if (files_)
+    for (PrefixBlock& block : files_->written()) store_.take_back(std::move(block));
   if (shape_.block_bytes == 0) return;
   const int64_t blocks = (tokens + shape_.block_positions - 1) / shape_.block_positions;
   executor_.expect_blocks(std::min({blocks, store_.new_blocks(), kMostAhead / shape_.block_bytes}));
+}
+
+std::optional<PrefixStore::Hold> PrefixCache::hold(StreamCache& stream) {
+  const std::vector<int32_t> tokens(stream.tokens().begin(), stream.tokens().end());
+  if (!store_.fits(tokens, shape_.state_elements > 0 ? 1 : 0)) return std::nullopt;
+  stream.save(store_, 1);
+  if (store_.usable(tokens) < std::ssize(tokens)) return std::nullopt;
+  return store_.hold(tokens);
 }
 
 int64_t PrefixCache::fetch(std::span<const int32_t> tokens, int64_t present) {
@@ -66,7 +76,9 @@ int64_t PrefixCache::fetch(std::span<const int32_t> tokens, int64_t present) {
 }
 
 void PrefixCache::write_all() {
-  if (files_) store_.for_each([this](const PrefixPart& part) { files_->write(part); });
+  if (!files_) return;
+  store_.for_each([this](const PrefixPart& part) { files_->write(part); });
+  files_->flush();
 }
 
 } // namespace ridge::engine

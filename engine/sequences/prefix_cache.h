@@ -20,8 +20,8 @@ struct PrefixSettings {
   int64_t bytes = 0;  // of host memory; 0: no store
   std::string folder; // where parts outlive the program; empty: nowhere
   int64_t folder_bytes = 0;
-  std::string model; // what says which model it is (model_key)
-  std::function<void(const std::string& line)> warn = {};
+  std::string model;                                      // what says which model it is (model_key)
+  std::function<void(const std::string& line)> warn = {}; // from any thread
 };
 
 class PrefixCache {
@@ -37,12 +37,14 @@ class PrefixCache {
   // Brings what files have of these tokens into the store, where that is more than `present`. Returns how many tokens
   // more can be started behind.
   int64_t fetch(std::span<const int32_t> tokens, int64_t present);
-  // Streams hold so many tokens, which may be kept soon: memory for them is got meanwhile.
+  // Between steps. Streams hold so many tokens, which may be kept soon: memory for them is got meanwhile.
   void expect(int64_t tokens);
   void keep(StreamCache& stream) { stream.save(store_); }
+  // Keeps all that the stream holds, at least one token, until the Hold goes. Nothing where there is no room for it.
+  std::optional<PrefixStore::Hold> hold(StreamCache& stream);
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
   bool outlives() const { return files_.has_value(); }
-  void write_all(); // to files, what is not there yet
+  void write_all(); // to files, what is not there yet; waits until it is
   void give_up(const char* why) const { warn_(fmt::format("prompts are no longer kept: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }
 

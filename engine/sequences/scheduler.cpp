@@ -19,13 +19,14 @@ constexpr int32_t kNotChosen = -2;             // as -1 says that logits are unu
 } // namespace
 
 Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator,
-                     const PrefixSettings& prefixes)
+                     const PrefixSettings& prefixes, const Turns& turns)
     : executor_(executor), program_(program), prefixes_(PrefixCache::make(executor, program, prefixes)),
-      keeps_prefixes_(prefixes_ != nullptr), speculator_(std::move(speculator)) {
+      keeps_prefixes_(prefixes_ != nullptr), turns_(turns), speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
-  for (int32_t i = 0; i < config.streams; ++i) streams_.push_back({StreamCache(executor, program, i), nullptr, 0});
+  for (int32_t i = 0; i < config.streams; ++i)
+    streams_.push_back({StreamCache(executor, program, i), nullptr, 0, 0, {}});
   positions_.assign(streams_.size(), -1);
   thread_ = std::thread([this] { run(); });
 }
@@ -43,6 +44,7 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_prompt(request.prompt, executor_.config().context, program_.vocab);
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
+  sequence->waits_since_ = turns_.now();
   const std::scoped_lock lock(mutex_);
   if (draining_ || stopping_) throw_error("the engine is shutting down and takes no further requests");
   sequence->number_ = submitted_++;
@@ -99,70 +101,12 @@ bool Scheduler::wait_for_work() {
   if (!stopping_) return true;
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
   lock.unlock();
-  for (const auto& sequence : waiting) sequence->end(StopReason::interrupted, nullptr);
+  for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
   for (Stream& stream : streams_)
     if (stream.sequence) end(stream, StopReason::interrupted);
   lock.lock();
   if (!kept_) keep_all(lock);
   return false;
-}
-
-void Scheduler::end_cancelled() {
-  for (Stream& stream : streams_)
-    if (stream.sequence && stream.sequence->cancelled()) end(stream, StopReason::interrupted);
-  std::vector<std::shared_ptr<Sequence>> cancelled;
-  {
-    const std::scoped_lock lock(mutex_);
-    std::erase_if(waiting_, [&](const std::shared_ptr<Sequence>& sequence) {
-      if (sequence->cancelled()) cancelled.push_back(sequence);
-      return sequence->cancelled();
-    });
-    counts_.ended += std::ssize(cancelled);
-    changed_.notify_all();
-  }
-  for (const auto& sequence : cancelled) sequence->end(StopReason::interrupted, nullptr);
-}
-
-// Gives free streams to the sequences that wait: the most important first, then the oldest.
-void Scheduler::start_waiting() {
-  while (std::ranges::any_of(streams_, [](const Stream& s) { return !s.sequence; })) {
-    std::shared_ptr<Sequence> sequence;
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto first = std::ranges::min_element(waiting_, {}, [](const std::shared_ptr<Sequence>& s) {
-        return std::pair(-s->request_.priority, s->number_);
-      });
-      if (first == waiting_.end()) return;
-      sequence = *first;
-      waiting_.erase(first);
-    }
-    Stream& stream = best_stream(sequence->request_.prompt);
-    stream.sequence = sequence;
-    sequence->start(program_.vocab);
-    const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
-    sequence->cached_ = stream.cache.resume(sequence->request_.prompt);
-    if (branch > 0) stream.cache.want_copy(branch);
-    const std::scoped_lock lock(mutex_);
-    counts_.prompt_tokens += std::ssize(sequence->request_.prompt);
-    counts_.cached_tokens += sequence->cached_;
-  }
-}
-
-// The free stream that holds most of the prompt; the one that was not used for longest where none holds much, or the
-// prefix cache has more.
-Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> prompt) {
-  Stream* best = nullptr;
-  std::pair<int64_t, int64_t> best_score;
-  const int64_t elsewhere = stored(prompt);
-  for (Stream& stream : streams_) {
-    if (stream.sequence) continue;
-    const int64_t common = stream.cache.usable(prompt);
-    const bool worth =
-        (common >= kWorthKeeping || 2 * common >= std::ssize(prompt)) && elsewhere < common + kWorthKeeping;
-    const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));
-    if (!best || score > best_score) best = &stream, best_score = score;
-  }
-  return *best;
 }
 
 void Scheduler::step() {
@@ -186,7 +130,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     Stream& stream = streams_[i];
     if (!stream.sequence) continue;
     const std::vector<int32_t>& tokens = stream.sequence->tokens_;
-    if (!stream.sequence->prompt_done(stream.cache.size())) {
+    if (!stream.sequence->text_done(stream.cache.size())) {
       if (!shares_prefix(stream)) reading.push_back(i);
     } else if (std::ssize(tokens) > executor_.config().context) {
       end(stream, StopReason::context_full);
@@ -199,11 +143,11 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
   std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
     Stream& stream = streams_[reading[i]];
-    const std::span<const int32_t> prompt = stream.sequence->request_.prompt;
+    const std::span<const int32_t> text = stream.sequence->text();
     const int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
-    const int64_t count = stream.cache.next_piece(prompt, share);
-    const auto next = prompt.subspan(stream.cache.size(), count);
-    pieces.push_back({reading[i], {next.begin(), next.end()}, true, stream.cache.size() + count == std::ssize(prompt)});
+    const int64_t count = stream.cache.next_piece(text, share);
+    const auto next = text.subspan(stream.cache.size(), count);
+    pieces.push_back({reading[i], {next.begin(), next.end()}, true, stream.cache.size() + count == std::ssize(text)});
     room -= count;
   }
   return pieces;
@@ -225,9 +169,12 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   executor_.forward({tokens, positions, of_streams, outputs});
   const double seconds = seconds_now() - start;
   ++step_;
+  int64_t row = 0;
   for (const Piece& piece : pieces) {
     Stream& stream = streams_[piece.stream];
     const int64_t count = std::ssize(piece.tokens);
+    if (piece.guesses == 0) hand_over_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
+    row += count;
     const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens.size());
     if (piece.reading)
       stream.sequence->prompt_ += {count, seconds, share};
@@ -281,7 +228,8 @@ void Scheduler::count_step(double seconds, double bytes) {
 // executor has chosen them, else drawn from its outputs, of which the piece's begin at `output`.
 void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen) {
   Stream& stream = streams_[piece.stream];
-  Sequence& sequence = *stream.sequence;
+  const std::shared_ptr<Sequence> running = stream.sequence; // it may end here
+  Sequence& sequence = *running;
   if (sequence.request_.limit == 0) return end(stream, StopReason::limit);
   const auto guesses = std::span(piece.tokens).last(piece.guesses);
   int64_t right = 0;
@@ -300,7 +248,7 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
   } catch (...) {
     end(stream, StopReason::interrupted, std::current_exception());
   }
-  if (piece.guesses > 0) settle(piece, right, !stream.sequence);
+  if (piece.guesses > 0) settle(piece, sequence, right, !stream.sequence);
 }
 
 // From the logits of that output.
@@ -323,11 +271,19 @@ void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenCho
 }
 
 void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
-  const std::shared_ptr<Sequence> sequence = std::exchange(stream.sequence, nullptr);
   decoding_ = awaits_ = false;
   {
     const std::scoped_lock lock(mutex_);
-    positions_[&stream - streams_.data()] = -1;
+    positions_[number_of(stream)] = -1;
+  }
+  finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
+}
+
+// Of a sequence that has no stream, or has none any more.
+void Scheduler::finish(const std::shared_ptr<Sequence>& sequence, StopReason stop, std::exception_ptr error) {
+  sequence->evaluated_rows_.reset();
+  {
+    const std::scoped_lock lock(mutex_);
     ++counts_.ended;
     counts_.generated_tokens += sequence->generated_;
     counts_.guesses_made += sequence->guesses_.all_made();

@@ -4,6 +4,10 @@
 // copy of it where the stream is busy. What a stream loses to another prompt stays in the prefix cache, from where a
 // later prompt gets it back.
 //
+// Where more sequences are there than streams, those of the lowest priority number go first, and those of one number
+// take turns: what a sequence has evaluated is kept in the prefix cache while another one has its stream, and it goes
+// on with what it would have gone on with.
+//
 // A sequence that generates alone leaves most of a step's arithmetic unused. Then a step also checks guesses of what
 // follows, and the executor chooses the tokens itself where it can.
 #pragma once
@@ -12,6 +16,7 @@
 #include "engine/sequences/prefix_cache.h"
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
+#include "engine/sequences/turns.h"
 #include "engine/speculation/speculator.h"
 
 #include <condition_variable>
@@ -26,11 +31,12 @@ namespace ridge::engine {
 class Scheduler {
  public:
   // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. The speculator
-  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does.
+  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does. One
+  // that reads hidden rows does so for sequences that nobody ran beside when they began.
   // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
   // folder cannot be made.
   Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
-            const PrefixSettings& prefixes = {});
+            const PrefixSettings& prefixes = {}, const Turns& turns = {});
   ~Scheduler(); // cancels what has not ended
 
   // Throws Error for a prompt that is empty, does not fit the context or has tokens outside the vocabulary, for
@@ -42,6 +48,7 @@ class Scheduler {
   struct Counts {
     int64_t running = 0, waiting = 0; // sequences now
     int64_t ended = 0;
+    int64_t preemptions = 0;                                            // so far
     int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0; // of all sequences so far
     int64_t stored_tokens = 0, disk_tokens = 0;  // of cached_tokens: from the prefix cache; of those, from its folder
     int64_t stored_bytes = 0;                    // that the prefix cache holds now
@@ -60,6 +67,8 @@ class Scheduler {
     StreamCache cache;
     std::shared_ptr<Sequence> sequence; // null: free
     uint64_t last_used = 0;             // step
+    uint64_t started = 0;               // the step before the sequence's first one
+    Turn turn;                          // of the sequence
   };
   struct Piece { // of a step
     int32_t stream;
@@ -74,17 +83,30 @@ class Scheduler {
 
   void run();
   bool wait_for_work();
-  void end_cancelled();
-  void start_waiting();
-  Stream& best_stream(std::span<const int32_t> prompt);
   void step();
   std::vector<Piece> plan_step();
+
+  // Of sequences that wait (scheduler_turns.cpp):
+  struct Start {
+    std::shared_ptr<Sequence> sequence; // null: none can
+    int32_t stream = -1;                // whose sequence gives it up; -1: one is free
+    bool late = false;
+  };
+  void end_cancelled();
+  void start_waiting();
+  Start next_start() const;
+  void start(const Start& next);
+  bool preempt(Stream& stream);
+  Stream& best_stream(std::span<const int32_t> text);
 
   // Of prompts that begin like others (scheduler_prefix.cpp):
   int64_t stored(std::span<const int32_t> prompt) const;
   int64_t use_prefixes(Stream& stream);
   int64_t exchange_prefixes(Stream& stream);
+  void restore(Stream& stream);
+  void give_up_prefixes(const char* why);
   bool shares_prefix(Stream& stream);
+  void count_cached(Sequence& sequence, int64_t tokens);
   void count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk);
   void keep_all(std::unique_lock<std::mutex>& lock);
 
@@ -94,20 +116,24 @@ class Scheduler {
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
   int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
-  void settle(const Piece& piece, int64_t right, bool ended);
+  void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
   // Of a sequence that generates alone (scheduler_alone.cpp):
   Stream* only_one();
+  int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
+  void follow(Stream& stream);
+  void hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
   bool somebody_joins() const;
   bool start_decoding(const Stream& stream);
   void await();
   void decode(const Piece& piece);
-  int64_t worth_guessing(const Sequence& sequence, int64_t known, int64_t most);
+  int64_t worth_guessing(const Stream& stream, int64_t known, int64_t most);
   int64_t most_guesses(const Sequence& sequence, int64_t known) const;
   void add_guesses(Piece& piece);
 
   void end(Stream& stream, StopReason stop, std::exception_ptr error = nullptr);
   void end_all(const std::exception_ptr& error);
+  void finish(const std::shared_ptr<Sequence>& sequence, StopReason stop, std::exception_ptr error = nullptr);
   double bytes_of(std::span<const Piece> pieces) const;
   double bytes_of(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const;
 
@@ -117,10 +143,12 @@ class Scheduler {
   uint64_t step_ = 0;
   std::unique_ptr<PrefixCache> prefixes_; // null: none
   const bool keeps_prefixes_;
+  TurnPolicy turns_;
 
   // Of a sequence that generates alone; the scheduler's thread alone.
   const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
   std::optional<uint64_t> guessed_for_;          // number of the sequence whose text the speculator knows
+  int32_t followed_ = -1;                        // the stream whose hidden rows the speculator reads; -1: none
   bool decoding_ = false;                        // the executor chooses the tokens itself
   bool awaits_ = false;                          // it has chosen one, or is about to, that was not taken yet
   int64_t evaluating_ = 0;                       // how many tokens it evaluates for that

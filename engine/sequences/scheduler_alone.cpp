@@ -23,7 +23,30 @@ Scheduler::Stream* Scheduler::only_one() {
 // Whether another sequence takes part from the next step on.
 bool Scheduler::somebody_joins() const {
   const std::scoped_lock lock(mutex_);
-  return stopping_ || (!waiting_.empty() && streams_.size() > 1);
+  return stopping_ || next_start().sequence;
+}
+
+// A stream is about to read its sequence's text. Where it is alone, a speculator that reads hidden rows follows it,
+// unless much of the text would have to be evaluated again for rows that the speculator lacks.
+void Scheduler::follow(Stream& stream) {
+  if (followed_ == number_of(stream)) followed_ = -1;
+  if (!speculator_ || !speculator_->reads_rows() || only_one() != &stream) return;
+  speculator_->select(number_of(stream));
+  const std::span<const int32_t> tokens = stream.sequence->tokens_;
+  const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(tokens.first(tokens.size() - 1));
+  if (usable - known >= kWorthKeeping) return;
+  const bool goes_on = stream.sequence->evaluated_ > 0; // with the very rows that it had
+  if (!goes_on && executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);
+  followed_ = number_of(stream);
+}
+
+// To a speculator that follows the stream: the hidden rows of `count` tokens of the sequence, the last one of them in
+// front of position `end`. They are the last step's rows from number `first` on.
+void Scheduler::hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count) {
+  if (followed_ != stream) return;
+  const int64_t width = program_.values[program_.hidden].width;
+  speculator_->evaluated(std::span(sequence.tokens_).first(end),
+                         executor_.hidden().subspan(first * width, count * width));
 }
 
 // Behind a step whose only output is what the sequence's next token is drawn from. Returns whether the executor chooses
@@ -32,8 +55,8 @@ bool Scheduler::start_decoding(const Stream& stream) {
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices) return false;
   if (!only_one() || somebody_joins()) return false;
-  const auto number = static_cast<int32_t>(&stream - streams_.data());
-  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()), number);
+  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()),
+                                       number_of(stream));
   awaits_ = decoding_;
   evaluating_ = 0;
   return decoding_;
@@ -46,7 +69,7 @@ void Scheduler::await() {
   Sequence& sequence = *stream.sequence;
   const int64_t position = stream.cache.size();
   const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
-                     !somebody_joins() && worth_guessing(sequence, 1, most_guesses(sequence, 1) - 1) == 0;
+                     !somebody_joins() && worth_guessing(stream, 1, most_guesses(sequence, 1) - 1) == 0;
   const double start = seconds_now();
   const int32_t token = executor_.next_token(ahead);
   const double seconds = seconds_now() - start;
@@ -57,6 +80,7 @@ void Scheduler::await() {
     sequence.generation_ += {1, seconds, bytes};
     count_step(seconds, bytes);
     if (speculator_) speculator_->took(evaluating_, seconds);
+    hand_over_rows(number_of(stream), 0, sequence, position, evaluating_);
   }
   awaits_ = ahead;
   evaluating_ = ahead ? 1 : 0;
@@ -88,7 +112,9 @@ void Scheduler::decode(const Piece& piece) {
 }
 
 // How many guesses a step is worth that evaluates `known` tokens before them.
-int64_t Scheduler::worth_guessing(const Sequence& sequence, int64_t known, int64_t most) {
+int64_t Scheduler::worth_guessing(const Stream& stream, int64_t known, int64_t most) {
+  const Sequence& sequence = *stream.sequence;
+  if (speculator_ && speculator_->reads_rows() && followed_ != number_of(stream)) return 0;
   if (!speculator_ || most <= 0 || sequence.generated_ == 0) return 0; // the first token waits for no drafter
   if (guessed_for_ != sequence.number_) {
     speculator_->begin(sequence.tokens_);
@@ -107,9 +133,10 @@ int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known) const {
 
 // What may follow a piece, where trying it pays.
 void Scheduler::add_guesses(Piece& piece) {
-  Sequence& sequence = *streams_[piece.stream].sequence;
+  const Stream& stream = streams_[piece.stream];
+  Sequence& sequence = *stream.sequence;
   const int64_t known = std::ssize(piece.tokens);
-  if (worth_guessing(sequence, known, most_guesses(sequence, known)) == 0) return;
+  if (worth_guessing(stream, known, most_guesses(sequence, known)) == 0) return;
   std::vector<int32_t> guesses = speculator_->draft();
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
   if (is_end) guesses.erase(std::ranges::find_if(guesses, is_end), guesses.end());
@@ -123,11 +150,14 @@ void Scheduler::add_guesses(Piece& piece) {
 
 // What the caches keep of a step whose first `right` guesses were right. A recurrent state goes back by itself only as
 // a whole: what was right is then evaluated again, with the next step.
-void Scheduler::settle(const Piece& piece, int64_t right, bool ended) {
+void Scheduler::settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended) {
+  StreamCache& cache = streams_[piece.stream].cache;
+  const int64_t count = piece.known() + right;
+  hand_over_rows(piece.stream, 0, sequence, cache.size() + count, count);
   if (!program_.states.empty() && right < piece.guesses)
     executor_.return_to_mark();
   else
-    streams_[piece.stream].cache.evaluated(std::span(piece.tokens).first(piece.known() + right));
+    cache.evaluated(std::span(piece.tokens).first(count));
   speculator_->were_right(ended ? right : piece.guesses, right);
 }
 

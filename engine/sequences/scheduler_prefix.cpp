@@ -21,17 +21,39 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
   return prefixes_ ? prefixes_->usable(sharable(prompt)) : 0;
 }
 
-// Of a stream that is about to read another prompt. Where copies fail, as they do when memory runs out, answers do not.
+// Of a stream that is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
 // Returns what exchange_prefixes() does.
 int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
-    return exchange_prefixes(stream);
+    if (stream.sequence->evaluated_ == 0) return exchange_prefixes(stream);
+    restore(stream);
   } catch (const std::exception& error) {
     stream.cache.keep(0); // what it holds is not certain
-    prefixes_->give_up(error.what());
-    prefixes_.reset();
-    return 0;
+    give_up_prefixes(error.what());
   }
+  return 0;
+}
+
+// What was preempted is evaluated again then.
+void Scheduler::give_up_prefixes(const char* why) {
+  prefixes_->give_up(why);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& sequence : waiting_) sequence->evaluated_rows_.reset();
+  }
+  for (Stream& stream : streams_)
+    if (stream.sequence) stream.sequence->evaluated_rows_.reset();
+  prefixes_.reset();
+}
+
+// What the stream would lose is kept, and all that its sequence had evaluated when it was preempted is there
+// afterwards.
+void Scheduler::restore(Stream& stream) {
+  Sequence& sequence = *stream.sequence;
+  const auto evaluated = std::span(sequence.tokens_).first(sequence.evaluated_);
+  if (stream.cache.common(evaluated) < stream.cache.size()) prefixes_->keep(stream.cache);
+  if (prefixes_->usable(evaluated) > stream.cache.usable(evaluated)) prefixes_->load(stream.cache, evaluated);
+  sequence.evaluated_rows_.reset();
 }
 
 // What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
@@ -52,6 +74,14 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::scoped_lock lock(mutex_);
   counts_.stored_bytes = prefixes_->bytes();
   return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
+}
+
+// Tokens of the prompt that nobody has to evaluate for it.
+void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
+  if (sequence.reads_again_) return;
+  sequence.cached_ += tokens;
+  const std::scoped_lock lock(mutex_);
+  counts_.cached_tokens += tokens;
 }
 
 void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk) {
@@ -81,7 +111,7 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
 // Of the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
-  const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
+  const std::span<const int32_t> tokens = sharable(stream.sequence->text());
   Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;
   for (Stream& other : streams_)
@@ -90,7 +120,7 @@ bool Scheduler::shares_prefix(Stream& stream) {
   bool waits = false;
   for (Stream& other : streams_) {
     if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) continue;
-    const int64_t common = common_length(other.sequence->request_.prompt, tokens);
+    const int64_t common = common_length(other.sequence->text(), tokens);
     if (other.cache.size() >= common || common <= most) continue;
     other.cache.want_copy(common);
     waits = true;
@@ -98,9 +128,7 @@ bool Scheduler::shares_prefix(Stream& stream) {
   if (waits || !longest) return waits;
   const int64_t gained = most - stream.cache.size();
   stream.cache.take_over(longest->cache, most);
-  stream.sequence->cached_ += gained;
-  const std::scoped_lock lock(mutex_);
-  counts_.cached_tokens += gained;
+  count_cached(*stream.sequence, gained);
   return false;
 }
 

@@ -1,16 +1,15 @@
 #include "engine/sequences/sequence.h"
 
-#include "core/clock.h"
-
 #include <utility>
 
 namespace ridge::engine {
 
 Sequence::Sequence(SequenceRequest request)
-    : request_(std::move(request)), tokens_(request_.prompt), submitted_(core::seconds_now()) {}
+    : request_(std::move(request)), tokens_(request_.prompt), text_(std::ssize(tokens_)) {}
 
-void Sequence::start(int64_t vocab) {
-  waiting_ = core::seconds_now() - submitted_;
+void Sequence::start(int64_t vocab, double now) {
+  waiting_ += now - waits_since_;
+  if (sampler_) return; // it goes on
   sampler_.emplace(request_.sampling, vocab);
   for (const int32_t token : tokens_) sampler_->accept(token);
 }

@@ -4,6 +4,7 @@
 
 #include "core/sampler.h"
 #include "core/token_choice.h"
+#include "engine/prefixes/prefix_store.h"
 #include "engine/sequences/usage.h"
 #include "engine/speculation/speculator.h"
 
@@ -44,7 +45,7 @@ struct SequenceRequest {
   std::function<bool(int32_t)> is_end;    // which tokens end the answer; they are not passed on
   std::unique_ptr<Constraint> constraint; // null: every token may come
   bool keep_choices = false;              // also say of each token what else was likely
-  int priority = 0;                       // of those that wait, the highest starts first
+  int64_t priority = 0;                   // of those that wait, the lowest goes first
 };
 
 class Sequence {
@@ -73,15 +74,18 @@ class Sequence {
   int64_t stored_tokens() const { return stored_; }             // of these, from the prefix cache
   int64_t disk_tokens() const { return from_disk_; }            // of these, from its folder
   const GuessCounts& guesses() const { return guesses_; }       // while it generated alone
-  double seconds_waiting() const { return waiting_; }           // from submit() until a stream was free
+  double seconds_waiting() const { return waiting_; }           // for a stream, all together
+  int64_t times_preempted() const { return preempted_; }        // that another one took its stream
 
  private:
   friend class Scheduler;
   explicit Sequence(SequenceRequest request);
 
-  void start(int64_t vocab); // a stream is free for it
+  void start(int64_t vocab, double now); // there is a stream for it
 
-  bool prompt_done(int64_t cached) const { return cached >= std::ssize(request_.prompt); }
+  // What is read, in pieces, before it generates.
+  std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
+  bool text_done(int64_t cached) const { return cached >= text_; }
   void deliver(Token token);
   void end(StopReason stop, std::exception_ptr error);
 
@@ -90,10 +94,14 @@ class Sequence {
   std::atomic<bool> cancelled_ = false;
 
   // The scheduler's thread alone, until the end.
-  std::optional<core::Sampler> sampler_; // while it runs: it takes 20 bytes for each token of the vocabulary
+  std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary
   std::vector<int32_t> tokens_;          // the prompt and what was generated
+  int64_t text_;                         // the prompt's tokens; all so far, where those that were evaluated are lost
   int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
-  double submitted_, waiting_ = 0; // seconds
+  double waits_since_ = 0, waiting_ = 0;            // seconds
+  int64_t preempted_ = 0, evaluated_ = 0;           // evaluated: tokens, when it was preempted last
+  std::optional<PrefixStore::Hold> evaluated_rows_; // while it is preempted
+  bool reads_again_ = false;                        // what it had evaluated, as there was no way to keep it
   Usage prompt_, generation_;
   GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;

@@ -49,16 +49,16 @@ void StreamCache::take_over(StreamCache& other, int64_t count) {
   want_distant_copy(count);
 }
 
-void StreamCache::save(PrefixStore& store) {
+void StreamCache::save(PrefixStore& store, int64_t least) {
   copy_before(size() + 1);
   copy_of(size());
   const int64_t end = snapshots_.needed() ? snapshots_.last_before(size()) : size();
-  store.insert(std::span(tokens_).first(end), snapshots_.all(),
-               [&](int64_t first, std::span<const PrefixBlock> blocks) {
-                 std::vector<std::byte*> bytes;
-                 for (const PrefixBlock& block : blocks) bytes.push_back(block.get());
-                 executor_.save_blocks(stream_, first, bytes);
-               });
+  const auto fill = [&](int64_t first, std::span<const PrefixBlock> blocks) {
+    std::vector<std::byte*> bytes;
+    for (const PrefixBlock& block : blocks) bytes.push_back(block.get());
+    executor_.save_blocks(stream_, first, bytes);
+  };
+  store.insert(std::span(tokens_).first(end), snapshots_.all(), fill, least);
 }
 
 void StreamCache::load(std::span<const int32_t> tokens, const PrefixStore::Start& start) {

@@ -36,8 +36,9 @@ class StreamCache {
   // Takes over the first `count` tokens of another stream of the executor, which are usable there and more than are
   // here.
   void take_over(StreamCache& other, int64_t count);
-  // Copies what the stream holds into the store, and what the store has of `tokens` into the stream: all of start's.
-  void save(PrefixStore& store);
+  // Copies what the stream holds into the store, unless that is less than `least` tokens more than are there, and what
+  // the store has of `tokens` into the stream: all of start's.
+  void save(PrefixStore& store, int64_t least = kWorthKeeping);
   void load(std::span<const int32_t> tokens, const PrefixStore::Start& start);
   // Another prompt goes on from there. What that takes is copied on the way, where a cache alone does not go back.
   void want_copy(int64_t position);

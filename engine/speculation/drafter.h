@@ -24,6 +24,8 @@ class Drafter {
 
   // Drafters that read the model's hidden rows (Program::hidden) are given those of every token that it evaluates.
   virtual bool reads_rows() const { return false; }
+  // What follows is about the text of this stream, of which it keeps what it knows.
+  virtual void select(int32_t /*stream*/) {}
   // The model is about to evaluate `prompt`, of which it may know a part. Returns how many tokens of it, at most, may
   // be left out: of the next one a row is missing.
   virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }

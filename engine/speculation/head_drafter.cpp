@@ -14,8 +14,8 @@ constexpr int64_t kKept = 32;
 
 } // namespace
 
-DraftHead::DraftHead(const core::Program& program, core::Executor& executor)
-    : executor_(executor), width_(program.values[program.input].width), sampler_({.temp = 0}, program.vocab),
+DraftHead::DraftHead(const core::Program& program, core::Executor& executor, int32_t stream, core::Sampler& greedy)
+    : executor_(executor), stream_(stream), width_(program.values[program.input].width), greedy_(greedy),
       rows_(width_, 0.0f) {}
 
 void DraftHead::keep(int64_t count) {
@@ -41,10 +41,11 @@ void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
 }
 
 void DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output) {
+  const std::vector<int32_t> streams(count, stream_);
   std::vector<int32_t> positions(count);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_));
   const auto last = static_cast<int32_t>(count) - 1;
-  core::Batch batch{text.subspan(size_, count), positions, {}, {}};
+  core::Batch batch{text.subspan(size_, count), positions, streams, {}};
   if (output) batch.outputs = {&last, 1};
   batch.input = std::span(rows_).subspan((size_ - 1 - first_row_) * width_, count * width_);
   executor_.forward(batch);
@@ -69,13 +70,20 @@ int32_t DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* n
 }
 
 int32_t DraftHead::choose() {
-  if (executor_.start_decoding(sampler_, static_cast<int32_t>(size_), 0)) return executor_.next_token(false);
-  return sampler_.sample(executor_.logits(0));
+  if (executor_.start_decoding(greedy_, static_cast<int32_t>(size_), stream_)) return executor_.next_token(false);
+  return greedy_.sample(executor_.logits(0));
 }
 
 HeadDrafter::HeadDrafter(const LoadedModel& model)
-    : vocab_(model.program.vocab), width_(model.program.values[model.program.hidden].width) {
-  for (const LoadedHead& head : model.heads) heads_.emplace_back(head.program, *head.executor);
+    : vocab_(model.program.vocab), width_(model.program.values[model.program.hidden].width),
+      streams_(model.heads[0].executor->config().streams) {
+  for (const LoadedHead& head : model.heads)
+    greedy_.emplace_back(core::SamplerParams{.temp = 0, .bias = {}}, head.program.vocab);
+  for (size_t stream = 0; stream < streams_.size(); ++stream)
+    for (size_t i = 0; i < model.heads.size(); ++i)
+      streams_[stream].heads.emplace_back(model.heads[i].program, *model.heads[i].executor,
+                                          static_cast<int32_t>(stream), greedy_[i]);
+  select(0);
 }
 
 int HeadDrafter::look(std::span<const int32_t> tokens) {
@@ -84,41 +92,44 @@ int HeadDrafter::look(std::span<const int32_t> tokens) {
 }
 
 std::vector<int32_t> HeadDrafter::draft(int64_t most) {
+  auto& [heads, text] = *selected_;
   const int64_t known = std::ssize(tokens_);
-  text_.resize(std::min(std::ssize(text_), known));
-  text_.insert(text_.end(), tokens_.begin() + std::ssize(text_), tokens_.end());
+  text.resize(std::min(std::ssize(text), known));
+  text.insert(text.end(), tokens_.begin() + std::ssize(text), tokens_.end());
   std::vector<int32_t> guesses;
   while (std::ssize(guesses) < most) {
-    const auto place = guesses.size(), which = std::min(place, heads_.size() - 1);
-    DraftHead& head = heads_[which];
+    const auto place = guesses.size(), which = std::min(place, heads.size() - 1);
+    DraftHead& head = heads[which];
     if (place > which) head.add_rows(head.size() - 1, head.last_row());
-    const int32_t token = head.read(text_, std::ssize(text_), behind(which), true);
+    const int32_t token = head.read(text, std::ssize(text), selected_->behind(which), true);
     if (token < 0 || token >= vocab_) break;
     guesses.push_back(token);
-    text_.push_back(token);
+    text.push_back(token);
   }
-  text_.resize(known);
-  for (DraftHead& head : heads_) head.keep(known);
+  text.resize(known);
+  for (DraftHead& head : heads) head.keep(known);
   return guesses;
 }
 
 int64_t HeadDrafter::resume(std::span<const int32_t> prompt) {
-  const int64_t same = std::ranges::mismatch(text_, prompt).in1 - text_.begin();
-  text_.resize(same);
-  for (DraftHead& head : heads_) head.keep(same);
+  auto& [heads, text] = *selected_;
+  const int64_t same = std::ranges::mismatch(text, prompt).in1 - text.begin();
+  text.resize(same);
+  for (DraftHead& head : heads) head.keep(same);
   // Where a head's next row is lost, the head before it, or the model, makes it again.
-  for (size_t i = heads_.size() - 1; i > 0; --i) heads_[i - 1].keep(heads_[i].missing_row());
-  return heads_[0].missing_row();
+  for (size_t i = heads.size() - 1; i > 0; --i) heads[i - 1].keep(heads[i].missing_row());
+  return heads[0].missing_row();
 }
 
 void HeadDrafter::evaluated(std::span<const int32_t> tokens, std::span<const float> rows) {
+  auto& [heads, text] = *selected_;
   const int64_t known = std::ssize(tokens), position = known - std::ssize(rows) / width_;
-  text_.resize(std::min(std::ssize(text_), position));
-  text_.insert(text_.end(), tokens.begin() + std::ssize(text_), tokens.end());
-  heads_[0].add_rows(position, rows);
+  text.resize(std::min(std::ssize(text), position));
+  text.insert(text.end(), tokens.begin() + std::ssize(text), tokens.end());
+  heads[0].add_rows(position, rows);
   const auto waits = [&](const DraftHead& head) { return known - head.size() >= kTogether; };
-  if (!std::ranges::any_of(heads_, waits)) return;
-  for (size_t i = 0; i < heads_.size(); ++i) heads_[i].read(text_, known, behind(i), false);
+  if (!std::ranges::any_of(heads, waits)) return;
+  for (size_t i = 0; i < heads.size(); ++i) heads[i].read(text, known, selected_->behind(i), false);
 }
 
 } // namespace ridge::engine

@@ -1,7 +1,8 @@
 // Guesses of the draft heads that a model's file has behind its layers (multi-token prediction, "nextn").
 //
 // A head reads a token and a hidden row of the token before it. It has keys and values of its own, of every token of
-// the text. The first head reads the model's hidden rows, which the session hands over. Each further head reads the
+// the text. Where the model has several streams, so has the head, and knows a text for each. The first head reads the
+// model's hidden rows, which are handed over as the model makes them. Each further head reads the
 // rows of the head before it, and so it was trained: the first guess is the first head's, the second guess the second
 // head's. Where there are more guesses than heads, the last head goes on with its own rows, as if they were those of
 // the head before.
@@ -13,11 +14,11 @@
 
 namespace ridge::engine {
 
-// A head on its executor: the tokens that its cache holds, and the rows that it is yet to read.
+// A head on a stream of its executor: the tokens that its cache holds, and the rows that it is yet to read.
 class DraftHead {
  public:
-  // The executor has one stream, no recurrent state, and one output.
-  DraftHead(const core::Program& program, core::Executor& executor);
+  // The executor has no recurrent state, and one output. `greedy` picks the likeliest token. All must outlive it.
+  DraftHead(const core::Program& program, core::Executor& executor, int32_t stream, core::Sampler& greedy);
 
   int64_t size() const { return size_; } // tokens that the cache holds
   // The first token whose row is yet to come before all tokens can be read.
@@ -38,8 +39,9 @@ class DraftHead {
   int32_t choose();
 
   core::Executor& executor_;
+  const int32_t stream_;
   const int64_t width_;
-  core::Sampler sampler_; // greedy
+  core::Sampler& greedy_;
   int64_t size_ = 0;
   // Rows of tokens from first_row_ on, some that were read already among them. That of token -1, before the first, is
   // 0.
@@ -56,15 +58,22 @@ class HeadDrafter final : public Drafter {
   int look(std::span<const int32_t> tokens) override;
   std::vector<int32_t> draft(int64_t most) override;
   bool reads_rows() const override { return true; }
+  void select(int32_t stream) override { selected_ = &streams_.at(stream); }
   int64_t resume(std::span<const int32_t> prompt) override;
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override;
 
  private:
-  DraftHead* behind(size_t head) { return head + 1 < heads_.size() ? &heads_[head + 1] : nullptr; }
+  struct Stream {
+    std::vector<DraftHead> heads;
+    std::vector<int32_t> text; // that they know of
 
-  std::vector<DraftHead> heads_;
+    DraftHead* behind(size_t head) { return head + 1 < heads.size() ? &heads[head + 1] : nullptr; }
+  };
+
   const int64_t vocab_, width_;
-  std::vector<int32_t> text_;       // that the heads know of
+  std::vector<core::Sampler> greedy_; // one for each head
+  std::vector<Stream> streams_;
+  Stream* selected_ = nullptr;
   std::span<const int32_t> tokens_; // of the last look()
 };
 

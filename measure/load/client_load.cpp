@@ -131,7 +131,7 @@ void start_executor(engine::LoadedModel& model, const core::BenchRequest& reques
   core::ModelOptions options = model_options(request, plan.settings[0]);
   options.context = std::ranges::max(plan.prompts) + std::ranges::max(plan.generated);
   core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
-  engine::set_streams(config, options, request.load.clients);
+  engine::set_streams(config, options, request.load.streams > 0 ? request.load.streams : request.load.clients);
   config.max_outputs = config.streams;
   engine::start_executor(model, config, request.device, engine::placement_of(options), steps);
 }
@@ -168,6 +168,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
   row.read_bytes_per_second = (roof_before + peaks.read_bytes_per_second()) / 2;
   row.prompt_tokens = after.prompt_tokens - before.prompt_tokens;
   row.cached_tokens = after.cached_tokens - before.cached_tokens;
+  row.preemptions = after.preemptions - before.preemptions;
   row.generated_tokens = after.generated_tokens - before.generated_tokens;
   row.steps = after.steps - before.steps;
   row.bytes = after.bytes - before.bytes;

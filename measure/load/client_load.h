@@ -19,6 +19,7 @@ struct ClientLoadRow {
   int64_t requests = 0;
   double seconds = 0; // from the first request to the last answer
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  int64_t preemptions = 0;    // requests that lost their stream to others and went on later
   Percentiles first_token;    // from its request on
   Percentiles between_tokens; // of one answer
   int64_t steps = 0;

@@ -23,6 +23,7 @@ constexpr std::chrono::milliseconds kGlance{50}; // for answers that end, which 
 
 engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Scheduler::Counts& b) {
   a.ended += b.ended;
+  a.preemptions += b.preemptions;
   a.prompt_tokens += b.prompt_tokens;
   a.cached_tokens += b.cached_tokens;
   a.stored_tokens += b.stored_tokens;
@@ -132,7 +133,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<ServedModel> model;
   lock.unlock();
   try {
-    engine::LoadedModel opened = open_served(entry.file.path, steps_);
+    engine::LoadedModel opened = open_served(entry.file.path, settings_.setup.model, steps_);
     const double bytes = ServedModel::bytes_needed(opened, settings_.setup);
     lock.lock();
     make_room(bytes, lock);

@@ -2,6 +2,7 @@
 
 #include "core/cache/rings.h"
 #include "engine/embedder.h"
+#include "engine/fit/fit.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
@@ -42,11 +43,13 @@ double bytes_of_weights(const core::Program& program) {
   return static_cast<double>(bytes);
 }
 
-engine::LoadedModel open_served(const std::string& path, const engine::LoadSteps& steps) {
-  if (path.empty()) return engine::open_model(path, steps);
+engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps) {
+  options.model = path;
+  if (path.empty()) return engine::open_generating(options, steps);
   gguf::File file = gguf::File::open(path);
-  const bool embeds = engine::is_embedding_model(file, models::build_program(file));
-  return engine::open_model(std::move(file), embeds ? models::Ending::hidden : models::Ending::logits);
+  if (engine::is_embedding_model(file, models::build_program(file)))
+    return engine::open_model(std::move(file), models::Ending::hidden);
+  return engine::open_generating(std::move(file), options, steps);
 }
 
 // What stays where it is: executors refer to their Programs, and services to their models.
@@ -96,8 +99,13 @@ ModelService& ServedModel::service() { return kind_->service(); }
 double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup) {
   core::ExecutorConfig config = config_of(opened, setup);
   if (engine::is_embedding_model(opened.file, opened.program)) config.streams = 1;
-  const double cache = core::kv_cache_bytes(opened.program, config, config.context);
-  return bytes_of_weights(opened.program) + static_cast<double>(config.streams) * cache;
+  const auto need = [&](const core::Program& program, const core::ExecutorConfig& own) {
+    return bytes_of_weights(program) +
+           static_cast<double>(own.streams) * core::kv_cache_bytes(program, own, own.context);
+  };
+  double bytes = need(opened.program, config);
+  for (const engine::LoadedHead& head : opened.heads) bytes += need(head.program, engine::head_config(config));
+  return bytes;
 }
 
 } // namespace ridge::server

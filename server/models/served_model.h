@@ -20,9 +20,10 @@ struct ModelSetup {
 
 double bytes_of_weights(const core::Program& program);
 
-// Opens a file as what it is: a model that embeds texts with its hidden state as the end, any other with its logits. An
-// empty path means the built-in guide. Throws Error for what cannot be opened.
-engine::LoadedModel open_served(const std::string& path, const engine::LoadSteps& steps);
+// Opens a file as what it is: a model that embeds texts with its hidden state as the end, any other with its logits,
+// and with its draft heads where `options` have them guess. An empty path means the built-in guide. Throws Error for
+// what cannot be opened.
+engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps);
 
 class ServedModel {
  public:
@@ -32,7 +33,7 @@ class ServedModel {
   ~ServedModel();
 
   ModelService& service();
-  // What an opened model will need at least: its weights, and the caches of its streams.
+  // What an opened model will need at least: its weights, and the caches of its streams; those of draft heads, too.
   static double bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup);
 
  private:

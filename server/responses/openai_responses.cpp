@@ -53,6 +53,7 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
   const auto text = body.object("text"), format = text ? text->object("format") : std::nullopt;
   Generation generation =
       service.chat(prompt, tools ? &*tools : nullptr, variables, format ? schema_of_format(*format) : Json());
+  generation.priority = priority_of(body);
   take_numbers(body, generation.sampling.params);
   if (const auto most = body.integer("max_output_tokens", 1, INT32_MAX)) generation.sampling.max_tokens = *most;
   return generation;

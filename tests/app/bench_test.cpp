@@ -274,9 +274,17 @@ TEST_CASE("bench plays a load of many clients, whose prompts share their beginni
   CHECK(shared["cached_tokens"] <= 20 * 20);
   CHECK(shared["arrivals_per_second"] == 1000);
 
-  const Result table =
-      run_ridge({"bench", "--device", "cpu", "-m", tiny_model(), "-p", "8", "-n", "4", "--clients", "2"});
+  CHECK(shared["streams"] == 3);
+
+  const json in_turn = load({"--parallel", "1"}); // far shorter than a turn
+  CHECK(in_turn["streams"] == 1);
+  CHECK(in_turn["generated_tokens"] == 12 * 8);
+  CHECK(in_turn["steps"] > apart["steps"]);
+
+  const Result table = run_ridge(
+      {"bench", "--device", "cpu", "-m", tiny_model(), "-p", "8", "-n", "4", "--clients", "3", "--parallel", "2"});
   CHECK(table.status == 0);
-  for (const char* part : {"2 clients, 8 requests", "first token", "between tokens", "GB/s measured"})
+  for (const char* part :
+       {"3 clients, 12 requests, 2 at once, preempted 0 times", "first token", "between tokens", "GB/s measured"})
     CHECK(table.out.find(part) != std::string::npos);
 }

@@ -103,6 +103,7 @@ class WatchedHeads final : public engine::Drafter {
     return guesses;
   }
   bool reads_rows() const override { return heads_.reads_rows(); }
+  void select(int32_t stream) override { heads_.select(stream); }
   int64_t resume(std::span<const int32_t> prompt) override { return heads_.resume(prompt); }
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
     heads_.evaluated(tokens, rows);
@@ -115,11 +116,12 @@ class WatchedHeads final : public engine::Drafter {
 };
 
 // The model of a file with its heads, on executors that `make` makes.
-inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make) {
+inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1) {
   core::ModelOptions options;
   options.speculation = "mtp";
   engine::LoadedModel model = engine::open_generating(std::move(file), options);
   core::ExecutorConfig config = heads_config();
+  config.streams = streams;
   model.executor = make(model.program, config);
   config.max_outputs = 1;
   for (engine::LoadedHead& head : model.heads) head.executor = make(head.program, config);

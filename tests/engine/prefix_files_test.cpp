@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 using namespace ridge;
 using engine::PrefixBlock;
@@ -31,18 +33,33 @@ PrefixPart part_of(int32_t number) { // a prompt of its own
   return part;
 }
 
+bool same_rows(const PrefixPart& a, const PrefixPart& b) {
+  return std::ranges::equal(a.blocks, b.blocks, [](const PrefixBlock& one, const PrefixBlock& other) {
+    return std::memcmp(one.get(), other.get(), kBlockBytes) == 0;
+  });
+}
+
 } // namespace
 
 TEST_CASE("prefix files: programs that share a folder forget the files that others removed") {
   const tests::TemporaryFolder folder;
   constexpr int64_t kBudget = 10'000;
+  std::mutex mutex; // both write
   std::vector<std::string> lines;
   const auto open = [&](const std::string& path) {
     return PrefixFiles(path, kBudget, "a model", {kPositions, kBlockBytes, 0}, {256, 1000},
-                       [&](const std::string& line) { lines.push_back(line); });
+                       [&](const std::string& line) {
+                         const std::scoped_lock lock(mutex);
+                         lines.push_back(line);
+                       });
   };
   PrefixFiles first = open(folder.path()), second = open(folder.path() + "/");
-  for (int32_t number = 0; number < 200; ++number) (number % 2 ? first : second).write(part_of(number));
+  for (int32_t number = 0; number < 200; ++number) {
+    PrefixFiles& files = number % 2 ? first : second;
+    files.write(part_of(number));
+    if (number % 7 == 0) files.flush();
+  }
+  for (PrefixFiles* files : {&first, &second}) files->flush();
   for (PrefixFiles* files : {&first, &second}) {
     CHECK(files->known() > 5);
     CHECK(files->known() <= static_cast<int64_t>(folder.file_count()));
@@ -51,8 +68,37 @@ TEST_CASE("prefix files: programs that share a folder forget the files that othe
   const PrefixPart last = part_of(199);
   const PrefixPart read = first.read(last.tokens, 0, 0, make_block);
   CHECK(read.tokens == last.tokens);
-  REQUIRE(read.blocks.size() == last.blocks.size());
-  for (size_t i = 0; i < read.blocks.size(); ++i)
-    CHECK(std::memcmp(read.blocks[i].get(), last.blocks[i].get(), kBlockBytes) == 0);
+  CHECK(same_rows(read, last));
+  CHECK(lines.empty());
+}
+
+TEST_CASE("prefix files: what waits to be written is there to be read, and its blocks come back when it is written") {
+  const tests::TemporaryFolder folder;
+  std::vector<std::string> lines;
+  const auto open = [&] {
+    return PrefixFiles(folder.path(), 1 << 24, "a model", {kPositions, kBlockBytes, 0}, {256, 1000},
+                       [&](const std::string& line) { lines.push_back(line); });
+  };
+  constexpr int32_t kParts = 300;
+  {
+    PrefixFiles files = open();
+    for (int32_t number = 0; number < kParts; ++number) {
+      files.write(part_of(number));
+      if (number % 3 == 0) files.write(part_of(number)); // once more
+      const PrefixPart part = part_of(number / 2);
+      CHECK(same_rows(files.read(part.tokens, 0, 0, make_block), part));
+    }
+    CHECK(files.known() == kParts);
+    files.flush();
+    CHECK(folder.file_count() == kParts);
+    CHECK(files.written().size() >= 4 * kParts);
+    CHECK(files.written().empty());
+  }
+  PrefixFiles files = open();
+  CHECK(files.known() == kParts);
+  for (int32_t number = 0; number < kParts; ++number) {
+    const PrefixPart part = part_of(number);
+    CHECK(same_rows(files.read(part.tokens, 0, 0, make_block), part));
+  }
   CHECK(lines.empty());
 }

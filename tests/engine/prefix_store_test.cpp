@@ -207,3 +207,52 @@ TEST_CASE("prefix store: random sequences against a naive store, with room for a
       CHECK(store.bytes() == bytes + std::ssize(blocks) * kPositions * 4);
     }
 }
+
+TEST_CASE("prefix store: what is held stays, and what is said to fit does") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
+  for (const int64_t states : {0, 1}) {
+    CAPTURE(states);
+    constexpr int64_t kBudget = 2500;
+    PrefixStore store(shape(states), kBudget, make_block);
+    std::vector<std::pair<Tokens, PrefixStore::Hold>> held;
+    int64_t fitting = 0, refused = 0;
+    for (int round = 0; round < 1000; ++round) {
+      CAPTURE(round);
+      Tokens tokens;
+      if (!held.empty()) tokens = held[below(held.size())].first;
+      tokens.resize(below(tokens.size() + 1));
+      for (int64_t more = 1 + below(50); more > 0; --more) tokens.push_back(static_cast<int32_t>(below(3)));
+      PrefixStates copies;
+      if (states > 0) copies.emplace(std::ssize(tokens), state_at(tokens));
+      if (below(3) > 0) {
+        store.insert(tokens, copies, rows_of(tokens));
+      } else if (store.fits(tokens, states)) {
+        ++fitting;
+        store.insert(tokens, copies, rows_of(tokens), 1);
+        CHECK(store.usable(tokens) == std::ssize(tokens));
+        held.emplace_back(tokens, store.hold(tokens));
+      } else {
+        ++refused;
+      }
+      for (const auto& [kept, hold] : held) {
+        const PrefixStore::Start start = store.find(kept);
+        CHECK(start.tokens == std::ssize(kept));
+        CHECK(right(start, kept));
+      }
+      CHECK(store.bytes() <= kBudget);
+      if (below(6) == 0 && !held.empty()) held.erase(held.begin() + below(held.size()));
+    }
+    CHECK(fitting > 50);
+    CHECK(refused > 50);
+    const std::vector<Tokens> once = {held.empty() ? numbered(20) : held[0].first};
+    held.clear();
+    for (int32_t i = 1; i < 100; ++i) {
+      const Tokens other = numbered(40, 1000 * i);
+      store.insert(other, {{40, state_at(other)}}, rows_of(other));
+    }
+    CHECK(store.common(once[0]) == 0);
+  }
+}

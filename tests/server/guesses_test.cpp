@@ -175,7 +175,7 @@ TEST_CASE("a draft model guesses for the model that is served") {
   setup.model.draft_model = RIDGE_SOURCE_DIR "/models/guide/guide.gguf"; // the served one itself
   setup.model.draft_tokens = 3;
   const auto timings = [&] {
-    server::ServedModel model(server::open_served("", {}), setup, "guide", {}, [](const std::string&) {});
+    server::ServedModel model(server::open_served("", setup.model, {}), setup, "guide", {}, [](const std::string&) {});
     server::Server server(model.service(), {"127.0.0.1", 0, "", ""});
     const std::jthread listening([&] { server.run(); });
     httplib::Client http("127.0.0.1", server.port());

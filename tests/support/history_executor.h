@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -52,6 +53,7 @@ class History final : public core::Executor {
   }
 
   void forward(const core::Batch& batch) override {
+    if (before_step) before_step();
     if (broken) throw Error("the device is gone");
     core::check_batch(program, config_, batch);
     decoding_ = -1;
@@ -135,12 +137,14 @@ class History final : public core::Executor {
   int64_t block_bytes() const override { return kBlock * static_cast<int64_t>(sizeof(uint64_t)); }
   void expect_blocks(int64_t count) override { blocks_expected = count; }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
+    if (copies_break) throw Error("no memory for copies");
     std::vector<uint64_t> rows = streams_[stream];
     rows.resize((first + std::ssize(blocks)) * kBlock);
     for (std::byte* block : blocks) std::memcpy(block, &rows[first++ * kBlock], block_bytes());
     saved += std::ssize(blocks);
   }
   void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
+    if (copies_break) throw Error("no memory for copies");
     if (first * kBlock > std::ssize(streams_[stream])) throw std::logic_error("blocks behind a gap");
     streams_[stream].resize((first + std::ssize(blocks)) * kBlock);
     for (const std::byte* block : blocks) std::memcpy(&streams_[stream][first++ * kBlock], block, block_bytes());
@@ -174,7 +178,8 @@ class History final : public core::Executor {
   core::Program program;
   std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
                        states_saved = 0, blocks_expected = 0; // saved and loaded: blocks
-  std::atomic<bool> broken = false;
+  std::atomic<bool> broken = false, copies_break = false;
+  std::function<void()> before_step; // of forward()
 
  private:
   void evaluate(int32_t number, int32_t token, int32_t position) {

@@ -1,6 +1,7 @@
 // The scheduler on the GPU: steps of several streams, pieces of prompts, and a sequence alone, whose tokens the GPU
 // chooses.
 #include "support/recipes/prefix_runs.h"
+#include "support/recipes/turn_runs.h"
 #include "support/sequences.h"
 
 #include "device.h"
@@ -19,4 +20,11 @@ TEST_CASE("CUDA: models whose caches hold only windows share prompts, and say wh
   REQUIRE_REFERENCE();
   for (const char* name : {"gemma3-dense", "gpt-oss-moe", "gemma4-e2b"})
     for (const int64_t streams : {1, 3}) tests::check_prefixes(tests::make_executor, name, streams);
+}
+
+TEST_CASE("CUDA: tiny models say the same preempted as alone") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const char* name : {"llama-dense", "gemma3-dense", "qwen35-dense", "deepseek2-moe", "gpt-oss-moe"})
+    tests::check_turns(tests::make_executor, name);
 }

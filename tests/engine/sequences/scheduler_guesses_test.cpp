@@ -2,145 +2,33 @@
 // or among others, joined or cancelled in the middle.
 #include "engine/sequences/scheduler.h"
 
-#include "core/random.h"
+#include "engine/sequences/questions.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "support/history_executor.h"
 #include "support/numerics.h"
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <mutex>
 #include <random>
-#include <stdexcept>
 #include <thread>
 
 using namespace ridge;
 using engine::Scheduler;
 using engine::Sequence;
-using engine::SequenceRequest;
 using engine::StopReason;
 using tests::History;
+using tests::HistoryDrafter;
+using tests::Question;
+using tests::Reply;
 
 namespace {
-
-constexpr int32_t kVocab = 101;
-
-// Knows what a History goes on with, and says so as often as it is told to.
-class HistoryDrafter final : public engine::Drafter {
- public:
-  HistoryDrafter(double right, uint64_t seed) : right_(right), seed_(seed) {}
-
-  void begin(std::span<const int32_t> tokens) override {
-    tokens_.clear();
-    state_ = 0;
-    look(tokens);
-  }
-  int look(std::span<const int32_t> tokens) override {
-    if (tokens.size() < tokens_.size() || !std::ranges::equal(tokens.first(tokens_.size()), tokens_))
-      throw std::logic_error("another text without begin()");
-    for (const int32_t token : tokens.subspan(tokens_.size())) state_ = History::after(state_, token);
-    tokens_.assign(tokens.begin(), tokens.end());
-    return static_cast<int>(tokens.size() % engine::kDraftKinds);
-  }
-  std::vector<int32_t> draft(int64_t most) override {
-    ++drafts;
-    std::vector<int32_t> guesses;
-    for (uint64_t state = state_; std::ssize(guesses) < most; state = History::after(state, guesses.back())) {
-      const int32_t next = History::next_of(state, kVocab);
-      guesses.push_back(core::uniform(seed_, draws_++) < right_ ? next : (next + 1) % kVocab);
-    }
-    return guesses;
-  }
-
-  std::atomic<int64_t> drafts = 0;
-
- private:
-  const double right_;
-  const uint64_t seed_;
-  uint64_t draws_ = 0, state_ = 0;
-  std::vector<int32_t> tokens_;
-};
 
 std::unique_ptr<engine::Speculator> speculator(double right, uint64_t seed, int64_t length) {
   return std::make_unique<engine::Speculator>(std::make_unique<HistoryDrafter>(right, seed), length);
 }
-
-// Allows the tokens whose sum with the one before is no multiple of three.
-class NoThirds final : public engine::Constraint {
- public:
-  bool allows(int32_t token) override { return (token + last_) % 3 != 0; }
-  void apply(std::span<float> logits) override {
-    for (int32_t token = 0; token < std::ssize(logits); ++token)
-      if (!allows(token)) logits[token] = -INFINITY;
-  }
-  void accept(int32_t token) override {
-    if (!allows(token)) throw Error("that token is not allowed");
-    last_ = token;
-  }
-
- private:
-  int32_t last_ = 1;
-};
-
-struct Question {
-  std::vector<int32_t> prompt;
-  core::SamplerParams sampling;
-  int64_t limit = -1;
-  bool ends = false, constrained = false, keeps_choices = false;
-
-  static Question random(std::mt19937_64& random, uint64_t longest) {
-    Question question;
-    question.prompt.resize(1 + random() % longest);
-    for (int32_t& token : question.prompt) token = static_cast<int32_t>(random() % kVocab);
-    question.sampling.temp = random() % 2 ? 0.0f : 3.0f;
-    question.sampling.seed = static_cast<int64_t>(random() % 1000);
-    if (random() % 2) question.sampling.repeat_penalty = 1.3f;
-    if (random() % 2) question.limit = static_cast<int64_t>(random() % 50);
-    question.ends = random() % 2;
-    question.constrained = random() % 3 == 0;
-    question.keeps_choices = random() % 4 == 0;
-    return question;
-  }
-  SequenceRequest request() const {
-    SequenceRequest request;
-    request.prompt = prompt;
-    request.sampling = sampling;
-    request.limit = limit;
-    if (ends) request.is_end = [](int32_t token) { return token % 20 == 7; };
-    if (constrained) request.constraint = std::make_unique<NoThirds>();
-    request.keep_choices = keeps_choices;
-    return request;
-  }
-};
-
-struct Reply {
-  std::vector<int32_t> tokens;
-  std::vector<float> probabilities;
-  StopReason stop = StopReason::interrupted;
-  int64_t usage_tokens = 0;
-
-  // Takes the rest of a sequence; cancels it behind so many tokens.
-  static Reply of(Sequence& sequence, size_t cancel_behind = SIZE_MAX) {
-    Reply reply;
-    while (const auto token = sequence.next()) {
-      reply.tokens.push_back(token->id);
-      if (token->choice) reply.probabilities.push_back(token->choice->probability);
-      if (reply.tokens.size() == cancel_behind) sequence.cancel();
-    }
-    reply.stop = sequence.stop();
-    reply.usage_tokens = sequence.generation_usage().tokens;
-    return reply;
-  }
-  bool operator==(const Reply&) const = default;
-  bool begins(const Reply& whole) const {
-    return tokens.size() <= whole.tokens.size() &&
-           std::ranges::equal(tokens, std::span(whole.tokens).first(tokens.size()));
-  }
-};
 
 } // namespace
 

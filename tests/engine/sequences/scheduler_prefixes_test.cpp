@@ -223,6 +223,10 @@ TEST_CASE("prefix cache: evicted parts go to files, within a budget, and a folde
   {
     Scheduler scheduler(executor, executor.program, nullptr, settings);
     for (uint64_t i = 0; i < 12; ++i) cached(scheduler, some_tokens(i, 100));
+    scheduler.drain();
+  }
+  {
+    Scheduler scheduler(executor, executor.program, nullptr, settings);
     CHECK(cached(scheduler, some_tokens(8, 100)) == 99); // long evicted
     CHECK(scheduler.counts().disk_tokens == 99);
     CHECK(cached(scheduler, some_tokens(0, 100)) == 0); // its file made room

@@ -196,14 +196,14 @@ TEST_CASE("a long prompt is read in pieces beside the sequences that generate") 
   CHECK(executor.largest == 2048); // alone, a prompt has all the room
 }
 
-TEST_CASE("of those that wait, the most important starts first") {
+TEST_CASE("of those that wait, the one of the lowest priority number starts first") {
   History executor({.streams = 1, .context = 1 << 22});
   Scheduler scheduler(executor, executor.program);
   const auto running = scheduler.submit(request_for({1}, -1, false));
   REQUIRE(running->next());
-  SequenceRequest low = request_for({2}, 1, false), high = request_for({3}, 1, false);
-  high.priority = 1;
-  const auto later = scheduler.submit(std::move(low)), sooner = scheduler.submit(std::move(high));
+  SequenceRequest second = request_for({2}, 1, false), first = request_for({3}, 1, false);
+  first.priority = -1;
+  const auto later = scheduler.submit(std::move(second)), sooner = scheduler.submit(std::move(first));
   running->cancel();
   all(*later);
   all(*sooner);

@@ -1,0 +1,139 @@
+// Sequences that wait for a stream: which one gets the next, and whose stream it takes where none is free.
+#include "engine/sequences/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ridge::engine {
+
+void Scheduler::end_cancelled() {
+  for (Stream& stream : streams_)
+    if (stream.sequence && stream.sequence->cancelled()) end(stream, StopReason::interrupted);
+  std::vector<std::shared_ptr<Sequence>> cancelled;
+  {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(waiting_, [&](const std::shared_ptr<Sequence>& sequence) {
+      if (!sequence->cancelled()) return false;
+      cancelled.push_back(sequence);
+      return true;
+    });
+  }
+  for (const auto& sequence : cancelled) finish(sequence, StopReason::interrupted);
+}
+
+void Scheduler::start_waiting() {
+  for (;;) {
+    Start next;
+    {
+      const std::scoped_lock lock(mutex_);
+      next = next_start();
+      if (!next.sequence) return;
+    }
+    const double begin = turns_.now();
+    if (next.stream >= 0 && !preempt(streams_[next.stream])) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      std::erase(waiting_, next.sequence);
+    }
+    start(next);
+    if (const double now = turns_.now(); next.sequence->preempted_ > 0 || next.stream >= 0)
+      turns_.exchanged(now - begin, now);
+  }
+}
+
+// Under the lock.
+Scheduler::Start Scheduler::next_start() const {
+  if (waiting_.empty()) return {};
+  const auto waiting_of = [](const std::shared_ptr<Sequence>& s) {
+    return Waiting{s->request_.priority, s->waits_since_, s->number_};
+  };
+  const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
+  const double now = turns_.now();
+  Start next{.sequence = *std::ranges::min_element(waiting_, {}, since)};
+  next.late = turns_.is_late(waiting_of(next.sequence), now);
+  if (!next.late) next.sequence = *std::ranges::min_element(waiting_, TurnPolicy::before, waiting_of);
+  if (std::ranges::any_of(streams_, [](const Stream& stream) { return !stream.sequence; })) return next;
+  if (!prefixes_) return {};
+  // The least important one, of these the one that has its stream for longest, of these the newest.
+  std::tuple<int64_t, double, int64_t> least;
+  for (int32_t i = 0; i < std::ssize(streams_); ++i) {
+    const Turn& turn = streams_[i].turn;
+    const int64_t priority = streams_[i].sequence->request_.priority;
+    if (streams_[i].started == step_) continue; // a step, at least, is everybody's
+    if (!turns_.takes(waiting_of(next.sequence), next.late, turn, priority, now)) continue;
+    const std::tuple rank(-priority, turn.start, -static_cast<int64_t>(streams_[i].sequence->number_));
+    if (next.stream < 0 || rank < least) next.stream = i, least = rank;
+  }
+  return next.stream >= 0 ? next : Start();
+}
+
+// Takes the stream from its sequence, which waits again. Returns whether it did: all that was evaluated is kept then.
+bool Scheduler::preempt(Stream& stream) {
+  std::optional<PrefixStore::Hold> rows;
+  try {
+    if (stream.cache.size() > 0) rows = prefixes_->hold(stream.cache);
+  } catch (const std::exception& error) {
+    give_up_prefixes(error.what());
+  }
+  const double now = turns_.now();
+  if (stream.cache.size() > 0 && !rows) {
+    stream.turn.kept_until = now + turns_.turn_seconds();
+    return false;
+  }
+  decoding_ = false;
+  Sequence& sequence = *stream.sequence;
+  sequence.evaluated_ = stream.cache.size();
+  sequence.evaluated_rows_ = std::move(rows);
+  sequence.waits_since_ = now;
+  ++sequence.preempted_;
+  const std::scoped_lock lock(mutex_);
+  ++counts_.preemptions;
+  counts_.stored_bytes = prefixes_->bytes();
+  positions_[number_of(stream)] = -1;
+  waiting_.push_back(std::exchange(stream.sequence, nullptr));
+  return true;
+}
+
+// On a free stream.
+void Scheduler::start(const Start& next) {
+  Sequence& sequence = *next.sequence;
+  Stream& stream = best_stream(sequence.tokens_);
+  stream.sequence = next.sequence;
+  sequence.start(program_.vocab, turns_.now());
+  const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
+  follow(stream);
+  const int64_t same = stream.cache.resume(sequence.tokens_);
+  if (branch > 0) stream.cache.want_copy(branch);
+  const double now = turns_.now();
+  stream.started = step_;
+  stream.turn = {.start = now, .late = next.late};
+  turns_.started(next.late, now);
+  if (same < sequence.evaluated_) { // what was kept is gone: all is read again
+    sequence.text_ = std::ssize(sequence.tokens_);
+    sequence.reads_again_ = true;
+  }
+  const int64_t prompt = std::ssize(sequence.request_.prompt);
+  count_cached(sequence, std::min(same, prompt) - std::min(sequence.evaluated_, prompt));
+  const std::scoped_lock lock(mutex_);
+  if (sequence.preempted_ == 0) counts_.prompt_tokens += prompt;
+}
+
+// The free stream that holds most of the text; the one that was not used for longest where none holds much, or the
+// prefix cache has more.
+Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> text) {
+  Stream* best = nullptr;
+  std::pair<int64_t, int64_t> best_score;
+  const int64_t elsewhere = stored(text);
+  for (Stream& stream : streams_) {
+    if (stream.sequence) continue;
+    const int64_t common = stream.cache.usable(text);
+    const bool worth =
+        (common >= kWorthKeeping || 2 * common >= std::ssize(text)) && elsewhere < common + kWorthKeeping;
+    const std::pair score(worth ? common : 0, -static_cast<int64_t>(stream.last_used));
+    if (!best || score > best_score) best = &stream, best_score = score;
+  }
+  return *best;
+}
+
+} // namespace ridge::engine

@@ -79,15 +79,22 @@ struct FitCommand {
     const auto size = [](int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); };
     std::string parts = fmt::format("{} weights, {} KV cache", size(need.weights), size(need.cache));
     if (need.state > 0) parts += fmt::format(", {} recurrent state", size(need.state));
-    return fmt::format("{}, {} scratch: {}", parts, size(need.scratch), size(need.total()));
+    parts += fmt::format(", {} scratch", size(need.scratch));
+    if (need.reserve > 0) parts += fmt::format(", {} kept free", size(need.reserve));
+    return fmt::format("{}: {}", parts, size(need.total()));
   }
 
   void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
                   double slowest) const {
     const auto device = [](const std::optional<engine::Need>& need, double room) {
       if (!need) return Json();
-      return Json{{"weight_bytes", need->weights},  {"cache_bytes", need->cache},   {"state_bytes", need->state},
-                  {"scratch_bytes", need->scratch}, {"total_bytes", need->total()}, {"free_bytes", room}};
+      return Json{{"weight_bytes", need->weights},
+                  {"cache_bytes", need->cache},
+                  {"state_bytes", need->state},
+                  {"scratch_bytes", need->scratch},
+                  {"reserve_bytes", need->reserve},
+                  {"total_bytes", need->total()},
+                  {"free_bytes", room}};
     };
     print_report("fit", {{"file", loaded.file.path()},
                          {"label", models::model_label(loaded.file)},

@@ -61,12 +61,12 @@ struct Places {
 
 bool fits_in(const core::Program& program, const core::ExecutorConfig& config, const Places& places, const Room& room) {
   if (places.experts_on_host) {
-    const ExpertNeed need = expert_need(program, config);
+    const ExpertNeed need = expert_need(program, config, room.limits);
     return static_cast<double>(need.host_bytes) <= room.cpu && static_cast<double>(need.gpu.total()) <= room.gpu;
   }
   const Parts parts(program, config, places.gpu_layers);
   return (!parts.cpu || static_cast<double>(cpu_need(*parts.cpu, parts.cpu_config).total()) <= room.cpu) &&
-         (!parts.gpu || static_cast<double>(gpu_need(*parts.gpu, config).total()) <= room.gpu);
+         (!parts.gpu || static_cast<double>(gpu_need(*parts.gpu, config, room.limits).total()) <= room.gpu);
 }
 
 // What loading does: everything on the GPU; else the experts in the host's memory; else as many layers as fit on the
@@ -78,10 +78,10 @@ Places find_places(const core::Program& program, const core::ExecutorConfig& con
   if (wanted.gpu_layers >= all) return {all};
   if (wanted.gpu_layers > 0) return {layers_together(program, static_cast<int32_t>(wanted.gpu_layers))};
   const auto fits = [&](const core::Program& part) {
-    return static_cast<double>(gpu_need(part, config).total()) <= room.gpu;
+    return static_cast<double>(gpu_need(part, config, room.limits).total()) <= room.gpu;
   };
   const Places apart{all, true};
-  if ((wanted.experts_on_host || !fits(program)) && expert_need(program, config).experts > 0 &&
+  if ((wanted.experts_on_host || !fits(program)) && expert_need(program, config, room.limits).experts > 0 &&
       fits_in(program, config, apart, room))
     return apart;
   return {layers_that_fit(program, fits)};
@@ -118,6 +118,7 @@ Need& Need::operator+=(const Need& other) {
   cache += other.cache;
   state += other.state;
   scratch += other.scratch;
+  reserve += other.reserve;
   return *this;
 }
 
@@ -126,14 +127,19 @@ Need cpu_need(const core::Program& program, const core::ExecutorConfig& config) 
   return {weight_bytes(program), use.cache, use.state, use.scratch};
 }
 
-Need gpu_need(const core::Program& program, const core::ExecutorConfig& config) {
-  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config);
-  return {plan.weights, plan.cache, plan.state, plan.scratch};
+Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
+              const kernels::cuda::DeviceLimits& limits) {
+  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits);
+  return {plan.weights, plan.cache, plan.state, plan.scratch, plan.reserve};
 }
 
-ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config) {
-  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, true);
-  return {{plan.weights, plan.cache, plan.state, plan.scratch}, plan.host_experts, plan.most_experts, plan.expert_copy};
+ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config,
+                       const kernels::cuda::DeviceLimits& limits) {
+  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits, true);
+  return {{plan.weights, plan.cache, plan.state, plan.scratch, plan.reserve},
+          plan.host_experts,
+          plan.most_experts,
+          plan.expert_copy};
 }
 
 int64_t ExpertNeed::copies_in(double gpu_bytes) const {
@@ -161,9 +167,12 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
 }
 
 Room free_room() {
+  constexpr double kDriver = 32 << 20; // what the driver takes before an executor looks what is free
   Room room;
   room.cpu = memory_bytes("MemAvailable");
-  if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) room.gpu = gpu.free_bytes;
+  room.limits = kernels::cuda::limits_for_plans();
+  if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable)
+    room.gpu = std::max(0.0, gpu.free_bytes - kDriver);
   return room;
 }
 
@@ -181,9 +190,11 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
   for (const LoadedHead& head : heads) {
     const core::ExecutorConfig own = head_config(config);
     if (room.gpu > 0 && placement.gpu_layers != 0)
-      if (const Need need = gpu_need(head.program, own); static_cast<double>(need.total()) <= found.left.gpu) {
+      if (const Need need = gpu_need(head.program, own, room.limits);
+          static_cast<double>(need.total()) <= found.left.gpu) {
         found.gpu += need;
-        found.left.gpu -= static_cast<double>(need.total());
+        found.gpu.reserve = 0; // is the model's, too
+        found.left.gpu -= static_cast<double>(need.total() - need.reserve);
         continue;
       }
     Need need = cpu_need(head.program, own);
@@ -213,12 +224,12 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
     found.full_cpu_bytes = cost_of(*parts.cpu, config, full).bytes();
   }
   if (parts.gpu) {
-    found.gpu = gpu_need(*parts.gpu, config);
+    found.gpu = gpu_need(*parts.gpu, config, room.limits);
     found.gpu_bytes = cost_of(*parts.gpu, config, 0).bytes();
     found.full_gpu_bytes = cost_of(*parts.gpu, config, full).bytes();
   }
   if (places.experts_on_host) {
-    const ExpertNeed need = expert_need(program, config);
+    const ExpertNeed need = expert_need(program, config, room.limits);
     found.experts = need.experts;
     found.copies = need.copies_in(left.gpu);
     found.gpu = need.gpu;

@@ -1,13 +1,14 @@
 // How much memory a model needs, where its layers go, and how fast it can be: before it is loaded.
 //
 // The CPU's numbers come from planning the executor that would run: they are what it then takes. The GPU's come from
-// kernels/cuda/plan/memory_plan.h, which needs no GPU. Where there is one, loading tries what fits
-// (kernels::cuda::fits).
+// kernels/cuda/plan/memory_plan.h, which needs no GPU: they are what is allocated, too, and what is left free for
+// later.
 #pragma once
 
 #include "core/executor.h"
 #include "core/split.h"
 #include "engine/loaded_model.h"
+#include "kernels/cuda/runtime/limits.h"
 
 #include <cstdint>
 #include <functional>
@@ -23,11 +24,13 @@ int64_t weight_bytes(const core::Program& program);
 // Of a part of a model on one device.
 struct Need {
   int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes; state: recurrent
-  int64_t total() const { return weights + cache + state + scratch; }
+  int64_t reserve = 0;                                    // that must be free beside it when it starts, on a GPU
+  int64_t total() const { return weights + cache + state + scratch + reserve; }
   Need& operator+=(const Need& other);
 };
 Need cpu_need(const core::Program& program, const core::ExecutorConfig& config);
-Need gpu_need(const core::Program& program, const core::ExecutorConfig& config);
+Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
+              const kernels::cuda::DeviceLimits& limits = kernels::cuda::kPresumedLimits);
 
 // Of a model whose routed experts stay in the host's memory.
 struct ExpertNeed {
@@ -38,7 +41,8 @@ struct ExpertNeed {
   // How many experts of each layer have copies in so many bytes of the GPU's memory.
   int64_t copies_in(double gpu_bytes) const;
 };
-ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config);
+ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config,
+                       const kernels::cuda::DeviceLimits& limits = kernels::cuda::kPresumedLimits);
 
 // The most last layers, of at most `layers`, that can be split off; the output is one of them.
 int32_t layers_together(const core::Program& program, int32_t layers);
@@ -47,9 +51,10 @@ core::SplitProgram split_off(const core::Program& program, int32_t layers);
 // The largest number of them for which fits(their Program) holds. 0: not even the output.
 int32_t layers_that_fit(const core::Program& program, const std::function<bool(const core::Program&)>& fits);
 
-// Memory that a model may take, in bytes.
+// Memory that a model may take, in bytes, and the GPU that it is of.
 struct Room {
   double cpu = 0, gpu = 0; // gpu 0: there is none
+  kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
 };
 Room free_room(); // of this machine, now
 

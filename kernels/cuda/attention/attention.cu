@@ -37,7 +37,7 @@ namespace ridge::kernels::cuda {
 namespace {
 
 template <int kDim, bool kRagged, bool kKeyCodes, bool kValueCodes, int kTiles, bool kRope>
-__global__ void __launch_bounds__(kAttentionThreads, blocks_per_sm(kDim))
+__global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDim))
     attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ RopeStoreArgs heads) {
   using Shape = AttentionShape<kDim, kRagged, kKeyCodes, kValueCodes, kTiles, kRope>;
   using Round = RoundOf<Shape>;
@@ -176,12 +176,6 @@ bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) 
   if (is_ragged(cache, soft_cap) && !cache.k_scales != !cache.v_scales) return false;
   if (cache.k_scales && cache.k_dim % 32 != 0) return false;
   return width == 256 ? chip.shared_per_block >= kLeastShared<256> : width > 0;
-}
-
-int attention_blocks_per_sm(const Cache& cache) { return blocks_per_sm(cache.k_dim); }
-
-int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim) {
-  return splits == 1 ? 0 : int64_t{tiles} * kv_heads * splits * part_floats(v_dim);
 }
 
 bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads) {

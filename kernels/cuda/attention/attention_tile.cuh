@@ -15,9 +15,6 @@ inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysP
 inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound, kWideSplitKeys = 64;
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-// Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
-constexpr int64_t part_floats(int v_dim) { return 2 * kAttentionRows + int64_t{kAttentionRows} * v_dim; }
-
 // kDim: of a head, k_dim = v_dim: 64, 128 or 256; where kRagged, the most of it. kTiles: of eight rows. kRope: q, k
 // and v come as their matrices gave them; a tile is one token.
 template <int kDim_, bool kRagged_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, bool kRope_>
@@ -34,9 +31,6 @@ struct AttentionShape {
   // Wide heads have so much to merge that blocks share it.
   static constexpr bool kMergesInGroups = kDim > 128;
 };
-// A block with wide heads has twice the registers, and twice the bytes of keys under way.
-constexpr int blocks_per_sm(int dim) { return dim > 128 ? 1 : 2; }
-
 // What the warps of a block share in a round: its values; of each row and key the exponential of the score less the
 // warp's maximum; of each row and warp this maximum and the sum of the exponentials. Padded for the banks.
 template <int kDim, int kTiles>

@@ -330,8 +330,6 @@ bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
   }
 }
 
-int64_t latent_scratch_floats(int v_dim, int sm_count) { return sm_count * latent_part_floats(64, v_dim); }
-
 void launch_latent_attention(const Launch& launch, const LatentArgs& args) {
   args.cache.v_dim == 256 ? launch_dim<256>(launch, args) : launch_dim<512>(launch, args);
 }

@@ -65,7 +65,4 @@ struct LatentTile {
   }
 };
 
-// Per split of a tile: maximum and sum of each row, then their outputs [rows][dim].
-__host__ __device__ constexpr int64_t latent_part_floats(int rows, int dim) { return int64_t{rows} * (2 + dim); }
-
 } // namespace ridge::kernels::cuda

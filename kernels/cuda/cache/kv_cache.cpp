@@ -74,7 +74,7 @@ void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t str
 
 // How many of so many blocks are staged at once.
 int64_t KvCache::take_staging(int64_t blocks, cudaStream_t stream) {
-  constexpr int64_t kMostBytes = 32 << 20; // of the reserve that executors leave (executor.cpp)
+  constexpr int64_t kMostBytes = 32 << 20; // of the reserve that executors leave (memory_plan.h)
   constexpr int64_t kMostBlocks = 65535;   // of a launch
   const int64_t most = std::clamp<int64_t>(kMostBytes / block_bytes_, 1, kMostBlocks);
   if (!staging_.bytes()) {

@@ -27,6 +27,8 @@ class DeviceWeights {
   void upload(const core::Program& program, const Launch& launch,
               const std::function<void(double done_bytes, double total_bytes)>& progress) const;
 
+  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); } // on the GPU
+
   const DeviceWeight& operator[](core::WeightId id) const { return weights_[id]; }
   // Null where there is none (a negative id).
   const float* vector(core::WeightId id) const {

@@ -19,8 +19,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kReserveBytes = 256 << 20; // what upload buffers, kernels and graphs take later
-constexpr size_t kPlansKept = 64;            // prompts come in many lengths
+constexpr size_t kPlansKept = 64; // prompts come in many lengths
 
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
@@ -84,9 +83,10 @@ class Executor final : public core::Executor {
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
   double memory_bytes() const override {
-    return static_cast<double>(cache_.bytes() + states_.bytes() + workspace_.bytes() + batch_.bytes() +
-                               decoding_.bytes() + sampler_.bytes());
+    const MemoryPlan memory = allocated();
+    return static_cast<double>(memory.cache + memory.state + memory.scratch + memory.reserve);
   }
+  MemoryPlan allocated() const;
 
   int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override;
@@ -187,7 +187,8 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
       step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute),
       free_before_(free_memory()),
-      experts_(options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{}, !options.upload),
+      experts_(options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{}, !options.upload,
+               context_.limits().sm_count),
       weights_(program, experts_), cache_(program, config_, context_.stream()),
       states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
       batch_(config_.max_batch),
@@ -212,19 +213,29 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (options.upload) weights_.upload(program, context_.launch(), options.upload_progress);
 }
 
-// In what is left of the GPU's memory. Throws OutOfMemory where nothing is.
+// `reserve`: what was allocated since the executor was made.
+MemoryPlan Executor::allocated() const {
+  MemoryPlan memory;
+  memory.weights = weights_.bytes();
+  memory.cache = static_cast<int64_t>(cache_.bytes());
+  memory.state = static_cast<int64_t>(states_.bytes());
+  memory.scratch = workspace_.bytes() + static_cast<int64_t>(batch_.bytes()) + experts_.table_bytes();
+  memory.reserve = static_cast<int64_t>(decoding_.bytes() + sampler_.bytes());
+  return memory;
+}
+
+// In what is left of the memory that was free, or is allowed, beside the reserve. Throws OutOfMemory where nothing is.
+// What counts is what was asked for, as plan_memory() counts it, not what the device's pages make of it.
 void Executor::take_expert_slots() {
-  const int64_t free = free_memory(), taken = free_before_ - free;
-  if (free < kReserveBytes) throw_out_of_memory(kReserveBytes, "kernels and graphs");
-  int64_t room = free - kReserveBytes;
-  if (options_.memory_limit > 0) {
-    const auto limit = static_cast<int64_t>(options_.memory_limit);
-    room = std::min(room, limit - kReserveBytes - taken);
-    if (room < 0)
-      throw OutOfMemory(fmt::format("CUDA: out of memory: {} are needed, {} are allowed",
-                                    core::human_bytes(static_cast<double>(taken + kReserveBytes)),
-                                    core::human_bytes(options_.memory_limit)));
-  }
+  MemoryPlan needed = allocated();
+  needed.reserve = reserve_bytes(program_, config_);
+  const auto limit = static_cast<int64_t>(options_.memory_limit);
+  const bool limited = limit > 0 && limit < free_before_;
+  const int64_t room = (limited ? limit : free_before_) - needed.total();
+  if (room < 0)
+    throw OutOfMemory(fmt::format(
+        "CUDA: out of memory: {} are needed, {} are {}", core::human_bytes(static_cast<double>(needed.total())),
+        core::human_bytes(static_cast<double>(limited ? limit : free_before_)), limited ? "allowed" : "free"));
   if (!experts_.empty()) experts_.take_slots(room, options_.most_copies, context_.launch());
 }
 
@@ -504,6 +515,16 @@ void require_usable(int device) {
 }
 
 } // namespace
+
+DeviceLimits limits_for_plans(int device) {
+  return device_info(device).usable ? DeviceContext(device).limits() : kPresumedLimits;
+}
+
+MemoryPlan allocated_memory(const core::Executor& executor) {
+  const auto* made = dynamic_cast<const Executor*>(&executor);
+  if (!made) throw std::logic_error("CUDA: another kind of executor");
+  return made->allocated();
+}
 
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options) {
   options.upload = false;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/executor.h"
+#include "kernels/cuda/plan/memory_plan.h"
 
 #include <functional>
 #include <memory>
@@ -64,6 +65,13 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
 
 // Whether make_cuda_executor would find the GPU memory it needs: tries, and gives it back.
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options = {});
+
+// Of that GPU, for plan_memory(); of an H100 where it cannot be used.
+DeviceLimits limits_for_plans(int device = 0);
+
+// What an executor of make_cuda_executor has allocated, without copies of experts: as plan_memory() counts it, but in
+// `reserve` what it took since it was made.
+MemoryPlan allocated_memory(const core::Executor& executor);
 
 // Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
 double measure_read_bandwidth(int device = 0);

@@ -94,12 +94,10 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
                          ? 1
                          : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, plan.shape.tile_tokens);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  // As many blocks as run at once, where the context has that much to share out.
   const int64_t seen = params.window > 0 ? std::min(params.window, config_.context) : config_.context;
   args.splits = tiles > kGraphTokens
                     ? 1
-                    : std::clamp(attention_blocks_per_sm(args.cache) * launch.sm_count / (tiles * args.cache.heads), 1,
-                                 static_cast<int>(std::min<int64_t>(kMaxAttentionSplits, (seen + 63) / 64)));
+                    : attention_splits(int64_t{tiles} * args.cache.heads, args.cache.k_dim, seen, launch.sm_count);
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
   args.stamps = launch.stamps();

@@ -40,6 +40,10 @@ quant::MakeHessian hessian_maker(std::string& problem) {
   return nullptr;
 }
 
+DeviceLimits limits_for_plans(int) { return kPresumedLimits; }
+
+MemoryPlan allocated_memory(const core::Executor&) { throw Error("CUDA: " + device_info().problem); }
+
 bool fits(const core::Program&, const core::ExecutorConfig&, CudaOptions) { return false; }
 
 double measure_read_bandwidth(int) { throw Error("CUDA: " + device_info().problem); }

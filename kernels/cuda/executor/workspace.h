@@ -1,10 +1,9 @@
-// The device memory that a batch is computed in: values, and the scratch of products and attention. Its size depends on
-// the Program and the configuration, not on the batch.
+// The device memory that a batch is computed in: values, and the scratch of products and attention. Its size is that of
+// plan/workspace_plan.h.
 #pragma once
 
-#include "core/executor.h"
 #include "kernels/cuda/gemm/prompt_product.h"
-#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/plan/workspace_plan.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/small_batch/batch.h"
 
@@ -24,25 +23,24 @@ class Workspace {
   // A value that a running kernel hands to the next one, in a batch of `tokens`: memory that no other value shares, in
   // which every float is the sentinel for "not written" when the batch begins.
   float* dataflow_value(core::ValueId id, int64_t tokens) const {
-    return dataflow_.as<float>() + tokens * dataflow_offset_[id];
+    return dataflow_.as<float>() + tokens * sizes_.dataflow_offset[id];
   }
   void clear_dataflow(int64_t tokens, cudaStream_t stream) const;
 
   const float* rope_table(int32_t index) const { return rope_tables_[index].as<float>(); }
-  size_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_; } // that were allocated
 
-  // Of matrix products: the input as f16 with an exponent per row, and gate and up where the product does not gate.
+  // WorkspacePlan says what these are.
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
   int8_t* exponents() const { return exponents_.as<int8_t>(); }
   float* gate() const { return gate_.as<float>(); }
   float* up() const { return up_.as<float>(); }
   PromptScratch& prompt_scratch() const { return *prompt_scratch_; } // where DeviceLimits::prompt_products and prompts
-  float* batch_parts() const { return parts_.as<float>(); }          // sums of small batches over some columns
+  float* batch_parts() const { return parts_.as<float>(); }
 
-  // Experts' slots in the order of their experts.
   int32_t* tile_count() const { return slots_.as<int32_t>(); }
   int32_t* slot_order() const { return tile_count() + 1; }
-  ExpertTile* expert_tiles() const { return reinterpret_cast<ExpertTile*>(slot_order() + most_slots_); }
+  ExpertTile* expert_tiles() const { return reinterpret_cast<ExpertTile*>(slot_order() + sizes_.most_slots); }
 
   float* attention_partial() const { return attention_partial_.as<float>(); }
   float* latent_partial() const { return latent_partial_.as<float>(); }
@@ -50,25 +48,22 @@ class Workspace {
   unsigned* attention_tickets() const { return attention_tickets_.as<unsigned>(); }
 
  private:
-  DeviceMemory memory(size_t bytes, const char* what) {
+  DeviceMemory memory(int64_t bytes, const char* what) {
     bytes_ += bytes;
     return DeviceMemory(bytes, what);
   }
-  void allocate_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                       cudaStream_t stream);
-  void allocate_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                         const DeviceContext& context);
-  void allocate_attention(const core::Program& program, const core::ExecutorConfig& config,
-                          const DeviceContext& context);
+  void allocate_values();
+  void copy_rope_tables(const core::Program& program, int64_t context, cudaStream_t stream);
+  void allocate_products(cudaStream_t stream);
+  void allocate_attention(cudaStream_t stream);
 
-  size_t bytes_ = 0;
-  std::vector<DeviceMemory> values_; // by slot
+  WorkspacePlan sizes_;
   std::vector<int32_t> slot_of_value_;
+  int64_t bytes_ = 0;
+  std::vector<DeviceMemory> values_; // by slot
   DeviceMemory dataflow_;
-  std::vector<int64_t> dataflow_offset_; // by value, and at the end of all: floats of a token
   std::vector<DeviceMemory> rope_tables_;
   DeviceMemory half_x_, exponents_, gate_, up_, parts_, slots_;
-  int64_t most_slots_ = 0;
   std::unique_ptr<PromptScratch> prompt_scratch_;
   DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;
 };

@@ -15,7 +15,8 @@ size_t aligned(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAlign
 
 } // namespace
 
-ExpertStore::ExpertStore(std::vector<ExpertGroup> groups, bool planned_only) : groups_(std::move(groups)) {
+ExpertStore::ExpertStore(std::vector<ExpertGroup> groups, bool planned_only, int sm_count)
+    : groups_(std::move(groups)), table_bytes_(expert_table_bytes(groups_, sm_count)) {
   if (planned_only) return;
   try {
     for (const ExpertGroup& group : groups_) host_.emplace_back(group.experts * group.block_bytes);
@@ -34,19 +35,18 @@ int64_t ExpertStore::host_bytes() const {
 // One allocation for all slots, one for all tables.
 void ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) {
   if (host_.empty()) return;
-  int64_t most_experts = 0, table_bytes = kAligned, of_all_layers = 0;
+  int64_t most_experts = 0, of_all_layers = 0;
   for (const ExpertGroup& group : groups_) {
     most_experts = std::max(most_experts, group.experts);
-    table_bytes += group.experts * 24 + launch.sm_count * 4 + 7 * kAligned;
     of_all_layers += group.block_bytes;
   }
-  const int64_t slots = std::clamp<int64_t>((bytes - table_bytes) / of_all_layers, 0,
-                                            most < 0 ? most_experts : std::min(most, most_experts));
+  const int64_t slots =
+      std::clamp<int64_t>(bytes / of_all_layers, 0, most < 0 ? most_experts : std::min(most, most_experts));
   int64_t slot_bytes = 0;
   for (const ExpertGroup& group : groups_) slot_bytes += std::min(slots, group.experts) * group.block_bytes;
   slots_ = DeviceMemory(slot_bytes, "experts");
-  tables_ = DeviceMemory(table_bytes, "experts' tables");
-  RIDGE_CUDA(cudaMemsetAsync(tables_.as(), 0, table_bytes, launch.stream));
+  tables_ = DeviceMemory(table_bytes_, "experts' tables");
+  RIDGE_CUDA(cudaMemsetAsync(tables_.as(), 0, table_bytes_, launch.stream));
 
   uint8_t *slot = slots_.as(), *table = tables_.as() + kAligned; // behind the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {

@@ -13,14 +13,15 @@ class ExpertStore {
  public:
   // With `groups` empty, a store of nothing. Takes page-locked memory for all of their experts unless `planned_only`.
   // Throws Error where the host has too little.
-  ExpertStore(std::vector<ExpertGroup> groups, bool planned_only);
+  ExpertStore(std::vector<ExpertGroup> groups, bool planned_only, int sm_count);
 
   bool empty() const { return groups_.empty(); }
   int64_t host_bytes() const;
 
-  // Takes as many slots as have room in `bytes` of the GPU's memory, the same number for each layer, at most `most` if
-  // that is not negative.
+  // Takes the tables, and as many slots as have room in `bytes` of the GPU's memory, the same number for each layer, at
+  // most `most` if that is not negative.
   void take_slots(int64_t bytes, int64_t most, const Launch& launch);
+  int64_t table_bytes() const { return table_bytes_; }
   core::ExpertUse use() const; // waits for the device
 
   // Where a weight's matrix of the first expert is, and how far the next expert's is from there. Null for others.
@@ -36,6 +37,7 @@ class ExpertStore {
 
  private:
   std::vector<ExpertGroup> groups_;
+  int64_t table_bytes_;
   std::vector<PinnedMemory> host_; // by group; empty where planned only
   DeviceMemory slots_, tables_;
   std::vector<ExpertCacheArgs> args_; // by group

@@ -7,9 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kRowsAtOnce = 256; // operands have a multiple of this many rows, and segments start at one
 constexpr int kConsumers = 2, kProductThreads = kConsumers * 128 + kWarp;
-constexpr int kRowBytes = kTileColumns * 2;
 
 struct ProductSegment {
   int rows; // of out
@@ -35,7 +33,8 @@ struct ProductArgs {
 // steps ahead into shared memory; two warpgroups multiply, 64 tokens each.
 template <int kN>
 struct ProductShape {
-  static constexpr int kXBytes = kPromptTokens * kRowBytes, kWBytes = kN * kRowBytes, kStageBytes = kXBytes + kWBytes;
+  static constexpr int kXBytes = kPromptTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes,
+                       kStageBytes = kXBytes + kWBytes;
   static constexpr int kStages = 196608 / kStageBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
@@ -72,8 +71,8 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
         empty[stage].wait(parity ^ 1);
         full[stage].arrive_expecting(Shape::kStageBytes);
         uint8_t* to = tiles + stage * Shape::kStageBytes;
-        bulk_copy(to, x + int64_t{step} * args.token_rows * kRowBytes, Shape::kXBytes, full[stage]);
-        bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kRowBytes, Shape::kWBytes, full[stage]);
+        bulk_copy(to, x + int64_t{step} * args.token_rows * kTileRowBytes, Shape::kXBytes, full[stage]);
+        bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kTileRowBytes, Shape::kWBytes, full[stage]);
         next_stage();
       }
     }
@@ -85,7 +84,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
       const uint8_t* at = tiles + stage * Shape::kStageBytes;
-      const uint64_t x = tile_descriptor(at + warpgroup * 64 * kRowBytes), w = tile_descriptor(at + Shape::kXBytes);
+      const uint64_t x = tile_descriptor(at + warpgroup * 64 * kTileRowBytes), w = tile_descriptor(at + Shape::kXBytes);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; ++k) wgmma(sum, x + 2 * k, w + 2 * k, step > 0 || k > 0);
@@ -163,8 +162,7 @@ bool can_multiply_prompts(const Launch& launch) {
 }
 
 PromptScratch::PromptScratch(int64_t cols) {
-  const int64_t bytes = std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kRowBytes);
-  for (DeviceMemory& buffer : buffer_) buffer = DeviceMemory(bytes, "decoded weights");
+  for (DeviceMemory& buffer : buffer_) buffer = DeviceMemory(expanded_bytes(cols), "decoded weights");
 }
 
 // One call of launch_prompt_product: passes over as many rows as a buffer takes.
@@ -228,8 +226,8 @@ class PromptProduct {
     for (const PromptMatrices& m : matrices_)
       for (int s = 0; s < segments_of(m.args); ++s)
         total += padded(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
-    const int64_t room =
-        std::min(scratch_.buffer_bytes() / (int64_t{product_.steps} * kRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
+    const int64_t room = std::min(
+        scratch_.buffer_bytes() / (int64_t{product_.steps} * kTileRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return std::min(rounds(rows, 256), rounds(rows, 128)); };
     constexpr double kPassCost = 16; // of a launch more
     int64_t best = room;

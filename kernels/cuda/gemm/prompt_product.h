@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/glu.h"
 
@@ -17,11 +18,7 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kTileColumns = 64;   // of an operand
 inline constexpr int kPromptTokens = 128; // x has a multiple of this many rows; what those past the end hold is free
-inline constexpr int64_t kExpandedBytes = 112 << 20; // of decoded weights in a buffer, unless 256 rows need more
-
-inline int64_t tiles_of(int64_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }
 
 // Row r of a segment goes to row first + r * stride of the operand.
 struct ExpandSegment {

@@ -5,6 +5,7 @@
 #include "core/host_device.h"
 #include "core/ops.h"
 #include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -165,20 +166,14 @@ struct AttentionArgs {
   int most = 0;
   Cache cache;
   int tile_tokens;   // per block; more than one only where consecutive tokens are of one stream and see all before them
-  int splits;        // blocks that share a tile's context
+  int splits;        // blocks that share a tile's context (attention_splits)
   float* partial;    // scratch, attention_scratch_floats
   unsigned* tickets; // kAttentionTickets per tile and KV head, zero before and after
   Stamp* stamps = nullptr;
 };
-inline constexpr int kAttentionRows = 16;      // (token, head) pairs per tile
-inline constexpr int kMaxAttentionSplits = 64; // blocks that share one tile's context
-inline constexpr int kMergedSplits = 8;        // of wide heads, that are merged in one group
-inline constexpr int kAttentionTickets = 1 + kMaxAttentionSplits / kMergedSplits;
 bool fast_attention(const Cache& cache, float soft_cap,
                     const ChipLimits& chip);                     // else `splits` and `tile_tokens` are not used
 bool wide_attention(const Cache& cache, const ChipLimits& chip); // of them those of launch_wide_attention
-int attention_blocks_per_sm(const Cache& cache);                 // of launch_attention, where fast_attention
-int64_t attention_scratch_floats(int tiles, int kv_heads, int splits, int v_dim);
 void launch_attention(const Launch&, const AttentionArgs&);
 void launch_wide_attention(const Launch&, AttentionArgs);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
@@ -217,7 +212,6 @@ struct LatentArgs {
   int splits, stages;      // set by the launcher
 };
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip); // else the plain one
-int64_t latent_scratch_floats(int v_dim, int sm_count);
 void launch_latent_attention(const Launch&, const LatentArgs&);
 void launch_plain_latent_attention(const Launch&, const LatentArgs&); // for any widths and cache
 
@@ -236,7 +230,6 @@ struct IndexArgs {
   float* scores; // scratch, [kIndexedTokens, context]
   Stamp* stamps = nullptr;
 };
-inline constexpr int kIndexedTokens = 64; // at a time
 void launch_index_choice(const Launch&, IndexArgs);
 
 } // namespace ridge::kernels::cuda

@@ -17,6 +17,14 @@ int64_t uses(const core::Program& program, core::WeightId id) {
 
 } // namespace
 
+// Statistics of all layers; of each five arrays by expert or slot, one by multiprocessor and a number.
+int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count) {
+  if (groups.empty()) return 0;
+  int64_t bytes = kAligned;
+  for (const ExpertGroup& group : groups) bytes += group.experts * 24 + sm_count * 4 + 7 * kAligned;
+  return bytes;
+}
+
 std::vector<ExpertGroup> expert_groups(const core::Program& program) {
   std::vector<ExpertGroup> groups;
   for (const core::Op& op : program.ops) {

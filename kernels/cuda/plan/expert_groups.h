@@ -17,6 +17,9 @@ struct ExpertGroup {
   int64_t block_bytes = 0;
 };
 
+// Of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.
+int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count);
+
 // Weights that other ops or groups use as well are left out.
 std::vector<ExpertGroup> expert_groups(const core::Program& program);
 

@@ -2,9 +2,9 @@
 
 #include "core/cache/rings.h"
 #include "kernels/cuda/exchange/exchange.h"
-#include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/plan/workspace_plan.h"
 
 #include <algorithm>
 #include <set>
@@ -42,33 +42,9 @@ int ranks_of(const core::Program& program) {
   return 1;
 }
 
-// Kernels, graphs and buffers of the upload; decoded weights, sums of small batches and inputs of products; parts of
-// attention's sums.
-int64_t scratch_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan) {
-  constexpr int64_t kMiB = 1 << 20, kLater = 256 * kMiB, kDecoded = 2 * 112 * kMiB, kSums = 64 * kMiB;
-  constexpr int64_t kRows = 256, kColumns = 256;                   // that an input is padded to
-  constexpr int64_t kSplits = 64, kTileRows = 16, kTickets = 9;    // of attention
-  constexpr int64_t kMostMultiprocessors = 192, kIndexTokens = 64; // of latent attention and its index
-  int64_t input = 0, kv_heads = 1, v_dim = 1, others = 0;
-  for (const Step& step : plan.steps) {
-    if (step.kind != Step::Kind::matrix) continue;
-    const int64_t rows = config.max_batch * (step.matrix.ids != kNone ? step.matrix.used : 1);
-    input =
-        std::max(input, 2 * padded(rows, kRows) * padded(program.weights[step.matrix.parts[0].weight].cols, kColumns));
-  }
-  for (const core::KvLayer& kv : program.kv_layers) {
-    if (kv.latent && kv.v_dim == 0)
-      others = std::max(others, kFloat * std::min(config.max_batch, kIndexTokens) * config.context);
-    else if (kv.latent)
-      others = std::max(others, kFloat * kMostMultiprocessors * kSplits * (kv.v_dim + 2));
-    else
-      kv_heads = std::max(kv_heads, kv.heads), v_dim = std::max(v_dim, kv.v_dim);
-  }
-  const int64_t parts = std::max(std::min(config.max_batch, kGraphTokens) * kv_heads * kSplits, kMostMultiprocessors);
-  const int64_t attention = kFloat * parts * kTileRows * (v_dim + 2) + kFloat * config.max_batch * kv_heads * kTickets;
+int64_t mailbox_bytes(const core::Program& program, const core::ExecutorConfig& config) {
   const int64_t exchanged = most_exchanged(program, config);
-  if (exchanged > 0) others += static_cast<int64_t>(mailbox_layout(ranks_of(program), exchanged).bytes());
-  return kLater + kDecoded + kSums + input + attention + others;
+  return exchanged == 0 ? 0 : static_cast<int64_t>(mailbox_layout(ranks_of(program), exchanged).bytes());
 }
 
 } // namespace
@@ -93,8 +69,14 @@ int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& 
   return padded(config.streams * layer.width, 64); // kernels read 16 bytes at a time
 }
 
-int64_t value_bytes(const core::BufferPlan::Slot& slot, const core::ExecutorConfig& config) {
-  return (slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloat;
+// Buffers of the upload are gone before the others come: chosen tokens, staged copies of caches, a marked state.
+int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& config) {
+  constexpr int64_t kMiB = 1 << 20, kKernelsAndGraphs = 160 * kMiB, kUpload = 128 * kMiB, kStaged = 32 * kMiB;
+  constexpr int64_t kRowBytes = 16 << 10;                                           // of a sampler, beside its list
+  const int64_t lists = (config.max_outputs + 1) * (program.vocab * 8 + kRowBytes); // and one of decoding,
+  const int64_t counts = program.vocab * kFloat + config.context * kFloat;          // with counts and a ring
+  const int64_t marked = static_cast<int64_t>(core::state_elements(program)) * kFloat;
+  return kKernelsAndGraphs + std::max(kUpload, lists + counts + kStaged + marked);
 }
 
 LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols) {
@@ -108,7 +90,8 @@ LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols) {
   return {groups / kTileGroups * tile + payload(groups % kTileGroups), tile <= 340 ? 8 : tile <= 900 ? 4 : 2};
 }
 
-MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
+MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
+                       bool experts_on_host) {
   MemoryPlan memory;
   const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
   memory.weights = weight_bytes(program, groups);
@@ -123,11 +106,10 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     memory.cache += bytes.keys + bytes.values;
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloat;
-  const Plan plan = make_plan(program, true);
-  for (const core::BufferPlan::Slot& slot : plan.buffers.slots) memory.scratch += value_bytes(slot, config);
-  for (size_t id = 0; id < program.values.size(); ++id)
-    if (plan.dataflow_values[id]) memory.scratch += padded(program.values[id].width, 4) * kMatvecTokens * kFloat;
-  memory.scratch += scratch_bytes(program, config, plan);
+  memory.scratch = plan_workspace(program, config, make_plan(program, true), limits).bytes() +
+                   batch_bytes(config.max_batch) + expert_table_bytes(groups, limits.sm_count) +
+                   mailbox_bytes(program, config);
+  memory.reserve = reserve_bytes(program, config);
   return memory;
 }
 

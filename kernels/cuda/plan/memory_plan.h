@@ -1,8 +1,9 @@
-// How much of a GPU's memory a Program takes, computed on the host and without a GPU. The executor takes its caches and
-// values by these functions; what products and attention need while they run is counted here with what it is at most.
+// How much of a GPU's memory a Program takes, computed on the host and without a GPU: to the byte what an executor
+// allocates, because it allocates by the same functions, and what it leaves free for later.
 #pragma once
 
 #include "core/executor.h"
+#include "kernels/cuda/runtime/limits.h"
 #include "quant/registry.h"
 
 #include <cstdint>
@@ -15,7 +16,12 @@ struct CacheBytes {
 };
 CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config);
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config);
-int64_t value_bytes(const core::BufferPlan::Slot& slot, const core::ExecutorConfig& config);
+constexpr int64_t batch_bytes(int64_t max_batch) { return 4 * max_batch * 4; } // four numbers of a token
+
+// What an executor leaves free for what it does not allocate at once, or not by itself: kernels, graphs, buffers of the
+// upload, sampling, copies of caches and states. At most so much, but for kernels and graphs, which are the driver's:
+// what they took was measured (docs/cuda.md).
+int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& config);
 
 // The device layout of a format (layout/layout.cuh), of which a test checks that it has these sizes.
 struct LayoutBytes {
@@ -25,11 +31,16 @@ struct LayoutBytes {
 LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols);
 
 struct MemoryPlan {
-  int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes
+  int64_t weights = 0, cache = 0, state = 0, scratch = 0, reserve = 0; // bytes
+  // Of an executor that starts where so much is free, or may be taken.
+  int64_t total() const { return weights + cache + state + scratch + reserve; }
+
   // Where routed experts stay in the host's memory: what they take there, what a copy of one expert of each layer takes
   // on the GPU, and how many experts a layer has at most. `weights` counts no copies.
   int64_t host_experts = 0, expert_copy = 0, most_experts = 0;
 };
-MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host = false);
+// How many blocks share what is to be done, and with it some scratch, depends on the chip.
+MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
+                       bool experts_on_host = false);
 
 } // namespace ridge::kernels::cuda

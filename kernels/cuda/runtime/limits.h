@@ -17,4 +17,7 @@ struct DeviceLimits : ChipLimits {
   bool prompt_products = false; // wgmma: the product and the attention for prompts run (sm_90a)
 };
 
+// Of an H100, for plans where there is no GPU.
+inline constexpr DeviceLimits kPresumedLimits = {{132, 227 << 10}, true, true, true};
+
 } // namespace ridge::kernels::cuda

@@ -4,18 +4,10 @@
 
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
-
-inline constexpr int kBatchRows = 16; // of such a tile
-inline constexpr int kMaxTileTokens = 32;
-inline constexpr int64_t kBatchScratchBytes = 64 << 20;
-
-// Rows that one expert was chosen for, at most as many as a tile of tokens has: slots order[first], …
-struct ExpertTile {
-  int expert, first, count;
-};
 
 struct BatchArgs {
   // x is f16, [rows, x_stride], zeros behind cols, interleaved (half_layout.h); tokens: rows of x, or slots with

@@ -38,7 +38,8 @@ struct Layer {
   int step = 0;
 
   explicit Layer(int64_t copies)
-      : store({{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}}, false) {
+      : store({{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}}, false,
+              context.limits().sm_count) {
     for (int i = 0; i < kExperts * kBlockBytes; ++i) store.place(3).data[i] = byte_of(i);
     store.take_slots(1 << 20, copies, context.launch());
   }
@@ -186,28 +187,14 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
   const auto copies = [&](double limit) {
     return cuda::make_cuda_executor(model.program, config, options(limit))->expert_use().copies;
   };
-  const double free_before = cuda::device_info().free_bytes;
   CHECK(copies(0) == 64);
-  double too_little = 0, enough = 8e9; // without a single copy
-  while (enough - too_little > 1e6) {
-    const double middle = (too_little + enough) / 2;
-    (cuda::fits(model.program, config, options(middle)) ? enough : too_little) = middle;
+  const cuda::MemoryPlan plan = cuda::plan_memory(model.program, config, cuda::limits_for_plans(), true);
+  const auto limit_for = [&](int64_t wanted) { return static_cast<double>(plan.total() + wanted * plan.expert_copy); };
+  for (const int64_t wanted : {0, 8, 20, 40}) {
+    CHECK(copies(limit_for(wanted)) == wanted);
+    CHECK(copies(limit_for(wanted + 1) - 1) == wanted);
   }
-  const double copy_bytes = 3.0 * 512 * 512 * 2 * static_cast<double>(shape.layers);
-  std::vector<int64_t> errors; // the device hands out memory in pages of 2 MB
-  bool throws = false;
-  try {
-    for (const int64_t wanted : {8, 20, 40})
-      errors.push_back(std::abs(copies(enough + (static_cast<double>(wanted) + 0.5) * copy_bytes) - wanted));
-    copies(too_little);
-  } catch (const cuda::OutOfMemory&) {
-    throws = errors.size() == 3;
-  }
-  // What an executor takes is counted as what the device lacks afterwards, so other processes disturb it.
-  if (cuda::device_info().free_bytes != free_before) {
-    MESSAGE("skipped: others use the GPU");
-    return;
-  }
-  CHECK(throws);
-  for (const int64_t error : errors) CHECK(error <= 1);
+  CHECK(cuda::fits(model.program, config, options(limit_for(0))));
+  CHECK_FALSE(cuda::fits(model.program, config, options(limit_for(0) - 1)));
+  CHECK_THROWS_AS(copies(limit_for(0) - 1), cuda::OutOfMemory);
 }

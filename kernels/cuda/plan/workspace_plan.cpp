@@ -1,0 +1,98 @@
+#include "kernels/cuda/plan/workspace_plan.h"
+
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int64_t kFloat = 4, kHalf = 2;
+
+int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+void plan_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
+                 WorkspacePlan& to) {
+  for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
+    to.values.push_back((slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloat);
+  to.dataflow_offset.push_back(0);
+  for (size_t id = 0; id < program.values.size(); ++id)
+    to.dataflow_offset.push_back(to.dataflow_offset.back() +
+                                 (plan.dataflow_values[id] ? padded(program.values[id].width, 4) : 0));
+  to.dataflow = to.dataflow_offset.back() * kMatvecTokens * kFloat;
+  for (const core::RopeTable& table : program.rope_tables)
+    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloat);
+}
+
+// What the products of all steps need at most.
+void plan_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
+                   const DeviceLimits& limits, WorkspacePlan& to) {
+  int64_t tiles = 0, gate_rows = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind != Step::Kind::matrix) continue;
+    const MatrixStep& m = step.matrix;
+    const core::Weight& first = program.weights[m.parts[0].weight];
+    const bool experts = m.ids != kNone;
+    const int64_t rows = padded(config.max_batch * (experts ? m.used : 1), kGemmRows);
+    to.half_x = std::max(to.half_x, rows * padded(first.cols, kGemmColumns) * kHalf);
+    to.exponents = std::max(to.exponents, rows);
+    int64_t row_tiles = 0;
+    for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
+    to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) * (kBatchTokens / kMaxTileTokens) *
+                                                  (first.cols / 256 + 1) * kMaxTileTokens * kBatchRows * kFloat);
+    if (experts) {
+      to.batch_parts = kBatchScratchBytes;
+      to.most_slots = std::max(to.most_slots, config.max_batch * m.used);
+      tiles = std::max(tiles, config.max_batch * m.used / 8 + first.count);
+    } else {
+      to.widest_cols = std::max(to.widest_cols, first.cols);
+      if (m.glu) gate_rows = std::max(gate_rows, first.rows);
+    }
+  }
+  to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
+  to.slots = (to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
+  if (has_prompt_products(config, limits))
+    to.decoded = expanded_bytes(to.widest_cols);
+  else
+    to.gate = config.max_batch * gate_rows * kFloat;
+}
+
+void plan_attention(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
+                    WorkspacePlan& to) {
+  int64_t most_kv_heads = 1;
+  for (const core::KvLayer& kv : program.kv_layers) {
+    if (kv.latent && kv.v_dim == 0) { // of an index
+      to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloat;
+    } else if (kv.latent) {
+      to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloat);
+    } else {
+      most_kv_heads = std::max(most_kv_heads, kv.heads);
+      to.attention_partial =
+          std::max(to.attention_partial, attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloat);
+    }
+  }
+  to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloat;
+}
+
+int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(), of.end(), int64_t{0}); }
+
+} // namespace
+
+int64_t WorkspacePlan::bytes() const {
+  return sum(values) + dataflow + sum(rope_tables) + half_x + exponents + 2 * gate + 2 * decoded + batch_parts + slots +
+         attention_partial + latent_partial + index_scores + attention_tickets;
+}
+
+WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
+                             const DeviceLimits& limits) {
+  WorkspacePlan made;
+  plan_values(program, config, plan, made);
+  if (has_tensor_products(config, limits)) plan_products(program, config, plan, limits, made);
+  plan_attention(program, config, limits, made);
+  return made;
+}
+
+} // namespace ridge::kernels::cuda

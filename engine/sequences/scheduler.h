@@ -102,6 +102,7 @@ class Scheduler {
   // Of prompts that begin like others (scheduler_prefix.cpp):
   int64_t stored(std::span<const int32_t> prompt) const;
   int64_t use_prefixes(Stream& stream);
+  void keep_lost(Stream& stream, std::span<const int32_t> text);
   int64_t exchange_prefixes(Stream& stream);
   void restore(Stream& stream);
   void give_up_prefixes(const char* why);

@@ -7,6 +7,10 @@
 namespace ridge::engine {
 namespace {
 
+// Copying a token's rows out of a stream takes a third of evaluating it or less: 25 of 67 µs behind 32,000 tokens of an
+// 8B on an H100, 0.3 of 8 ms behind 8,000 of a 0.6B on two CPU cores.
+constexpr int64_t kCopiesPerEvaluation = 4;
+
 int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
@@ -46,12 +50,20 @@ void Scheduler::give_up_prefixes(const char* why) {
   prefixes_.reset();
 }
 
+// What the stream would lose to this text is kept where that pays: all in front of it that the prefix cache does not
+// have is copied, too. So a long conversation whose last answer changes a little is not copied for that.
+void Scheduler::keep_lost(Stream& stream, std::span<const int32_t> text) {
+  const int64_t size = stream.cache.size(), lost = size - stream.cache.common(text);
+  if (lost > 0 && lost * kCopiesPerEvaluation >= size - prefixes_->common(stream.cache.tokens()))
+    prefixes_->keep(stream.cache);
+}
+
 // What the stream would lose is kept, and all that its sequence had evaluated when it was preempted is there
 // afterwards.
 void Scheduler::restore(Stream& stream) {
   Sequence& sequence = *stream.sequence;
   const auto evaluated = std::span(sequence.tokens_).first(sequence.evaluated_);
-  if (stream.cache.common(evaluated) < stream.cache.size()) prefixes_->keep(stream.cache);
+  keep_lost(stream, evaluated);
   if (prefixes_->usable(evaluated) > stream.cache.usable(evaluated)) prefixes_->load(stream.cache, evaluated);
   sequence.evaluated_rows_.reset();
 }
@@ -60,7 +72,7 @@ void Scheduler::restore(Stream& stream) {
 // afterwards. Returns behind how many of the prompt's tokens a further prompt may go on that nobody can now; 0: none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
-  if (stream.cache.common(prompt) < stream.cache.size()) prefixes_->keep(stream.cache);
+  keep_lost(stream, prompt);
   int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
   for (const Stream& other : streams_) {
     present = std::max(present, other.cache.usable(tokens));

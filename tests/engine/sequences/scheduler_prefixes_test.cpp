@@ -95,6 +95,20 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
   }
 }
 
+TEST_CASE("prefix cache: a long text is not copied because a few tokens at its end change, half of it is") {
+  History executor(history_of({}, 1, 256));
+  Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20));
+  const Tokens text = some_tokens(1, 200);
+  CHECK(cached(scheduler, text) == 0);
+  CHECK(cached(scheduler, joined(text, {1, 2, 3})) == 200); // the answer is lost
+  CHECK(scheduler.counts().stored_bytes == 0);
+  Tokens edited = text;
+  edited[100] ^= 1;
+  CHECK(cached(scheduler, edited) == 100);
+  CHECK(scheduler.counts().stored_bytes > 0);
+  CHECK(cached(scheduler, joined(text, {1, 2, 3})) == 202);
+}
+
 TEST_CASE("prefix cache: memory is got ahead for what streams hold, as far as there is room") {
   const auto expects = [](int64_t bytes, std::initializer_list<int64_t> prompts, int64_t blocks) {
     History executor({.streams = 2, .context = 256});

@@ -127,19 +127,19 @@ Need cpu_need(const core::Program& program, const core::ExecutorConfig& config) 
   return {weight_bytes(program), use.cache, use.state, use.scratch};
 }
 
+static Need need_of(const kernels::cuda::MemoryPlan& plan) {
+  return {plan.weights, plan.cache, plan.state, plan.scratch, plan.reserve};
+}
+
 Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
               const kernels::cuda::DeviceLimits& limits) {
-  const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits);
-  return {plan.weights, plan.cache, plan.state, plan.scratch, plan.reserve};
+  return need_of(kernels::cuda::plan_memory(program, config, limits));
 }
 
 ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config,
                        const kernels::cuda::DeviceLimits& limits) {
   const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits, true);
-  return {{plan.weights, plan.cache, plan.state, plan.scratch, plan.reserve},
-          plan.host_experts,
-          plan.most_experts,
-          plan.expert_copy};
+  return {need_of(plan), plan.host_experts, plan.most_experts, plan.expert_copy};
 }
 
 int64_t ExpertNeed::copies_in(double gpu_bytes) const {

@@ -111,6 +111,8 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   }
   outputs.merge_parts(running, dynamic);
   outputs.write(running);
+  if (args.exponents && block.kv_head == 0 && block.split == 0 && static_cast<int>(threadIdx.x) < block.tokens)
+    args.exponents[block.first_token + threadIdx.x] = 0;
 
   if (block.used_splits > 1 && !merge_splits(block, dynamic)) {
     stamp_latest(args.stamps, kEnds);

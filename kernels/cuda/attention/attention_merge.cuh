@@ -111,6 +111,10 @@ class SplitMerge {
   __device__ __forceinline__ void store(int i, const float4& four) const {
     float* to = is_result() ? block_.result(i / lanes()) + i % lanes() * 4 : parts_ + 2 * kAttentionRows + i * 4;
     store_latest(to, four);
+    if (block_.args.out_half && is_result()) { // four neighbouring columns: the first, third, second, fourth
+      auto* half = reinterpret_cast<uint2*>(block_.half_result(i / lanes(), i % lanes() * 4));
+      *half = {pack_half2(four.x, four.z), pack_half2(four.y, four.w)};
+    }
   }
   // What each split's outputs are multiplied by, per row.
   __device__ __forceinline__ void find_shares(Shares share) const {

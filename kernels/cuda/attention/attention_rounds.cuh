@@ -196,6 +196,10 @@ class AttentionOutputs {
           if (!b.width.has(first_column + 16 * j)) continue;
           store_latest(to + 16 * j, running.out[n][j][k] * by);
           store_latest(to + 16 * j + 8, running.out[n][j][2 + k] * by);
+          if (b.args.out_half && b.used_splits == 1) {
+            *b.half_result(row, first_column + b.g + 16 * j) = __float2half_rn(running.out[n][j][k] * by);
+            *b.half_result(row, first_column + b.g + 16 * j + 8) = __float2half_rn(running.out[n][j][2 + k] * by);
+          }
         }
       }
       if (b.used_splits > 1 && b.warp == 0 && b.t == 0 && 8 * n + b.g < b.rows) {

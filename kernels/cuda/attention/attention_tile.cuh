@@ -105,6 +105,13 @@ struct AttentionBlock {
                                : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
     return args.out + head * width.get();
   }
+  // And as f16.
+  __device__ __forceinline__ __half* half_result(int row, int column) const {
+    const int token = first_token + (kRope ? 0 : row / group);
+    const int at = (kv_head * group + (kRope ? row : row % group)) * width.get() + column;
+    return reinterpret_cast<__half*>(args.out_half) + interleaved_place(args.tokens, token, at / 8) * 8 +
+           interleaved_column(at % 8);
+  }
   __device__ __forceinline__ int64_t part_size() const { return part_floats(width.get()); }
   __device__ __forceinline__ float* parts() const {
     return args.partial + (int64_t{tile} * args.cache.heads + kv_head) * args.splits * part_size();

@@ -267,7 +267,8 @@ struct Launchers {
     Launch launch;
     static_cast<ChipLimits&>(launch) = chip;
     BatchArgs cut = args;
-    return {plan_batch<Format>(launch, cut, tile_tokens) > 0, cut.ranges > 1};
+    const bool fits = plan_batch<Format>(launch, cut, tile_tokens) > 0, split = cut.ranges > 1;
+    return {fits, split, split && !cut.serial_ranges ? cut.ranges : 0, cut.token_tiles, cut.row_tiles};
   }
 
   template <int kTileTokens>
@@ -279,7 +280,7 @@ struct Launchers {
     args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
            args.warp_groups * BatchShape<Format>::kThreads, shared, args);
-    if (args.ranges > 1 && !args.serial_ranges) launch_batch_finish(launch, args, kTileTokens);
+    if (args.ranges > 1 && !args.serial_ranges && !args.leaves_sums) launch_batch_finish(launch, args, kTileTokens);
   }
 
   static void batch(const Launch& launch, const BatchArgs& args, int tile_tokens) {

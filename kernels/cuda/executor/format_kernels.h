@@ -15,6 +15,8 @@ inline constexpr int kMaxMatvecTokens = 4; // rows of activations per pass over 
 struct BatchCut {
   bool fits = false;
   bool split_columns = false; // into ranges, whose sums are added up through memory
+  int left_ranges = 0;        // that another kernel adds up; 0: none does
+  int token_tiles = 0, row_tiles = 0;
 };
 
 struct FormatKernels {

@@ -91,9 +91,11 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
   args.glu = glu_of(m).value_or(FusedGlu{});
   args.partial = workspace_.batch_parts();
   args.used = 1;
+  args.x_rows = tokens;
   if (m.ids == kNone) return args;
   const bool x_per_slot = width(m.x) != first_weight(m).cols;
   args.used = x_per_slot ? 1 : static_cast<int>(m.used);
+  args.x_rows = tokens / args.used;
   args.experts = expert_places(m);
   args.tiles = workspace_.expert_tiles();
   args.tile_count = workspace_.tile_count();
@@ -103,10 +105,32 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
 
 void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const MatrixStep& m = call.products[0].matrix;
-  const int64_t stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns;
-  const int64_t tiled_rows = (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens;
-  cuda::launch_to_half(launch, value(plan, m.x), weights_.vector(m.norm), m.norm_epsilon, call.rows, call.cols,
-                       workspace_.half_x(), stride, call.layout, tiled_rows, workspace_.exponents());
+  HalfArgs args = {.x = value(plan, m.x),
+                   .norm_weight = weights_.vector(m.norm),
+                   .epsilon = m.norm_epsilon,
+                   .rows = call.rows,
+                   .cols = call.cols,
+                   .out = workspace_.half_x(),
+                   .stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns,
+                   .layout = call.layout,
+                   .tiled_rows = (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens,
+                   .exponents = workspace_.exponents()};
+  if (call.products.size() > 1) { // what that one left
+    const MatrixStep& summed = call.products[1].matrix;
+    const BatchCut cut = cut_batch(summed, call.rows, call.tile_tokens);
+    args.sums = workspace_.batch_parts();
+    args.bias = weights_.vector(summed.parts[0].bias);
+    args.sum_out = value(plan, m.x);
+    args.x = value(plan, summed.residual);
+    args.ranges = cut.left_ranges;
+    args.row_floats = int64_t{cut.row_tiles} * kBatchRows;
+    args.range_floats = int64_t{cut.token_tiles} * call.tile_tokens * args.row_floats;
+  }
+  if (call.cleared > 0) {
+    args.cleared = workspace_.glu_largest();
+    args.cleared_per_row = static_cast<int>(call.cleared);
+  }
+  cuda::launch_to_half(launch, args);
 }
 
 void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
@@ -123,6 +147,18 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
   BatchArgs args = batch_args(plan, m, call.rows);
   args.sibling_follows = call.sibling_follows;
   args.follows_sibling = call.follows_sibling;
+  args.leaves_sums = call.leaves_sums;
+  if (call.writes_half) {
+    args.out_half = workspace_.glu_half();
+    args.out_rows = call.rows;
+    args.out_largest = workspace_.glu_largest();
+  }
+  if (call.reads_half) {
+    args.product.x = workspace_.glu_half();
+    args.x_rows = call.rows;
+    args.x_floats = value(plan, m.x);
+    args.x_largest = workspace_.glu_largest();
+  }
   format_of(m).batch(launch, args, call.tile_tokens);
 }
 
@@ -155,9 +191,13 @@ bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second)
                                    matvec_args(any_plan(), {second}, 1), format_of(second).type);
 }
 
+BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
+  return format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
+}
+
 KernelChoices::SmallBatch KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
-  const BatchCut cut = format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
-  return {cut.fits, cut.split_columns};
+  const BatchCut cut = cut_batch(m, tokens, tile_tokens);
+  return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }
 
 } // namespace ridge::kernels::cuda

@@ -104,11 +104,21 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   return args;
 }
 
+AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const KernelCall& call,
+                                             const Launch& launch) const {
+  AttentionArgs args = attention_args(plan, *call.op, call.outputs[0], launch);
+  if (call.writes_half) {
+    args.out_half = workspace_.half_x();
+    args.exponents = workspace_.exponents();
+  }
+  return args;
+}
+
 void KernelLauncher::launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   RopeStoreArgs args = rope_store_args(plan, call.heads);
   args.dataflow_input = call.dataflow_input;
   if (call.kernel == Kernel::rope_attention)
-    return launch_rope_attention(launch, attention_args(plan, *call.op, call.outputs[0], launch), args);
+    return launch_rope_attention(launch, attention_args(plan, call, launch), args);
   call.kernel == Kernel::prompt_rope ? launch_prompt_rope(launch, args) : launch_rope_store(launch, args);
 }
 
@@ -130,7 +140,7 @@ void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall
 }
 
 void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const AttentionArgs args = attention_args(plan, *call.op, call.outputs[0], launch);
+  const AttentionArgs args = attention_args(plan, call, launch);
   if (call.kernel == Kernel::prompt_attention) return launch_prompt_attention(launch, args);
   if (call.kernel == Kernel::plain_attention) return launch_plain_attention(launch, args);
   cuda::launch_attention(launch, args);
@@ -211,6 +221,10 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   return !is_plain(params) && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+}
+
+bool KernelLauncher::attention_writes_half(const core::Op& attention) const {
+  return !wide_attention(cache_.layer(std::get<core::AttentionParams>(attention.params).layer), context_.launch());
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {

@@ -31,6 +31,7 @@ class KernelLauncher final : public KernelChoices {
   bool can_rope_prompts(const HeadsStep& heads) const override;
   bool can_attend_prompts(const core::Op& attention) const override;
   bool has_fast_attention(const core::Op& attention) const override;
+  bool attention_writes_half(const core::Op& attention) const override;
 
  private:
   float* value(const BatchPlan& plan, core::ValueId id) const { // null: kNone
@@ -47,6 +48,7 @@ class KernelLauncher final : public KernelChoices {
   MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
+  BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
   void launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
@@ -59,6 +61,7 @@ class KernelLauncher final : public KernelChoices {
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const HeadsStep& heads) const;
   AttentionArgs attention_args(const BatchPlan& plan, const core::Op& op, core::ValueId out,
                                const Launch& launch) const;
+  AttentionArgs attention_args(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;

@@ -27,6 +27,8 @@ void Workspace::copy_rope_tables(const core::Program& program, int64_t context, 
 void Workspace::allocate_products(cudaStream_t stream) {
   half_x_ = memory(sizes_.half_x, "the activations");
   if (half_x_.bytes() > 0) RIDGE_CUDA(cudaMemsetAsync(half_x_.as(), 0, half_x_.bytes(), stream));
+  glu_half_ = memory(sizes_.glu_half, "the activations");
+  glu_largest_ = memory(sizes_.glu_largest, "the activations");
   exponents_ = memory(sizes_.exponents, "the activations");
   if (sizes_.decoded > 0) {
     prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols);

@@ -32,6 +32,8 @@ class Workspace {
 
   // WorkspacePlan says what these are.
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
+  uint16_t* glu_half() const { return glu_half_.as<uint16_t>(); }
+  unsigned* glu_largest() const { return glu_largest_.as<unsigned>(); }
   int8_t* exponents() const { return exponents_.as<int8_t>(); }
   float* gate() const { return gate_.as<float>(); }
   float* up() const { return up_.as<float>(); }
@@ -63,7 +65,7 @@ class Workspace {
   std::vector<DeviceMemory> values_; // by slot
   DeviceMemory dataflow_;
   std::vector<DeviceMemory> rope_tables_;
-  DeviceMemory half_x_, exponents_, gate_, up_, parts_, slots_;
+  DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, gate_, up_, parts_, slots_;
   std::unique_ptr<PromptScratch> prompt_scratch_;
   DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;
 };

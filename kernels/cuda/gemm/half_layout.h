@@ -9,13 +9,30 @@ namespace ridge::kernels::cuda {
 
 enum class HalfLayout : uint8_t {
   rows,        // one after the other (gemm.h)
-  interleaved, // rows of pieces in the order below (small_batch/)
+  interleaved, // chunks of columns, as small_batch/ has them in shared memory
   tiles,       // of an operand of `tiled_rows` rows (prompt_product.h)
 };
 
-// Interleaved, every four columns lie as first, third, second, fourth: so the codes of a packed word become halves
-// without being brought into order. A piece is eight columns, 16 bytes. Of every four spans of 32 columns the first
-// pieces come first, then the second ones, …: so lanes that have a span each read neighbouring pieces.
+// Interleaved activations lie in chunks of 1024 columns, each of all rows, so that a copy of one piece of memory brings
+// a chunk of many rows. Between rows there are 64 bytes more, so that no banks of shared memory collide.
+//
+// A piece is eight columns, 16 bytes. Every four of them lie as first, third, second, fourth: so the codes of a packed
+// word become halves without being brought into order. Of every four spans of 32 columns the first pieces come first,
+// then the second ones, …: so lanes that have a span each read neighbouring pieces.
+inline constexpr int kChunkColumns = 1024, kChunkPieces = kChunkColumns / 8, kChunkPitch = (kChunkPieces + 4) * 16;
+
+RIDGE_HD constexpr int64_t chunks_of(int64_t cols) { return (cols + kChunkColumns - 1) / kChunkColumns; }
+RIDGE_HD constexpr int64_t interleaved_bytes(int64_t rows, int64_t cols) {
+  return chunks_of(cols) * rows * kChunkPitch;
+}
+// Where a piece of a row lies in its chunk; and in memory, of `rows`. In pieces.
 RIDGE_HD constexpr int64_t interleaved_place(int64_t piece) { return piece / 16 * 16 + piece % 4 * 4 + piece / 4 % 4; }
+RIDGE_HD constexpr int64_t interleaved_place(int64_t rows, int64_t row, int64_t piece) {
+  return (piece / kChunkPieces * rows + row) * (kChunkPitch / 16) + interleaved_place(piece % kChunkPieces);
+}
+// Of a piece's columns.
+RIDGE_HD constexpr int interleaved_column(int column) {
+  return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
+}
 
 } // namespace ridge::kernels::cuda

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   extern __shared__ uint8_t dynamic[];
-  __shared__ ByteBarrier full[Shape::kStages], empty[Shape::kStages];
+  __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x == 0) {
@@ -69,10 +69,11 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
       for (int step = 0; step < args.steps; ++step) {
         empty[stage].wait(parity ^ 1);
-        full[stage].arrive_expecting(Shape::kStageBytes);
+        const BarrierAddress arrived(&full[stage]);
+        arrived.arrive_expecting(Shape::kStageBytes);
         uint8_t* to = tiles + stage * Shape::kStageBytes;
-        bulk_copy(to, x + int64_t{step} * args.token_rows * kTileRowBytes, Shape::kXBytes, full[stage]);
-        bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kTileRowBytes, Shape::kWBytes, full[stage]);
+        arrived.bulk_copy(to, x + int64_t{step} * args.token_rows * kTileRowBytes, Shape::kXBytes);
+        arrived.bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kTileRowBytes, Shape::kWBytes);
         next_stage();
       }
     }

@@ -1,33 +1,51 @@
 // Activations as f16, the way into every tensor-core product.
+#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
+#include "kernels/cuda/small_batch/batch.h"
 
 namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 512, kKept = 4; // pieces of 8 columns per thread that stay in registers: rows up to 16384
+constexpr int kStep = 8 * kThreads;
 
-// One block per row; `tiled_rows`: of HalfLayout::tiles. The row is scaled by a power of two such that its largest
-// value lies in [512, 1024).
-__global__ void __launch_bounds__(kThreads)
-    to_half_kernel(const float* x, const float* norm_weight, float epsilon, int64_t cols, uint4* out, int64_t stride,
-                   HalfLayout layout, int64_t tiled_rows, int8_t* exponents, Stamp* stamps) {
+// Eight columns.
+__device__ __forceinline__ void load_8(float (&v)[8], const float* from) {
+  const float4 a = *reinterpret_cast<const float4*>(from), b = *reinterpret_cast<const float4*>(from + 4);
+  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+}
+// Zeros behind the last one.
+__device__ __forceinline__ void load_8(float (&v)[8], const float* from, int64_t first, int64_t cols) {
+  if (cols % 8 == 0 && first < cols) return load_8(v, from + first);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
+}
+
+// v += the sums over ranges of columns, and the bias; the result goes to where the product would have put it.
+__device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args, int64_t row, int64_t first) {
+  const auto add = [&](const float* from) {
+    float term[8];
+    load_8(term, from);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] += term[i];
+  };
+  if (args.bias) add(args.bias + first);
+  const float* sums = args.sums + row * args.row_floats + first;
+#pragma unroll 4
+  for (int r = 0; r < args.ranges; ++r) add(sums + r * args.range_floats);
+  auto* to = reinterpret_cast<float4*>(args.sum_out + row * args.cols + first);
+  to[0] = {v[0], v[1], v[2], v[3]}, to[1] = {v[4], v[5], v[6], v[7]};
+}
+
+// One block per row.
+__global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant__ HalfArgs args, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
   let_successor_start();
   stamp(stamps, kStarts);
-  const int64_t row = blockIdx.x;
-  x += row * cols;
-  // Eight columns, and what they are multiplied by; zeros behind the last one.
-  const auto load = [&](float(&v)[8], const float* from, int64_t first) {
-    if (cols % 8 == 0 && first < cols) {
-      const float4 a = *reinterpret_cast<const float4*>(from + first),
-                   b = *reinterpret_cast<const float4*>(from + first + 4);
-      v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
-    }
-  };
+  const int64_t row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
+  const float* norm_weight = args.norm_weight;
+  const float* x = args.x + row * cols;
   float squares = 0, largest = 0;
   const auto look_at = [&](float(&v)[8], const float(&weight)[8]) {
 #pragma unroll
@@ -37,25 +55,30 @@ __global__ void __launch_bounds__(kThreads)
       largest = fmaxf(largest, fabsf(v[i]));
     }
   };
-  constexpr int kStep = 8 * kThreads;
-  const int64_t mine = 8 * threadIdx.x;
   float kept[kKept][8], weight[8] = {};
-  if (norm_weight) load(weight, norm_weight, mine); // constant
+  if (norm_weight) load_8(weight, norm_weight, mine, cols); // constant
   wait_for_predecessor();
   stamp(stamps, kMayGoOn);
+  if (static_cast<int>(threadIdx.x) < args.cleared_per_row)
+    args.cleared[(row * args.cleared_per_row + threadIdx.x) * kLargestPitch] = 0;
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
-    if (mine + k * kStep < cols) load(kept[k], x, mine + k * kStep);
+    if (mine + k * kStep < cols) load_8(kept[k], x, mine + k * kStep, cols);
+  if (args.sums)
+#pragma unroll
+    for (int k = 0; k < kKept; ++k)
+      if (mine + k * kStep < cols) finish_sums(kept[k], args, row, mine + k * kStep);
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) {
-      if (k > 0 && norm_weight) load(weight, norm_weight, mine + k * kStep);
+      if (k > 0 && norm_weight) load_8(weight, norm_weight, mine + k * kStep, cols);
       look_at(kept[k], weight);
     }
   for (int64_t first = mine + kKept * kStep; first < cols; first += kStep) {
     float v[8];
-    load(v, x, first);
-    if (norm_weight) load(weight, norm_weight, first);
+    load_8(v, x, first, cols);
+    if (args.sums) finish_sums(v, args, row, first);
+    if (norm_weight) load_8(weight, norm_weight, first, cols);
     look_at(v, weight);
   }
   squares = warp_sum(squares);
@@ -71,46 +94,45 @@ __global__ void __launch_bounds__(kThreads)
     squares += warp_squares[w];
     largest = fmaxf(largest, warp_largest[w]);
   }
-  float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + epsilon) : 1;
-  largest *= factor;
-  const int exponent = largest > 0 ? min(max(ilogbf(largest) - 9, -120), 120) : 0;
+  float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + args.epsilon) : 1;
+  const int exponent = half_exponent(largest * factor);
   factor *= exp2f(static_cast<float>(-exponent));
-  if (threadIdx.x == 0) exponents[row] = static_cast<int8_t>(exponent);
+  if (threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
 
   const auto store = [&](int64_t first, const float(&v)[8]) {
     const int64_t piece = first / 8;
-    const int64_t at = layout == HalfLayout::tiles         ? (piece / 8 * tiled_rows + row) * 8 + (piece % 8 ^ row % 8)
-                       : layout == HalfLayout::interleaved ? row * (stride / 8) + interleaved_place(piece)
-                                                           : row * (stride / 8) + piece;
+    const bool interleaved = args.layout == HalfLayout::interleaved;
+    const int64_t at = args.layout == HalfLayout::tiles
+                           ? (piece / 8 * args.tiled_rows + row) * 8 + (piece % 8 ^ row % 8)
+                       : interleaved ? interleaved_place(args.rows, row, piece)
+                                     : row * (args.stride / 8) + piece;
     const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
-    out[at] = layout == HalfLayout::interleaved ? uint4{pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)}
-                                                : uint4{pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
+    reinterpret_cast<uint4*>(args.out)[at] = interleaved ? uint4{pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)}
+                                                         : uint4{pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
   };
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) store(mine + k * kStep, kept[k]);
+  const float* again = args.sums ? args.sum_out + row * cols : x; // what this thread read or wrote before
   for (int64_t first = mine + kKept * kStep; first < cols; first += kStep) {
     float v[8];
-    load(v, x, first);
+    load_8(v, again, first, cols);
     if (norm_weight) {
-      load(weight, norm_weight, first);
+      load_8(weight, norm_weight, first, cols);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] *= weight[i];
     }
     store(first, v);
   }
   const float zeros[8] = {};
-  for (int64_t first = (cols + 7) / 8 * 8 + mine; first < stride; first += kStep) store(first, zeros);
+  for (int64_t first = (cols + 7) / 8 * 8 + mine; first < args.stride; first += kStep) store(first, zeros);
   stamp_latest(stamps, kEnds);
 }
 
 } // namespace
 
-void launch_to_half(const Launch& launch, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, HalfLayout layout, int64_t tiled_rows,
-                    int8_t* exponents) {
-  launch(to_half_kernel, static_cast<unsigned>(tokens), kThreads, 0, x, norm_weight, epsilon, cols,
-         reinterpret_cast<uint4*>(out), stride, layout, tiled_rows, exponents, launch.stamps());
+void launch_to_half(const Launch& launch, const HalfArgs& args) {
+  launch(to_half_kernel, static_cast<unsigned>(args.rows), kThreads, 0, args, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

@@ -57,9 +57,30 @@ void launch_gate_up_glu(const Launch&, const core::ActivationParams&, const floa
 
 // Rows as f16 for the matrix products, RMS-normed first where norm_weight is given. All `stride` columns (a multiple of
 // 64) are written.
-void launch_to_half(const Launch&, const float* x, const float* norm_weight, float epsilon, int64_t tokens,
-                    int64_t cols, uint16_t* out, int64_t stride, HalfLayout layout, int64_t tiled_rows,
-                    int8_t* exponents);
+struct HalfArgs {
+  const float* x; // [rows, cols]
+  const float* norm_weight = nullptr;
+  float epsilon = 0;
+  int64_t rows, cols;
+
+  uint16_t* out;
+  int64_t stride; // columns
+  HalfLayout layout;
+  int64_t tiled_rows; // of HalfLayout::tiles
+  int8_t* exponents;  // [rows]
+
+  // What a product for small batches left unfinished (BatchArgs::leaves_sums), in ranges, or none: x is what is added
+  // to it, `sum_out` gets the result, which is what is normed. cols is a multiple of 8 then.
+  const float* sums = nullptr;
+  const float* bias = nullptr; // [cols] or null
+  float* sum_out = nullptr;
+  int ranges = 0;
+  int64_t range_floats = 0, row_floats = 0;
+
+  unsigned* cleared = nullptr; // largest values (BatchArgs::out_largest) that are 0 behind this; or null
+  int cleared_per_row = 0;
+};
+void launch_to_half(const Launch&, const HalfArgs&);
 
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
 struct RopeArgs {
@@ -151,6 +172,10 @@ struct Window {
 struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
   float* out;     // [tokens, heads * v_dim]
+  // For launch_attention: the same as f16, interleaved (half_layout.h), with exponents of 0: a sum of values of a cache
+  // in f16 or q8_0 has room in it. Or null.
+  uint16_t* out_half = nullptr;
+  int8_t* exponents = nullptr; // [tokens]
   const int32_t* positions;
   const int32_t* streams;
   int tokens, heads;

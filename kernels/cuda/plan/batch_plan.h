@@ -78,9 +78,10 @@ struct KernelCall {
   int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
   bool overlap = false;             // may start while its predecessor runs
 
-  std::vector<Product> products; // of products; of to_half and observe the one whose input it is
-  HeadsStep heads;               // of rope_store, prompt_rope, rope_attention
-  LatentStep latent;             // of latent_store
+  // Of products; of to_half and observe the one whose input it is, and then of to_half the one whose sums it adds up.
+  std::vector<Product> products;
+  HeadsStep heads;   // of rope_store, prompt_rope, rope_attention
+  LatentStep latent; // of latent_store
   SumStep sum;
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe and what follows route
@@ -93,8 +94,12 @@ struct KernelCall {
   HalfLayout layout = HalfLayout::rows;                  // to_half
   int64_t place = 0;                                     // exchange: among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
-  int tile_tokens = 0;                                   // small_batch, expert_batch, sort_experts
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
+  int tile_tokens = 0;      // small_batch, expert_batch, sort_experts; to_half: of the product whose sums it adds up
+  bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
+  // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
+  bool writes_half = false, reads_half = false;
+  int64_t cleared = 0;  // to_half: largest values per row, for the next product that writes_half
   bool gathers = false; // one token: the result goes where the gather behind it would have copied it to
 };
 
@@ -119,6 +124,7 @@ class KernelChoices {
   struct SmallBatch {
     bool fits;          // into shared memory
     bool split_columns; // into ranges, whose sums are added up through memory
+    bool leaves_sums;   // by another kernel
   };
   virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
 
@@ -126,6 +132,7 @@ class KernelChoices {
   virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
   virtual bool can_attend_prompts(const core::Op& attention) const = 0;
   virtual bool has_fast_attention(const core::Op& attention) const = 0;
+  virtual bool attention_writes_half(const core::Op& attention) const = 0;
 };
 
 // What a plan is made from beside the shape: the same for all batches of an executor.
@@ -142,9 +149,11 @@ struct PlanInputs {
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// Whether some of `slots` choices among `experts` are likely to be the same: then slots are sorted by expert. And the
-// tokens of a tile, for experts that differ in how often they are chosen.
-bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts);
+// Whether so many of `slots` choices among `experts` are likely to be the same that slots are sorted by expert, whose
+// matrices have at least `cols` columns. And the tokens of a tile, for experts that differ in how often they are
+// chosen.
+bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
+                   int64_t cols);
 int expert_tile_tokens(int64_t slots, int64_t experts);
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);

@@ -62,6 +62,10 @@ std::string flags_of(const KernelCall& call) {
   flag(any([](const auto& p) { return p.matrix.residual != kNone; }), "add");
   flag(call.layout == HalfLayout::tiles, "tiled");
   flag(call.gathers, "gathers");
+  flag(call.writes_half, "writes-half");
+  flag(call.reads_half, "reads-half");
+  flag(call.leaves_sums, "leaves-sums");
+  flag(call.kernel == Kernel::to_half && call.products.size() > 1, "adds-sums");
   flag(call.sibling_follows, "sibling-follows");
   flag(call.follows_sibling, "follows-sibling");
   flag(call.overlap, "overlap");

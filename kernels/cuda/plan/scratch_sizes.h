@@ -2,6 +2,8 @@
 // (memory_plan.h) share. Without CUDA headers: memory is planned without a GPU.
 #pragma once
 
+#include "kernels/cuda/gemm/half_layout.h"
+
 #include <algorithm>
 #include <cstdint>
 
@@ -11,6 +13,11 @@ namespace ridge::kernels::cuda {
 inline constexpr int kBatchRows = 16;     // of a weight matrix in a tile
 inline constexpr int kMaxTileTokens = 32; // of a tile
 inline constexpr int64_t kBatchScratchBytes = 64 << 20;
+
+// What gate and up write as f16 for down (BatchArgs::out_half): of so many slots at most, in as much memory.
+inline constexpr int64_t kHalfBytes = 16 << 20;
+inline constexpr int kLargestPitch = 32; // floats: the rows' largest values are a line apart
+constexpr int64_t half_slots(int64_t cols) { return kHalfBytes / interleaved_bytes(1, cols); }
 
 // Rows that one expert was chosen for, at most as many as a tile of tokens has: slots order[first], …
 struct ExpertTile {

@@ -37,8 +37,15 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     const core::Weight& first = program.weights[m.parts[0].weight];
     const bool experts = m.ids != kNone;
     const int64_t rows = padded(config.max_batch * (experts ? m.used : 1), kGemmRows);
-    to.half_x = std::max(to.half_x, rows * padded(first.cols, kGemmColumns) * kHalf);
+    to.half_x =
+        std::max({to.half_x, rows * padded(first.cols, kGemmColumns) * kHalf, interleaved_bytes(rows, first.cols)});
     to.exponents = std::max(to.exponents, rows);
+    if (m.glu) {
+      const int64_t slots = std::min((experts ? config.max_batch : std::min(config.max_batch, kBatchTokens)) * m.used,
+                                     half_slots(first.rows));
+      to.glu_half = std::max(to.glu_half, interleaved_bytes(slots, first.rows));
+      to.glu_largest = std::max(to.glu_largest, slots * kLargestPitch * kFloat);
+    }
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
     to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) * (kBatchTokens / kMaxTileTokens) *
@@ -82,8 +89,8 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 } // namespace
 
 int64_t WorkspacePlan::bytes() const {
-  return sum(values) + dataflow + sum(rope_tables) + half_x + exponents + 2 * gate + 2 * decoded + batch_parts + slots +
-         attention_partial + latent_partial + index_scores + attention_tickets;
+  return sum(values) + dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
+         2 * decoded + batch_parts + slots + attention_partial + latent_partial + index_scores + attention_tickets;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -21,7 +21,8 @@ struct WorkspacePlan {
   // Of matrix products: the input as f16 with an exponent per row; gate and up, each, where the product does not gate;
   // two buffers of decoded weights; sums of small batches over some columns; experts' slots in the order of their
   // experts, and tiles of them.
-  int64_t half_x = 0, exponents = 0, gate = 0, decoded = 0, batch_parts = 0, slots = 0;
+  // And what gate and up write as f16, with the largest value of each row.
+  int64_t half_x = 0, glu_half = 0, glu_largest = 0, exponents = 0, gate = 0, decoded = 0, batch_parts = 0, slots = 0;
   int64_t most_slots = 0;  // a number
   int64_t widest_cols = 0; // of a matrix that is no expert's: columns
 

@@ -117,6 +117,21 @@ class BarrierAddress {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address_) : "memory");
 #endif
   }
+  // Arrives, and lets the phase wait for so many bytes of bulk copies, too (sm_90).
+  __device__ __forceinline__ void arrive_expecting(uint32_t bytes) const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_), "r"(bytes) : "memory");
+#endif
+  }
+  // `bytes` (a multiple of 16) from global to shared memory, counted by this barrier (sm_90).
+  __device__ __forceinline__ void bulk_copy(void* shared, const void* global, uint32_t bytes) const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+                 "l"(global), "r"(bytes), "r"(address_)
+                 : "memory");
+#endif
+  }
   // Waits until the phase of this parity is over.
   __device__ __forceinline__ void wait(uint32_t parity) const {
 #if __CUDA_ARCH__ >= 900
@@ -156,6 +171,19 @@ __device__ __forceinline__ uint32_t dynamic_shared_bytes() {
   uint32_t bytes;
   asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
   return bytes;
+}
+
+// Makes barriers that were just set up known to bulk copies; and orders this thread's stores to shared memory before
+// bulk copies that follow them.
+__device__ __forceinline__ void fence_barrier_init() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void fence_bulk_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 
 // Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it

@@ -47,13 +47,15 @@ __global__ void __launch_bounds__(kFinishThreads)
   if (token_tile >= args.token_tiles) return;
   const BatchResults results(args, row_tile, 0);
   const int slot[2] = {token < args.product.tokens ? token : -1, token + 1 < args.product.tokens ? token + 1 : -1};
-  const auto* from = reinterpret_cast<const float4*>(args.partial) +
-                     (int64_t{token_tile} * args.row_tiles + row_tile) * args.ranges * (tiles_of_8 * kWarp) +
-                     i % tiles_of_8 * kWarp + lane;
+  const int64_t next_token = int64_t{args.row_tiles} * kBatchRows;
   float4 sum = results.addends(slot);
 #pragma unroll 4
-  for (int r = 0; r < args.ranges; ++r) sum = sum + from[r * tiles_of_8 * kWarp];
-  results.write(sum, slot);
+  for (int r = 0; r < args.ranges; ++r) {
+    const float* from = args.partial + batch_sums_at(args, tile_tokens, r, token) + row_tile * kBatchRows + lane / 4;
+    sum = sum + float4{from[0], from[next_token], from[8], from[next_token + 8]};
+  }
+  float largest[2] = {};
+  results.write(sum, slot, largest);
 }
 
 } // namespace

@@ -105,6 +105,7 @@ template <typename Format, int kTileTokens>
 class BatchConsumer {
   using B = BatchShape<Format>;
   using Range = typename BatchColumns<Format>::Range;
+  using Activations = BatchActivations<Format, kTileTokens>;
   static constexpr int kSpans = kTileSpans<Format>; // of a warp tile
   static_assert(kSpans == 4 * B::kConsumerWarps);
   static constexpr int kTokenTiles = kTileTokens / 8;
@@ -112,25 +113,34 @@ class BatchConsumer {
 
  public:
   __device__ __forceinline__ BatchConsumer(const BatchRing<Format>& ring, const BatchColumns<Format>& columns,
-                                           const uint8_t* x_tile, int x_pitch, const BatchSums& sums)
-      : ring_(ring), sums_(sums), groups_(columns.groups), x_pitch_(x_pitch), lane_(threadIdx.x % kWarp),
+                                           const Activations& activations, const uint8_t* x_tile, const BatchSums& sums)
+      : ring_(ring), sums_(sums), activations_(activations), groups_(columns.groups), lane_(threadIdx.x % kWarp),
         warp_(threadIdx.x / kWarp % B::kConsumerWarps), span_(kept_offset(4 * warp_ + lane_ % 4)),
-        x_(x_tile + kept_offset(lane_ / 4 * x_pitch + lane_ % 4 * 16 + warp_ * 256)) {
+        x_(x_tile + kept_offset(lane_ / 4 * kChunkPitch + lane_ % 4 * 16 + warp_ * 256)) {
     ring_.slots += kept_offset(lane_ / 4 * B::kRowPitch);
   }
 
-  // This warp's spans of the ring's next warp tiles, times the activations.
-  __device__ __forceinline__ void multiply_row_tile(const Range& range) {
+  // This warp's spans of the ring's next warp tiles, times the activations. `arrives`: these may not be there yet, of
+  // range number `number`.
+  __device__ __forceinline__ void multiply_row_tile(const Range& range, bool arrives, int number) {
     Sums sum = {};
-    const uint8_t* x = x_;
     Weights weights;
-    for (int full = min(range.end, groups_ / kTileGroups) - range.first; full > 0; --full, x += kSpans * 64) {
+    const int full = min(range.end, groups_ / kTileGroups) - range.first;
+    int tile = 0;
+    const auto x = [&] { // of this warp tile
+      const int chunk = tile / kChunkTiles<Format>;
+      if (arrives && tile % kChunkTiles<Format> == 0) activations_.wait_for(chunk, number);
+      return x_ + chunk * Activations::kChunkBytes + tile % kChunkTiles<Format> * (kSpans * 64);
+    };
+    for (; tile < full; ++tile) {
+      const uint8_t* of_tile = x();
       take(weights, kTileGroups);
-      multiply(sum, weights, x);
+      multiply(sum, weights, of_tile);
     }
     if (const int groups = groups_ - (range.end - 1) * kTileGroups; groups < kTileGroups) {
+      const uint8_t* of_tile = x();
       take(weights, groups);
-      if (4 * warp_ * 32 < groups * Layout<Format>::kGroupWeights) multiply(sum, weights, x);
+      if (4 * warp_ * 32 < groups * Layout<Format>::kGroupWeights) multiply(sum, weights, of_tile);
     }
     hand_over(sum);
   }
@@ -157,7 +167,7 @@ class BatchConsumer {
     for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const uint4 b = *reinterpret_cast<const uint4*>(x + n * 8 * x_pitch_ + i * 64);
+        const uint4 b = *reinterpret_cast<const uint4*>(x + n * 8 * kChunkPitch + i * 64);
         const uint32_t first_a[4] = {a[0][4 * i], a[1][4 * i], a[0][4 * i + 1], a[1][4 * i + 1]};
         const uint32_t second_a[4] = {a[0][4 * i + 2], a[1][4 * i + 2], a[0][4 * i + 3], a[1][4 * i + 3]};
         mma_16x8x16(sum[0][n], first_a, b.x, b.y);
@@ -180,7 +190,8 @@ class BatchConsumer {
 
   BatchRing<Format> ring_;
   BatchSums sums_;
-  int groups_, x_pitch_, lane_, warp_, span_;
+  const Activations& activations_;
+  int groups_, lane_, warp_, span_;
   const uint8_t* x_; // this lane's part of the range's first warp tile
 };
 
@@ -191,7 +202,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   using Activations = BatchActivations<Format, kTileTokens>;
   extern __shared__ uint4 shared[];
   __shared__ BatchBarriers<Format> barriers[B::kMaxWarpGroups];
-  __shared__ typename Activations::Scales scales;
+  __shared__ CopyBarrier arrived[kMostChunks];
   // Consumers of all warp groups, then a warp that fetches for each, then a warp that finishes.
   const int consumers = args.warp_groups * B::kConsumerThreads, behind = static_cast<int>(threadIdx.x) - consumers;
   const bool fetches = behind >= 0 && behind < args.warp_groups * kWarp, multiplies = behind < 0;
@@ -211,6 +222,8 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
       of_group.sums_full.init(B::kConsumerWarps);
       of_group.sums_empty.init(1);
     }
+    for (CopyBarrier& chunk : arrived) chunk.init(1);
+    fence_barrier_init();
   }
   __syncthreads();
   stamp(args.stamps, kStarts);
@@ -224,11 +237,10 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   if (experts) wait();
   const BatchTasks<kTileTokens> tasks(args);
   const auto each_range = [&](auto&& visit) { // of the block's tasks
-    const int tasks_here = (tasks.count() - static_cast<int>(blockIdx.x) + gridDim.x - 1) / gridDim.x;
-    for (int number = 0; number < tasks_here * tasks.passes; ++number) {
-      const int task = blockIdx.x + number / tasks.passes * gridDim.x, pass = number % tasks.passes;
-      const BatchTask work = tasks[task];
-      const auto range = columns.range(tasks.range(task, pass));
+    for (int number = 0; number < tasks.count * tasks.passes; ++number) {
+      const int pass = number % tasks.passes;
+      const BatchTask work = tasks[number / tasks.passes];
+      const auto range = columns.range(args.serial_ranges ? pass : work.range);
       if (number == 0 && !experts && !fetches) wait(); // weights are no kernel's output
       visit(work, range, pass, number);
     }
@@ -243,18 +255,23 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
     return;
   }
   if (multiplies) {
-    const Activations activations(tasks, x_tile, scales, consumers);
-    BatchConsumer<Format, kTileTokens> consumer(ring, columns, x_tile, activations.pitch(), sums);
+    const Activations activations(tasks, x_tile, BarrierAddress(arrived).kept(), consumers);
+    BatchConsumer<Format, kTileTokens> consumer(ring, columns, activations, x_tile, sums);
     each_range([&](const BatchTask& work, const auto& range, int, int number) {
       activations.bring(work, range, number);
-      for (int left = work.end_row_tile - work.first_row_tile - warp_group; left > 0; left -= args.warp_groups)
-        consumer.multiply_row_tile(range);
+      bool arrives = true;
+      for (int left = work.end_row_tile - work.first_row_tile - warp_group; left > 0; left -= args.warp_groups) {
+        consumer.multiply_row_tile(range, arrives, number);
+        arrives = false;
+      }
     });
   } else {
-    BatchEpilogue<Format, kTileTokens> epilogue(tasks, sums, scales);
-    each_range([&](const BatchTask& work, const auto& range, int pass, int number) {
+    BatchEpilogue<Format, kTileTokens> epilogue(tasks, sums);
+    each_range([&](const BatchTask& work, const auto& range, int pass, int) {
+      epilogue.begin(work);
       for (int row_tile = work.first_row_tile + warp_group; row_tile < work.end_row_tile; row_tile += args.warp_groups)
-        epilogue.finish_row_tile(work, row_tile, range, pass, number);
+        epilogue.finish_row_tile(work, row_tile, range, pass);
+      if (pass == tasks.passes - 1) epilogue.end();
     });
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both

@@ -10,11 +10,20 @@
 namespace ridge::kernels::cuda {
 
 struct BatchArgs {
-  // x is f16, [rows, x_stride], zeros behind cols, interleaved (half_layout.h); tokens: rows of x, or slots with
-  // experts.
+  // x is f16, interleaved (half_layout.h), zeros behind cols up to x_stride; tokens: rows of x, or slots with experts.
   GemmArgs product;
-  bool gated; // segments are gate and up, what `glu` makes of them goes to segment 0's out
+  int64_t x_rows;
+  // x as the product before left it: f32 and the largest value of each row. The f16 of a row that fits_half stands for
+  // itself; other rows are converted here. Null: product.exponent counts.
+  const float* x_floats;
+  const unsigned* x_largest; // bits of a float, kLargestPitch apart
+  bool gated;                // segments are gate and up, what `glu` makes of them goes to segment 0's out
   FusedGlu glu;
+
+  // The same for the product behind a gated one; or null. The largest values must be 0 before.
+  uint16_t* out_half;
+  int64_t out_rows; // of them
+  unsigned* out_largest;
 
   // A product with the same x comes next, or came right before and may still be under way.
   bool sibling_follows, follows_sibling;
@@ -27,9 +36,10 @@ struct BatchArgs {
   int warp_groups; // per block
   int slots;       // of a warp group's ring
 
-  // Sums over some of the columns, kBatchScratchBytes: as BatchResults has them, per 8 tokens of a token tile, row tile
-  // and range, or serial_ranges per block and row tile of its share.
+  // Sums over some of the columns, kBatchScratchBytes: [ranges][token_tiles * tokens of a tile][row_tiles * 16], or
+  // serial_ranges as BatchResults has them, per block, row tile of its share and 8 tokens.
   float* partial;
+  bool leaves_sums; // nobody adds these up but who reads the result: launch_to_half
 
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;
@@ -46,6 +56,11 @@ void launch_group_slots(const Launch&, const int32_t* ids, int slots, int expert
 
 // Adds up the sums that different blocks made of ranges of columns, and finishes.
 void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
+
+// Where the sums of a token over a range of columns begin, of BatchArgs::partial.
+RIDGE_HD int64_t batch_sums_at(const BatchArgs& args, int tile_tokens, int range, int token) {
+  return (int64_t{range} * args.token_tiles * tile_tokens + token) * args.row_tiles * kBatchRows;
+}
 
 inline int64_t batch_row_tiles(const GemmArgs& args, bool gated) {
   const auto tiles = [](int64_t rows, int per_tile) { return (rows + per_tile - 1) / per_tile; };

@@ -1,5 +1,6 @@
-// The activations of a task in shared memory: a row of f16 per token, over one range of columns, interleaved
-// (gemm/half_layout.h).
+// The activations of a task in shared memory: over one range of columns, a row of f16 per token, in chunks
+// (gemm/half_layout.h). The bulk copy engine brings them, and the warps that multiply wait for each chunk where they
+// first need it. Where they waited for all of it, 16 streams were 17 % slower.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch_result.cuh"
@@ -11,48 +12,114 @@ template <typename Format, int kTileTokens>
 class BatchActivations {
   using Tasks = BatchTasks<kTileTokens>;
   using Range = typename BatchColumns<Format>::Range;
-  static constexpr int kSpans = kTileSpans<Format>;
   static constexpr int kConsumers = 15; // the name of their barrier
 
  public:
-  using Scales = float[2][kTileTokens]; // of two tasks: the epilogue may still read those of the one before
+  static constexpr int kChunkBytes = kTileTokens * kChunkPitch;
 
-  // `threads`: those that multiply, of all warp groups.
-  __device__ __forceinline__ BatchActivations(const Tasks& tasks, uint8_t* tile, Scales& scales, int threads)
-      : tasks_(tasks), tile_(tile), scales_(scales), threads_(threads),
-        pitch_(batch_x_pitch(tasks.args.range_tiles * kSpans)) {}
+  // `threads`: those that multiply, of all warp groups; `arrived`: barriers of the chunks.
+  __device__ __forceinline__ BatchActivations(const Tasks& tasks, uint8_t* tile, BarrierAddress arrived, int threads)
+      : tasks_(tasks), tile_(tile), arrived_(arrived), threads_(threads) {}
 
-  __device__ __forceinline__ int pitch() const { return pitch_; }
-
-  // Brings a range's activations and the rows' scales; `number`: of the range in the block's order.
+  // Begins to bring a range's activations; `number`: of the range in the block's order.
   __device__ __forceinline__ void bring(const BatchTask& work, const Range& range, int number) const {
-    const GemmArgs& product = tasks_.args.product;
-    const auto row = [&](int token) { return tasks_.slot(work, token) / tasks_.args.used; };
-    const int first = range.first * kSpans * 4; // in pieces of eight columns
-    const int pieces = min((range.end - range.first) * kSpans * 4, static_cast<int>(product.x_stride / 8) - first);
-    named_sync(kConsumers, threads_);
-    // The warps copy neighbouring pieces, 32 each, and go on behind all of them. Where each copied a row instead, all
-    // warps of all blocks asked few parts of L2 at a time, and 128 KB took 5 to 10 µs instead of 1.2.
-    const int lane = threadIdx.x % kWarp, warps = threads_ / kWarp, steps = (pieces + kWarp - 1) / kWarp;
-    int step = threadIdx.x / kWarp;
-    for (int token = 0; token < work.tokens.count; ++token, step -= steps) {
-      const uint16_t* from = product.x + row(token) * product.x_stride + first * 8;
-      for (; step < steps; step += warps)
-        if (const int piece = step * kWarp + lane; piece < pieces)
-          copy_async_16(tile_ + token * pitch_ + piece * 16, from + piece * 8);
+    named_sync(kConsumers, threads_); // nobody reads those before
+    const int chunks = (range.end - range.first + kChunkTiles<Format> - 1) / kChunkTiles<Format>;
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x < kWarp) copy_in_bulk(work, first_chunk(range), chunks);
+#else
+    copy_pieces(work, first_chunk(range), chunks);
+#endif
+    if (tasks_.args.x_largest) convert_others(work, range, chunks, number);
+  }
+
+  // Waits for a chunk of the range. Every warp of the first warp group does so for all of them.
+  __device__ __forceinline__ void wait_for(int chunk, int number) const {
+#if __CUDA_ARCH__ >= 900
+    (arrived_ + chunk).wait(number % 2);
+#endif
+  }
+
+ private:
+  static __device__ __forceinline__ int64_t first_chunk(const Range& range) {
+    return range.first / kChunkTiles<Format>;
+  }
+  // Of a token of the task, in memory.
+  __device__ __forceinline__ int64_t row(const BatchTask& work, int token) const {
+    return tasks_.slot(work, token) / tasks_.args.used;
+  }
+  __device__ __forceinline__ const uint8_t* chunk_at(int64_t chunk, int64_t row) const {
+    return reinterpret_cast<const uint8_t*>(tasks_.args.product.x) + (chunk * tasks_.args.x_rows + row) * kChunkPitch;
+  }
+
+  // By the first warp. A lane brings a chunk of all rows, which lie together; of experts' a row of each chunk.
+  __device__ __forceinline__ void copy_in_bulk(const BatchTask& work, int64_t first, int chunks) const {
+    const int lane = threadIdx.x, of_range = tasks_.args.range_tiles / kChunkTiles<Format>;
+    const uint32_t bytes = work.tokens.count * kChunkPitch;
+    // A last range that is shorter leaves no barrier behind in its phase.
+    if (lane < of_range) (arrived_ + lane).arrive_expecting(lane < chunks ? bytes : 0);
+    if (!tasks_.experts) {
+      if (lane < chunks)
+        (arrived_ + lane).bulk_copy(tile_ + lane * kChunkBytes, chunk_at(first + lane, row(work, 0)), bytes);
+      return;
     }
-    if (static_cast<int>(threadIdx.x) < work.tokens.count)
-      scales_[number % 2][threadIdx.x] = batch_scale(product.exponent[row(threadIdx.x)]);
+    __syncwarp();
+    if (lane >= work.tokens.count) return;
+    const int64_t from = row(work, lane);
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      (arrived_ + chunk)
+          .bulk_copy(tile_ + chunk * kChunkBytes + lane * kChunkPitch, chunk_at(first + chunk, from), kChunkPitch);
+  }
+
+  // By all warps, neighbouring pieces each, 32 at a time, until all are there. Where each copied a row instead, all
+  // warps of all blocks asked few parts of L2 at a time, and 128 KB took 5 to 10 µs instead of 1.2.
+  __device__ __forceinline__ void copy_pieces(const BatchTask& work, int64_t first, int chunks) const {
+    const int lane = threadIdx.x % kWarp, warps = threads_ / kWarp;
+    constexpr int kSteps = kChunkPieces / kWarp;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int i = threadIdx.x / kWarp; i < work.tokens.count * kSteps; i += warps) {
+        const int token = i / kSteps, piece = i % kSteps * kWarp + lane;
+        copy_async_16(tile_ + chunk * kChunkBytes + token * kChunkPitch + piece * 16,
+                      chunk_at(first + chunk, row(work, token)) + piece * 16);
+      }
     copy_async_commit();
     copy_async_wait<0>();
     named_sync(kConsumers, threads_);
   }
 
- private:
+  // Of rows that do not fit f16 as they are: there are none in most models.
+  __device__ __forceinline__ void convert_others(const BatchTask& work, const Range& range, int chunks,
+                                                 int number) const {
+    const BatchArgs& args = tasks_.args;
+    const int lane = threadIdx.x % kWarp;
+    float largest = 0;
+    if (lane < work.tokens.count) largest = __uint_as_float(args.x_largest[row(work, lane) * kLargestPitch]);
+    uint32_t others = __ballot_sync(~0U, !fits_half(largest));
+    if (others == 0) return;
+    for (int chunk = 0; chunk < chunks; ++chunk) wait_for(chunk, number);
+    named_sync(kConsumers, threads_);
+    const int64_t first = range.first * int64_t{kTileSpans<Format>} * 4, cols = args.product.cols; // in pieces
+    for (; others != 0; others &= others - 1) {
+      const int token = __ffs(static_cast<int>(others)) - 1;
+      const float factor = exp2f(static_cast<float>(-half_exponent(__shfl_sync(~0U, largest, token))));
+      const float* from = args.x_floats + row(work, token) * cols;
+      for (int piece = threadIdx.x; piece < chunks * kChunkPieces && (first + piece) * 8 < cols; piece += threads_) {
+        const float4 a = *reinterpret_cast<const float4*>(from + (first + piece) * 8),
+                     b = *reinterpret_cast<const float4*>(from + (first + piece) * 8 + 4);
+        *reinterpret_cast<uint4*>(tile_ + piece / kChunkPieces * kChunkBytes + token * kChunkPitch +
+                                  interleaved_place(piece % kChunkPieces) * 16) = {
+            pack_half2(a.x * factor, a.z * factor), pack_half2(a.y * factor, a.w * factor),
+            pack_half2(b.x * factor, b.z * factor), pack_half2(b.y * factor, b.w * factor)};
+      }
+    }
+    fence_bulk_copies(); // those of the next range come behind these stores
+    named_sync(kConsumers, threads_);
+  }
+
   const Tasks& tasks_;
   uint8_t* tile_;
-  Scales& scales_;
-  int threads_, pitch_;
+  BarrierAddress arrived_;
+  int threads_;
 };
 
 } // namespace ridge::kernels::cuda

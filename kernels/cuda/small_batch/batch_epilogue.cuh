@@ -22,31 +22,33 @@ class BatchEpilogue {
   static constexpr int kTokenTiles = kTileTokens / 8;
 
  public:
-  // `scales`: of two tasks, those of one after the other.
-  __device__ __forceinline__ BatchEpilogue(const Tasks& tasks, const BatchSums& sums,
-                                           const float (&scales)[2][kTileTokens])
-      : tasks_(tasks), sums_(sums), scales_(scales), lane_(threadIdx.x % kWarp) {}
+  __device__ __forceinline__ BatchEpilogue(const Tasks& tasks, const BatchSums& sums)
+      : tasks_(tasks), sums_(sums), lane_(threadIdx.x % kWarp) {}
 
-  // `number`: of the range in the block's order.
-  __device__ __forceinline__ void finish_row_tile(const BatchTask& work, int row_tile, const Range& range, int pass,
-                                                  int number) {
-    const BatchArgs& args = tasks_.args;
-    const bool last = tasks_.passes == 1 ? args.ranges == 1 : pass == tasks_.passes - 1;
-    const bool before = args.serial_ranges && pass > 0; // this lane stored what the ranges before gave
-    float4* part =
-        args.ranges > 1 ? reinterpret_cast<float4*>(tasks_.partial(work, row_tile, range.number)) + lane_ : nullptr;
-    const BatchResults results(args, row_tile, work.tokens.expert);
-    int slot[kTokenTiles][2];
-    float4 sum[kTokenTiles];
+  // What is the same for all row tiles of a task: the lane's tokens.
+  __device__ __forceinline__ void begin(const BatchTask& work) {
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; ++n) {
+    for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int token = 8 * n + lane_ % 4 * 2 + i;
-        slot[n][i] = token < work.tokens.count ? tasks_.slot(work, token) : -1;
+        slot_[n][i] = token < work.tokens.count ? tasks_.slot(work, token) : -1;
+        scale_[n][i] = slot_[n][i] < 0 ? 0 : batch_scale(exponent(slot_[n][i] / tasks_.args.used));
+        largest_[n][i] = 0;
       }
-      sum[n] = last ? results.addends(slot[n]) : float4{};
-      if (before) sum[n] = sum[n] + part[n * kWarp];
+  }
+
+  __device__ __forceinline__ void finish_row_tile(const BatchTask& work, int row_tile, const Range& range, int pass) {
+    const BatchArgs& args = tasks_.args;
+    const bool last = tasks_.passes == 1 ? args.ranges == 1 : pass == tasks_.passes - 1;
+    const bool before = args.serial_ranges && pass > 0; // this lane stored what the ranges before gave
+    float4* kept = args.serial_ranges ? reinterpret_cast<float4*>(tasks_.kept(work, row_tile)) + lane_ : nullptr;
+    const BatchResults results(args, row_tile, work.tokens.expert);
+    float4 sum[kTokenTiles];
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      sum[n] = last ? results.addends(slot_[n]) : float4{};
+      if (before) sum[n] = sum[n] + kept[n * kWarp];
     }
     sums_.full.wait(sums_.parity);
 #pragma unroll
@@ -55,9 +57,8 @@ class BatchEpilogue {
 #pragma unroll
       for (int w = 0; w < B::kConsumerWarps; ++w)
         total = total + sums_.values[(n * B::kConsumerWarps + w) * kWarp + lane_];
-      const float* scale = scales_[number % 2] + 8 * n + lane_ % 4 * 2;
-      sum[n].x += total.x * scale[0], sum[n].y += total.y * scale[1];
-      sum[n].z += total.z * scale[0], sum[n].w += total.w * scale[1];
+      sum[n].x += total.x * scale_[n][0], sum[n].y += total.y * scale_[n][1];
+      sum[n].z += total.z * scale_[n][0], sum[n].w += total.w * scale_[n][1];
     }
     __syncwarp();
     if (lane_ == 0) sums_.empty.arrive();
@@ -65,17 +66,49 @@ class BatchEpilogue {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       if (last)
-        results.write(sum[n], slot[n]);
+        results.write(sum[n], slot_[n], largest_[n]);
+      else if (kept)
+        kept[n * kWarp] = sum[n];
       else
-        part[n * kWarp] = sum[n];
+        leave(tasks_.sums(range.number, work.tokens.first + 8 * n + lane_ % 4 * 2) + row_tile * kBatchRows + lane_ / 4,
+              sum[n]);
     }
   }
 
+  // Behind the task's last row tile.
+  __device__ __forceinline__ void end() const {
+    unsigned* to = tasks_.args.out_largest;
+    if (!to) return;
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float largest = largest_[n][i]; // over the lanes that have other rows of this token
+        for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, lanes));
+        if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kLargestPitch, __float_as_uint(largest));
+      }
+  }
+
  private:
+  __device__ __forceinline__ int exponent(int64_t row) const {
+    const BatchArgs& args = tasks_.args;
+    if (!args.x_largest) return args.product.exponent[row];
+    const float largest = __uint_as_float(args.x_largest[row * kLargestPitch]);
+    return fits_half(largest) ? 0 : half_exponent(largest);
+  }
+  // For rows g and g + 8 of two tokens. Eight lanes fill 32 bytes.
+  __device__ __forceinline__ void leave(float* to, float4 sum) const {
+    const int64_t next_token = int64_t{tasks_.args.row_tiles} * kBatchRows;
+    to[0] = sum.x, to[next_token] = sum.y;
+    to[8] = sum.z, to[next_token + 8] = sum.w;
+  }
+
   const Tasks& tasks_;
   BatchSums sums_;
-  const float (&scales_)[2][kTileTokens];
   int lane_;
+  int slot_[kTokenTiles][2]; // of the lane's tokens; -1: none
+  float scale_[kTokenTiles][2];
+  float largest_[kTokenTiles][2]; // of what the lane wrote in this task
 };
 
 } // namespace ridge::kernels::cuda

@@ -2,6 +2,7 @@
 // groups.
 #pragma once
 
+#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/small_batch/batch.h"
 #include "kernels/cuda/small_batch/span_weights.cuh"
 
@@ -9,7 +10,7 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kBatchStaticBytes = 1024; // of shared memory: barriers and scales
+inline constexpr int kBatchStaticBytes = 1024; // of shared memory: barriers
 inline constexpr int kBatchWarps = 16;
 
 // A warp group of a block: its consumer warps decode and multiply, one more warp fetches its weights into its ring, and
@@ -32,9 +33,11 @@ struct BatchShape {
   }
 };
 
-// Bytes per row of the activations in shared memory: 64 for each span, and half a line between rows, so that no banks
-// collide.
-__host__ __device__ constexpr int batch_x_pitch(int spans) { return spans * 64 + 64; }
+// Activations come into shared memory in chunks of columns (half_layout.h), each of all rows of a tile. A range of
+// columns has whole chunks of them.
+template <typename Format>
+inline constexpr int kChunkTiles = kChunkColumns / 32 / kTileSpans<Format>; // warp tiles of a chunk
+inline constexpr int kMostChunks = 16;                                      // for which there is room, of 8 rows
 
 // Divides the work of `args` for a device, by the least estimated cost. Returns the bytes of shared memory, or 0 where
 // there is too little of it for tiles of so many tokens.
@@ -47,7 +50,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   const auto tiles = [](int n, int per_tile) { return (n + per_tile - 1) / per_tile; };
   const auto bytes = [&](int warp_groups, int range) {
     return warp_groups * B::warp_group_bytes(tile_tokens, B::kLeastSlots) +
-           tile_tokens * batch_x_pitch(range * kTileSpans<Format>);
+           tiles(range, kChunkTiles<Format>) * tile_tokens * kChunkPitch;
   };
   const bool experts = args.tiles != nullptr;
   args.token_tiles = experts ? 1 : tiles(args.product.tokens, tile_tokens);
@@ -58,9 +61,10 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   constexpr double kPassCost = 10, kFinishCost = 8; // new activations while no weights arrive; another kernel
   double best = 0;
   for (int warp_groups = B::kMaxWarpGroups; warp_groups > 0; --warp_groups)
-    for (int range = warp_tiles; range > 0; --range) {
-      const int ranges = tiles(warp_tiles, range);
-      if (bytes(warp_groups, range) > limit || tiles(warp_tiles, ranges) != range) continue;
+    for (int chunks = tiles(warp_tiles, kChunkTiles<Format>); chunks > 0; --chunks) {
+      const int range = chunks * kChunkTiles<Format>, ranges = tiles(warp_tiles, range);
+      if (bytes(warp_groups, range) > limit || chunks > kMostChunks) continue;
+      if (tiles(tiles(warp_tiles, kChunkTiles<Format>), ranges) != chunks) continue;
       for (const bool serial_ranges : {false, true}) {
         if (serial_ranges ? ranges == 1 && !experts : ranges > 1 && experts) continue;
         const int in_parallel = args.token_tiles * (serial_ranges ? 1 : ranges);

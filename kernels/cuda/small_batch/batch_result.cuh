@@ -1,6 +1,7 @@
 // The end of small batches' products: where results go, and what is added to them.
 #pragma once
 
+#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/small_batch/batch.h"
 
@@ -48,11 +49,16 @@ class BatchResults {
       v = v + float4{residual(0, slot[0]), residual(0, slot[1]), residual(1, slot[0]), residual(1, slot[1])};
     return v;
   }
-  // `sum`: with the addends.
-  __device__ __forceinline__ void write(float4 sum, const int (&slot)[2]) const {
+  // `sum`: with the addends. `largest`: of what was written for each of the two tokens.
+  __device__ __forceinline__ void write(float4 sum, const int (&slot)[2], float (&largest)[2]) const {
     if (args_.gated) {
-      store(0, slot[0], args_.glu(sum.x, sum.z) + residual(0, slot[0]));
-      store(0, slot[1], args_.glu(sum.y, sum.w) + residual(0, slot[1]));
+      const float v[2] = {args_.glu(sum.x, sum.z) + residual(0, slot[0]),
+                          args_.glu(sum.y, sum.w) + residual(0, slot[1])};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        store(0, slot[i], v[i]);
+        if (args_.out_half) store_half(slot[i], v[i]), largest[i] = fmaxf(largest[i], fabsf(v[i]));
+      }
     } else {
       store(0, slot[0], sum.x), store(0, slot[1], sum.y);
       store(1, slot[0], sum.z), store(1, slot[1], sum.w);
@@ -60,6 +66,12 @@ class BatchResults {
   }
 
  private:
+  // Eight lanes write a piece.
+  __device__ __forceinline__ void store_half(int slot, float value) const {
+    if (!real_[0] || slot < 0) return;
+    const int64_t at = interleaved_place(args_.out_rows, slot, row_[0] / 8) * 8 + interleaved_column(row_[0] % 8);
+    reinterpret_cast<__half*>(args_.out_half)[at] = __float2half_rn(value);
+  }
   __device__ __forceinline__ float residual(int h, int slot) const {
     const float* from = args_.product.residual;
     return from && real_[h] && slot >= 0 ? from[int64_t{slot} * segment_[h]->rows + row_[h]] : 0;

@@ -18,51 +18,79 @@ __device__ __forceinline__ int kept_offset(int offset) {
   return offset;
 }
 
-// A tile of tokens and a share of the row tiles.
+// A tile of tokens, some of the row tiles, and a range of columns or, one after the other, all of them.
 struct BatchTask {
-  int token_tile, first_row_tile, end_row_tile;
+  int first_row_tile, end_row_tile, range;
   ExpertTile tokens;
 };
 
-// The tasks of a launch. Producers and consumers go through them in the same order: tiles of tokens, then ranges of
+// The tasks of a block. Producers and consumers go through them in the same order, and in a task through ranges of
 // columns (passes), then tiles of 16 rows.
 template <int kTileTokens>
 struct BatchTasks {
   const BatchArgs& args;
   bool experts;
-  int token_tiles, passes;
+  int token_tiles, passes, count; // of tasks
 
   __device__ __forceinline__ explicit BatchTasks(const BatchArgs& args) : args(args), experts(args.tiles != nullptr) {
     token_tiles = experts ? *args.tile_count : args.token_tiles;
     passes = args.serial_ranges ? args.ranges : 1;
+    const int block = blockIdx.x, blocks = gridDim.x;
+    if (experts) {
+      const int units = token_tiles * args.row_tiles, each = units / blocks, more = units % blocks;
+      first_ = block * each + min(block, more), end_ = first_ + each + (block < more ? 1 : 0);
+      count = first_ == end_ ? 0 : piece_of(end_ - 1) - piece_of(first_) + 1;
+    } else {
+      const int all = token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
+      count = (all - block + blocks - 1) / blocks;
+    }
   }
-  __device__ __forceinline__ int count() const {
-    return token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
-  }
-  __device__ __forceinline__ BatchTask operator[](int task) const {
-    const int share = task % args.shares, token_tile = task / args.shares % token_tiles;
-    return {token_tile, static_cast<int>(int64_t{share} * args.row_tiles / args.shares),
-            static_cast<int>(int64_t{share + 1} * args.row_tiles / args.shares),
-            experts ? args.tiles[token_tile]
-                    : ExpertTile{0, token_tile * kTileTokens,
-                                 min(kTileTokens, args.product.tokens - token_tile * kTileTokens)}};
-  }
-  __device__ __forceinline__ int range(int task, int pass) const {
-    return args.serial_ranges ? pass : task / (args.shares * token_tiles);
-  }
+  __device__ __forceinline__ BatchTask operator[](int i) const { return experts ? of_experts(i) : of_rows(i); }
+
   // The row of activations, or with experts the slot, of token `i` of a task.
   __device__ __forceinline__ int slot(const BatchTask& work, int i) const {
     return experts ? args.order[work.tokens.first + i] : work.tokens.first + i;
   }
-  // Where the partial sums of a row tile over a range of columns go. With serial_ranges a block keeps one per row tile
-  // of its share and adds to it range by range.
-  __device__ __forceinline__ float* partial(const BatchTask& work, int row_tile, int range) const {
-    const int longest_share = (args.row_tiles + args.shares - 1) / args.shares;
-    return args.partial + (args.serial_ranges
-                               ? int64_t{blockIdx.x} * longest_share + row_tile - work.first_row_tile
-                               : (int64_t{work.token_tile} * args.row_tiles + row_tile) * args.ranges + range) *
-                              (kTileTokens * kBatchRows);
+  // Where the sums over a range of columns go: of a token, row tile after row tile.
+  __device__ __forceinline__ float* sums(int range, int token) const {
+    return args.partial + batch_sums_at(args, kTileTokens, range, token);
   }
+  // With serial_ranges a block keeps those of each row tile of its share and adds to them range by range.
+  __device__ __forceinline__ float* kept(const BatchTask& work, int row_tile) const {
+    return args.partial +
+           (int64_t{blockIdx.x} * longest_share() + row_tile - work.first_row_tile) * (kTileTokens * kBatchRows);
+  }
+
+ private:
+  __device__ __forceinline__ int longest_share() const { return (args.row_tiles + args.shares - 1) / args.shares; }
+
+  // Shares of all rows, for each tile of tokens and range.
+  __device__ __forceinline__ BatchTask of_rows(int i) const {
+    const int task = blockIdx.x + i * gridDim.x, share = task % args.shares,
+              token_tile = task / args.shares % token_tiles;
+    return {static_cast<int>(int64_t{share} * args.row_tiles / args.shares),
+            static_cast<int>(int64_t{share + 1} * args.row_tiles / args.shares),
+            task / (args.shares * token_tiles),
+            {0, token_tile * kTileTokens, min(kTileTokens, args.product.tokens - token_tile * kTileTokens)}};
+  }
+
+  // Row tiles of all experts' tiles, one behind the other, are shared out evenly: a block has the end of one tile's and
+  // the beginning of the next one's. With serial_ranges it takes no more at a time than it can keep sums of.
+  __device__ __forceinline__ int piece_rows() const { return args.serial_ranges ? longest_share() : args.row_tiles; }
+  __device__ __forceinline__ int pieces() const {
+    return (args.row_tiles + piece_rows() - 1) / piece_rows();
+  } // of a tile
+  __device__ __forceinline__ int piece_of(int unit) const {
+    return unit / args.row_tiles * pieces() + unit % args.row_tiles / piece_rows();
+  }
+  __device__ __forceinline__ BatchTask of_experts(int i) const {
+    const int piece = piece_of(first_) + i, tile = piece / pieces(), first = piece % pieces() * piece_rows();
+    const int before = tile * args.row_tiles; // units of other tiles
+    return {max(first, first_ - before), min(min(first + piece_rows(), args.row_tiles), end_ - before), 0,
+            args.tiles[tile]};
+  }
+
+  int first_, end_; // of experts: the block's units
 };
 
 // A warp group's barriers: of its ring, the fetching warp has filled a slot, the consumers have read it; of the sums,

@@ -21,16 +21,17 @@ namespace {
 struct Kernels final : kernels::cuda::KernelChoices {
   bool pairs = true, fast = true, ropes_in_attention = true;
   int largest_tile = 32; // of small batches
-  bool split_columns = false;
+  bool split_columns = false, leaves_sums = false;
 
   bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
-    return {tile_tokens <= largest_tile, split_columns};
+    return {tile_tokens <= largest_tile, split_columns, leaves_sums};
   }
   bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast && ropes_in_attention; }
   bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
   bool can_attend_prompts(const core::Op&) const override { return fast; }
   bool has_fast_attention(const core::Op&) const override { return fast; }
+  bool attention_writes_half(const core::Op&) const override { return fast; }
 };
 
 kernels::cuda::DeviceLimits hopper() {
@@ -145,7 +146,8 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
   for (const auto& [tokens, tile] : std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {64, 32}}) {
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count(plan, small_batch) == 5);
-    CHECK(count(plan, to_half) == 5);
+    // Gate and up write what is multiplied next, and so does attention, but for prompts.
+    CHECK(count(plan, to_half) == (tokens < 64 ? 3 : 4));
     CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::interleaved);
     CHECK(count(plan, clear_dataflow) == 0);
     CHECK(call_of(plan, small_batch).tile_tokens == tile);
@@ -157,6 +159,60 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
   CHECK(count(setting.plan(64, 64), gemm) == 5);
   CHECK(count(setting.plan(64, 64), gate_up_glu) == 1);
   CHECK(count(setting.plan(64, 64), small_batch) == 0);
+}
+
+TEST_CASE("batch plan: gate and up write down's input as f16, whose largest values the conversion before has cleared") {
+  RandomProgram::Shape shape = one_layer();
+  for (const int64_t experts : {0, 4}) {
+    shape.experts = experts;
+    shape.used = experts / 2;
+    Setting setting(shape);
+    const BatchPlan plan = setting.plan(8, 8);
+    const KernelCall *clears = nullptr, *writes = nullptr, *reads = nullptr;
+    for (const KernelCall& call : plan.calls) {
+      if (call.cleared > 0) {
+        CHECK_FALSE(clears);
+        clears = &call;
+      }
+      if (call.writes_half) writes = &call;
+      if (call.reads_half) reads = &call;
+    }
+    REQUIRE(clears);
+    REQUIRE(writes);
+    REQUIRE(reads);
+    CHECK(clears < writes);
+    CHECK(writes < reads);
+    CHECK(clears->kernel == to_half);
+    CHECK(clears->rows * clears->cleared == writes->rows);
+    CHECK(reads->products[0].matrix.x == writes->products[0].matrix.parts[0].out);
+  }
+  shape.experts = 0;
+  shape.hidden = 512 + 32; // not whole pieces of what products read
+  CHECK(count(Setting(shape).plan(8, 8), to_half) == 4);
+}
+
+TEST_CASE(
+    "batch plan: sums over ranges of columns are added up where the next product converts them, if there is one") {
+  RandomProgram::Shape shape = one_layer();
+  shape.layers = 2;
+  Setting setting(shape);
+  setting.kernels.split_columns = setting.kernels.leaves_sums = true;
+  const BatchPlan plan = setting.plan(8, 8);
+  int64_t left = 0, added = 0;
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    const KernelCall& call = plan.calls[i];
+    if (call.kernel == to_half && call.products.size() > 1) ++added;
+    if (!call.leaves_sums) continue;
+    ++left;
+    const KernelCall& next = plan.calls.at(i + 1);
+    CHECK(next.kernel == to_half);
+    REQUIRE(next.products.size() == 2);
+    CHECK(next.products[1].matrix.parts[0].out == call.products[0].matrix.parts[0].out);
+    CHECK(next.products[0].matrix.x == call.products[0].matrix.parts[0].out);
+  }
+  CHECK(left ==
+        3); // attention's output in both layers, and down in front of the second one; a gather is behind the last
+  CHECK(added == left);
 }
 
 TEST_CASE("batch plan: prompts go through the prompt product where the chip has it, else through the plain one") {
@@ -201,7 +257,8 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   CHECK(second.follows_sibling);
   CHECK_FALSE(second.sibling_follows);
   CHECK_FALSE(call_of(batch, small_batch, 2).follows_sibling);
-  CHECK(count(batch, to_half) + 1 + 1 == count(batch, small_batch) + 1); // v reads what q and k had converted
+  // v reads what q and k had converted; attention, and gate and up, write what is multiplied next
+  CHECK(count(batch, to_half) == count(batch, small_batch) - 3);
   setting.kernels.split_columns = true;
   for (const KernelCall& call : setting.plan(8).calls) CHECK_FALSE((call.sibling_follows || call.follows_sibling));
 
@@ -230,6 +287,9 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(call_of(batch, expert_batch).tile_tokens == 32);
   CHECK(call_of(batch, sort_experts).tile_tokens == 32);
   CHECK(call_of(setting.plan(8), expert_batch).tile_tokens == 8);
+  CHECK(count(setting.plan(4), expert_batch) == 0); // narrow experts: as many slots
+  shape.hidden = shape.width = 2048;
+  CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
   setting.kernels.largest_tile = 4;
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;

@@ -8,6 +8,7 @@
 #include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
 
+#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -165,7 +166,9 @@ TEST_CASE("CUDA: tokens chosen on several GPUs are the same each time, and all r
   };
   const std::vector<int32_t> first = write();
   CHECK(std::ranges::count(first, -1) == 0);
-  for (int i = 0; i < 20; ++i) CHECK(write() == first);
+  const char* const wanted = std::getenv("RIDGE_RANK_STEPS");
+  const int answers = wanted ? std::atoi(wanted) / 400 : 20;
+  for (int i = 0; i < answers; ++i) CHECK(write() == first);
 }
 
 TEST_CASE("CUDA: a rank that fails ends the others' waiting") {

@@ -7,6 +7,7 @@
 #include "support/numerics.h"
 #include "support/random_program.h"
 
+#include <cmath>
 #include <set>
 
 using namespace ridge;
@@ -90,6 +91,48 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       }
     }
   }
+}
+
+TEST_CASE("CUDA: gate and up hand down its input, however large or small its values are") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Type type : {Type::F16, Type::F32, Type::Q8_0, Type::Q4_K, Type::Q6_K, Type::IQ3_S, Type::MXFP4})
+    for (const bool experts : {false, true}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(type);
+      CAPTURE(experts);
+      RandomProgram model(seed ^ static_cast<uint64_t>(type));
+      RandomProgram::Shape shape;
+      shape.width = 256 * model.integer(1, 5);
+      shape.hidden = 256 * model.integer(1, experts ? 5 : 64); // down's columns in one range or in several
+      shape.used = shape.experts = experts ? model.integer(1, 4) : 0;
+      CAPTURE(shape.width);
+      CAPTURE(shape.hidden);
+      const core::ValueId x = model.embed(Type::F32, shape.width, 60);
+      auto* rows = reinterpret_cast<float*>(model.storage.back().data());
+      for (int64_t row = 0; row < 60; ++row) { // few of the products of gate and up have room in f16
+        const int64_t range = experts ? 6 : 14;
+        const float scale = std::exp2(static_cast<float>(model.integer(-range, range)));
+        for (int64_t i = 0; i < shape.width; ++i) rows[row * shape.width + i] *= scale;
+      }
+      core::ValueId y = experts ? model.moe(x, shape, type) : model.dense(x, shape, type);
+      y = model.op(core::OpKind::add, {x, y}, {}, shape.width);
+      model.finish(model.linear(model.norm(y, shape.width), type, 64));
+      const auto executor = make_cuda_executor(model.program, config_for(96));
+      for (const int64_t count : {model.integer(3, 8), model.integer(9, 32), model.integer(33, 96)}) {
+        CAPTURE(count);
+        const std::vector<int32_t> tokens = some_tokens(model, count);
+        const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
+        for (int64_t i = 0; i < count; ++i) {
+          const auto row = [&](const std::vector<float>& all) {
+            return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
+          };
+          CHECK(tests::nmse(row(logits), row(expected)) < 1e-4);
+        }
+      }
+    }
 }
 
 TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give the same logits") {

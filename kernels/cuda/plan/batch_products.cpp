@@ -1,0 +1,162 @@
+// The matrices of a batch's plan: which kernel multiplies, and in which form its input comes.
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/plan/batch_planner.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
+
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
+  const int64_t rows = rows_of(m.x);
+  if (!m.beside.empty() && rows > 1) { // only one token's experts are multiplied slot by slot
+    const MatrixStep shared = m.beside[0];
+    m.beside.clear();
+    add_matrix(m, op);
+    return add_matrix(shared, op);
+  }
+  if (in_.config.observer) {
+    KernelCall observe = product_call(Kernel::observe, m, rows);
+    observe.op = &op;
+    add(observe);
+  }
+  for (MatrixStep::Part& part : m.parts) part.out = placed(part.out);
+  for (MatrixStep& shared : m.beside)
+    for (MatrixStep::Part& part : shared.parts) part.out = placed(part.out);
+  if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) && rows > kMatvecTokens)
+    return add_product(m, rows);
+  const core::Weight& first = weight(m.parts[0].weight);
+  const int64_t slots = rows * m.used;
+  if (m.ids != kNone && sorts(m.ids, rows, m.used, first.count) &&
+      in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits)
+    return add_experts(m, rows);
+  add_matvec(m, rows);
+}
+
+void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
+  const Converted wanted = {m.x, m.norm, cols, layout};
+  if (converted_ == wanted) return;
+  converted_ = wanted;
+  KernelCall to_half = product_call(Kernel::to_half, m, rows);
+  to_half.cols = cols;
+  to_half.layout = layout;
+  to_half.gathers = false;
+  if (summed_) {
+    to_half.products.push_back(summed_->products[0]);
+    to_half.tile_tokens = summed_->tile_tokens;
+    summed_.reset();
+  }
+  clearer_ = batch_.calls.size();
+  add(to_half);
+}
+
+// The next step, if it is a product of what this one computes and of nothing else.
+const MatrixStep* BatchPlanner::next_matrix(const MatrixStep& m) const {
+  if (step_ + 1 == steps_.size() || m.parts.empty()) return nullptr;
+  const Step& next = steps_[step_ + 1];
+  return next.kind == Step::Kind::matrix && next.matrix.x == m.parts[0].out ? &next.matrix : nullptr;
+}
+
+bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
+  const MatrixStep* next = next_matrix(m);
+  return next && next->ids == kNone && !in_.config.observer &&
+         m.parts.size() == 1 && !m.glu && m.residual != kNone && width(m.parts[0].out) % 8 == 0;
+}
+
+void BatchPlanner::read_half(KernelCall& batch, const MatrixStep& m) {
+  if (!reads_half(m)) return;
+  batch.reads_half = true;
+  half_of_ = kNone;
+  clearer_.reset();
+}
+
+// Gate and up write what down reads as f16, if they can, so that nobody has to convert it.
+void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t slots) {
+  const MatrixStep* next = next_matrix(m);
+  if (!m.glu || !next || next->norm != kNone || next->ids != m.ids || !clearer_) return;
+  const int64_t cols = weight(m.parts[0].weight).rows;
+  if (cols % kGemmColumns != 0 || weight(next->parts[0].weight).cols != cols || slots > half_slots(cols)) return;
+  if (!in_.kernels.small_batch(*next, slots, batch.tile_tokens).fits) return;
+  KernelCall& to_half = batch_.calls[*clearer_];
+  if (slots % to_half.rows != 0) return;
+  clearer_.reset();
+  to_half.cleared = slots / to_half.rows;
+  batch.writes_half = true;
+  half_of_ = m.parts[0].out;
+}
+
+void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
+  const core::Weight& first = weight(m.parts[0].weight);
+  const int64_t slots = rows * m.used;
+  if (!reads_half(m)) convert(m, width(m.x) != first.cols ? slots : rows, first.cols, HalfLayout::interleaved);
+  KernelCall experts = product_call(Kernel::expert_batch, m, slots);
+  experts.tile_tokens = expert_tile_tokens(slots, first.count);
+  read_half(experts, m);
+  write_half(experts, m, slots);
+  add(experts);
+}
+
+bool BatchPlanner::fits_small_batch(const MatrixStep& m, int64_t rows) const {
+  return has_tensor_products(in_.config, in_.limits) && in_.limits.small_batch && rows > kMatvecTokens &&
+         rows <= kBatchTokens && in_.kernels.small_batch(m, rows, 8).fits;
+}
+
+void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
+  const bool small = in_.limits.small_batch && rows <= kBatchTokens,
+             tiled = has_prompt_products(in_.config, in_.limits) && !small;
+  const bool follows_sibling = std::exchange(sibling_runs_, false);
+  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2) {
+    const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile);
+    if (!fit.fits) continue;
+    KernelCall batch = product_call(Kernel::small_batch, m, rows);
+    batch.tile_tokens = tile;
+    if (!reads_half(m)) convert(m, rows, width(m.x), HalfLayout::interleaved);
+    if (fit.leaves_sums && can_leave_sums(m)) {
+      batch.leaves_sums = true;
+      summed_ = batch;
+    }
+    read_half(batch, m);
+    if (!fit.leaves_sums) write_half(batch, m, rows);
+    if (!fit.split_columns) { // there is one scratch for partial sums
+      batch.sibling_follows = sibling_follows_[step_];
+      batch.follows_sibling = follows_sibling;
+    }
+    sibling_runs_ = batch.sibling_follows;
+    return add(batch);
+  }
+  convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
+  if (tiled) {
+    prompt_products_.push_back(product(m));
+    if (sibling_follows_[step_]) return;
+    KernelCall prompt = call(Kernel::prompt_product);
+    prompt.first_step -= static_cast<int32_t>(prompt_products_.size()) - 1;
+    prompt.products = std::exchange(prompt_products_, {});
+    prompt.rows = rows;
+    return add(prompt);
+  }
+  KernelCall gemm = product_call(Kernel::gemm, m, rows);
+  add(gemm);
+  if (!m.glu) return;
+  gemm.kernel = Kernel::gate_up_glu;
+  add(gemm);
+}
+
+// Two siblings go together where there is a kernel for both.
+void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
+  KernelCall matvec = product_call(Kernel::matvec, m, rows * m.used + std::ssize(m.beside));
+  if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
+    if (in_.kernels.can_pair(before->products[0].matrix, m)) {
+      matvec.kernel = Kernel::matvec_pair;
+      matvec.first_step = before->step;
+      matvec.products.insert(matvec.products.begin(), before->products[0]);
+      return add(matvec);
+    }
+    add(*before);
+  }
+  if (sibling_follows_[step_] && matvec.rows == 1 && !in_.config.exact)
+    matvec_ = matvec;
+  else
+    add(matvec);
+}
+
+} // namespace ridge::kernels::cuda

@@ -59,8 +59,8 @@ const MatrixStep* BatchPlanner::next_matrix(const MatrixStep& m) const {
 
 bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
   const MatrixStep* next = next_matrix(m);
-  return next && next->ids == kNone && !in_.config.observer &&
-         m.parts.size() == 1 && !m.glu && m.residual != kNone && width(m.parts[0].out) % 8 == 0;
+  return next && next->ids == kNone && !in_.config.observer && m.parts.size() == 1 && !m.glu && m.residual != kNone &&
+         width(m.parts[0].out) % 8 == 0;
 }
 
 void BatchPlanner::read_half(KernelCall& batch, const MatrixStep& m) {
@@ -73,7 +73,8 @@ void BatchPlanner::read_half(KernelCall& batch, const MatrixStep& m) {
 // Gate and up write what down reads as f16, if they can, so that nobody has to convert it.
 void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t slots) {
   const MatrixStep* next = next_matrix(m);
-  if (!m.glu || !next || next->norm != kNone || next->ids != m.ids || !clearer_) return;
+  if (batch.tile_tokens > kMostHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids || !clearer_)
+    return;
   const int64_t cols = weight(m.parts[0].weight).rows;
   if (cols % kGemmColumns != 0 || weight(next->parts[0].weight).cols != cols || slots > half_slots(cols)) return;
   if (!in_.kernels.small_batch(*next, slots, batch.tile_tokens).fits) return;

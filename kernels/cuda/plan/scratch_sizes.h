@@ -16,7 +16,8 @@ inline constexpr int64_t kBatchScratchBytes = 64 << 20;
 
 // What gate and up write as f16 for down (BatchArgs::out_half): of so many slots at most, in as much memory.
 inline constexpr int64_t kHalfBytes = 16 << 20;
-inline constexpr int kLargestPitch = 32; // floats: the rows' largest values are a line apart
+inline constexpr int kMostHalfTokens = 16; // of a tile: for more there are no registers, and it gave nothing
+inline constexpr int kLargestPitch = 32;   // floats: the rows' largest values are a line apart
 constexpr int64_t half_slots(int64_t cols) { return kHalfBytes / interleaved_bytes(1, cols); }
 
 // Rows that one expert was chosen for, at most as many as a tile of tokens has: slots order[first], …

@@ -20,7 +20,8 @@ struct BatchArgs {
   bool gated;                // segments are gate and up, what `glu` makes of them goes to segment 0's out
   FusedGlu glu;
 
-  // The same for the product behind a gated one; or null. The largest values must be 0 before.
+  // The same for the product behind a gated one, of tiles up to kMostHalfTokens; or null. The largest values must be 0
+  // before.
   uint16_t* out_half;
   int64_t out_rows; // of them
   unsigned* out_largest;

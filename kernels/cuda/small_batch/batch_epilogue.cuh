@@ -20,6 +20,7 @@ class BatchEpilogue {
   using Tasks = BatchTasks<kTileTokens>;
   using Range = typename BatchColumns<Format>::Range;
   static constexpr int kTokenTiles = kTileTokens / 8;
+  static constexpr bool kHalf = kTileTokens <= kMostHalfTokens;
 
  public:
   __device__ __forceinline__ BatchEpilogue(const Tasks& tasks, const BatchSums& sums)
@@ -66,7 +67,7 @@ class BatchEpilogue {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       if (last)
-        results.write(sum[n], slot_[n], largest_[n]);
+        results.template write<kHalf>(sum[n], slot_[n], largest_[n]);
       else if (kept)
         kept[n * kWarp] = sum[n];
       else
@@ -78,7 +79,7 @@ class BatchEpilogue {
   // Behind the task's last row tile.
   __device__ __forceinline__ void end() const {
     unsigned* to = tasks_.args.out_largest;
-    if (!to) return;
+    if (!kHalf || !to) return;
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll

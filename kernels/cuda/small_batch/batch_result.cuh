@@ -49,7 +49,13 @@ class BatchResults {
       v = v + float4{residual(0, slot[0]), residual(0, slot[1]), residual(1, slot[0]), residual(1, slot[1])};
     return v;
   }
-  // `sum`: with the addends. `largest`: of what was written for each of the two tokens.
+  // `sum`: with the addends.
+  __device__ __forceinline__ void write(float4 sum, const int (&slot)[2]) const {
+    float largest[2];
+    write<false>(sum, slot, largest);
+  }
+  // kHalf: as f16, too, where that is wanted. `largest`: of what was written for each of the two tokens.
+  template <bool kHalf>
   __device__ __forceinline__ void write(float4 sum, const int (&slot)[2], float (&largest)[2]) const {
     if (args_.gated) {
       const float v[2] = {args_.glu(sum.x, sum.z) + residual(0, slot[0]),
@@ -57,7 +63,7 @@ class BatchResults {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         store(0, slot[i], v[i]);
-        if (args_.out_half) store_half(slot[i], v[i]), largest[i] = fmaxf(largest[i], fabsf(v[i]));
+        if (kHalf && args_.out_half) store_half(slot[i], v[i]), largest[i] = fmaxf(largest[i], fabsf(v[i]));
       }
     } else {
       store(0, slot[0], sum.x), store(0, slot[1], sum.y);

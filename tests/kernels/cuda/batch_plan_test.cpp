@@ -147,7 +147,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count(plan, small_batch) == 5);
     // Gate and up write what is multiplied next, and so does attention, but for prompts.
-    CHECK(count(plan, to_half) == (tokens < 64 ? 3 : 4));
+    CHECK(count(plan, to_half) == (tile < 32 ? 3 : 5));
     CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::interleaved);
     CHECK(count(plan, clear_dataflow) == 0);
     CHECK(call_of(plan, small_batch).tile_tokens == tile);

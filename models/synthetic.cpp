@@ -332,6 +332,17 @@ std::vector<std::byte> decay_rates(int64_t count) {
   return bytes;
 }
 
+// A router's rows, weight by weight from the pool: were they to repeat it as other matrices do, many would be equal,
+// and the experts of equal rows are chosen together.
+std::vector<std::byte> router_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool,
+                                      std::mt19937_64& random) {
+  const size_t count = pool.size() / sizeof(float);
+  std::vector<std::byte> bytes(info.bytes());
+  for (size_t at = 0; at < bytes.size(); at += sizeof(float))
+    std::memcpy(&bytes[at], &pool[random() % count * sizeof(float)], sizeof(float));
+  return bytes;
+}
+
 } // namespace
 
 std::vector<gguf::TensorInfo> tensors_of(const Shape& shape) { return TensorList(shape).all(); }
@@ -380,7 +391,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
                               info.dims[0], info.type.name(), block),
                   Error::kUsage);
 
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(kSeed), router_random(kSeed);
   std::map<uint32_t, std::vector<std::byte>> pools;
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
@@ -396,6 +407,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     }
     std::vector<std::byte>& pool = pools[info.type.id()];
     if (pool.empty()) pool = random_blocks(*info.type.format(), random);
+    if (info.name.ends_with("ffn_gate_inp.weight")) {
+      writer.write(router_weights(info, pool, router_random));
+      continue;
+    }
     const auto block = static_cast<uint64_t>(info.type.block_bytes());
     uint64_t at = random() % (pool.size() / block) * block; // so that matrices differ
     for (uint64_t left = info.bytes(); left > 0;) {

@@ -332,14 +332,31 @@ std::vector<std::byte> decay_rates(int64_t count) {
   return bytes;
 }
 
-// A router's rows, weight by weight from the pool: were they to repeat it as other matrices do, many would be equal,
-// and the experts of equal rows are chosen together.
-std::vector<std::byte> router_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool,
-                                      std::mt19937_64& random) {
+// What makes tokens choose experts alike in a model of random weights is made small, by this factor. Attention is
+// nearly a mean over the tokens before: it adds the same to all of them, and they are more alike with every layer. And
+// biases of scores choose by themselves. Other mixers are normed behind what mixes.
+float scale_of(std::string_view name, const Shape& shape) {
+  constexpr float kSmall = 1.0f / 64;
+  if (shape.experts == 0) return 1;
+  const std::string_view mixes = shape.architecture == "gemma4" ? "post_attention_norm.weight" : "attn_norm.weight";
+  for (const std::string_view end : {mixes, std::string_view("attn_kv_a_norm.weight"),
+                                     std::string_view("ssm_norm.weight"), std::string_view("exp_probs_b.bias")})
+    if (name.ends_with(end)) return kSmall;
+  return 1;
+}
+
+// Weights drawn one by one from the pool, times `scale`: were routers to repeat the pool as other matrices do, many
+// rows would be equal, and the experts of equal rows are chosen together.
+std::vector<std::byte> drawn_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool, float scale,
+                                     std::mt19937_64& random) {
   const size_t count = pool.size() / sizeof(float);
   std::vector<std::byte> bytes(info.bytes());
-  for (size_t at = 0; at < bytes.size(); at += sizeof(float))
-    std::memcpy(&bytes[at], &pool[random() % count * sizeof(float)], sizeof(float));
+  for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    float weight;
+    std::memcpy(&weight, &pool[random() % count * sizeof(float)], sizeof weight);
+    weight *= scale;
+    std::memcpy(&bytes[at], &weight, sizeof weight);
+  }
   return bytes;
 }
 
@@ -391,7 +408,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
                               info.dims[0], info.type.name(), block),
                   Error::kUsage);
 
-  std::mt19937_64 random(kSeed), router_random(kSeed);
+  std::mt19937_64 random(kSeed), drawing(kSeed);
   std::map<uint32_t, std::vector<std::byte>> pools;
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
@@ -407,8 +424,8 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     }
     std::vector<std::byte>& pool = pools[info.type.id()];
     if (pool.empty()) pool = random_blocks(*info.type.format(), random);
-    if (info.name.ends_with("ffn_gate_inp.weight")) {
-      writer.write(router_weights(info, pool, router_random));
+    if (const float scale = scale_of(info.name, s); scale != 1 || info.name.ends_with("ffn_gate_inp.weight")) {
+      writer.write(drawn_weights(info, pool, scale, drawing));
       continue;
     }
     const auto block = static_cast<uint64_t>(info.type.block_bytes());

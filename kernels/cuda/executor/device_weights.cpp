@@ -129,7 +129,8 @@ void DeviceWeights::upload(const core::Program& program, const Launch& launch,
       const int64_t count = std::min(rows_per_piece, rows - row);
       Piece& piece = pieces[next++ % kPieces];
       RIDGE_CUDA(cudaEventSynchronize(piece.done.handle));
-      copy_rows(piece.host.as(), w, row, count);
+      const RowCopy copy{&w, row, count, piece.host.as()};
+      copy_rows({&copy, 1});
       send(piece, w, to, on_host(i), row, count, launch);
       RIDGE_CUDA(cudaEventRecord(piece.done.handle, launch.stream));
       done_bytes += static_cast<double>(count * w.row_bytes);

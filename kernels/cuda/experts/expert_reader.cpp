@@ -3,6 +3,8 @@
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/experts/weight_rows.h"
 
+#include <vector>
+
 namespace ridge::kernels::cuda {
 
 static int64_t aligned(int64_t bytes) { return (bytes + kExpertAligned - 1) / kExpertAligned * kExpertAligned; }
@@ -19,11 +21,13 @@ void ExpertReader::read(const ExpertGroup& group, int64_t expert, uint8_t* to, c
   next_ = 1 - next_;
   RIDGE_CUDA(cudaEventSynchronize(piece.sent.handle));
   int64_t at = 0;
+  std::vector<RowCopy> copies;
   for (const core::WeightId id : group.weights) {
     const core::Weight& w = program_.weights[id];
-    copy_rows(piece.host.as() + at, w, expert * w.rows, w.rows);
+    copies.push_back({&w, expert * w.rows, w.rows, piece.host.as() + at});
     at += aligned(w.matrix_bytes());
   }
+  copy_rows(copies);
   RIDGE_CUDA(cudaMemcpyAsync(device_.as(), piece.host.as(), at, cudaMemcpyHostToDevice, launch.stream));
   RIDGE_CUDA(cudaEventRecord(piece.sent.handle, launch.stream));
   RIDGE_CUDA(cudaMemsetAsync(to, 0, group.block_bytes, launch.stream)); // padding is fetched, too

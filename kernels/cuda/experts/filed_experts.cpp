@@ -28,18 +28,18 @@ void FiledExperts::take_slots(int64_t slots, uint8_t* tables, const Launch& laun
   for (const ExpertGroup& group : groups_) slot_bytes += std::min(slots, group.experts) * group.block_bytes;
   slots_ = DeviceMemory(slot_bytes, "experts");
   const int64_t spill_places = sizes_.spill_places(slots, host_places_);
-  spill_ = DeviceMemory((1 + spill_places) * sizes_.largest_block, "experts");
+  spill_ = DeviceMemory((kMovedAtOnce + spill_places) * sizes_.largest_block, "experts");
   reader_.emplace(program_, sizes_.largest_file);
   uint8_t* slot = slots_.as();
   for (size_t g = 0; g < groups_.size(); ++g) {
     const ExpertGroup& group = groups_[g];
     const int experts = static_cast<int>(group.experts), own_slots = static_cast<int>(std::min(slots, group.experts)),
               own_host = static_cast<int>(std::min(host_places_, group.experts));
-    layers_.push_back({ExpertTiers(experts, own_slots, own_host, static_cast<int>(spill_places)), slot, host_[g].as(),
-                       PinnedMemory(experts * sizeof(int64_t)), reinterpret_cast<int64_t*>(tables)});
+    Layer& layer = layers_.emplace_back(ExpertTiers(experts, own_slots, own_host, static_cast<int>(spill_places)), slot,
+                                        host_[g].as(), PinnedMemory(experts * sizeof(int64_t)),
+                                        reinterpret_cast<int64_t*>(tables));
     slot += own_slots * group.block_bytes;
     tables += (experts * sizeof(int64_t) + kExpertAligned - 1) / kExpertAligned * kExpertAligned;
-    Layer& layer = layers_.back();
     std::fill_n(layer.places.as<int64_t>(), experts, 0);
     RIDGE_CUDA(cudaMemcpyAsync(layer.device_places, layer.places.as(), experts * sizeof(int64_t),
                                cudaMemcpyHostToDevice, launch.stream));
@@ -53,28 +53,40 @@ uint8_t* FiledExperts::address(const Layer& layer, const ExpertGroup& group, Exp
   switch (place.tier) {
   case Tier::gpu: return layer.slots + place.number * group.block_bytes;
   case Tier::host: return layer.host + place.number * group.block_bytes;
-  case Tier::spill: return spill_.as() + (1 + place.number) * sizes_.largest_block;
+  case Tier::spill: return spill_.as() + (kMovedAtOnce + place.number) * sizes_.largest_block;
   case Tier::file: break;
   }
   return layer.host; // is not read
 }
 
-// All of it in the stream, one after the other.
+// What leaves the GPU is set aside there, and goes to the host's memory in a stream of its own while the next expert
+// comes: the bus has two directions. All else is in the launch's stream, one after the other.
 void FiledExperts::move(Layer& layer, const ExpertGroup& group, const ExpertMove& move, const Launch& launch) {
-  uint8_t *to = address(layer, group, move.to), *aside = spill_.as();
-  const auto copy = [&](uint8_t* to, const uint8_t* from, cudaMemcpyKind kind) {
-    RIDGE_CUDA(cudaMemcpyAsync(to, from, group.block_bytes, kind, launch.stream));
+  uint8_t* to = address(layer, group, move.to);
+  const auto copy = [&](uint8_t* to, const uint8_t* from, cudaMemcpyKind kind, cudaStream_t stream) {
+    RIDGE_CUDA(cudaMemcpyAsync(to, from, group.block_bytes, kind, stream));
   };
-  if (move.saved_to >= 0) copy(aside, to, cudaMemcpyDeviceToDevice);
-  if (move.from_host >= 0) {
-    copy(to, address(layer, group, {Tier::host, move.from_host}), cudaMemcpyHostToDevice);
-  } else if (move.to.tier == Tier::host) {
-    reader_->read(group, move.expert, aside, launch);
-    copy(to, aside, cudaMemcpyDeviceToHost);
-  } else {
-    reader_->read(group, move.expert, to, launch);
+  const bool sets_aside = move.saved_to >= 0 || move.to.tier == Tier::host;
+  const int64_t n = next_aside_;
+  uint8_t* block = spill_.as() + n * sizes_.largest_block;
+  if (sets_aside) {
+    next_aside_ = (n + 1) % kMovedAtOnce;
+    RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, aside_[n].emptied.handle));
   }
-  if (move.saved_to >= 0) copy(address(layer, group, {Tier::host, move.saved_to}), aside, cudaMemcpyDeviceToHost);
+  if (move.saved_to >= 0) copy(block, to, cudaMemcpyDeviceToDevice, launch.stream);
+  if (move.from_host >= 0)
+    copy(to, address(layer, group, {Tier::host, move.from_host}), cudaMemcpyHostToDevice, launch.stream);
+  else
+    reader_->read(group, move.expert, move.to.tier == Tier::host ? block : to, launch);
+  if (!sets_aside) return;
+  // Also behind the copy from the place in the host's memory that is written now.
+  RIDGE_CUDA(cudaEventRecord(aside_[n].filled.handle, launch.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(saves_.handle, aside_[n].filled.handle));
+  copy(move.saved_to >= 0 ? address(layer, group, {Tier::host, move.saved_to}) : to, block, cudaMemcpyDeviceToHost,
+       saves_.handle);
+  RIDGE_CUDA(cudaEventRecord(aside_[n].emptied.handle, saves_.handle));
+  RIDGE_CUDA(cudaEventRecord(layer.saved.handle, saves_.handle));
+  if (move.to.tier == Tier::host) RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // is read there
 }
 
 void FiledExperts::serve(size_t g, const int32_t* ids, int64_t count, const Launch& launch) {
@@ -88,6 +100,7 @@ void FiledExperts::serve(size_t g, const int32_t* ids, int64_t count, const Laun
   use_.found += layer.tiers.found();
   use_.missed += layer.tiers.wanted() - layer.tiers.found();
   use_.read += layer.tiers.read();
+  RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // which moves and products read
   if (moves.empty()) return;
   for (const ExpertMove& each : moves)
     if (each.from_host < 0) reader_->expect(group, each.expert);

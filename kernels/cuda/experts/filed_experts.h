@@ -9,6 +9,7 @@
 #include "kernels/cuda/experts/expert_reader.h"
 #include "kernels/cuda/plan/expert_tiers.h"
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -43,6 +44,7 @@ class FiledExperts {
     uint8_t *slots, *host;
     PinnedMemory places; // by expert
     int64_t* device_places;
+    Event saved; // what the last move took from the GPU is in the host's memory
   };
   uint8_t* address(const Layer& layer, const ExpertGroup& group, ExpertPlace place) const;
   void move(Layer& layer, const ExpertGroup& group, const ExpertMove& move, const Launch& launch);
@@ -52,9 +54,15 @@ class FiledExperts {
   const ExpertSizes sizes_;
   int64_t host_places_;
   std::vector<PinnedMemory> host_; // by group
-  DeviceMemory slots_, spill_;     // spill: the block for moves, then the places
+  DeviceMemory slots_, spill_;     // spill: the blocks for moves, then the places
+  Stream saves_;                   // copies to the host's memory, while others come from there
+  struct Aside {
+    Event filled, emptied;
+  };
+  Aside aside_[kMovedAtOnce]; // the blocks for moves
+  int64_t next_aside_ = 0;
   std::optional<ExpertReader> reader_;
-  std::vector<Layer> layers_;
+  std::deque<Layer> layers_;
   PinnedMemory ids_;
   core::ExpertUse use_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -21,13 +22,19 @@ void visit_runs(const core::Weight& w, int64_t first, int64_t end, Visit&& visit
 
 } // namespace
 
-void copy_rows(uint8_t* to, const core::Weight& w, int64_t first, int64_t count) {
-  constexpr int64_t kShare = 128 << 10; // bytes: tens of microseconds of page faults and copying
-  const int64_t rows = std::max<int64_t>(1, kShare / w.row_bytes);
+// One region for all copies: to start one takes as long as copying a megabyte.
+void copy_rows(std::span<const RowCopy> copies) {
+  constexpr int64_t kShare = 64 << 10; // bytes: tens of microseconds of page faults and copying
+  std::vector<RowCopy> shares;
+  for (const RowCopy& copy : copies) {
+    const int64_t row_bytes = copy.weight->row_bytes, rows = std::max<int64_t>(1, kShare / row_bytes);
+    for (int64_t at = 0; at < copy.count; at += rows)
+      shares.push_back({copy.weight, copy.first + at, std::min(rows, copy.count - at), copy.to + at * row_bytes});
+  }
 #pragma omp parallel for schedule(dynamic)
-  for (int64_t at = 0; at < count; at += rows)
-    visit_runs(w, first + at, first + std::min(count, at + rows), [&](int64_t row, int64_t n, int64_t before) {
-      std::memcpy(to + at * w.row_bytes + before, w.row(row), n * w.row_bytes);
+  for (const RowCopy& share : shares)
+    visit_runs(*share.weight, share.first, share.first + share.count, [&](int64_t row, int64_t n, int64_t before) {
+      std::memcpy(share.to + before, share.weight->row(row), n * share.weight->row_bytes);
     });
 }
 

@@ -69,7 +69,7 @@ int64_t ExpertSizes::spill_places(int64_t copies, int64_t host_places) const {
 int64_t ExpertSizes::gpu_bytes(int64_t copies, int64_t host_places) const {
   const int64_t slots = copies * copy_bytes;
   if (host_places == experts) return slots;
-  return slots + largest_file + (1 + spill_places(copies, host_places)) * largest_block;
+  return slots + largest_file + (kMovedAtOnce + spill_places(copies, host_places)) * largest_block;
 }
 
 int64_t ExpertSizes::copies_in(int64_t room, int64_t host_places) const {

@@ -19,6 +19,7 @@ struct ExpertGroup {
 };
 
 inline constexpr int64_t kExpertAligned = 256;
+inline constexpr int64_t kMovedAtOnce = 4; // experts that leave the GPU while others come
 
 // Of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.
 int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count);
@@ -36,7 +37,7 @@ struct ExpertSizes {
   // How many experts of each layer have room in so much of the host's memory. The others stay in the file.
   int64_t host_places(double host_bytes) const;
   // What so many copies of each layer's experts take on the GPU. Where some experts are in the file alone, that
-  // includes a buffer for reading, one for moves, and places for those of a step that have no other.
+  // includes a buffer for reading, blocks for moves, and places for those of a step that have no other.
   int64_t gpu_bytes(int64_t copies, int64_t host_places) const;
   int64_t spill_places(int64_t copies, int64_t host_places) const;
   // The most copies that have room in so many bytes of the GPU's memory; -1: not even none.

@@ -2,11 +2,13 @@
 #include "device.h"
 #include "greedy.h"
 #include "kernels/cuda/experts/expert_store.h"
+#include "kernels/cuda/experts/weight_rows.h"
 #include "kernels/cuda/runtime/context.h"
 #include "models/model.h"
 #include "support/recipes/recipe_runs.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -97,6 +99,31 @@ struct Layer {
 };
 
 } // namespace
+
+TEST_CASE("rows of several weights are copied at once, also from runs") {
+  std::vector<std::byte> bytes(1 << 20);
+  std::mt19937_64 random(1);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  core::Weight plain, runs;
+  plain.cols = plain.row_bytes = 1000;
+  plain.rows = 300;
+  plain.count = 3;
+  runs.cols = runs.row_bytes = 96;
+  runs.rows = 60;
+  runs.count = 5;
+  runs.run_rows = 7; // of 300 rows
+  runs.run_stride = 2000;
+  plain.data = runs.data = bytes.data();
+  std::vector<uint8_t> first(200 * 1000), second(100 * 96);
+  cuda::copy_rows(std::vector<cuda::RowCopy>{{&plain, 350, 200, first.data()}, {&runs, 45, 100, second.data()}});
+  CHECK(std::memcmp(first.data(), bytes.data() + 350 * 1000, first.size()) == 0);
+  bool same = true;
+  for (int64_t i = 0; i < 100; ++i) {
+    const int64_t row = 45 + i;
+    same &= std::memcmp(&second[i * 96], bytes.data() + row / 7 * 2000 + row % 7 * 96, 96) == 0;
+  }
+  CHECK(same);
+}
 
 TEST_CASE("CUDA: the GPU keeps copies of the experts that were used last") {
   REQUIRE_DEVICE();

@@ -80,7 +80,9 @@ struct SamplerParams;
 // Experts that stay in the host's memory, of which a GPU keeps copies.
 struct ExpertUse {
   int64_t experts = 0, copies = 0; // of a layer; experts 0: none stay there
+  int64_t on_host = 0;             // of a layer that the host's memory has room for; the others stay in the file
   int64_t found = 0, missed = 0;   // wanted ones that there was a copy of, and others, of all steps so far
+  int64_t read = 0;                // of the missed ones: from the file
   double found_share() const { return static_cast<double>(found) / static_cast<double>(found + missed); }
 };
 

@@ -29,6 +29,7 @@ struct ModelOptions {
   int64_t gpu_layers = -1;            // the last so many layers run on the GPU; -1: all for which there is room
   bool experts_on_host = false;       // routed experts stay in the host's memory, with copies on the GPU
   std::string gpu_memory;             // that may be taken on a GPU, such as 8GiB; empty: what is free
+  std::string host_memory;            // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
   std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
@@ -123,6 +124,7 @@ struct BenchRequest {
   std::string gpu_layers = "-1";                  // -1: all for which there is room
   bool experts_on_host = false;                   // routed experts stay in the host's memory, with copies on the GPU
   std::string gpu_memory;                         // that may be taken on a GPU, such as 8GiB; empty: what is free
+  std::string host_memory;                        // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
   std::string device = "auto";
   ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say

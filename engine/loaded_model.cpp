@@ -58,7 +58,7 @@ namespace {
 // nothing for a model that would not fit.
 void read_ahead(const core::Program& program, const LoadSteps& steps) {
   constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
-  const double available = memory_bytes("MemAvailable");
+  const double available = available_memory();
   std::set<const std::byte*> seen; // tied weights are one
   int64_t total = 0, done = 0;
   std::vector<std::span<const std::byte>> pieces;
@@ -83,6 +83,7 @@ void read_ahead(const core::Program& program, const LoadSteps& steps) {
 kernels::cuda::CudaOptions cuda_options(const Placement& placement, bool experts_on_host) {
   kernels::cuda::CudaOptions options;
   options.experts_on_host = experts_on_host;
+  options.host_limit = placement.host_memory;
   options.memory_limit = placement.gpu_memory;
   if (!placement.gpus.empty()) options.device = placement.gpus[0];
   return options;
@@ -102,23 +103,30 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// Whether the routed experts of a model are to stay in the host's memory: where there are some, and the host has room.
+// Whether the routed experts of a model are to stay in the host's memory: where there are some.
 bool keeps_experts_on_host(const core::Program& program, const core::ExecutorConfig& config, const Placement& wanted) {
-  if (wanted.gpu_layers >= 0) return false;
-  const int64_t bytes = expert_need(program, config).host_bytes;
-  if (bytes == 0 || static_cast<double>(bytes) > free_room().cpu) return false;
+  if (wanted.gpu_layers >= 0 || expert_need(program, config).sizes.experts == 0) return false;
   return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
 }
 
-void start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
+// Returns false where the GPU has no room even so.
+bool start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& config, Placement wanted,
                                 const LoadSteps& steps) {
+  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, free_room().cpu, wanted);
+  if (!kernels::cuda::fits(model.program, config, cuda_options(wanted, true))) return false;
   model.executor = on_cuda(model.program, config, cuda_options(wanted, true), steps);
   model.gpu_share = 1;
   const core::ExpertUse use = model.executor->expert_use();
-  if (steps.note && use.copies < use.experts)
+  if (!steps.note) return true;
+  if (use.on_host < use.experts)
+    steps.note(fmt::format("the host's memory has room for {} of the {} experts of each layer and the GPU for {}; the "
+                           "others are read from the file when they are wanted, which is slow",
+                           use.on_host, use.experts, use.copies));
+  else if (use.copies < use.experts)
     steps.note(fmt::format("the experts are in the host's memory, and the GPU has room for copies of {} of {} in each "
                            "layer",
                            use.copies, use.experts));
+  return true;
 }
 
 // Shares the layers out to several GPUs, where that is wanted, or where they hold the model together and one does not.
@@ -149,11 +157,8 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const 
   const core::Program& program = model.program;
   const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
   model.gpus = {options.device};
-  if (keeps_experts_on_host(program, config, wanted) &&
-      kernels::cuda::fits(program, config, cuda_options(wanted, true))) {
-    start_with_experts_on_host(model, config, wanted, steps);
+  if (keeps_experts_on_host(program, config, wanted) && start_with_experts_on_host(model, config, wanted, steps))
     return true;
-  }
   const int32_t all = core::layer_count(program) + 1;
   const double free_bytes = kernels::cuda::device_info(options.device).free_bytes;
   const int32_t layers =
@@ -209,9 +214,13 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
 } // namespace
 
 Placement placement_of(const core::ModelOptions& options) {
+  const auto bytes = [](const std::string& size, const char* flag, double otherwise) {
+    return size.empty() ? otherwise : static_cast<double>(core::parse_bytes(size, flag));
+  };
   return {options.gpu_layers,
           options.experts_on_host,
-          options.gpu_memory.empty() ? 0 : static_cast<double>(core::parse_bytes(options.gpu_memory, "--gpu-memory")),
+          bytes(options.gpu_memory, "--gpu-memory", 0),
+          bytes(options.host_memory, "--host-memory", -1),
           parse_gpus(options.ranks.gpus),
           static_cast<int>(options.ranks.tensor_parallel),
           static_cast<int>(options.ranks.pipeline)};

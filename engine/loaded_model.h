@@ -64,6 +64,7 @@ struct Placement {
   int64_t gpu_layers = -1;      // the last so many layers on the GPU, the output being one of them; -1: as fits
   bool experts_on_host = false; // routed experts stay in the host's memory, also where the GPU has room for them
   double gpu_memory = 0;        // bytes that may be taken on each GPU; 0: what is free
+  double host_memory = -1;      // bytes that experts may take in the host's memory; -1: what is free
   std::vector<int> gpus = {};   // numbers of those that may be used; empty: all, as few as hold the model
   int ranks = 0;                // that layers are shared out to (ranks/ranks.h); 0: one per GPU that is named
   int stages = 1;               // of layers, one after the other, each with such ranks
@@ -73,10 +74,10 @@ placement_of(const core::ModelOptions& options); // throws a usage Error for wha
 
 // `name` is auto, cuda or cpu. auto falls back to the CPU, with a note where there is a GPU that cannot be used; cuda
 // throws Error then. Weights are copied to the GPU, or read once for the CPU, with progress.
-// What the placement leaves open: where a model does not fit the GPU, its routed experts stay in the host's memory;
-// where it has none, or the host has no room for them, as many layers as fit run on the GPU and the rest on the CPU. A
-// note says so. Draft heads come first, and the model gets what is left. to_need_less: advice for when the GPU has too
-// little memory.
+// What the placement leaves open: where a model does not fit the GPU, its routed experts stay in the host's memory or,
+// as far as that has no room, in the file; where it has none, as many layers as fit run on the GPU and the rest on the
+// CPU. A note says so. Draft heads come first, and the model gets what is left. to_need_less: advice for when the GPU
+// has too little memory.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
                       const Placement& placement = {}, const LoadSteps& steps = {},
                       const char* to_need_less = "lower -ngl (layers on the GPU), -c (context) or -ub (batch)");

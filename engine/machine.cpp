@@ -8,8 +8,10 @@
 
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 namespace ridge::engine {
@@ -27,6 +29,42 @@ std::string proc_field(const char* path, std::string_view name) {
 
 double memory_bytes(std::string_view field) {
   return 1024 * std::strtod(proc_field("/proc/meminfo", field).c_str(), nullptr);
+}
+
+double group_memory(const std::string& folder) {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const auto number = [&](const char* file) {
+    double value = kNoLimit;
+    std::ifstream in(folder + "/" + file);
+    return in >> value ? value : kNoLimit;
+  };
+  for (const auto& [limit_file, taken_file] :
+       {std::pair("memory.max", "memory.current"), std::pair("memory.limit_in_bytes", "memory.usage_in_bytes")}) {
+    const double limit = number(limit_file), taken = number(taken_file);
+    if (limit == kNoLimit || taken == kNoLimit) continue;
+    double files = 0, value = 0;
+    std::ifstream statistics(folder + "/memory.stat");
+    for (std::string name; statistics >> name >> value;)
+      if (name == "active_file" || name == "inactive_file") files += value;
+    return std::max(0.0, limit - taken + files);
+  }
+  return kNoLimit;
+}
+
+double available_memory() {
+  double available = memory_bytes("MemAvailable");
+  std::ifstream groups("/proc/self/cgroup"); // "0::/user.slice", "5:memory:/docker/ab12"
+  for (std::string line; std::getline(groups, line);) {
+    const bool second_version = line.starts_with("0::"), memory = line.find(":memory:") != std::string::npos;
+    if (!second_version && !memory) continue;
+    const std::string root = second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::string path = line.substr(line.find(':', line.find(':') + 1) + 1);
+    for (size_t slash = path.size(); slash != std::string::npos; slash = path.rfind('/')) { // and the groups around it
+      path.resize(slash);
+      available = std::min(available, group_memory(root + path));
+    }
+  }
+  return available;
 }
 
 nlohmann::ordered_json machine_json() {

@@ -15,6 +15,13 @@ std::string proc_field(const char* path, std::string_view name);
 // A field of /proc/meminfo, such as MemTotal or MemAvailable, in bytes; 0 where there is none.
 double memory_bytes(std::string_view field);
 
+// Memory that this process may still take: what the system has available or, if that is less, what the limits of its
+// control groups leave.
+double available_memory();
+// What the limit of the control group in this folder (of version 2 or 1) leaves, the pages of files not counted as
+// taken; infinity without a limit.
+double group_memory(const std::string& folder);
+
 // A GPU's state, from NVML, the NVIDIA driver's management library; empty or 0 where NVML has no value.
 struct GpuState {
   std::string driver; // "580.95.05"

@@ -111,6 +111,7 @@ core::ModelOptions model_options(const core::BenchRequest& request, const BenchS
   options.gpu_layers = setting.gpu_layers;
   options.experts_on_host = request.experts_on_host;
   options.gpu_memory = request.gpu_memory;
+  options.host_memory = request.host_memory;
   options.ranks = request.ranks;
   return options;
 }

@@ -43,10 +43,6 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
   return pool;
 }
 
-bool has_sigmoid_gate(const Shape& s) {
-  return s.architecture == "lfm2moe" || s.architecture == "glm4moe" || s.query_latent > 0;
-}
-
 } // namespace
 
 std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
@@ -91,7 +87,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("attention.head_count_kv", u32(s.kv_heads));
   else
     per_layer("attention.head_count_kv", "A", s.kv_heads);
-  if (has_sigmoid_gate(s) && s.architecture != "lfm2moe") set("expert_weights_norm", true);
+  if (s.has_sigmoid_gate() && s.architecture != "lfm2moe") set("expert_weights_norm", true);
   if (s.latent > 0) {
     set("attention.key_length_mla", u32(s.head_dim));
     set("attention.value_length_mla", u32(s.value_dim));
@@ -128,7 +124,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("expert_count", u32(s.experts));
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
-    if (has_sigmoid_gate(s)) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
+    if (s.has_sigmoid_gate()) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
@@ -146,182 +142,6 @@ gguf::Metadata metadata_of(const Shape& s) {
 
 namespace {
 
-// The tensors of a shape, in the order of files.
-class TensorList {
- public:
-  explicit TensorList(const Shape& shape) : s_(shape) {}
-
-  std::vector<gguf::TensorInfo> all() {
-    const Shape& s = s_;
-    matrix("token_embd", {s.width, s.vocab});
-    for (int64_t il = 0; il < s.layers + s.draft_layers; ++il) {
-      blk_ = fmt::format("blk.{}.", il);
-      vector("attn_norm.weight", s.width);
-      const char kind = s.kind_of(il);
-      if (kind == 'A' || kind == 'W') s.latent > 0 ? latent_attention() : attention(kind);
-      if (kind == 'D') delta_net();
-      if (kind == 'M') mamba2();
-      if (kind == 'C') short_conv();
-      if (kind == 'F') feed_forward(false);
-      if (s.layer_kinds.find('F') != std::string_view::npos) continue;
-      if (gemma()) gemma_norms();
-      const bool other_name =
-          s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe" || gpt_oss();
-      vector(other_name ? "post_attention_norm.weight" : "ffn_norm.weight", s.width);
-      feed_forward(true, il);
-      if (il >= s.layers) draft_head();
-    }
-    blk_.clear();
-    vector(s.architecture == "lfm2moe" ? "token_embd_norm.weight" : "output_norm.weight", s.width);
-    if (gemma())
-      vector("rope_freqs.weight", s.full_head_dim / 2);
-    else
-      matrix("output", {s.width, s.vocab});
-    return std::move(tensors_);
-  }
-
- private:
-  void matrix(std::string_view name, std::vector<int64_t> dims, quant::Type type = quant::Type::F16) {
-    tensors_.push_back({fmt::format("{}{}.weight", blk_, name), type, std::move(dims)});
-  }
-  void vector(std::string_view name, int64_t width) {
-    tensors_.push_back({blk_ + std::string(name), quant::Type::F32, {width}});
-  }
-
-  bool fused() const { return s_.architecture == "phi3"; } // q with k and v, gate with up
-
-  bool gemma() const { return s_.architecture == "gemma4"; }
-  bool gpt_oss() const { return s_.architecture == "gpt-oss"; }
-
-  void attention(char kind) {
-    const Shape& s = s_;
-    const bool other_heads = kind == 'A' && s.full_head_dim > 0;
-    const int64_t head_dim = other_heads ? s.full_head_dim : s.head_dim,
-                  kv_heads = other_heads ? s.full_kv_heads : s.kv_heads;
-    const int64_t q_width = s.heads * head_dim, kv_width = kv_heads * head_dim;
-    if (fused()) {
-      matrix("attn_qkv", {s.width, q_width + 2 * kv_width});
-    } else {
-      matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
-      matrix("attn_k", {s.width, kv_width});
-      if (!other_heads) matrix("attn_v", {s.width, kv_width}); // else keys are values
-    }
-    matrix("attn_output", {q_width, s.width});
-    if (gpt_oss()) {
-      vector("attn_output.bias", s.width);
-      vector("attn_sinks.weight", s.heads);
-    }
-    if (s.architecture == "qwen2" || s.architecture == "glm4moe" || gpt_oss()) {
-      vector("attn_q.bias", q_width);
-      vector("attn_k.bias", kv_width);
-      vector("attn_v.bias", kv_width);
-    }
-    if (s.architecture.starts_with("qwen3") || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos ||
-        gemma()) {
-      vector("attn_q_norm.weight", head_dim);
-      vector("attn_k_norm.weight", head_dim);
-    }
-  }
-  void gemma_norms() {
-    for (const char* name : {"post_attention_norm.weight", "post_ffw_norm.weight"}) vector(name, s_.width);
-    vector("layer_output_scale.weight", 1);
-    if (s_.experts == 0) return;
-    for (const char* name :
-         {"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"})
-      vector(name, s_.width);
-    vector("ffn_down_exps.scale", s_.experts);
-    dense("", s_.dense_ffn_width, true);
-  }
-  void latent_attention() {
-    const Shape& s = s_;
-    const int64_t k_width = s.heads * s.head_dim, nope = s.head_dim - s.rope_dims;
-    if (s.query_latent > 0) {
-      matrix("attn_q_a", {s.width, s.query_latent});
-      vector("attn_q_a_norm.weight", s.query_latent);
-      matrix("attn_q_b", {s.query_latent, k_width});
-    } else {
-      matrix("attn_q", {s.width, k_width});
-    }
-    matrix("attn_kv_a_mqa", {s.width, s.latent + s.rope_dims});
-    vector("attn_kv_a_norm.weight", s.latent);
-    matrix("attn_k_b", {nope, s.latent, s.heads});
-    matrix("attn_v_b", {s.latent, s.value_dim, s.heads});
-    matrix("attn_output", {s.heads * s.value_dim, s.width});
-  }
-  void delta_net() {
-    const Shape& s = s_;
-    const int64_t mixed = s.inner + 2 * s.inner_groups * s.state;
-    matrix("attn_qkv", {s.width, mixed});
-    matrix("attn_gate", {s.width, s.inner});
-    if (s.architecture == "qwen3next") {
-      matrix("ssm_ba", {s.width, 2 * s.inner_heads});
-    } else {
-      matrix("ssm_alpha", {s.width, s.inner_heads});
-      matrix("ssm_beta", {s.width, s.inner_heads});
-    }
-    matrix("ssm_conv1d", {s.conv_kernel, mixed}, quant::Type::F32);
-    vector("ssm_a", s.inner_heads);
-    vector("ssm_dt.bias", s.inner_heads);
-    vector("ssm_norm.weight", s.state);
-    matrix("ssm_out", {s.inner, s.width});
-  }
-  void mamba2() {
-    const Shape& s = s_;
-    const int64_t mixed = s.inner + 2 * s.inner_groups * s.state;
-    matrix("ssm_in", {s.width, s.inner + mixed + s.inner_heads});
-    matrix("ssm_conv1d", {s.conv_kernel, mixed}, quant::Type::F32);
-    vector("ssm_conv1d.bias", mixed);
-    tensors_.push_back({blk_ + "ssm_a", quant::Type::F32, {1, s.inner_heads}});
-    tensors_.push_back({blk_ + "ssm_d", quant::Type::F32, {1, s.inner_heads}});
-    vector("ssm_dt.bias", s.inner_heads);
-    matrix("ssm_norm", {s.inner / s.inner_groups, s.inner_groups}, quant::Type::F32);
-    matrix("ssm_out", {s.inner, s.width});
-  }
-  void short_conv() {
-    matrix("shortconv.in_proj", {s_.width, 3 * s_.width});
-    matrix("shortconv.conv", {s_.conv_kernel, s_.width}, quant::Type::F32);
-    matrix("shortconv.out_proj", {s_.width, s_.width});
-  }
-  void feed_forward(bool gated, int64_t il = 0) {
-    const Shape& s = s_;
-    if (s.experts == 0 || il < s.dense_layers)
-      return dense("", s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width, gated);
-    matrix("ffn_gate_inp", {s.width, s.experts}, quant::Type::F32);
-    if (gemma()) {
-      matrix("ffn_gate_up_exps", {s.width, 2 * s.ffn_width, s.experts});
-    } else {
-      matrix("ffn_gate_exps", {s.width, s.ffn_width, s.experts});
-      matrix("ffn_up_exps", {s.width, s.ffn_width, s.experts});
-    }
-    matrix("ffn_down_exps", {s.ffn_width, s.width, s.experts});
-    if (gpt_oss()) {
-      vector("ffn_gate_inp.bias", s.experts);
-      for (const char* name : {"ffn_gate_exps.bias", "ffn_up_exps.bias"})
-        tensors_.push_back({blk_ + name, quant::Type::F32, {s.ffn_width, s.experts}});
-      tensors_.push_back({blk_ + "ffn_down_exps.bias", quant::Type::F32, {s.width, s.experts}});
-    }
-    if (has_sigmoid_gate(s)) vector("exp_probs_b.bias", s.experts);
-    if (s.shared_ffn_width == 0) return;
-    if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
-    dense("_shexp", s.shared_ffn_width, gated);
-  }
-  // Embedding and output matrix are the model's.
-  void draft_head() {
-    matrix("nextn.eh_proj", {2 * s_.width, s_.width});
-    for (const char* name : {"nextn.enorm.weight", "nextn.hnorm.weight", "nextn.shared_head_norm.weight"})
-      vector(name, s_.width);
-  }
-  void dense(const std::string& suffix, int64_t hidden, bool gated) {
-    if (gated && !fused()) matrix("ffn_gate" + suffix, {s_.width, hidden});
-    matrix("ffn_up" + suffix, {s_.width, fused() ? 2 * hidden : hidden});
-    matrix("ffn_down" + suffix, {hidden, s_.width});
-  }
-
-  const Shape& s_;
-  std::string blk_;
-  std::vector<gguf::TensorInfo> tensors_;
-};
-
 // Rates of forgetting: below 0, so that a state does not grow without bound.
 std::vector<std::byte> decay_rates(int64_t count) {
   std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(float));
@@ -332,9 +152,35 @@ std::vector<std::byte> decay_rates(int64_t count) {
   return bytes;
 }
 
-} // namespace
+// What makes tokens choose experts alike in a model of random weights is made small, by this factor. Attention is
+// nearly a mean over the tokens before: it adds the same to all of them, and they are more alike with every layer. And
+// biases of scores choose by themselves. Other mixers are normed behind what mixes.
+float scale_of(std::string_view name, const Shape& shape) {
+  constexpr float kSmall = 1.0f / 64;
+  if (shape.experts == 0) return 1;
+  const std::string_view mixes = shape.architecture == "gemma4" ? "post_attention_norm.weight" : "attn_norm.weight";
+  for (const std::string_view end : {mixes, std::string_view("attn_kv_a_norm.weight"),
+                                     std::string_view("ssm_norm.weight"), std::string_view("exp_probs_b.bias")})
+    if (name.ends_with(end)) return kSmall;
+  return 1;
+}
 
-std::vector<gguf::TensorInfo> tensors_of(const Shape& shape) { return TensorList(shape).all(); }
+// Weights drawn one by one from the pool, times `scale`: were routers to repeat the pool as other matrices do, many
+// rows would be equal, and the experts of equal rows are chosen together.
+std::vector<std::byte> drawn_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool, float scale,
+                                     std::mt19937_64& random) {
+  const size_t count = pool.size() / sizeof(float);
+  std::vector<std::byte> bytes(info.bytes());
+  for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    float weight;
+    std::memcpy(&weight, &pool[random() % count * sizeof(float)], sizeof weight);
+    weight *= scale;
+    std::memcpy(&bytes[at], &weight, sizeof weight);
+  }
+  return bytes;
+}
+
+} // namespace
 
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads) {
   const size_t colon = spec.find(':');
@@ -380,7 +226,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
                               info.dims[0], info.type.name(), block),
                   Error::kUsage);
 
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(kSeed), drawing(kSeed);
   std::map<uint32_t, std::vector<std::byte>> pools;
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
@@ -396,6 +242,10 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     }
     std::vector<std::byte>& pool = pools[info.type.id()];
     if (pool.empty()) pool = random_blocks(*info.type.format(), random);
+    if (const float scale = scale_of(info.name, s); scale != 1 || info.name.ends_with("ffn_gate_inp.weight")) {
+      writer.write(drawn_weights(info, pool, scale, drawing));
+      continue;
+    }
     const auto block = static_cast<uint64_t>(info.type.block_bytes());
     uint64_t at = random() % (pool.size() / block) * block; // so that matrices differ
     for (uint64_t left = info.bytes(); left > 0;) {

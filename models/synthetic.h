@@ -38,6 +38,7 @@ struct Shape {
   // Of draft heads, which come behind the layers. Their attention sees all.
   int64_t draft_layers = 0;
 
+  bool has_sigmoid_gate() const { return architecture == "lfm2moe" || architecture == "glm4moe" || query_latent > 0; }
   char kind_of(int64_t layer) const {
     if (draft_layers > 0 && layer >= layers) return 'A';
     return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()];

@@ -134,7 +134,8 @@ void add_bench_command(CLI::App& app) {
   list("--cache-type-v", o->request.v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,
        "the last N layers on the GPU, the output being one of them (-ngl); -1: all for which there is room");
-  add_gpu_room_options(*command, o->request.experts_on_host, o->request.gpu_memory, o->request.ranks);
+  add_gpu_room_options(*command,
+                       {o->request.experts_on_host, o->request.gpu_memory, o->request.host_memory, o->request.ranks});
   list("-t,--threads", o->request.threads, "CPU threads; 0: all cores");
   command->add_option("-r,--repetitions", o->request.repetitions, "repetitions after a warm-up")
       ->check(CLI::Range(1, 1000))

@@ -46,7 +46,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
                   "default: as many as there is room for")
       ->check(CLI::Range(-1, 1 << 20))
       ->type_name("N");
-  add_gpu_room_options(command, o.experts_on_host, o.gpu_memory, o.ranks);
+  add_gpu_room_options(command, {o.experts_on_host, o.gpu_memory, o.host_memory, o.ranks});
   const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
   command.add_option("--cache-type-k", o.k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
       ->check(types)
@@ -58,19 +58,25 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
       ->type_name("TYPE");
 }
 
-void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory, core::GpuOptions& ranks) {
+void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
   command
-      .add_flag("--cpu-moe", experts_on_host,
+      .add_flag("--cpu-moe", o.experts_on_host,
                 "experts stay in the host's memory, and the GPU keeps copies of those used last; "
                 "happens by itself where a model does not fit the GPU")
       ->excludes("--gpu-layers");
   command
-      .add_option("--gpu-memory", gpu_memory, "take no more of a GPU's memory, such as 8GiB (default: what is free)")
+      .add_option("--gpu-memory", o.gpu_memory, "take no more of a GPU's memory, such as 8GiB (default: what is free)")
       ->type_name("SIZE");
-  command.add_option("--gpus", ranks.gpus, "use these GPUs, such as 0,1 (default: as few as hold the model)")
+  command
+      .add_option(
+          "--host-memory", o.host_memory,
+          "of experts in the host's memory, keep no more than this there, such as 16GiB; the others stay in the "
+          "file and are read when they are wanted (default: what is free)")
+      ->type_name("SIZE");
+  command.add_option("--gpus", o.ranks.gpus, "use these GPUs, such as 0,1 (default: as few as hold the model)")
       ->type_name("LIST");
   command
-      .add_option("--tensor-parallel", ranks.tensor_parallel,
+      .add_option("--tensor-parallel", o.ranks.tensor_parallel,
                   "share every layer out to N ranks: one per GPU, or with --device cpu N groups of threads")
       ->check(CLI::Range(1, 64))
       ->excludes("--gpu-layers")
@@ -78,7 +84,7 @@ void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string&
       ->type_name("N");
   command
       .add_option(
-          "--pipeline", ranks.pipeline,
+          "--pipeline", o.ranks.pipeline,
           "cut the layers into N stages that run one after the other, each on a GPU of its own, or on as many as "
           "--tensor-parallel says")
       ->check(CLI::Range(1, 64))

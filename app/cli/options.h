@@ -12,8 +12,13 @@ namespace ridge::app {
 
 // With `guide`, -m may be left out: engine::open_model then takes the built-in guide.
 void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false);
-// --cpu-moe, --gpu-memory, --gpus, --tensor-parallel and --pipeline; behind --gpu-layers.
-void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory, core::GpuOptions& ranks);
+// --cpu-moe, --gpu-memory, --host-memory, --gpus, --tensor-parallel and --pipeline; behind --gpu-layers.
+struct RoomOptions {
+  bool& experts_on_host;
+  std::string &gpu_memory, &host_memory;
+  core::GpuOptions& ranks;
+};
+void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
 // Of commands that generate: who guesses tokens ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
 void add_sampling_options(CLI::App& command, core::SamplingOptions& options); // also the command's footer

@@ -99,8 +99,11 @@ struct RunCommand {
                              {"completion_tokens_per_second", generation.tokens_per_second()},
                              {"completion_bytes_per_second", generation.bytes_per_second()}}}};
     if (const core::ExpertUse use = executor.expert_use(); use.found + use.missed > 0)
-      report["experts"] = {
-          {"on_host", use.experts}, {"copies_on_gpu", use.copies}, {"found", use.found}, {"missed", use.missed}};
+      report["experts"] = {{"on_host", use.on_host},
+                           {"copies_on_gpu", use.copies},
+                           {"found", use.found},
+                           {"missed", use.missed},
+                           {"read_from_file", use.read}};
     if (session.speculator() && session.speculator()->counts().steps > 0)
       report["speculation"] = speculation_json(session.speculator()->counts());
     if (step) report["profile"] = measure::profile_json(*step);

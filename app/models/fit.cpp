@@ -52,10 +52,7 @@ struct FitCommand {
     row("model", models::model_label(loaded.file));
     print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
     if (fit.experts > 0)
-      row("host memory",
-          fmt::format("{} experts of each layer, of which the GPU has room for copies of {}: {} of {} free",
-                      fit.experts, fit.copies, core::human_bytes(static_cast<double>(fit.cpu->total())),
-                      core::human_bytes(room.cpu)));
+      print_experts(fit, room.cpu, row);
     else
       print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
     for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
@@ -67,6 +64,19 @@ struct FitCommand {
       row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with the context full (by measured memory bandwidth)",
                                fastest, slowest));
     row("fits", fit.fits ? "yes" : "no: " + advice);
+  }
+
+  template <typename Row>
+  static void print_experts(const engine::Fit& fit, double free_bytes, const Row& row) {
+    const std::string taken = fmt::format("{} of {} free", core::human_bytes(static_cast<double>(fit.cpu->total())),
+                                          core::human_bytes(free_bytes));
+    if (fit.host_experts == fit.experts)
+      return row("host memory", fmt::format("{} experts of each layer, of which the GPU has room for copies of {}: {}",
+                                            fit.experts, fit.copies, taken));
+    row("host memory", fmt::format("{} of {} experts of each layer beside the GPU's {}: {}", fit.host_experts,
+                                   fit.experts, fit.copies, taken));
+    row("file", fmt::format("read when wanted: experts that have no place in memory, {} of {} in each layer",
+                            std::max<int64_t>(fit.experts - fit.host_experts - fit.copies, 0), fit.experts));
   }
 
   static void print_device(const char* name, const std::optional<engine::Need>& need, double room, int32_t layers,
@@ -102,7 +112,8 @@ struct FitCommand {
                          {"advice", advice},
                          {"layers", fit.layers},
                          {"gpu_layers", fit.gpu_layers},
-                         {"experts_on_host", fit.experts},
+                         {"experts_on_host", fit.host_experts},
+                         {"experts_in_file_only", fit.experts - fit.host_experts},
                          {"expert_copies_on_gpu", fit.copies},
                          {"gpu", device(fit.gpu, fit.room.gpu)},
                          {"cpu", device(fit.cpu, fit.room.cpu)},

@@ -261,8 +261,9 @@ void Chat::stats(const std::string&) {
                guesses.all_made(), 1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps),
                guesses.steps);
   if (const core::ExpertUse use = model_.executor->expert_use(); use.found + use.missed > 0)
-    fmt::print("experts    in the host's memory, with copies of {} of {} on the GPU, where {:.1f} % were found\n",
-               use.copies, use.experts, 100 * use.found_share());
+    fmt::print("experts    {} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}\n", use.on_host,
+               use.experts, use.copies, 100 * use.found_share(),
+               use.on_host < use.experts ? fmt::format("; {} were read from the file", use.read) : "");
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
   fmt::print("seed       {}\n", answerer_->sampler().seed());

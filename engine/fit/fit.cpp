@@ -59,18 +59,23 @@ struct Places {
   bool experts_on_host = false;
 };
 
-bool fits_in(const core::Program& program, const core::ExecutorConfig& config, const Places& places, const Room& room) {
+int64_t host_places(const ExpertNeed& need, const Room& room, const Placement& wanted) {
+  return need.sizes.host_places(host_memory_for(need.sizes, room.cpu, wanted));
+}
+
+bool fits_in(const core::Program& program, const core::ExecutorConfig& config, const Places& places, const Room& room,
+             const Placement& wanted) {
   if (places.experts_on_host) {
     const ExpertNeed need = expert_need(program, config, room.limits);
-    return static_cast<double>(need.host_bytes) <= room.cpu && static_cast<double>(need.gpu.total()) <= room.gpu;
+    return need.copies_in(room.gpu, host_places(need, room, wanted)) >= 0;
   }
   const Parts parts(program, config, places.gpu_layers);
   return (!parts.cpu || static_cast<double>(cpu_need(*parts.cpu, parts.cpu_config).total()) <= room.cpu) &&
          (!parts.gpu || static_cast<double>(gpu_need(*parts.gpu, config, room.limits).total()) <= room.gpu);
 }
 
-// What loading does: everything on the GPU; else the experts in the host's memory; else as many layers as fit on the
-// GPU, the rest on the CPU.
+// What loading does: everything on the GPU; else the experts in the host's memory and the file; else as many layers as
+// fit on the GPU, the rest on the CPU.
 Places find_places(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
                    const Placement& wanted) {
   const int32_t all = core::layer_count(program) + 1;
@@ -81,8 +86,8 @@ Places find_places(const core::Program& program, const core::ExecutorConfig& con
     return static_cast<double>(gpu_need(part, config, room.limits).total()) <= room.gpu;
   };
   const Places apart{all, true};
-  if ((wanted.experts_on_host || !fits(program)) && expert_need(program, config, room.limits).experts > 0 &&
-      fits_in(program, config, apart, room))
+  if ((wanted.experts_on_host || !fits(program)) && expert_need(program, config, room.limits).sizes.experts > 0 &&
+      fits_in(program, config, apart, room, wanted))
     return apart;
   return {layers_that_fit(program, fits)};
 }
@@ -94,7 +99,7 @@ int64_t find_largest_context(const core::Program& program, core::ExecutorConfig 
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);
     const Room left = fit_heads(heads, program, config, room, wanted).left;
-    return left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, wanted), left);
+    return left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, wanted), left, wanted);
   };
   const int64_t most = std::max<int64_t>(program.trained_context, 1);
   if (fits(most)) return most;
@@ -139,12 +144,18 @@ Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
 ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config,
                        const kernels::cuda::DeviceLimits& limits) {
   const kernels::cuda::MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits, true);
-  return {need_of(plan), plan.host_experts, plan.most_experts, plan.expert_copy};
+  return {need_of(plan), plan.experts};
 }
 
-int64_t ExpertNeed::copies_in(double gpu_bytes) const {
-  const double room = gpu_bytes - static_cast<double>(gpu.total());
-  return std::clamp<int64_t>(static_cast<int64_t>(room / static_cast<double>(copy_bytes)), 0, experts);
+int64_t ExpertNeed::copies_in(double gpu_bytes, int64_t host_places) const {
+  return sizes.copies_in(static_cast<int64_t>(gpu_bytes) - gpu.total(), host_places);
+}
+
+double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_bytes, const Placement& wanted) {
+  constexpr double kMostKept = 8.0 * (1 << 30);
+  if (wanted.host_memory >= 0) return wanted.host_memory;
+  const auto all = static_cast<double>(sizes.all_bytes);
+  return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMostKept);
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -169,7 +180,7 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
 Room free_room() {
   constexpr double kDriver = 32 << 20; // what the driver takes before an executor looks what is free
   Room room;
-  room.cpu = memory_bytes("MemAvailable");
+  room.cpu = available_memory();
   room.limits = kernels::cuda::limits_for_plans();
   if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable)
     room.gpu = std::max(0.0, gpu.free_bytes - kDriver);
@@ -215,7 +226,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   const Room& left = found.heads.left;
   const Places places = find_places(program, config, left, placement);
   found.gpu_layers = places.gpu_layers;
-  found.fits = left.cpu >= 0 && fits_in(program, config, places, left);
+  found.fits = left.cpu >= 0 && fits_in(program, config, places, left, placement);
   const Parts parts(program, config, found.gpu_layers);
   const int64_t full = std::max<int64_t>(config.context - 1, 0);
   if (parts.cpu) {
@@ -230,11 +241,13 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   }
   if (places.experts_on_host) {
     const ExpertNeed need = expert_need(program, config, room.limits);
-    found.experts = need.experts;
-    found.copies = need.copies_in(left.gpu);
+    found.experts = need.sizes.experts;
+    found.host_experts = host_places(need, left, placement);
+    found.copies = std::max<int64_t>(need.copies_in(left.gpu, found.host_experts), 0);
     found.gpu = need.gpu;
-    found.gpu->weights += found.copies * need.copy_bytes;
-    found.cpu = Need{.weights = need.host_bytes};
+    found.gpu->weights += need.sizes.gpu_bytes(found.copies, found.host_experts);
+    found.cpu = Need{.weights = found.host_experts == found.experts ? need.sizes.all_bytes
+                                                                    : found.host_experts * need.sizes.copy_bytes};
   }
   found.cache_per_token =
       core::kv_cache_bytes(program, config, config.context) - core::kv_cache_bytes(program, config, config.context - 1);

@@ -8,6 +8,7 @@
 #include "core/executor.h"
 #include "core/split.h"
 #include "engine/loaded_model.h"
+#include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/runtime/limits.h"
 
 #include <cstdint>
@@ -34,15 +35,18 @@ Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
 
 // Of a model whose routed experts stay in the host's memory.
 struct ExpertNeed {
-  Need gpu;               // without copies of experts
-  int64_t host_bytes = 0; // of all experts
-  int64_t experts = 0;    // of a layer, at most
-  int64_t copy_bytes = 0; // of a copy of one expert of each layer
-  // How many experts of each layer have copies in so many bytes of the GPU's memory.
-  int64_t copies_in(double gpu_bytes) const;
+  Need gpu; // without copies of experts
+  kernels::cuda::ExpertSizes sizes;
+  // How many experts of each layer have copies in so many bytes of the GPU's memory, if the host's memory has room for
+  // so many; -1: the rest has no room.
+  int64_t copies_in(double gpu_bytes, int64_t host_places) const;
 };
 ExpertNeed expert_need(const core::Program& program, const core::ExecutorConfig& config,
                        const kernels::cuda::DeviceLimits& limits = kernels::cuda::kPresumedLimits);
+
+// How much of the host's memory experts may take, where so much is free. Where all have room, that is all they want.
+// Else some memory is left for the file's pages and for other programs.
+double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_bytes, const Placement& wanted);
 
 // The most last layers, of at most `layers`, that can be split off; the output is one of them.
 int32_t layers_together(const core::Program& program, int32_t layers);
@@ -68,7 +72,8 @@ struct Fit {
   core::ExecutorConfig config;
   int32_t layers = 0, gpu_layers = 0; // the output is one
   std::optional<Need> cpu, gpu;       // of the parts that are there
-  int64_t experts = 0, copies = 0;    // of a layer: in the host's memory, with copies on the GPU; experts 0: none
+  int64_t experts = 0, copies = 0;    // of a layer: off the GPU, with copies there; experts 0: none
+  int64_t host_experts = 0;           // of a layer: in the host's memory; the others stay in the file
   double cache_per_token = 0;         // bytes of a further one, of both: caches that hold only a window take none
   HeadsFit heads;
   Room room;

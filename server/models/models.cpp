@@ -178,7 +178,7 @@ double Models::room() const {
   if (settings_.memory_bytes > 0) return settings_.memory_bytes - taken;
   if (settings_.setup.model.device != "cpu" && settings_.setup.model.gpu_layers != 0)
     if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) return gpu.free_bytes;
-  return engine::memory_bytes("MemAvailable") - mapped;
+  return engine::available_memory() - mapped;
 }
 
 // Unloads models, the longest unused first, until there is room. One that is being used takes no further requests then

@@ -20,8 +20,8 @@ const std::string kText = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.t
 const std::set<std::string> kPureNumbers = {
     // counts
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
-    "streams", "threads", "gpu_layers", "experts_on_host", "expert_copies_on_gpu", "matrices_never_used", "draft_heads",
-    "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
+    "streams", "threads", "gpu_layers", "experts_on_host", "experts_in_file_only", "expert_copies_on_gpu",
+    "matrices_never_used", "draft_heads", "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
     // names and places
     "id", "version", "seed", "layer", "position", "shard",
     // ratios and statistics of weights and probabilities

@@ -166,9 +166,19 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   const engine::Fit by_layers = engine::fit(model.program, config, room_of(64e9, gpu), {.gpu_layers = 1});
   CHECK(by_layers.experts == 0);
   CHECK(by_layers.gpu_layers == 1);
-  const engine::Fit no_memory = engine::fit(model.program, config, room_of(1e9, gpu)); // for all experts
-  CHECK(no_memory.experts == 0);
-  CHECK(no_memory.gpu_layers > 0);
+  CHECK(tight.host_experts == kExperts);
+  // Less memory than all experts want, of which an eighth is left for other things.
+  const auto all = static_cast<double>(tight.cpu->weights);
+  const engine::Fit scarce = engine::fit(model.program, config, room_of(all / 2, gpu));
+  CHECK(scarce.fits);
+  CHECK(scarce.experts == kExperts);
+  CHECK(std::abs(static_cast<double>(scarce.host_experts) / kExperts - 0.5 * 7 / 8) < 0.01);
+  CHECK(static_cast<double>(scarce.gpu->total()) <= gpu);
+  CHECK(scarce.copies > kExperts / 4);
+  CHECK(scarce.copies <= tight.copies);
+  const engine::Fit limited = engine::fit(model.program, config, room_of(64e9, gpu), {.host_memory = all / 4});
+  CHECK(std::abs(static_cast<double>(limited.host_experts) / kExperts - 0.25) < 0.01);
+  CHECK(limited.fits);
   const engine::Fit dense =
       engine::fit(Shape("llama-1b:Q4_K_M").program, config, room_of(64e9, 1e9), {.experts_on_host = true});
   CHECK(dense.experts == 0);

@@ -1,10 +1,10 @@
 #include "kernels/cuda/executor/device_weights.h"
 
 #include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/experts/weight_rows.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -39,27 +39,6 @@ struct Piece {
       : host(bytes), device(bytes, "the upload buffer"), repacked(repacked_bytes, "the upload buffer") {}
 };
 
-void copy_with_all_threads(uint8_t* to, const std::byte* from, int64_t bytes) {
-  constexpr int64_t kShare = 1 << 20; // a few hundred microseconds of page faults and copying
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t at = 0; at < bytes; at += kShare) std::memcpy(to + at, from + at, std::min(kShare, bytes - at));
-}
-
-// Rows [first, first + count) of a weight, whose rows may come in runs.
-void copy_rows(uint8_t* to, const core::Weight& w, int64_t first, int64_t count) {
-  const int64_t run = w.rows_per_run(), end = first + count;
-  if (run == 1) { // some columns of a matrix
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * w.row_bytes, w.row(first + i), w.row_bytes);
-    return;
-  }
-  for (int64_t next; first < end; first = next) {
-    next = std::min(end, (first / run + 1) * run);
-    copy_with_all_threads(to, w.row(first), (next - first) * w.row_bytes);
-    to += (next - first) * w.row_bytes;
-  }
-}
-
 // Rows [first, first + count) of a weight, which are in the piece's host memory, to where kernels read them.
 void send(const Piece& piece, const core::Weight& w, const DeviceWeight& weight, bool on_host, int64_t first,
           int64_t count, const Launch& launch) {
@@ -85,7 +64,7 @@ void send(const Piece& piece, const core::Weight& w, const DeviceWeight& weight,
 } // namespace
 
 DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& experts)
-    : weights_(program.weights.size()) {
+    : weights_(program.weights.size()), experts_filed_(experts.filed()) {
   const std::vector<Use> uses = uses_of(program);
   std::vector<size_t> offsets(program.weights.size());
   size_t total = 0;
@@ -118,13 +97,13 @@ struct DeviceWeights::Pieces {
 DeviceWeights::Pieces DeviceWeights::find_pieces(const core::Program& program) const {
   Pieces pieces;
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (!weights_[i].data) continue;
+    if (!is_uploaded(i)) continue;
     const core::Weight& w = program.weights[i];
     pieces.file_bytes += static_cast<double>(w.total_bytes());
     pieces.bytes = std::max(pieces.bytes, w.row_bytes * (on_host(i) ? w.rows : 1));
   }
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (!weights_[i].data || !on_host(i)) continue;
+    if (!is_uploaded(i) || !on_host(i)) continue;
     const core::Weight& w = program.weights[i];
     pieces.repacked_bytes =
         std::max(pieces.repacked_bytes, pieces.bytes / (w.row_bytes * w.rows) * weights_[i].matrix_bytes);
@@ -141,8 +120,8 @@ void DeviceWeights::upload(const core::Program& program, const Launch& launch,
   size_t next = 0;
   double done_bytes = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
+    if (!is_uploaded(i)) continue;
     const DeviceWeight& to = weights_[i];
-    if (!to.data) continue;
     const core::Weight& w = program.weights[i];
     const int64_t rows = w.rows * w.count, at_once = on_host(i) ? w.rows : 1,
                   rows_per_piece = sizes.bytes / (w.row_bytes * at_once) * at_once;
@@ -150,7 +129,8 @@ void DeviceWeights::upload(const core::Program& program, const Launch& launch,
       const int64_t count = std::min(rows_per_piece, rows - row);
       Piece& piece = pieces[next++ % kPieces];
       RIDGE_CUDA(cudaEventSynchronize(piece.done.handle));
-      copy_rows(piece.host.as(), w, row, count);
+      const RowCopy copy{&w, row, count, piece.host.as()};
+      copy_rows({&copy, 1});
       send(piece, w, to, on_host(i), row, count, launch);
       RIDGE_CUDA(cudaEventRecord(piece.done.handle, launch.stream));
       done_bytes += static_cast<double>(count * w.row_bytes);

@@ -23,7 +23,8 @@ class DeviceWeights {
   DeviceWeights(const core::Program& program, const ExpertStore& experts);
 
   // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next. What
-  // stays in the host's memory comes back from the GPU, repacked. Waits for the end. `progress` may be empty.
+  // stays in the host's memory comes back from the GPU, repacked, and what stays in the file is left out. Waits for the
+  // end. `progress` may be empty.
   void upload(const core::Program& program, const Launch& launch,
               const std::function<void(double done_bytes, double total_bytes)>& progress) const;
 
@@ -39,9 +40,11 @@ class DeviceWeights {
   struct Pieces;
   Pieces find_pieces(const core::Program& program) const;
   bool on_host(size_t id) const { return weights_[id].expert_stride > 0; }
+  bool is_uploaded(size_t id) const { return weights_[id].data && !(experts_filed_ && on_host(id)); }
 
   DeviceMemory memory_;
   std::vector<DeviceWeight> weights_; // by WeightId; unused ones are empty
+  bool experts_filed_;
 };
 
 } // namespace ridge::kernels::cuda

@@ -15,6 +15,7 @@
 #include <map>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -187,8 +188,8 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
       step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute),
       free_before_(free_memory()),
-      experts_(options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{}, !options.upload,
-               context_.limits().sm_count),
+      experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
+               options.host_limit, !options.upload, context_.limits().sm_count),
       weights_(program, experts_), cache_(program, config_, context_.stream()),
       states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
       batch_(config_.max_batch),
@@ -232,11 +233,11 @@ void Executor::take_expert_slots() {
   const auto limit = static_cast<int64_t>(options_.memory_limit);
   const bool limited = limit > 0 && limit < free_before_;
   const int64_t room = (limited ? limit : free_before_) - needed.total();
-  if (room < 0)
-    throw OutOfMemory(fmt::format(
-        "CUDA: out of memory: {} are needed, {} are {}", core::human_bytes(static_cast<double>(needed.total())),
-        core::human_bytes(static_cast<double>(limited ? limit : free_before_)), limited ? "allowed" : "free"));
-  if (!experts_.empty()) experts_.take_slots(room, options_.most_copies, context_.launch());
+  if (room < 0 || !experts_.take_slots(room, options_.most_copies, context_.launch()))
+    throw OutOfMemory(fmt::format("CUDA: out of memory: {} are needed, {} are {}",
+                                  core::human_bytes(static_cast<double>(needed.total() + experts_.least_bytes())),
+                                  core::human_bytes(static_cast<double>(limited ? limit : free_before_)),
+                                  limited ? "allowed" : "free"));
 }
 
 void Executor::load_input(std::span<const float> input) {
@@ -462,7 +463,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
 }
 
 std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repetitions) {
-  if (config_.communicator && !options_.graphs) return {}; // the host takes part
+  if ((config_.communicator && !options_.graphs) || experts_.filed()) return {}; // the host takes part
   forward(batch);
   const CurrentDevice current(context_.device());
   PlanShape shape = shape_of(batch);
@@ -494,16 +495,22 @@ const BatchPlan& Executor::plan_of(const PlanShape& shape) {
 void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
   Launch launch = context_.launch();
   launch.log = log;
+  bool served = false; // just now: the host waited
   for (const KernelCall& call : plan.calls) {
     const ProfilerRange range(step_names_[call.step]);
-    launch.overlap = call.overlap;
+    launch.overlap = call.overlap && !std::exchange(served, false);
+    if (call.kernel == Kernel::fetch_experts && experts_.filed()) {
+      experts_.serve(call.outputs[0], launcher_.chosen_experts(plan, call), call.rows, context_.launch());
+      served = true;
+      continue;
+    }
     if (log) log->step = call.step;
     launcher_.launch(plan, call, launch);
   }
 }
 
 void Executor::run(const PlanShape& shape) {
-  if (!options_.graphs || shape.tokens > kGraphTokens) return launch_all(plan_of(shape));
+  if (!options_.graphs || shape.tokens > kGraphTokens || experts_.filed()) return launch_all(plan_of(shape));
   Graph& graph = graphs_[shape];
   if (!graph.handle) capture(context_.stream(), graph, [&] { launch_all(plan_of(shape)); });
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, context_.stream()));

@@ -43,6 +43,9 @@ struct CudaOptions {
   // Routed experts stay in page-locked host memory; the GPU keeps copies of those used last in whatever room is left
   // (experts/expert_cache.h). Without routed experts this changes nothing.
   bool experts_on_host = false;
+  // Bytes of page-locked memory that these experts may take; -1: as many as they want. What has no room there, or where
+  // the system has less, stays in the file and is read when it is wanted (experts/filed_experts.h).
+  double host_limit = -1;
   double memory_limit = 0;  // bytes of the GPU's memory that this executor may take; 0: what is free
   int64_t most_copies = -1; // for tests: experts of a layer that may have one; -1: as many as have room
   // For tests, which compare with and without: fusions, graphs, overlapping launches, dataflow sync.
@@ -57,9 +60,9 @@ struct CudaOptions {
 // another need that, because a kernel that spin-waits on values of a running predecessor never ends there.
 CudaOptions with_serial_mode(CudaOptions options, const char* serial);
 
-// Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, the
-// Program itself is. Throws Error where there is no usable GPU or a CUDA call fails, OutOfMemory before anything is
-// copied.
+// Copies the weights to the GPU; the Program's own copy (and the file it points into) is not needed afterwards, unless
+// experts stay in the file. The Program itself is. Throws Error where there is no usable GPU or a CUDA call fails,
+// OutOfMemory before anything is copied.
 std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config,
                                                    const CudaOptions& options = {});
 

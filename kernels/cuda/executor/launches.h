@@ -24,6 +24,10 @@ class KernelLauncher final : public KernelChoices {
         states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  // What a call of fetch_experts is about: the choice of experts.
+  const int32_t* chosen_experts(const BatchPlan& plan, const KernelCall& call) const {
+    return ids(plan, call.outputs[0]);
+  }
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second) const override;
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;

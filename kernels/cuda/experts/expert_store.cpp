@@ -1,7 +1,6 @@
 #include "kernels/cuda/experts/expert_store.h"
 
 #include "core/error.h"
-#include "core/strings/units.h"
 
 #include <algorithm>
 #include <array>
@@ -9,45 +8,50 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr size_t kAligned = 256;
+constexpr size_t kAligned = kExpertAligned;
 
 size_t aligned(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
 } // namespace
 
-ExpertStore::ExpertStore(std::vector<ExpertGroup> groups, bool planned_only, int sm_count)
-    : groups_(std::move(groups)), table_bytes_(expert_table_bytes(groups_, sm_count)) {
-  if (planned_only) return;
-  try {
-    for (const ExpertGroup& group : groups_) host_.emplace_back(group.experts * group.block_bytes);
-  } catch (const Error&) {
-    throw_error("CUDA: the experts would take {} of page-locked host memory, and there is less",
-                core::human_bytes(static_cast<double>(host_bytes())));
-  }
+ExpertStore::ExpertStore(const core::Program& program, std::vector<ExpertGroup> groups, double host_limit,
+                         bool planned_only, int sm_count)
+    : groups_(std::move(groups)), sizes_(expert_sizes(groups_)),
+      host_places_(host_limit < 0 ? sizes_.experts : sizes_.host_places(host_limit)),
+      table_bytes_(expert_table_bytes(groups_, sm_count)) {
+  if (planned_only || groups_.empty()) return;
+  if (host_places_ == sizes_.experts) try {
+      for (const ExpertGroup& group : groups_) host_.emplace_back(group.experts * group.block_bytes);
+      return;
+    } catch (const Error&) {
+      host_.clear();
+      cudaGetLastError(); // is dealt with
+      host_limit = static_cast<double>(sizes_.all_bytes) * 3 / 4;
+    }
+  filed_ = std::make_unique<FiledExperts>(program, groups_, static_cast<int64_t>(host_limit));
+  host_places_ = filed_->host_places();
 }
 
-int64_t ExpertStore::host_bytes() const {
-  int64_t bytes = 0;
-  for (const ExpertGroup& group : groups_) bytes += group.experts * group.block_bytes;
-  return bytes;
+bool ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) {
+  if (groups_.empty()) return true;
+  int64_t slots = sizes_.copies_in(bytes, host_places_);
+  if (slots < 0) return false;
+  if (most >= 0) slots = std::min(slots, most);
+  if (host_.empty() && !filed_) return true; // planned only
+  tables_ = DeviceMemory(table_bytes_, "experts' tables");
+  RIDGE_CUDA(cudaMemsetAsync(tables_.as(), 0, table_bytes_, launch.stream));
+  if (filed_)
+    filed_->take_slots(slots, tables_.as(), launch);
+  else
+    make_tables(slots, launch);
+  return true;
 }
 
 // One allocation for all slots, one for all tables.
-void ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) {
-  if (host_.empty()) return;
-  int64_t most_experts = 0, of_all_layers = 0;
-  for (const ExpertGroup& group : groups_) {
-    most_experts = std::max(most_experts, group.experts);
-    of_all_layers += group.block_bytes;
-  }
-  const int64_t slots =
-      std::clamp<int64_t>(bytes / of_all_layers, 0, most < 0 ? most_experts : std::min(most, most_experts));
+void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
   int64_t slot_bytes = 0;
   for (const ExpertGroup& group : groups_) slot_bytes += std::min(slots, group.experts) * group.block_bytes;
   slots_ = DeviceMemory(slot_bytes, "experts");
-  tables_ = DeviceMemory(table_bytes_, "experts' tables");
-  RIDGE_CUDA(cudaMemsetAsync(tables_.as(), 0, table_bytes_, launch.stream));
-
   uint8_t *slot = slots_.as(), *table = tables_.as() + kAligned; // behind the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {
     to = reinterpret_cast<T*>(table);
@@ -76,25 +80,38 @@ void ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) 
 }
 
 core::ExpertUse ExpertStore::use() const {
+  if (filed_) return filed_->use();
   if (args_.empty()) return {};
   std::array<uint64_t, 2> counts;
   RIDGE_CUDA(cudaMemcpy(counts.data(), tables_.as(), sizeof counts, cudaMemcpyDeviceToHost));
-  return {args_[0].experts, args_[0].slots, static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1])};
+  return {args_[0].experts, args_[0].slots, args_[0].experts, static_cast<int64_t>(counts[0]),
+          static_cast<int64_t>(counts[1])};
 }
 
 ExpertStore::Place ExpertStore::place(core::WeightId id) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto at = std::ranges::find(groups_[g].weights, id) - groups_[g].weights.begin();
     if (at == std::ssize(groups_[g].weights)) continue;
-    return {host_.empty() ? nullptr : host_[g].as() + groups_[g].offsets[at], groups_[g].block_bytes};
+    uint8_t* first = filed_ ? filed_->base(g) : host_.empty() ? nullptr : host_[g].as();
+    return {first ? first + groups_[g].offsets[at] : nullptr, groups_[g].block_bytes};
   }
   return {};
 }
 
+int64_t ExpertStore::group_of(core::ValueId ids) const {
+  const auto group = std::ranges::find(groups_, ids, &ExpertGroup::ids);
+  return group == groups_.end() ? -1 : group - groups_.begin();
+}
+
 const ExpertCacheArgs* ExpertStore::of_ids(core::ValueId ids) const {
-  for (size_t g = 0; g < args_.size(); ++g)
-    if (groups_[g].ids == ids) return &args_[g];
-  return nullptr;
+  const int64_t g = group_of(ids);
+  return g < 0 || args_.empty() ? nullptr : &args_[g];
+}
+
+const int64_t* ExpertStore::places(core::ValueId ids) const {
+  const int64_t g = group_of(ids);
+  if (g < 0) return nullptr;
+  return filed_ ? filed_->places(g) : args_.empty() ? nullptr : args_[g].places;
 }
 
 } // namespace ridge::kernels::cuda

@@ -7,7 +7,9 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kAligned = 256;
+constexpr int64_t kAligned = kExpertAligned;
+
+int64_t padded(int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
 int64_t uses(const core::Program& program, core::WeightId id) {
   int64_t count = 0;
@@ -36,11 +38,44 @@ std::vector<ExpertGroup> expert_groups(const core::Program& program) {
     group->experts = w.count;
     group->weights.push_back(op.weights[0]);
     group->offsets.push_back(group->block_bytes);
-    const int64_t bytes = layout_bytes(*quant::find_format(w.type), w.cols).matrix(w.rows);
-    group->block_bytes += (bytes + kAligned - 1) / kAligned * kAligned;
+    group->block_bytes += padded(layout_bytes(*quant::find_format(w.type), w.cols).matrix(w.rows));
+    group->file_bytes += padded(w.matrix_bytes());
   }
   std::erase_if(groups, [](const ExpertGroup& group) { return group.weights.empty(); });
   return groups;
+}
+
+ExpertSizes expert_sizes(const std::vector<ExpertGroup>& groups) {
+  ExpertSizes sizes;
+  for (const ExpertGroup& group : groups) {
+    sizes.experts = std::max(sizes.experts, group.experts);
+    sizes.all_bytes += group.experts * group.block_bytes;
+    sizes.copy_bytes += group.block_bytes;
+    sizes.largest_block = std::max(sizes.largest_block, group.block_bytes);
+    sizes.largest_file = std::max(sizes.largest_file, group.file_bytes);
+  }
+  return sizes;
+}
+
+int64_t ExpertSizes::host_places(double host_bytes) const {
+  if (host_bytes >= static_cast<double>(all_bytes)) return experts;
+  return std::clamp<int64_t>(static_cast<int64_t>(host_bytes / static_cast<double>(copy_bytes)), 0, experts - 1);
+}
+
+int64_t ExpertSizes::spill_places(int64_t copies, int64_t host_places) const {
+  return host_places == experts ? 0 : std::max<int64_t>(experts - copies - host_places, 0);
+}
+
+int64_t ExpertSizes::gpu_bytes(int64_t copies, int64_t host_places) const {
+  const int64_t slots = copies * copy_bytes;
+  if (host_places == experts) return slots;
+  return slots + largest_file + (kMovedAtOnce + spill_places(copies, host_places)) * largest_block;
+}
+
+int64_t ExpertSizes::copies_in(int64_t room, int64_t host_places) const {
+  int64_t copies = experts;
+  while (copies >= 0 && gpu_bytes(copies, host_places) > room) --copies;
+  return copies;
 }
 
 } // namespace ridge::kernels::cuda

@@ -2,7 +2,6 @@
 
 #include "core/cache/rings.h"
 #include "kernels/cuda/exchange/exchange.h"
-#include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/plan/workspace_plan.h"
 
@@ -95,11 +94,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
   MemoryPlan memory;
   const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
   memory.weights = weight_bytes(program, groups);
-  for (const ExpertGroup& group : groups) {
-    memory.host_experts += group.experts * group.block_bytes;
-    memory.expert_copy += group.block_bytes;
-    memory.most_experts = std::max(memory.most_experts, group.experts);
-  }
+  memory.experts = expert_sizes(groups);
   const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
   for (size_t i = 0; i < rows.size(); ++i) {
     const CacheBytes bytes = cache_bytes(program.kv_layers[i], rows[i].rows, config);

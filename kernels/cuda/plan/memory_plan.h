@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/runtime/limits.h"
 #include "quant/registry.h"
 
@@ -35,9 +36,7 @@ struct MemoryPlan {
   // Of an executor that starts where so much is free, or may be taken.
   int64_t total() const { return weights + cache + state + scratch + reserve; }
 
-  // Where routed experts stay in the host's memory: what they take there, what a copy of one expert of each layer takes
-  // on the GPU, and how many experts a layer has at most. `weights` counts no copies.
-  int64_t host_experts = 0, expert_copy = 0, most_experts = 0;
+  ExpertSizes experts; // where routed ones stay in the host's memory. `weights` counts no copies of them
 };
 // How many blocks share what is to be done, and with it some scratch, depends on the chip.
 MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,

@@ -2,11 +2,13 @@
 #include "device.h"
 #include "greedy.h"
 #include "kernels/cuda/experts/expert_store.h"
+#include "kernels/cuda/experts/weight_rows.h"
 #include "kernels/cuda/runtime/context.h"
 #include "models/model.h"
 #include "support/recipes/recipe_runs.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -17,10 +19,11 @@ using namespace ridge::kernels;
 namespace {
 
 std::unique_ptr<core::Executor> with_copies(const core::Program& program, const core::ExecutorConfig& config,
-                                            int64_t copies) {
+                                            int64_t copies, double host_limit = -1) {
   cuda::CudaOptions options;
   options.experts_on_host = true;
   options.most_copies = copies;
+  options.host_limit = host_limit;
   return cuda::make_cuda_executor(program, config, options);
 }
 
@@ -29,6 +32,7 @@ bool has_experts(const core::Program& program) { return !cuda::expert_groups(pro
 // One layer's experts without a model: block e is filled with bytes of its own.
 struct Layer {
   static constexpr int kExperts = 40, kBlockBytes = 5 * 1024 + 256;
+  core::Program program; // of which nothing is read
   cuda::DeviceContext context{0};
   cuda::ExpertStore store;
   cuda::DeviceMemory ids{sizeof(int32_t) * 1024, "ids"};
@@ -38,8 +42,8 @@ struct Layer {
   int step = 0;
 
   explicit Layer(int64_t copies)
-      : store({{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}}, false,
-              context.limits().sm_count) {
+      : store(program, {{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}},
+              -1, false, context.limits().sm_count) {
     for (int i = 0; i < kExperts * kBlockBytes; ++i) store.place(3).data[i] = byte_of(i);
     store.take_slots(1 << 20, copies, context.launch());
   }
@@ -95,6 +99,31 @@ struct Layer {
 };
 
 } // namespace
+
+TEST_CASE("rows of several weights are copied at once, also from runs") {
+  std::vector<std::byte> bytes(1 << 20);
+  std::mt19937_64 random(1);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  core::Weight plain, runs;
+  plain.cols = plain.row_bytes = 1000;
+  plain.rows = 300;
+  plain.count = 3;
+  runs.cols = runs.row_bytes = 96;
+  runs.rows = 60;
+  runs.count = 5;
+  runs.run_rows = 7; // of 300 rows
+  runs.run_stride = 2000;
+  plain.data = runs.data = bytes.data();
+  std::vector<uint8_t> first(200 * 1000), second(100 * 96);
+  cuda::copy_rows(std::vector<cuda::RowCopy>{{&plain, 350, 200, first.data()}, {&runs, 45, 100, second.data()}});
+  CHECK(std::memcmp(first.data(), bytes.data() + 350 * 1000, first.size()) == 0);
+  bool same = true;
+  for (int64_t i = 0; i < 100; ++i) {
+    const int64_t row = 45 + i;
+    same &= std::memcmp(&second[i * 96], bytes.data() + row / 7 * 2000 + row % 7 * 96, 96) == 0;
+  }
+  CHECK(same);
+}
 
 TEST_CASE("CUDA: the GPU keeps copies of the experts that were used last") {
   REQUIRE_DEVICE();
@@ -169,6 +198,67 @@ TEST_CASE("CUDA: decoding with experts in the host's memory gives the same token
   }
 }
 
+TEST_CASE("CUDA: logits do not depend on which experts stay in the file") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  tests::Share share;
+  for (const std::string& name : tests::known_recipes()) {
+    const tests::Recipe recipe(name);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    if (!has_experts(program) || !share.takes_next()) continue;
+    CAPTURE(name);
+    const cuda::ExpertSizes sizes = cuda::expert_sizes(cuda::expert_groups(program));
+    const std::vector<int32_t> ids = recipe.ids();
+    for (const size_t piece : {ids.size(), size_t{1}}) {
+      const std::vector<float> plain =
+          tests::in_pieces(tests::make_executor, program, tests::fast_config(), ids, piece);
+      for (const auto& [copies, host] : {std::pair(0, 0), {0, 1}, {1, 0}, {2, 1}, {1, 2}}) {
+        CAPTURE(copies);
+        CAPTURE(host);
+        const auto make = [&](const auto& p, const auto& c) {
+          return with_copies(p, c, copies, static_cast<double>(host * sizes.copy_bytes));
+        };
+        CHECK(tests::in_pieces(make, program, tests::fast_config(), ids, piece) == plain);
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA: decoding with experts in the file gives the same tokens, and reads each once if there is room") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(format.name);
+    tests::RandomProgram model(seed);
+    tests::RandomProgram::Shape shape;
+    shape.width = shape.hidden = 512;
+    shape.experts = 8;
+    shape.used = 2;
+    model.transformer(shape, format.type, format.type);
+    const cuda::ExpertSizes sizes = cuda::expert_sizes(cuda::expert_groups(model.program));
+    core::ExecutorConfig config = tests::fast_config();
+    const auto plain = tests::make_executor(model.program, config);
+    const std::vector<int32_t> tokens = tests::greedy_tokens(*plain, model.program.vocab, 1, 0, 40);
+    for (const auto& [copies, host] : {std::pair(0, 3), {2, 0}, {2, 3}, {5, 3}}) {
+      CAPTURE(copies);
+      CAPTURE(host);
+      const auto executor = with_copies(model.program, config, copies, static_cast<double>(host * sizes.copy_bytes));
+      CHECK(tests::greedy_tokens(*executor, model.program.vocab, 1, 0, 40) == tokens);
+      const core::ExpertUse use = executor->expert_use();
+      CHECK(use.experts == 8);
+      CHECK(use.copies == copies);
+      CHECK(use.on_host == host);
+      CHECK(use.found + use.missed == 2 * 40 * shape.layers);
+      CHECK(use.read <= use.missed);
+      if (copies + host == 8) CHECK(use.read <= 8 * shape.layers);
+    }
+  }
+}
+
 TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than the rest needs is an error") {
   REQUIRE_DEVICE();
   tests::RandomProgram model(1);
@@ -189,11 +279,23 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
   };
   CHECK(copies(0) == 64);
   const cuda::MemoryPlan plan = cuda::plan_memory(model.program, config, cuda::limits_for_plans(), true);
-  const auto limit_for = [&](int64_t wanted) { return static_cast<double>(plan.total() + wanted * plan.expert_copy); };
+  const auto limit_for = [&](int64_t wanted) {
+    return static_cast<double>(plan.total() + wanted * plan.experts.copy_bytes);
+  };
   for (const int64_t wanted : {0, 8, 20, 40}) {
     CHECK(copies(limit_for(wanted)) == wanted);
     CHECK(copies(limit_for(wanted + 1) - 1) == wanted);
   }
+  // Where all experts stay in the file, it takes a buffer, a block for moves, and places for those without a copy.
+  const auto filed = [&](double limit) {
+    cuda::CudaOptions limited = options(limit);
+    limited.host_limit = 0;
+    return limited;
+  };
+  const int64_t least = plan.total() + plan.experts.gpu_bytes(0, 0);
+  CHECK(cuda::fits(model.program, config, filed(static_cast<double>(least))));
+  CHECK_FALSE(cuda::fits(model.program, config, filed(static_cast<double>(least - 1))));
+  CHECK(cuda::make_cuda_executor(model.program, config, filed(static_cast<double>(least)))->expert_use().copies == 0);
   CHECK(cuda::fits(model.program, config, options(limit_for(0))));
   CHECK_FALSE(cuda::fits(model.program, config, options(limit_for(0) - 1)));
   CHECK_THROWS_AS(copies(limit_for(0) - 1), cuda::OutOfMemory);

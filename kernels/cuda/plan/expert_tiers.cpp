@@ -1,0 +1,128 @@
+#include "kernels/cuda/plan/expert_tiers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+ExpertTiers::ExpertTiers(int experts, int slots, int host_places, int spill_places)
+    : experts_(experts), in_slot_(slots, -1), in_host_(host_places, -1), spill_places_(spill_places) {
+  if (slots + host_places + spill_places < experts) throw std::logic_error("experts without a place for each");
+}
+
+ExpertPlace ExpertTiers::place_of(int e) const {
+  const Expert& expert = experts_[e];
+  if (expert.slot >= 0) return {Tier::gpu, expert.slot};
+  if (expert.host >= 0) return {Tier::host, expert.host};
+  if (expert.spill >= 0) return {Tier::spill, expert.spill};
+  return {};
+}
+
+void ExpertTiers::warm(Expert& expert) const {
+  const double now = static_cast<double>(step_) / kHalfLife;
+  expert.heat = now + std::log2(1 + std::exp2(expert.heat - now));
+}
+
+std::span<const ExpertMove> ExpertTiers::want(std::span<const int32_t> wanted) {
+  ++step_;
+  moves_.clear();
+  found_ = wanted_count_ = read_ = spilled_ = 0;
+  for (Expert& expert : experts_) {
+    expert.spill = -1;
+    expert.wanted = false;
+  }
+  for (const int32_t e : wanted) {
+    Expert& expert = experts_[e];
+    if (expert.wanted) continue;
+    expert.wanted = true;
+    warm(expert);
+    ++wanted_count_;
+    found_ += expert.slot >= 0;
+  }
+  const int count = static_cast<int>(experts_.size());
+  for (int e = 0; e < count; ++e) {
+    if (!experts_[e].wanted || experts_[e].slot >= 0) continue;
+    if (const int slot = slot_to_take(); slot >= 0)
+      bring_to_gpu(e, slot);
+    else
+      break;
+  }
+  for (int e = 0; e < count; ++e)
+    if (experts_[e].wanted && place_of(e).tier == Tier::file) bring_anywhere(e);
+  return moves_;
+}
+
+// An empty slot, or the one whose expert is used least and not wanted now; -1: there is none.
+int ExpertTiers::slot_to_take() const {
+  int best = -1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int s = 0; s < static_cast<int>(in_slot_.size()); ++s) {
+    if (in_slot_[s] < 0) return s;
+    const Expert& expert = experts_[in_slot_[s]];
+    if (!expert.wanted && expert.heat < least) least = expert.heat, best = s;
+  }
+  return best;
+}
+
+// A place that is empty, or whose expert is on the GPU, too: of those the one that will stay there longest. -1: none.
+int ExpertTiers::spare_host_place() const {
+  int best = -1;
+  double most = -std::numeric_limits<double>::infinity();
+  for (int h = 0; h < static_cast<int>(in_host_.size()); ++h) {
+    if (in_host_[h] < 0) return h;
+    const Expert& expert = experts_[in_host_[h]];
+    if (expert.slot >= 0 && expert.heat > most) most = expert.heat, best = h;
+  }
+  return best;
+}
+
+// A spare one, or that of the expert which is used least, less than `heat`, and not wanted now; -1: there is none.
+int ExpertTiers::host_place_to_take(double heat) const {
+  if (const int spare = spare_host_place(); spare >= 0) return spare;
+  int best = -1;
+  for (int h = 0; h < static_cast<int>(in_host_.size()); ++h) {
+    const Expert& expert = experts_[in_host_[h]];
+    if (!expert.wanted && expert.heat < heat) heat = expert.heat, best = h;
+  }
+  return best;
+}
+
+void ExpertTiers::bring_to_gpu(int e, int slot) {
+  Expert& expert = experts_[e];
+  ExpertMove move{e, expert.host, {Tier::gpu, slot}};
+  read_ += expert.host < 0;
+  const int before = std::exchange(in_slot_[slot], e);
+  expert.slot = slot;
+  if (before >= 0) {
+    Expert& leaving = experts_[before];
+    leaving.slot = -1;
+    if (leaving.host < 0) move.saved_to = host_place_to_take(leaving.heat);
+    if (move.saved_to >= 0) {
+      if (const int dropped = std::exchange(in_host_[move.saved_to], before); dropped >= 0) experts_[dropped].host = -1;
+      leaving.host = move.saved_to;
+    }
+  }
+  moves_.push_back(move);
+}
+
+// Of an expert that is in the file alone, where no slot is to be had. The host's memory keeps it where that costs
+// nobody a place.
+void ExpertTiers::bring_anywhere(int e) {
+  int place = spare_host_place();
+  ++read_;
+  if (place < 0 && spilled_ < spill_places_) {
+    experts_[e].spill = spilled_++;
+    moves_.push_back({e, -1, {Tier::spill, experts_[e].spill}});
+    return;
+  }
+  if (place < 0) place = host_place_to_take(std::numeric_limits<double>::infinity());
+  if (place < 0) throw std::logic_error("an expert without a place");
+  if (const int dropped = std::exchange(in_host_[place], e); dropped >= 0) experts_[dropped].host = -1;
+  experts_[e].host = place;
+  moves_.push_back({e, -1, {Tier::host, place}});
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,37 @@
+// What this machine says of its memory.
+#include "engine/machine.h"
+
+#include "support/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace ridge;
+
+TEST_CASE("a control group leaves its limit less what is taken, of which the pages of files do not count") {
+  const tests::TemporaryFolder folder;
+  const auto room = [&] { return engine::group_memory(folder.path()); };
+  CHECK(std::isinf(room()));
+  folder.write("memory.max", "max\n");
+  folder.write("memory.current", "5000\n");
+  CHECK(std::isinf(room()));
+  folder.write("memory.max", "8000\n");
+  CHECK(room() == 3000);
+  folder.write("memory.stat", "anon 1000\nfile 3500\ninactive_file 1500\nactive_file 500\n");
+  CHECK(room() == 5000);
+  folder.write("memory.current", "12000\n");
+  CHECK(room() == 0);
+}
+
+TEST_CASE("a control group of the first version has a limit in another file") {
+  const tests::TemporaryFolder folder;
+  folder.write("memory.limit_in_bytes", "8000\n");
+  folder.write("memory.usage_in_bytes", "7000\n");
+  CHECK(engine::group_memory(folder.path()) == 1000);
+}
+
+TEST_CASE("what is available is no more than what the machine has") {
+  CHECK(engine::available_memory() > 0);
+  CHECK(engine::available_memory() <= engine::memory_bytes("MemTotal"));
+}

@@ -1,0 +1,69 @@
+// Synthetic models whose tokens choose experts.
+#include "models/synthetic.h"
+
+#include "kernels/cpu/executor/executor.h"
+#include "models/model.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+
+using namespace ridge;
+
+namespace {
+
+gguf::File with_experts() {
+  return gguf::File::from_bytes(models::synthetic_model("lfm2-8b-a1b:IQ1_S"), "lfm2-8b-a1b:IQ1_S");
+}
+
+// Experts that were chosen, by the first weight of their op.
+class Choices final : public core::InputObserver {
+ public:
+  void observe(const core::Op& op, int64_t expert, std::span<const float* const>) override {
+    if (op.kind != core::OpKind::expert_linear) return;
+    const std::lock_guard lock(mutex_);
+    of_op[op.weights[0]].insert(expert);
+  }
+  std::map<core::WeightId, std::set<int64_t>> of_op;
+
+ private:
+  std::mutex mutex_;
+};
+
+} // namespace
+
+TEST_CASE("no two experts of a synthetic model have equal rows in the router") {
+  const gguf::File file = with_experts();
+  int routers = 0;
+  std::set<std::vector<std::byte>> rows; // of all layers
+  for (const gguf::Tensor& tensor : file.tensors()) {
+    if (!tensor.name.ends_with("ffn_gate_inp.weight")) continue;
+    ++routers;
+    const auto row_bytes = static_cast<ptrdiff_t>(tensor.data.size() / static_cast<size_t>(tensor.dims[1]));
+    for (auto row = tensor.data.begin(); row != tensor.data.end(); row += row_bytes)
+      CHECK(rows.emplace(row, row + row_bytes).second);
+  }
+  CHECK(routers == 22);
+}
+
+TEST_CASE("tokens of a synthetic model choose different experts") {
+  const gguf::File file = with_experts();
+  const core::Program program = models::build_program(file);
+  Choices choices;
+  core::ExecutorConfig config;
+  config.context = config.max_batch = 12;
+  config.observer = &choices;
+  const auto executor = kernels::cpu::make_cpu_executor(program, config);
+  std::mt19937 random(1);
+  for (int32_t position = 0; position < 12; ++position) {
+    const int32_t token = static_cast<int32_t>(random() % program.vocab);
+    executor->forward({{&token, 1}, {&position, 1}, {}, {}});
+  }
+  double different = 0;
+  for (const auto& [op, experts] : choices.of_op) different += static_cast<double>(experts.size());
+  different /= static_cast<double>(choices.of_op.size());
+  CHECK(different > 20); // of 32: even chances give 25.6, and tokens that choose alike 8
+}

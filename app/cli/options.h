@@ -16,7 +16,8 @@ void add_model_options(CLI::App& command, core::ModelOptions& options, bool guid
 void add_gpu_room_options(CLI::App& command, bool& experts_on_host, std::string& gpu_memory, core::GpuOptions& ranks);
 // Of commands that generate: who guesses tokens ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
-void add_sampling_options(CLI::App& command, core::SamplingOptions& options); // also the command's footer
+void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options); // --prefix-cache
+void add_sampling_options(CLI::App& command, core::SamplingOptions& options);  // also the command's footer
 void add_template_options(CLI::App& command, core::TemplateOptions& options);
 
 // -p TEXT or -f FILE ("-": standard input): the text of whichever was given.

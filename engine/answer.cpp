@@ -2,6 +2,8 @@
 
 #include "engine/answer_text.h"
 
+#include <random>
+
 namespace ridge::engine {
 
 std::string_view name_of(StopReason stop) {
@@ -16,30 +18,32 @@ std::string_view name_of(StopReason stop) {
 }
 
 Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
-    : model_(model), session_(session), request_(request), sampler_(request.sampling.params, model.program.vocab) {
-  if (const std::string gbnf = grammar_text(request.sampling); !gbnf.empty())
-    constraint_ = std::make_unique<GrammarConstraint>(gbnf, token_table_ = make_token_table(model.need_tokenizer()));
+    : model_(model), session_(session), request_(request), params_(request.sampling.params),
+      grammar_(grammar_text(request.sampling)) {
+  core::validate(params_, model.program.vocab);
+  if (params_.seed < 0) params_.seed = static_cast<int64_t>(std::random_device{}());
+  if (grammar_.empty()) return;
+  token_table_ = make_token_table(model.need_tokenizer());
+  GrammarConstraint(grammar_, token_table_); // says what is wrong with it
 }
 
 Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
                         const TextSink& sink, const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls) {
   Answer answer;
-  if (!session_.evaluate(prompt, cancel)) {
-    answer.stop = StopReason::interrupted;
-    return answer;
-  }
-  sampler_.reset();
-  for (const int32_t token : prompt) sampler_.accept(token);
-
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  if (constraint_) constraint_->reset();
-  Constraint* constraint = constraint_.get();
-  std::unique_ptr<CallConstraint> call_constraint;
-  if (calls && (!constraint || !request_.sampling.json_schema.empty())) { // a chat's schema lets it reason first
+  SequenceRequest request;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.sampling = params_;
+  request.limit = request_.sampling.max_tokens;
+  request.keep_choices = request_.keep_choices;
+  if (calls && (grammar_.empty() || !request_.sampling.json_schema.empty())) { // a chat's schema lets it reason first
     if (!token_table_) token_table_ = make_token_table(tokenizer);
-    call_constraint = std::make_unique<CallConstraint>(calls, token_table_, tokenizer, *chat_prompt);
-    constraint = call_constraint.get();
+    request.constraint = std::make_unique<CallConstraint>(calls, token_table_, tokenizer, *chat_prompt);
+  } else if (!grammar_.empty()) {
+    request.constraint = std::make_unique<GrammarConstraint>(grammar_, token_table_);
   }
+  if (!request_.sampling.ignore_eos || request.constraint)
+    request.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
   AnswerText answer_text(tokenizer, request_.sampling.stop, chat_prompt, std::move(calls));
   std::vector<text::ToolCall> begun;
   const auto emit = [&](const AnswerText::Piece& piece) {
@@ -60,25 +64,16 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
     }
   };
 
-  Session::Options options;
-  options.limit = request_.sampling.max_tokens;
-  options.cancel = cancel;
-  options.mask = constraint;
-  if (!request_.sampling.ignore_eos || constraint)
-    options.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
-  if (constraint) options.on_accept = [&](int32_t token) { constraint->accept(token); };
-  if (request_.keep_choices)
-    options.on_choice = [&](int32_t token, std::span<const float> logits) {
-      answer.choices.push_back(core::describe_choice(logits, token));
-      answer.choices.back().end = static_cast<uint32_t>(answer.content.size()); // of a token without text
-    };
-  options.on_token = [&](int32_t token) {
+  request.on_token = [&](const Token& token) {
     model_.file.check(); // throws where the file was truncated: the token would be wrong
-    emit(answer_text.push(token));
-    if (request_.keep_choices) answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
+    emit(answer_text.push(token.id));
+    if (token.choice) {
+      answer.choices.push_back(*token.choice);
+      answer.choices.back().end = static_cast<uint32_t>(answer.content.size());
+    }
     return !answer_text.stopped();
   };
-  answer.stop = session_.generate(sampler_, options);
+  answer.stop = session_.generate(std::move(request), cancel);
   answer.tokens = std::ssize(session_.tokens()) - std::ssize(prompt);
   emit(answer_text.finish());
   answer.raw = answer_text.raw();

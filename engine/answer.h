@@ -28,7 +28,8 @@ struct Answer {
   std::string raw;                   // as the model wrote it, markers of reasoning included
   int64_t tokens = 0;                // generated, the one that ended the turn included
   StopReason stop = StopReason::limit;
-  std::vector<core::TokenChoice> choices; // one per token, with keep_choices(); `end` counts bytes of `content`
+  // One per token but the one that ended the turn, with keep_choices; `end` counts bytes of `content`.
+  std::vector<core::TokenChoice> choices;
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
 
@@ -36,6 +37,7 @@ std::string_view name_of(StopReason stop); // "end_of_turn", …
 class Answerer {
  public:
   // All arguments must outlive it. Throws Error for sampling options out of range and for grammars that do not parse.
+  // One without a seed draws one, for all its answers.
   Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
 
   // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
@@ -44,7 +46,7 @@ class Answerer {
   Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
                 const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls = nullptr);
 
-  core::Sampler& sampler() { return sampler_; }
+  int64_t seed() const { return params_.seed; }
   // The JSON schema that a chat's answers are to satisfy; null: none.
   nlohmann::ordered_json schema() const { return answer_schema(request_.sampling); }
 
@@ -52,8 +54,8 @@ class Answerer {
   const LoadedModel& model_;
   Session& session_;
   const core::GenerateRequest& request_;
-  core::Sampler sampler_;
-  std::unique_ptr<GrammarConstraint> constraint_;       // null: none
+  core::SamplerParams params_;
+  std::string grammar_;                                 // GBNF text; empty: none
   std::shared_ptr<const text::TokenTable> token_table_; // made for the first answer that needs it
 };
 

@@ -30,8 +30,8 @@ struct ChatCommand {
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
     engine::start_executor(loaded, engine::generating_config(model, loaded.program.trained_context), model.device,
                            engine::placement_of(model), load_on_terminal());
-    engine::Session session(*loaded.executor, loaded.program);
-    session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
+    engine::Session session(*loaded.executor, loaded.program,
+                            engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Conversation conversation(loaded, session, chosen,
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);

@@ -110,6 +110,14 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
       ->type_name("N");
 }
 
+void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
+  command
+      .add_option("--prefix-cache", options.size,
+                  "memory of the host for prompts and answers that were evaluated, such as 8GiB, for each model; 0: "
+                  "none; default: an eighth of it, 8GiB at most")
+      ->type_name("SIZE");
+}
+
 void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
     command.add_option(name, variable, help)

@@ -45,8 +45,8 @@ struct RunCommand {
       config.context = std::max(config.context, needed);
     }
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
-    engine::Session session(*loaded.executor, loaded.program);
-    session.speculate(engine::make_speculator(model, loaded, load_on_terminal()));
+    engine::Session session(*loaded.executor, loaded.program,
+                            engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Answerer answerer(loaded, session, request);
     const InterruptFlag interrupt;
     TextPrinter printer;
@@ -83,13 +83,13 @@ struct RunCommand {
     return conversation.answer(answerer, sink, cancel);
   }
 
-  static void print_json(const engine::Answer& answer, const engine::Session& session, engine::Answerer& answerer,
+  static void print_json(const engine::Answer& answer, const engine::Session& session, const engine::Answerer& answerer,
                          core::Executor& executor, const std::optional<measure::StepProfile>& step) {
     const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
     engine::Json report = {{"content", answer.content},
                            {"reasoning_content", answer.reasoning},
                            {"stop", engine::name_of(answer.stop)},
-                           {"seed", answerer.sampler().seed()},
+                           {"seed", answerer.seed()},
                            {"usage",
                             {{"prompt_tokens", prompt.tokens},
                              {"completion_tokens", answer.tokens},
@@ -104,8 +104,7 @@ struct RunCommand {
                            {"found", use.found},
                            {"missed", use.missed},
                            {"read_from_file", use.read}};
-    if (session.speculator() && session.speculator()->counts().steps > 0)
-      report["speculation"] = speculation_json(session.speculator()->counts());
+    if (session.guesses().steps > 0) report["speculation"] = speculation_json(session.guesses());
     if (step) report["profile"] = measure::profile_json(*step);
     print_report("run", report);
   }

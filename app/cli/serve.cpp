@@ -177,11 +177,7 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
-  command
-      ->add_option("--prefix-cache", options->setup.prefixes.size,
-                   "memory of the host for prompts and answers that were evaluated, such as 8GiB, for each model; 0: "
-                   "none; default: an eighth of it, 8GiB at most")
-      ->type_name("SIZE");
+  add_prefix_cache_option(*command, options->setup.prefixes);
   command
       ->add_option("--cache-dir", options->setup.prefixes.folder,
                    "keep what the prefix cache holds in a folder, too, and find it again at the next start")

@@ -143,7 +143,7 @@ void Chat::answer(const Json& before) {
   printer.finish();
   total_prompt_ += session_.prompt_usage();
   total_generation_ += session_.generation_usage();
-  if (session_.speculator()) total_guesses_ += session_.speculator()->counts();
+  total_guesses_ += session_.guesses();
   show_status(answer);
   calls_.assign(answer.calls.begin(), answer.calls.end());
   if (!calls_.empty()) ask_for_result();
@@ -266,7 +266,7 @@ void Chat::stats(const std::string&) {
                use.on_host < use.experts ? fmt::format("; {} were read from the file", use.read) : "");
   fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
              conversation_.messages().size());
-  fmt::print("seed       {}\n", answerer_->sampler().seed());
+  fmt::print("seed       {}\n", answerer_->seed());
   core::SamplingOptions recommended;
   if (const auto changed = engine::take_model_defaults(recommended, model_.file, [](const std::string&) {});
       !changed.empty())

@@ -142,7 +142,7 @@ void WindowEngine::answer(const Messages& before) {
   save_conversation();
   const double step_seconds =
       m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
-  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && m.session.cached_tokens() < m.session.context())
+  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && std::ssize(m.session.cached()) < m.session.context())
     profile_here(kQuickRepetitions);
 }
 

@@ -18,11 +18,10 @@ struct WindowEngine::Loaded {
         device(setup.start(model, engine::generating_config(setup.model, model.program.trained_context),
                            setup.model.device, engine::placement_of(setup.model))),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
-        session(*model.executor, model.program),
+        session(*model.executor, model.program, engine::make_speculator(setup.model, model, {}),
+                engine::prefix_settings(setup.prefixes, model.file, note)),
         conversation(model, session, chat_template,
-                     engine::template_variables(setup.request.chat_template, chat_template, note)) {
-    session.speculate(engine::make_speculator(setup.model, model, {}));
-  }
+                     engine::template_variables(setup.request.chat_template, chat_template, note)) {}
 };
 
 } // namespace ridge::app

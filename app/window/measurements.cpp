@@ -39,16 +39,17 @@ void WindowEngine::measure_roofs() {
     s.roofs = std::move(roofs);
     s.predicted = nullptr;
   });
-  if (state_.measured && loaded_->session.cached_tokens() < loaded_->session.context()) profile_here(kQuickRepetitions);
+  if (state_.measured && std::ssize(loaded_->session.cached()) < loaded_->session.context())
+    profile_here(kQuickRepetitions);
 }
 
 void WindowEngine::measure_step(int64_t past) {
   engine::Session& session = loaded_->session;
-  const int64_t cached = session.cached_tokens(), last = session.context() - 1;
+  const int64_t cached = std::ssize(session.cached()), last = session.context() - 1;
   past = std::min(past < 0 ? cached : past, last);
   cancel_ = false;
   if (past > cached) { // what lies between does not matter for the time
-    std::vector<int32_t> tokens(session.tokens().begin(), session.tokens().begin() + cached);
+    std::vector<int32_t> tokens(session.cached().begin(), session.cached().end());
     while (std::ssize(tokens) < past)
       tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
     change([&](core::Snapshot& s) {
@@ -71,7 +72,7 @@ void WindowEngine::profile_here(int repetitions) {
   const Loaded& m = *loaded_;
   const int32_t token = 0;
   const measure::StepProfile profile =
-      measure::profile_step(*m.model.executor, m.model.program, {&token, 1}, m.session.cached_tokens(),
+      measure::profile_step(*m.model.executor, m.model.program, {&token, 1}, std::ssize(m.session.cached()),
                             state_.speed.roof_bytes_per_s, repetitions);
   auto step = std::make_shared<core::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
   change([&](core::Snapshot& s) { s.measured = std::move(step); });

@@ -90,7 +90,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
       [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
       setup_.model.device, setup_.model.threads);
   server_ = std::make_unique<WindowServer>(
-      server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template},
+      server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template, setup_.prefixes},
       [this](auto serving) { change([&](core::Snapshot& s) { s.serving = std::move(serving); }); });
   worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
   study_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) {

@@ -29,6 +29,7 @@ namespace ridge::app {
 struct WindowSetup {
   core::ModelOptions model;
   core::GenerateRequest request; // of every answer; a model's own sampling stands in for what was not chosen
+  core::PrefixOptions prefixes;  // where conversations are kept that are not the open one
   // How a model gets its executor.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
                                const engine::Placement&)>

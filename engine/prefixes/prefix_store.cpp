@@ -1,9 +1,21 @@
 #include "engine/prefixes/prefix_store.h"
 
 #include <algorithm>
+#include <chrono>
+#include <unordered_map>
 #include <utility>
 
 namespace ridge::engine {
+namespace {
+
+constexpr int64_t kMostShown = 200; // nodes, to people
+constexpr size_t kTokensShown = 24; // of each
+
+int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
 
 struct PrefixStore::Node {
   Node* parent = nullptr;
@@ -13,6 +25,7 @@ struct PrefixStore::Node {
   PrefixStates states;                               // at positions behind `first`
   std::map<int32_t, std::unique_ptr<Node>> children; // by their first token
   uint64_t last_used = 0;
+  int64_t used_seconds = unix_seconds(); // when that was, since 1970
 
   int64_t end() const { return first + std::ssize(tokens); }
   // A block that was cut in two stays with the upper node.
@@ -69,7 +82,8 @@ PrefixStore::Start PrefixStore::find(std::span<const int32_t> tokens) {
 
 void PrefixStore::touch(Node* node) {
   ++now_;
-  for (; node; node = node->parent) node->last_used = now_;
+  const int64_t seconds = unix_seconds();
+  for (; node; node = node->parent) node->last_used = now_, node->used_seconds = seconds;
 }
 
 // Cuts a node in two before `position` and returns the upper one.
@@ -82,6 +96,7 @@ PrefixStore::Node* PrefixStore::split(Node* node, int64_t position) {
   upper->parent = node->parent;
   upper->first = node->first;
   upper->last_used = node->last_used;
+  upper->used_seconds = node->used_seconds;
   upper->tokens.assign(node->tokens.begin(), node->tokens.begin() + count);
   node->tokens.erase(node->tokens.begin(), node->tokens.begin() + count);
   if (!node->blocks.empty()) {
@@ -246,6 +261,46 @@ int64_t PrefixStore::nodes() const {
   int64_t count = 0;
   for_each([&](const PrefixPart&) { ++count; });
   return count;
+}
+
+void PrefixStore::describe(core::Sequences& all) const {
+  all.prefix_bytes = bytes_;
+  all.prefix_budget = budget_;
+  std::vector<const Node*> nodes = {root_.get()}; // each behind the one above it
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (const auto& [token, child] : nodes[i]->children) nodes.push_back(child.get());
+  all.prefix_nodes = std::ssize(nodes) - 1;
+  std::unordered_map<const Node*, int64_t> texts;
+  for (size_t i = nodes.size() - 1; i > 0; --i) {
+    int64_t& own = texts[nodes[i]];
+    own = std::max<int64_t>(own, 1);
+    texts[nodes[i]->parent] += own;
+  }
+  struct Open {
+    const Node* node;
+    int64_t branches;
+  };
+  std::vector<Open> open = {{root_.get(), 0}};
+  while (!open.empty() && std::ssize(all.prefixes) < kMostShown) {
+    const auto [node, branches] = open.back();
+    open.pop_back();
+    if (node != root_.get()) {
+      core::Sequences::Prefix part{.branches = branches,
+                                   .first = node->first,
+                                   .tokens = std::ssize(node->tokens),
+                                   .texts = texts[node],
+                                   .bytes = bytes_of(*node),
+                                   .used = node->used_seconds,
+                                   .held = held_.contains(node)};
+      part.first_tokens.assign(node->tokens.begin(), node->tokens.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                                node->tokens.size(), kTokensShown)));
+      all.prefixes.push_back(std::move(part));
+    }
+    const int64_t below = branches + (node != root_.get() && node->children.size() > 1 ? 1 : 0);
+    const auto first = std::ssize(open);
+    for (const auto& [token, child] : node->children) open.push_back({child.get(), below});
+    std::ranges::stable_sort(open.begin() + first, open.end(), {}, [](const Open& o) { return o.node->last_used; });
+  }
 }
 
 } // namespace ridge::engine

@@ -12,6 +12,8 @@
 // somebody holds. One thread uses a store.
 #pragma once
 
+#include "core/view/sequences.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -102,6 +104,7 @@ class PrefixStore {
   int64_t bytes() const { return bytes_; }
   int64_t new_blocks() const; // that may still be made
   int64_t nodes() const;
+  void describe(core::Sequences& all) const; // its nodes, for people to look at; of very many the last used ones
 
  private:
   struct Place {

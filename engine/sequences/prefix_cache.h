@@ -47,6 +47,7 @@ class PrefixCache {
   void write_all(); // to files, what is not there yet; waits until it is
   void give_up(const char* why) const { warn_(fmt::format("prompts are no longer kept: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }
+  void describe(core::Sequences& all) const { store_.describe(all); }
 
  private:
   PrefixCache(core::Executor& executor, const core::Program& program, const PrefixSettings& settings);

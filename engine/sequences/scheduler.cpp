@@ -19,16 +19,17 @@ constexpr int32_t kNotChosen = -2;             // as -1 says that logits are unu
 } // namespace
 
 Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator,
-                     const PrefixSettings& prefixes, const Turns& turns)
+                     const PrefixSettings& prefixes, const Turns& turns, Driver driver)
     : executor_(executor), program_(program), prefixes_(PrefixCache::make(executor, program, prefixes)),
-      keeps_prefixes_(prefixes_ != nullptr), turns_(turns), speculator_(std::move(speculator)) {
+      keeps_prefixes_(prefixes_ != nullptr), turns_(turns), driven_(driver == Driver::caller),
+      speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
   for (int32_t i = 0; i < config.streams; ++i)
     streams_.push_back({StreamCache(executor, program, i), nullptr, 0, 0, {}});
   positions_.assign(streams_.size(), -1);
-  thread_ = std::thread([this] { run(); });
+  if (!driven_) thread_ = std::thread([this] { run(); });
 }
 
 Scheduler::~Scheduler() {
@@ -37,7 +38,7 @@ Scheduler::~Scheduler() {
     stopping_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  driven_ ? end_everything() : thread_.join();
 }
 
 std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
@@ -57,6 +58,12 @@ void Scheduler::drain() {
   std::unique_lock lock(mutex_);
   draining_ = true;
   changed_.notify_all();
+  if (driven_) {
+    lock.unlock();
+    while (advance()) continue;
+    lock.lock();
+    if (!kept_) keep_all(lock);
+  }
   changed_.wait(lock, [&] { return kept_ && counts_.ended == static_cast<int64_t>(submitted_); });
 }
 
@@ -74,31 +81,56 @@ std::vector<int64_t> Scheduler::positions() const {
 }
 
 void Scheduler::run() {
-  while (wait_for_work()) {
-    try {
-      end_cancelled();
-      if (!awaits_) start_waiting();
-      step();
-    } catch (...) {
-      end_all(std::current_exception());
-    }
+  while (wait_for_work()) work();
+  end_everything();
+}
+
+bool Scheduler::advance() {
+  const bool busy = look_around();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!busy && waiting_.empty()) return false;
+  }
+  work();
+  return true;
+}
+
+void Scheduler::work() {
+  try {
+    end_cancelled();
+    if (!awaits_) start_waiting();
+    step();
+  } catch (...) {
+    end_all(std::current_exception());
   }
 }
 
-// Returns false when the scheduler is to stop; everything has ended then.
-bool Scheduler::wait_for_work() {
-  const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
+// Before a step: says how far sequences are. Returns whether there are any on streams.
+bool Scheduler::look_around() {
   if (prefixes_) {
     int64_t held = 0;
     for (const Stream& stream : streams_) held += stream.cache.size();
     prefixes_->expect(held);
   }
-  std::unique_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   for (size_t i = 0; i < streams_.size(); ++i) positions_[i] = streams_[i].sequence ? streams_[i].cache.size() : -1;
+  const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
+  if (!driven_ && (looked_at_.exchange(false) || !busy)) seen_ = describe();
+  return busy;
+}
+
+// Returns false when the scheduler is to stop.
+bool Scheduler::wait_for_work() {
+  const bool busy = look_around();
+  std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy && waiting_.empty(); };
   if (idle() && draining_ && !kept_) keep_all(lock);
   if (idle()) changed_.wait(lock, [&] { return stopping_ || !waiting_.empty() || (draining_ && !kept_); });
-  if (!stopping_) return true;
+  return !stopping_;
+}
+
+void Scheduler::end_everything() {
+  std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
   lock.unlock();
   for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
@@ -106,7 +138,6 @@ bool Scheduler::wait_for_work() {
     if (stream.sequence) end(stream, StopReason::interrupted);
   lock.lock();
   if (!kept_) keep_all(lock);
-  return false;
 }
 
 void Scheduler::step() {
@@ -266,7 +297,10 @@ void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenCho
   ++sequence.generated_;
   if (sequence.request_.is_end && sequence.request_.is_end(token)) return end(stream, StopReason::end_of_turn);
   if (sequence.request_.constraint) sequence.request_.constraint->accept(token);
-  sequence.deliver({token, choice});
+  if (!sequence.request_.on_token)
+    sequence.deliver({token, std::move(choice)});
+  else if (!sequence.request_.on_token({token, std::move(choice)}))
+    return end(stream, StopReason::stopped);
   if (sequence.generated_ == sequence.request_.limit) end(stream, StopReason::limit);
 }
 

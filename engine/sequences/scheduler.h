@@ -13,12 +13,14 @@
 #pragma once
 
 #include "core/executor.h"
+#include "core/view/sequences.h"
 #include "engine/sequences/prefix_cache.h"
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
 #include "engine/sequences/turns.h"
 #include "engine/speculation/speculator.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -30,13 +32,16 @@ namespace ridge::engine {
 
 class Scheduler {
  public:
-  // Both must outlive the scheduler, which uses all streams of the executor from a thread of its own. The speculator
-  // guesses for a sequence that generates alone, as many tokens as the executor has outputs for; null: nobody does. One
-  // that reads hidden rows does so for sequences that nobody ran beside when they began.
+  // Who has the steps evaluated: a thread of the scheduler's own, or whoever calls advance().
+  enum class Driver { thread, caller };
+
+  // Both must outlive the scheduler, which uses all streams of the executor. The speculator guesses for a sequence that
+  // generates alone, as many tokens as the executor has outputs for; null: nobody does. One that reads hidden rows does
+  // so for sequences that nobody ran beside when they began.
   // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
   // folder cannot be made.
   Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
-            const PrefixSettings& prefixes = {}, const Turns& turns = {});
+            const PrefixSettings& prefixes = {}, const Turns& turns = {}, Driver driver = Driver::thread);
   ~Scheduler(); // cancels what has not ended
 
   // Throws Error for a prompt that is empty, does not fit the context or has tokens outside the vocabulary, for
@@ -44,6 +49,14 @@ class Scheduler {
   std::shared_ptr<Sequence> submit(SequenceRequest request);
   // Takes no further sequence and returns when all have ended and what they evaluated is in the prefix cache's folder.
   void drain();
+
+  // For the one who drives it, between steps. Evaluates the next step of all that run, on the caller's thread; false:
+  // nothing is left to do.
+  bool advance();
+  // What a stream holds, and to forget all of it but the first `count` tokens, where no sequence has it: the executor
+  // was used for something else.
+  std::span<const int32_t> cached(int32_t stream) const { return streams_.at(stream).cache.tokens(); }
+  void keep(int32_t stream, int64_t count) { streams_.at(stream).cache.keep(count); }
 
   struct Counts {
     int64_t running = 0, waiting = 0; // sequences now
@@ -59,6 +72,9 @@ class Scheduler {
   Counts counts() const;
   // What each stream's sequence has evaluated and how much of the context that is; -1 where none runs.
   std::vector<int64_t> positions() const;
+  // All sequences, streams and prefixes, for people to look at: as they were in front of the step behind the last call;
+  // as they are, where nothing runs, and of a scheduler that is driven, to the one who drives it.
+  core::Sequences sequences() const;
   bool keeps_prefixes() const { return keeps_prefixes_; }
   bool speculates() const { return speculator_ != nullptr; }
 
@@ -82,7 +98,11 @@ class Scheduler {
   };
 
   void run();
+  bool look_around();
   bool wait_for_work();
+  core::Sequences describe() const;
+  void work();
+  void end_everything();
   void step();
   std::vector<Piece> plan_step();
 
@@ -94,6 +114,9 @@ class Scheduler {
   };
   void end_cancelled();
   void start_waiting();
+  static Waiting waiting_of(const std::shared_ptr<Sequence>& sequence) {
+    return {sequence->request_.priority, sequence->waits_since_, sequence->number_};
+  }
   Start next_start() const;
   void start(const Start& next);
   bool preempt(Stream& stream);
@@ -145,6 +168,7 @@ class Scheduler {
   std::unique_ptr<PrefixCache> prefixes_; // null: none
   const bool keeps_prefixes_;
   TurnPolicy turns_;
+  const bool driven_; // by who calls advance()
 
   // Of a sequence that generates alone; the scheduler's thread alone.
   const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
@@ -158,11 +182,13 @@ class Scheduler {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Sequence>> waiting_;
   std::vector<int64_t> positions_;
+  core::Sequences seen_;
+  mutable std::atomic<bool> looked_at_ = true; // since seen_ was made
   uint64_t submitted_ = 0;
   Counts counts_;
   bool draining_ = false, stopping_ = false;
-  bool kept_ = false; // since draining: all is in the prefix cache and its folder
-  std::thread thread_;
+  bool kept_ = false;  // since draining: all is in the prefix cache and its folder
+  std::thread thread_; // unless it is driven
 };
 
 } // namespace ridge::engine

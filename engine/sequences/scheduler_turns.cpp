@@ -45,9 +45,6 @@ void Scheduler::start_waiting() {
 // Under the lock.
 Scheduler::Start Scheduler::next_start() const {
   if (waiting_.empty()) return {};
-  const auto waiting_of = [](const std::shared_ptr<Sequence>& s) {
-    return Waiting{s->request_.priority, s->waits_since_, s->number_};
-  };
   const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
   const double now = turns_.now();
   Start next{.sequence = *std::ranges::min_element(waiting_, {}, since)};

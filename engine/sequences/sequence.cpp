@@ -31,6 +31,11 @@ bool Sequence::wait(std::chrono::milliseconds most) {
   return arrived_.wait_for(lock, most, [&] { return !arrivals_.empty() || ended_; });
 }
 
+bool Sequence::ended() const {
+  const std::scoped_lock lock(mutex_);
+  return ended_;
+}
+
 void Sequence::deliver(Token token) {
   const std::scoped_lock lock(mutex_);
   arrivals_.push_back(std::move(token));

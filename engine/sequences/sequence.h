@@ -1,5 +1,5 @@
 // One request to a model and the tokens that come back. The scheduler works on it; whoever submitted it takes the
-// tokens as they come, from any thread.
+// tokens as they come, from any thread, or is called with them.
 #pragma once
 
 #include "core/sampler.h"
@@ -28,7 +28,7 @@ enum class StopReason {
   limit,        // as many tokens as were asked for
   context_full, // no room in the KV cache
   stopped,      // on_token returned false (a stop string)
-  interrupted,  // the cancel flag, or cancel()
+  interrupted,  // cancel()
 };
 
 // Keeps the tokens of one answer within a grammar.
@@ -37,12 +37,20 @@ class Constraint : public core::TokenMask {
   virtual void accept(int32_t token) = 0; // throws Error if the token is not allowed
 };
 
+// A token of an answer.
+struct Token {
+  int32_t id;
+  std::optional<core::TokenChoice> choice; // what else was likely, where that is kept
+};
+
 // What is called is called on the scheduler's thread.
 struct SequenceRequest {
   std::vector<int32_t> prompt;
   core::SamplerParams sampling;
-  int64_t limit = -1;                     // tokens to generate; below 0: until the context is full
-  std::function<bool(int32_t)> is_end;    // which tokens end the answer; they are not passed on
+  int64_t limit = -1;                  // tokens to generate; below 0: until the context is full
+  std::function<bool(int32_t)> is_end; // which tokens end the answer; they are not passed on
+  // Takes each token before it is evaluated, and returns false to stop behind it; empty: next() gives them.
+  std::function<bool(const Token&)> on_token;
   std::unique_ptr<Constraint> constraint; // null: every token may come
   bool keep_choices = false;              // also say of each token what else was likely
   int64_t priority = 0;                   // of those that wait, the lowest goes first
@@ -50,20 +58,18 @@ struct SequenceRequest {
 
 class Sequence {
  public:
-  struct Token {
-    int32_t id;
-    std::optional<core::TokenChoice> choice;
-  };
+  using Token = engine::Token;
 
   // Waits for the next token; nothing once the answer has ended. Throws the Error that ended it.
   std::optional<Token> next();
   // Waits until next() would not, at most so long, and says whether it would not.
   bool wait(std::chrono::milliseconds most);
+  bool ended() const;
   // Ends the sequence soon. What it has generated until then can still be taken.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
-  // Once next() has returned nothing:
+  // Once next() has returned nothing; also before, to who drives the scheduler:
   StopReason stop() const { return stop_; }
   // Tokens that were evaluated, the time of the steps they were part of, and their share of those steps' bytes.
   const Usage& prompt_usage() const { return prompt_; }
@@ -106,7 +112,7 @@ class Sequence {
   GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Token> arrivals_;
   bool ended_ = false;

@@ -4,6 +4,7 @@
 #include "engine/scripted_drafter.h"
 #include "engine/sequences/session.h"
 #include "support/recipes/recipe_runs.h"
+#include "support/requests.h"
 
 namespace ridge::tests {
 
@@ -11,14 +12,8 @@ namespace ridge::tests {
 inline std::vector<int32_t> generated(core::Executor& executor, const core::Program& program,
                                       std::span<const int32_t> prompt, const core::SamplerParams& params, int64_t count,
                                       std::unique_ptr<engine::Speculator> speculator = nullptr) {
-  engine::Session session(executor, program);
-  session.speculate(std::move(speculator));
-  REQUIRE(session.evaluate(prompt));
-  core::Sampler sampler(params, program.vocab);
-  for (const int32_t token : prompt) sampler.accept(token);
-  engine::Session::Options options;
-  options.limit = count;
-  session.generate(sampler, options);
+  engine::Session session(executor, program, std::move(speculator));
+  session.generate(request_of(prompt, count, params));
   return {session.tokens().begin(), session.tokens().end()};
 }
 

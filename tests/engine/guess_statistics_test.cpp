@@ -154,19 +154,13 @@ TEST_CASE("100,000 tokens sampled with guesses are distributed as without") {
   const auto count = [&](int64_t first_seed, bool guesses) {
     Counts counts{};
     for (int64_t seed = first_seed; seed < first_seed + kAnswers; ++seed) {
-      engine::Session session(*executor, model.program);
-      if (guesses) session.speculate(std::make_unique<engine::Speculator>(std::make_unique<NextTokens>(kVocab), 3));
-      REQUIRE(session.evaluate(prompt));
-      core::SamplerParams params;
-      params.seed = seed;
-      core::Sampler sampler(params, kVocab);
-      engine::Session::Options options;
-      options.limit = kTokens;
-      session.generate(sampler, options);
+      auto speculator = std::make_unique<engine::Speculator>(std::make_unique<NextTokens>(kVocab), 3);
+      engine::Session session(*executor, model.program, guesses ? std::move(speculator) : nullptr);
+      session.generate(tests::request_of(prompt, kTokens, {.seed = seed, .bias = {}}));
       for (int64_t i = 0; i < kTokens; ++i) ++counts[i][session.tokens()[prompt.size() + i]];
       if (!guesses) continue;
-      guessed += session.speculator()->counts().all_made();
-      right += session.speculator()->counts().all_right();
+      guessed += session.guesses().all_made();
+      right += session.guesses().all_right();
     }
     return counts;
   };

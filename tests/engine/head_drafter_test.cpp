@@ -45,15 +45,10 @@ void check_answers(gguf::File file, std::span<const int32_t> prompt, int64_t cou
 
 // A conversation that goes back as chats do. Returns the tokens of all turns.
 std::vector<int32_t> converse(const engine::LoadedModel& model, std::unique_ptr<engine::Speculator> speculator) {
-  engine::Session session(*model.executor, model.program);
-  session.speculate(std::move(speculator));
-  core::Sampler sampler(greedy_and_sampled()[0], model.program.vocab);
+  engine::Session session(*model.executor, model.program, std::move(speculator));
   std::vector<int32_t> tokens, all;
   const auto turn = [&](int64_t limit) {
-    REQUIRE(session.evaluate(tokens));
-    engine::Session::Options options;
-    options.limit = limit;
-    session.generate(sampler, options);
+    session.generate(tests::request_of(tokens, limit));
     tokens.assign(session.tokens().begin(), session.tokens().end());
     all.insert(all.end(), tokens.begin(), tokens.end());
   };
@@ -130,14 +125,9 @@ TEST_CASE("heads that know what the model says are right") {
     made.agrees = true;
     made.own_ends = false;
     const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor);
-    engine::Session session(*model.executor, model.program);
-    session.speculate(watched(model, 3));
-    REQUIRE(session.evaluate(std::vector<int32_t>{1, 2, 3, 4, 5}));
-    core::Sampler sampler(greedy_and_sampled()[0], model.program.vocab);
-    engine::Session::Options options;
-    options.limit = 40;
-    session.generate(sampler, options);
-    const engine::GuessCounts& counts = session.speculator()->counts();
+    engine::Session session(*model.executor, model.program, watched(model, 3));
+    session.generate(tests::request_of(std::vector<int32_t>{1, 2, 3, 4, 5}, 40));
+    const engine::GuessCounts counts = session.guesses();
     CHECK(3 * counts.all_right() > counts.all_made()); // one of 48 by chance
     CHECK(counts.all_made() > 20);
   }
@@ -186,12 +176,7 @@ TEST_CASE("a model starts with its draft heads, which guess") {
   engine::start_executor(model, config, "cpu");
   for (const engine::LoadedHead& head : model.heads) CHECK(head.executor->config().max_outputs == 1);
   const std::vector<int32_t> prompt = {1, 2, 3, 4};
-  engine::Session session(*model.executor, model.program);
-  session.speculate(engine::make_speculator(options, model, {}));
-  REQUIRE(session.evaluate(prompt));
-  core::Sampler sampler({.temp = 0}, model.program.vocab);
-  engine::Session::Options until;
-  until.limit = 10;
-  session.generate(sampler, until);
-  CHECK(session.speculator()->counts().made[1] > 3);
+  engine::Session session(*model.executor, model.program, engine::make_speculator(options, model, {}));
+  session.generate(tests::request_of(prompt, 10));
+  CHECK(session.guesses().made[1] > 3);
 }

@@ -4,6 +4,7 @@
 #include "engine/scripted_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "support/history_executor.h"
+#include "support/requests.h"
 
 #include <doctest/doctest.h>
 
@@ -28,30 +29,24 @@ struct Answer {
   int64_t limit = -1;
   int32_t end = -1;       // token
   size_t stop_behind = 0; // tokens of the answer; 0: never
-  bool on_host = false;   // on_choice keeps the choice there
+  bool on_host = false;   // keeping choices keeps the choice there
 
   Run run(std::unique_ptr<engine::Speculator> speculator, int turns = 1) const {
     tests::History executor(settings);
-    Session session(executor, executor.program);
-    session.speculate(std::move(speculator));
-    core::SamplerParams greedy;
-    greedy.temp = 0;
-    core::Sampler sampler(greedy, settings.vocab);
+    Session session(executor, executor.program, std::move(speculator));
     std::vector<int32_t> tokens = prompt;
     Run run{};
     for (int turn = 0; turn < turns; ++turn) { // later ones find the cache as the one before left it
-      REQUIRE(session.evaluate(tokens));
-      Session::Options options;
-      options.limit = limit;
-      if (end >= 0) options.is_end = [&](int32_t token) { return token == end; };
+      engine::SequenceRequest request = tests::request_of(tokens, limit);
+      if (end >= 0) request.is_end = [&](int32_t token) { return token == end; };
       size_t taken = 0;
-      options.on_token = [&](int32_t) { return ++taken != stop_behind; };
-      if (on_host) options.on_choice = [](int32_t, std::span<const float>) {};
-      run.stop = session.generate(sampler, options);
+      request.on_token = [&](const engine::Token&) { return ++taken != stop_behind; };
+      request.keep_choices = on_host;
+      run.stop = session.generate(std::move(request));
       tokens.assign(session.tokens().begin(), session.tokens().end());
       tokens.push_back(turn);
       run.usage_tokens += session.generation_usage().tokens;
-      if (session.speculator()) run.guesses += session.speculator()->counts();
+      run.guesses += session.guesses();
     }
     tokens.pop_back();
     run.tokens = tokens;

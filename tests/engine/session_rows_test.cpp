@@ -3,6 +3,7 @@
 #include "engine/sequences/session.h"
 
 #include "support/history_executor.h"
+#include "support/requests.h"
 
 #include <doctest/doctest.h>
 
@@ -69,19 +70,13 @@ class RowReader final : public engine::Drafter {
 std::vector<int32_t> converse(const History::Settings& settings, uint64_t seed,
                               std::unique_ptr<engine::Speculator> speculator) {
   History executor(settings);
-  engine::Session session(executor, executor.program);
-  session.speculate(std::move(speculator));
-  core::SamplerParams greedy;
-  greedy.temp = 0;
-  core::Sampler sampler(greedy, settings.vocab);
+  engine::Session session(executor, executor.program, std::move(speculator));
   std::mt19937_64 random(seed);
   std::vector<int32_t> tokens = {1, 2, 3, 4}, all;
   for (int turn = 0; turn < 12; ++turn) {
-    REQUIRE(session.evaluate(tokens));
-    engine::Session::Options options;
-    options.limit = static_cast<int64_t>(random() % 20);
-    if (random() % 4 == 0) options.on_choice = [](int32_t, std::span<const float>) {};
-    session.generate(sampler, options);
+    engine::SequenceRequest request = tests::request_of(tokens, static_cast<int64_t>(random() % 20));
+    request.keep_choices = random() % 4 == 0; // the host chooses
+    session.generate(std::move(request));
     tokens.assign(session.tokens().begin(), session.tokens().end());
     all.insert(all.end(), tokens.begin(), tokens.end());
     const uint64_t what = random() % 4;

@@ -3,15 +3,20 @@
 #include "engine/sequences/session.h"
 
 #include "core/error.h"
+#include "support/requests.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
 #include <stdexcept>
 
 using namespace ridge;
 using engine::Session;
 using engine::StopReason;
+using tests::request_of;
 
 namespace {
 
@@ -78,50 +83,58 @@ class Chain final : public core::Executor {
   std::vector<float> logits_;
 };
 
-core::SamplerParams greedy() {
-  core::SamplerParams params;
-  params.temp = 0;
-  return params;
-}
-
 struct Outcome {
   StopReason stop;
   std::vector<int32_t> tokens, seen;
   bool operator==(const Outcome&) const = default;
 };
 
-// Two answers in one conversation.
-std::vector<Outcome> converse(Chain& chain, Session::Options options) {
+struct Talk {
+  explicit Talk(bool decodes) : chain(decodes) { program.vocab = kTokens; }
+
+  // An answer, which stops where `goes_on` says so.
+  Outcome answer(engine::SequenceRequest request, const std::function<bool(int32_t)>& goes_on = {}) {
+    Outcome outcome = {};
+    request.on_token = [&](const engine::Token& token) {
+      outcome.seen.push_back(token.id);
+      return !goes_on || goes_on(token.id);
+    };
+    outcome.stop = session.generate(std::move(request));
+    outcome.tokens.assign(session.tokens().begin(), session.tokens().end());
+    return outcome;
+  }
+
+  Chain chain;
   core::Program program;
-  program.vocab = kTokens;
-  Session session(chain, program);
-  core::Sampler sampler(greedy(), kTokens);
+  Session session{chain, program};
+};
+
+struct Options {
+  int64_t limit = -1;
+  std::function<bool(int32_t)> is_end = {}, goes_on = {};
+};
+
+// Two answers in one conversation.
+std::vector<Outcome> converse(Talk& talk, const Options& options) {
   std::vector<Outcome> outcomes;
   std::vector<int32_t> prompt = {3, 1, 4};
-  for (int turn = 0; turn < 2; ++turn) {
-    Outcome outcome = {};
-    options.on_token = [&, stop = options.on_token](int32_t token) {
-      outcome.seen.push_back(token);
-      return !stop || stop(token);
-    };
-    session.evaluate(prompt);
-    outcome.stop = session.generate(sampler, options);
-    outcome.tokens.assign(session.tokens().begin(), session.tokens().end());
-    outcomes.push_back(outcome);
-    prompt = outcome.tokens;
+  for (int turn = 0; turn < 2 && std::ssize(prompt) <= kContext; ++turn) {
+    engine::SequenceRequest request = request_of(prompt, options.limit);
+    request.is_end = options.is_end;
+    outcomes.push_back(talk.answer(std::move(request), options.goes_on));
+    prompt = outcomes.back().tokens;
     prompt.push_back(5);
-    if (std::ssize(prompt) > kContext) break;
   }
   return outcomes;
 }
 
-void check_same(const Session::Options& options, StopReason first_stop) {
-  Chain host(false), device(true);
+void check_same(const Options& options, StopReason first_stop) {
+  Talk host(false), device(true);
   const std::vector<Outcome> expected = converse(host, options), outcomes = converse(device, options);
   CHECK(expected[0].stop == first_stop);
   CHECK(outcomes == expected);
-  CHECK(host.chosen == 0);
-  CHECK(device.chosen > 0);
+  CHECK(host.chain.chosen == 0);
+  CHECK(device.chain.chosen > 0);
 }
 
 } // namespace
@@ -134,54 +147,75 @@ TEST_CASE("a session whose executor decodes on its own stops where and why any o
     check_same({.is_end = [](int32_t token) { return token % 7 == 0; }}, StopReason::end_of_turn);
   }
   SUBCASE("a stop string") {
-    check_same({.limit = 20, .on_token = [](int32_t token) { return token % 5 != 0; }}, StopReason::stopped);
+    check_same({.limit = 20, .goes_on = [](int32_t token) { return token % 5 != 0; }}, StopReason::stopped);
   }
 }
 
 TEST_CASE("a turn that follows evaluates only what the executor has not evaluated ahead") {
-  Chain chain(true);
-  core::Program program;
-  program.vocab = kTokens;
-  Session session(chain, program);
-  core::Sampler sampler(greedy(), kTokens);
-  session.evaluate(std::vector<int32_t>{3, 1, 4});
-  session.generate(sampler, {.limit = 10, .on_token = [n = 0](int32_t) mutable { return ++n < 6; }});
-  REQUIRE(session.tokens().size() == 9);
-  std::vector<int32_t> longer(session.tokens().begin(), session.tokens().end());
+  Talk talk(true);
+  std::vector<int32_t> longer =
+      talk.answer(request_of(std::vector{3, 1, 4}, 10), [n = 0](int32_t) mutable { return ++n < 6; }).tokens;
+  REQUIRE(longer.size() == 9);
   longer.insert(longer.end(), {7, 8});
-  chain.forwards = 0;
-  session.evaluate(longer);
-  CHECK(chain.forwards == 2); // also the token at which it stopped is in the cache
+  talk.chain.forwards = 0;
+  talk.session.evaluate(longer);
+  CHECK(talk.chain.forwards == 2); // also the token at which it stopped is in the cache
 }
 
-TEST_CASE("what an executor cannot sample, and what a mask restricts, is sampled by the host") {
-  struct Odd final : core::TokenMask {
+TEST_CASE("what an executor cannot sample, and what a constraint restricts, is sampled by the host") {
+  struct Odd final : engine::Constraint {
     bool allows(int32_t token) override { return token % 2 == 1; }
     void apply(std::span<float> logits) override {
       for (size_t i = 0; i < logits.size(); i += 2) logits[i] = -INFINITY;
     }
-  } odd;
-  Chain masked(true), warm(true);
-  for (const Outcome& outcome : converse(masked, {.limit = 5, .mask = &odd}))
+    void accept(int32_t) override {}
+  };
+  Talk restricted(true), warm(true);
+  std::vector<int32_t> prompt = {3, 1, 4};
+  for (int turn = 0; turn < 2; ++turn) {
+    engine::SequenceRequest request = request_of(prompt, 5);
+    request.constraint = std::make_unique<Odd>();
+    const Outcome outcome = restricted.answer(std::move(request));
+    CHECK(outcome.seen.size() == 5);
     for (const int32_t token : outcome.seen) CHECK(token % 2 == 1);
-  CHECK(masked.chosen == 0);
+    prompt = outcome.tokens;
+  }
+  CHECK(restricted.chain.chosen == 0);
 
-  core::Program program;
-  program.vocab = kTokens;
-  Session session(warm, program);
-  core::Sampler sampler({.seed = 1}, kTokens);
-  session.evaluate(std::vector<int32_t>{1});
-  session.generate(sampler, {.limit = 3});
-  CHECK(warm.chosen == 0);
+  warm.answer(request_of(std::vector{1}, 3, {.seed = 1, .bias = {}}));
+  CHECK(warm.chain.chosen == 0);
 }
 
 TEST_CASE("logits that are no numbers end a decoding executor's answer with an error") {
-  Chain chain(true);
-  chain.broken_at = 6;
-  core::Program program;
-  program.vocab = kTokens;
-  Session session(chain, program);
-  core::Sampler sampler(greedy(), kTokens);
-  session.evaluate(std::vector<int32_t>{3, 1, 4});
-  CHECK_THROWS_AS(session.generate(sampler, {.limit = 10}), Error);
+  Talk talk(true);
+  talk.chain.broken_at = 6;
+  CHECK_THROWS_AS(talk.answer(request_of(std::vector{3, 1, 4}, 10)), Error);
+}
+
+TEST_CASE("an answer is cut by a flag, by what takes its tokens, and by an error there, and the next one is whole") {
+  for (const bool decodes : {false, true}) {
+    CAPTURE(decodes);
+    const std::vector<int32_t> prompt = {3, 1, 4};
+    Talk untouched(decodes), talk(decodes);
+    const Outcome whole = untouched.answer(request_of(prompt, 20));
+    std::atomic<bool> cancel = true;
+    CHECK(!talk.session.evaluate(prompt, &cancel));
+    cancel = false;
+    engine::SequenceRequest request = request_of(prompt, 20);
+    int64_t seen = 0;
+    request.on_token = [&](const engine::Token&) {
+      cancel = ++seen == 4;
+      return true;
+    };
+    CHECK(talk.session.generate(std::move(request), &cancel) == StopReason::interrupted);
+    CHECK(seen == 4);
+    CHECK(talk.session.tokens().size() == 7);
+    CHECK_THROWS_WITH_AS(talk.answer(request_of(prompt, 20),
+                                     [n = 0](int32_t) mutable -> bool {
+                                       if (++n == 3) throw Error("no room on the disk");
+                                       return true;
+                                     }),
+                         "no room on the disk", Error);
+    CHECK(talk.answer(request_of(prompt, 20)) == whole);
+  }
 }

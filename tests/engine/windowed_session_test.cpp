@@ -28,14 +28,12 @@ TEST_CASE("a session of a model with windows goes back as any other, also furthe
   for (const char* name : {"gpt-oss-moe", "gemma3-dense", "gemma4-e2b"}) {
     CAPTURE(name);
     tests::RecipeSession model(name, 96);
-    engine::Session& session = model.session;
     const auto check = checker(model);
     const std::vector<int32_t> first = made_text(50);
     check(first, 50);
-    core::Sampler sampler = model.greedy();
-    session.generate(sampler, {.limit = 30});
+    model.generate(30);
     check(first, 1); // the answer is taken back, and another one given
-    session.generate(sampler, {.limit = 10});
+    model.generate(10);
     std::vector<int32_t> edited = first;
     edited[5] ^= 1;
     check(edited, 45); // further back than any window
@@ -70,10 +68,9 @@ TEST_CASE("a session whose caches hold only windows goes back a little at once, 
     const auto check = checker(model);
     const std::vector<int32_t> first = made_text(100);
     check(first, 100);
-    core::Sampler sampler = model.greedy();
-    session.generate(sampler, {.limit = 12});
+    model.generate(12);
     check(first, 1); // what is seen from there was not overwritten
-    session.generate(sampler, {.limit = 100});
+    model.generate(100);
     std::vector<int32_t> longer(session.tokens().begin(), session.tokens().end());
     check(first, 1); // a copy
     check(longer, 100);

@@ -43,12 +43,21 @@ bool distinct(std::span<const int32_t> streams, int64_t tokens) {
 
 PlanShape shape_of(const core::Batch& batch) {
   const auto stream = [&](size_t i) { return batch.streams.empty() ? 0 : batch.streams[i]; };
+  const int64_t tokens = std::ssize(batch.tokens);
+  std::vector<TokenRun> runs;
+  for (int64_t i = 0; i < tokens; ++i)
+    if (i > 0 && stream(i) == stream(i - 1) && batch.positions[i] == batch.positions[i - 1] + 1)
+      ++runs.back().tokens;
+    else
+      runs.push_back({i, 1});
   // Tokens may share an attention tile where all are of one stream and in sequence.
-  bool one_run = true;
-  for (size_t i = 1; i < batch.tokens.size(); ++i)
-    one_run &= stream(i) == stream(0) && batch.positions[i] == batch.positions[0] + static_cast<int32_t>(i);
-  return {std::ssize(batch.tokens), std::ssize(batch.outputs), one_run ? kAttentionRows : 1,
-          distinct(batch.streams, std::ssize(batch.tokens))};
+  const bool one_run = runs.size() == 1;
+  std::erase_if(runs, [&](const TokenRun& run) { return one_run || run.tokens < kPromptTokensAtLeast; });
+  return {.tokens = tokens,
+          .outputs = std::ssize(batch.outputs),
+          .tile_tokens = one_run ? kAttentionRows : 1,
+          .distinct_streams = distinct(batch.streams, tokens),
+          .prompts = std::move(runs)};
 }
 
 // What `launch` puts on the stream, as a graph.
@@ -468,6 +477,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const CurrentDevice current(context_.device());
   PlanShape shape = shape_of(batch);
   shape.tile_tokens = 1;
+  shape.prompts.clear();
   if (shape.outputs == 0) throw std::logic_error("CUDA: a profile needs an output");
   const BatchPlan plan = plan_of(shape);
   LaunchLog log;

@@ -69,15 +69,20 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
   return args;
 }
 
-AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::Op& op, core::ValueId out,
-                                             const Launch& launch) const {
+// Of the call's rows.
+AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const KernelCall& call, const core::Op& op,
+                                             core::ValueId out, const Launch& launch) const {
   const auto& params = std::get<core::AttentionParams>(op.params);
   AttentionArgs args = {};
-  args.q = value(plan, op.inputs[0]);
-  args.out = value(plan, out);
-  args.positions = batch_.device().positions;
-  args.streams = batch_.device().streams;
-  args.tokens = static_cast<int>(plan.shape.tokens);
+  args.q = value(plan, op.inputs[0]) + call.first_row * width(op.inputs[0]);
+  args.out = value(plan, out) + call.first_row * width(out);
+  if (call.writes_half) {
+    args.out_half = workspace_.half_x();
+    args.exponents = workspace_.exponents();
+  }
+  args.positions = batch_.device().positions + call.first_row;
+  args.streams = batch_.device().streams + call.first_row;
+  args.tokens = static_cast<int>(call.rows);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.visible = {static_cast<int>(params.window), params.chunked, params.causal};
@@ -90,9 +95,9 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   }
   if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
-  args.tile_tokens = plan.shape.distinct_streams || params.window > 0
+  args.tile_tokens = !call.one_run || plan.shape.distinct_streams || params.window > 0
                          ? 1
-                         : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, plan.shape.tile_tokens);
+                         : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, kAttentionRows);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const int64_t seen = params.window > 0 ? std::min(params.window, config_.context) : config_.context;
   args.splits = tiles > kGraphTokens
@@ -104,21 +109,11 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const core::
   return args;
 }
 
-AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const KernelCall& call,
-                                             const Launch& launch) const {
-  AttentionArgs args = attention_args(plan, *call.op, call.outputs[0], launch);
-  if (call.writes_half) {
-    args.out_half = workspace_.half_x();
-    args.exponents = workspace_.exponents();
-  }
-  return args;
-}
-
 void KernelLauncher::launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   RopeStoreArgs args = rope_store_args(plan, call.heads);
   args.dataflow_input = call.dataflow_input;
   if (call.kernel == Kernel::rope_attention)
-    return launch_rope_attention(launch, attention_args(plan, call, launch), args);
+    return launch_rope_attention(launch, attention_args(plan, call, *call.op, call.outputs[0], launch), args);
   call.kernel == Kernel::prompt_rope ? launch_prompt_rope(launch, args) : launch_rope_store(launch, args);
 }
 
@@ -140,7 +135,7 @@ void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall
 }
 
 void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const AttentionArgs args = attention_args(plan, call, launch);
+  const AttentionArgs args = attention_args(plan, call, *call.op, call.outputs[0], launch);
   if (call.kernel == Kernel::prompt_attention) return launch_prompt_attention(launch, args);
   if (call.kernel == Kernel::plain_attention) return launch_plain_attention(launch, args);
   cuda::launch_attention(launch, args);
@@ -210,7 +205,9 @@ bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
   if (is_plain(std::get<core::AttentionParams>(heads.attention->params))) return false;
   const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
   const Launch launch = context_.launch();
-  return can_fuse_rope(launch, attention_args(plan, *heads.attention, heads.attention->outputs[0], launch),
+  KernelCall call{Kernel::rope_attention};
+  call.rows = 1;
+  return can_fuse_rope(launch, attention_args(plan, call, *heads.attention, heads.attention->outputs[0], launch),
                        rope_store_args(plan, heads));
 }
 

@@ -63,9 +63,8 @@ class KernelLauncher final : public KernelChoices {
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const HeadsStep& heads) const;
-  AttentionArgs attention_args(const BatchPlan& plan, const core::Op& op, core::ValueId out,
+  AttentionArgs attention_args(const BatchPlan& plan, const KernelCall& call, const core::Op& op, core::ValueId out,
                                const Launch& launch) const;
-  AttentionArgs attention_args(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;

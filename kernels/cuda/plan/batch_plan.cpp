@@ -182,10 +182,22 @@ void BatchPlanner::add_latent(const LatentStep& latent) {
   add(store);
 }
 
+// Pieces of prompts, each for itself, and the tokens between them.
 void BatchPlanner::add_attention(const core::Op& op) {
-  const bool prompt = op.kind == OpKind::attention && has_prompt_products(in_.config, in_.limits) &&
-                      shape().tile_tokens > 1 && shape().tokens >= kPromptTokensAtLeast &&
-                      in_.kernels.can_attend_prompts(op);
+  const bool splits = op.kind == OpKind::attention && in_.kernels.has_fast_attention(op);
+  if (!splits || shape().prompts.empty()) return add_attention(op, {0, shape().tokens}, shape().tile_tokens > 1);
+  int64_t first = 0;
+  for (const TokenRun& prompt : shape().prompts) {
+    if (prompt.first > first) add_attention(op, {first, prompt.first - first}, false);
+    add_attention(op, prompt, true);
+    first = prompt.first + prompt.tokens;
+  }
+  if (first < shape().tokens) add_attention(op, {first, shape().tokens - first}, false);
+}
+
+void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool one_run) {
+  const bool prompt = op.kind == OpKind::attention && has_prompt_products(in_.config, in_.limits) && one_run &&
+                      rows.tokens >= kPromptTokensAtLeast && in_.kernels.can_attend_prompts(op);
   const auto kernel = [&] {
     if (op.kind == OpKind::index_choice) return Kernel::index_choice;
     if (op.kind == OpKind::sparse_attention) return Kernel::plain_attention;
@@ -197,7 +209,9 @@ void BatchPlanner::add_attention(const core::Op& op) {
   attention.op = &op;
   attention.inputs = op.inputs;
   attention.outputs = {placed(op.outputs[0])};
-  attention.rows = shape().tokens;
+  attention.rows = rows.tokens;
+  attention.first_row = rows.first;
+  attention.one_run = one_run;
   if (attention.kernel == Kernel::attention) write_half(attention);
   add(attention);
 }
@@ -206,33 +220,13 @@ void BatchPlanner::add_attention(const core::Op& op) {
 // writes them as that product reads them.
 void BatchPlanner::write_half(KernelCall& attention) {
   const ValueId out = attention.op->outputs[0];
-  if (step_ + 1 == steps_.size() || width(out) % kGemmColumns != 0) return;
+  if (step_ + 1 == steps_.size() || attention.rows != shape().tokens || width(out) % kGemmColumns != 0) return;
   const Step& next = steps_[step_ + 1];
   const MatrixStep& m = next.matrix;
   if (next.kind != Step::Kind::matrix || m.x != out || m.norm != kNone || m.ids != kNone) return;
   if (!in_.kernels.attention_writes_half(*attention.op) || !fits_small_batch(m, rows_of(out))) return;
   attention.writes_half = true;
   converted_ = {out, kNone, width(out), HalfLayout::interleaved};
-}
-
-bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
-  return !config.exact && limits.shared_per_block >= kGemmSharedBytes;
-}
-
-bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
-  return has_tensor_products(config, limits) && config.max_batch > kBatchTokens && limits.prompt_products;
-}
-
-bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
-                   int64_t cols) {
-  // One H200: experts of 768 with 12 to 16 tokens were 24 to 29 % slower sorted, with 24 tokens 5 % faster; experts of
-  // 2880, as many tokens as experts, 23 % faster.
-  const bool narrow = cols <= kChunkColumns;
-  return has_tensor_products(config, limits) && limits.small_batch && (narrow ? slots : 2 * slots) > experts;
-}
-
-int expert_tile_tokens(int64_t slots, int64_t experts) {
-  return slots > 12 * experts ? 32 : slots > 5 * experts ? 16 : 8;
 }
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) { return BatchPlanner(inputs, shape).run(); }

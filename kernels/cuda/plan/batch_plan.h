@@ -27,12 +27,20 @@ inline constexpr int64_t kPromptTokensAtLeast = 64;
 // Matrices that one prompt product takes.
 inline constexpr size_t kMostSiblingMatrices = kMostSegments;
 
+// Consecutive tokens of one stream, in sequence: a piece of a prompt.
+struct TokenRun {
+  int64_t first, tokens;
+  auto operator<=>(const TokenRun&) const = default;
+};
+
 // Of a batch, as far as kernels depend on it.
 struct PlanShape {
   int64_t tokens, outputs;
   int tile_tokens;       // most tokens of an attention tile: more than one where all are of one stream and in sequence
   bool distinct_streams; // no two tokens are of one stream: none attends to another one's key
   bool sample = false;   // ends with the choice of the next token by the sampler chain, behind every output
+  // Of at least kPromptTokensAtLeast tokens beside others: attention works on each of them as on a batch of its own.
+  std::vector<TokenRun> prompts = {};
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -99,8 +107,10 @@ struct KernelCall {
   bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
   // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
   bool writes_half = false, reads_half = false;
-  int64_t cleared = 0;  // to_half: largest values per row, for the next product that writes_half
-  bool gathers = false; // one token: the result goes where the gather behind it would have copied it to
+  int64_t cleared = 0;   // to_half: largest values per row, for the next product that writes_half
+  bool gathers = false;  // one token: the result goes where the gather behind it would have copied it to
+  int64_t first_row = 0; // attention and prompt_attention: of the `rows`
+  bool one_run = false;  // likewise: they are a TokenRun
 };
 
 struct BatchPlan {

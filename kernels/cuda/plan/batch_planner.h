@@ -47,6 +47,7 @@ class BatchPlanner {
   void add_heads(HeadsStep heads);
   void add_latent(const LatentStep& latent);
   void add_attention(const core::Op& op);
+  void add_attention(const core::Op& op, const TokenRun& rows, bool one_run);
   void write_half(KernelCall& attention);
   bool fits_small_batch(const MatrixStep& m, int64_t rows) const;
   void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);

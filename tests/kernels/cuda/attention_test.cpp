@@ -3,6 +3,7 @@
 #include "core/cache/rings.h"
 #include "kernels/cuda/executor/executor.h"
 
+#include "attention_models.h"
 #include "device.h"
 #include "support/executor_runs.h"
 
@@ -14,43 +15,16 @@ using core::KvType;
 using core::RopeStyle;
 using kernels::cuda::CudaOptions;
 using kernels::cuda::make_cuda_executor;
-using quant::Type;
+using tests::attention_model;
 using tests::consecutive;
 using tests::exact_config;
+using tests::Heads;
 using tests::RandomProgram;
 using tests::run;
 using tests::Steps;
+using tests::window;
 
 namespace {
-
-struct Heads {
-  int64_t heads, kv_heads, dim, rotated;
-  RopeStyle style = RopeStyle::split;
-  core::AttentionParams sees = {}; // window and soft cap
-  bool sinks = false;
-};
-
-core::AttentionParams window(int64_t size, bool chunked = false, float soft_cap = 0) {
-  return {.window = size, .chunked = chunked, .soft_cap = soft_cap};
-}
-
-// A transformer of one layer that is little but its attention.
-RandomProgram attention_model(uint64_t seed, const Heads& h, bool norms = false) {
-  RandomProgram model(seed);
-  RandomProgram::Shape shape;
-  shape.layers = 1;
-  shape.width = shape.hidden = 32;
-  shape.heads = h.heads;
-  shape.kv_heads = h.kv_heads;
-  shape.k_dim = shape.v_dim = h.dim;
-  shape.rotated = h.rotated;
-  shape.style = h.style;
-  shape.head_norms = norms;
-  shape.attention = h.sees;
-  shape.sinks = h.sinks;
-  model.transformer(shape, Type::F32, Type::F32);
-  return model;
-}
 
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
                    const CudaOptions& options = {}) {

@@ -103,6 +103,27 @@ TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its g
   CHECK(call_of(plan, rope_attention).dataflow_input);
 }
 
+TEST_CASE("batch plan: pieces of prompts beside other tokens have attention calls of their own") {
+  Setting setting(one_layer());
+  PlanShape shape{.tokens = 300, .outputs = 5, .tile_tokens = 1, .distinct_streams = false};
+  const auto rows_of = [&](const BatchPlan& plan) {
+    std::vector<std::pair<Kernel, kernels::cuda::TokenRun>> rows;
+    for (const KernelCall& call : plan.calls)
+      if (call.kernel == attention || call.kernel == prompt_attention || call.kernel == plain_attention)
+        rows.push_back({call.kernel, {call.first_row, call.rows}});
+    return rows;
+  };
+  using Rows = std::vector<std::pair<Kernel, kernels::cuda::TokenRun>>;
+  CHECK(rows_of(setting.plan(shape)) == Rows{{attention, {0, 300}}});
+  shape.prompts = {{4, 100}, {110, 190}};
+  CHECK(rows_of(setting.plan(shape)) ==
+        Rows{{attention, {0, 4}}, {prompt_attention, {4, 100}}, {attention, {104, 6}}, {prompt_attention, {110, 190}}});
+  shape.prompts = {{0, 100}};
+  CHECK(rows_of(setting.plan(shape)) == Rows{{prompt_attention, {0, 100}}, {attention, {100, 200}}});
+  setting.kernels.fast = false;
+  CHECK(rows_of(setting.plan(shape)) == Rows{{plain_attention, {0, 300}}});
+}
+
 TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
   RandomProgram::Shape shape;
   shape.value_type = Type::Q6_K;

@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "support/numerics.h"
 #include "support/recipes/recipe.h"
+#include "support/requests.h"
 
 #include <doctest/doctest.h>
 
@@ -29,10 +30,9 @@ struct RecipeSession {
     CHECK(nmse(session.logits(), {fresh.logits().begin(), fresh.logits().end()}) <= bound);
   }
 
-  core::Sampler greedy() const {
-    core::SamplerParams params;
-    params.temp = 0;
-    return core::Sampler(params, program.vocab);
+  // So many tokens behind what the session holds since check().
+  void generate(int64_t count) {
+    session.generate(request_of(std::vector(session.tokens().begin(), session.tokens().end()), count));
   }
 
   static core::ExecutorConfig exact_of(int64_t context, int64_t going_back) {

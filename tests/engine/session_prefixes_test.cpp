@@ -1,0 +1,90 @@
+// A conversation that goes back, branches or makes room for another one costs only what nobody has evaluated yet.
+#include "engine/sequences/session.h"
+
+#include "support/history_executor.h"
+#include "support/requests.h"
+
+#include <doctest/doctest.h>
+
+using namespace ridge;
+using tests::History;
+using tests::request_of;
+
+namespace {
+
+constexpr int64_t kAnswer = 120; // tokens; a branch of fewer is evaluated again sooner than it is copied
+
+std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
+  std::vector<int32_t> text;
+  for (int64_t i = 0; i < tokens; ++i) text.push_back(static_cast<int32_t>((first + i * i) % 101));
+  return text;
+}
+
+struct Talk {
+  explicit Talk(const History::Settings& settings) : executor(settings) {}
+
+  // Says something behind `text` and returns the text with the answer. `evaluated`: what that took.
+  std::vector<int32_t> say(std::vector<int32_t> text, const std::vector<int32_t>& words, int64_t& evaluated) {
+    text.insert(text.end(), words.begin(), words.end());
+    const int64_t before = executor.evaluated;
+    session.generate(request_of(text, kAnswer));
+    evaluated = executor.evaluated - before;
+    return {session.tokens().begin(), session.tokens().end()};
+  }
+
+  History executor;
+  engine::Session session{executor, executor.program, nullptr, {.bytes = 1 << 24}};
+};
+
+} // namespace
+
+TEST_CASE("conversations and branches that a session turns to again cost only what is new") {
+  for (const History::Settings& settings : {History::Settings{.streams = 1, .context = 1000},
+                                            {.streams = 1, .context = 1000, .recurrent = true},
+                                            {.streams = 1, .context = 1000, .max_batch = 8, .going_back = 16}}) {
+    CAPTURE(settings.recurrent);
+    CAPTURE(settings.going_back);
+    Talk talk(settings);
+    int64_t evaluated = 0;
+    const std::vector<int32_t> question = text_of(1, 8);
+    // The last one of an answer's tokens is evaluated with what comes next.
+    const std::vector<int32_t> first = talk.say({}, text_of(3, 200), evaluated);
+    CHECK(evaluated == 200 + kAnswer - 1);
+    const std::vector<int32_t> longer = talk.say(first, question, evaluated);
+    CHECK(evaluated == 1 + 8 + kAnswer - 1);
+    CHECK(talk.say(first, question, evaluated) == longer); // the same answer again
+    // Windows have a copy from the turn's beginning, and none a few tokens behind it.
+    CHECK(evaluated == kAnswer + (settings.going_back > 0 ? 8 : 0));
+    talk.say(first, text_of(5, 8), evaluated); // the question is taken back, and another one asked
+    CHECK(evaluated <= 1 + 8 + kAnswer - 1);
+    talk.say({}, text_of(50, 200), evaluated); // another conversation
+    CHECK(evaluated == 200 + kAnswer - 1);
+    talk.say(longer, question, evaluated); // the first one goes on where its first branch ended
+    CHECK(evaluated == 1 + 8 + kAnswer - 1);
+  }
+}
+
+TEST_CASE("a session says what it holds and keeps") {
+  Talk talk({.streams = 1, .context = 1000});
+  CHECK(talk.session.tokens().empty());
+  CHECK(talk.session.prompt_usage().tokens == 0);
+  core::Sequences seen = talk.session.scheduler().sequences();
+  CHECK(seen.rows.empty());
+  CHECK(seen.context == 1000);
+  CHECK(seen.prefixes.empty());
+  int64_t evaluated = 0;
+  talk.say({}, text_of(3, 100), evaluated);
+  seen = talk.session.scheduler().sequences();
+  CHECK(seen.rows.empty());
+  REQUIRE(seen.streams.size() == 1);
+  CHECK(seen.streams[0] == core::Sequences::Stream{false, 100 + kAnswer - 1});
+  talk.say({}, text_of(50, 100), evaluated);
+  seen = talk.session.scheduler().sequences();
+  REQUIRE(seen.prefixes.size() == 1);
+  CHECK(seen.prefixes[0].tokens == 100 + kAnswer - 1);
+  CHECK(seen.prefixes[0].bytes == seen.prefix_bytes);
+  CHECK(seen.prefix_budget == 1 << 24);
+  talk.session.keep(10);
+  CHECK(talk.session.cached().size() == 10);
+  CHECK(talk.session.scheduler().sequences().streams[0].tokens == 10);
+}

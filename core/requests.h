@@ -115,9 +115,11 @@ struct BenchRequest {
   std::vector<std::string> files, shapes; // GGUF files ("": the guide) and synthetic models ("llama-1b:Q4_K_M")
   std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test
   std::string streams = "1";                                    // that generate together
-  std::string verified;    // tokens of one stream that a step evaluates with all their logits; empty: no such test
-  std::string speculation; // "synthetic:0.8": guesses that are right so often; "mtp": draft heads'; empty: no such test
-  std::string accepted;    // how often guesses of draft heads are taken for right: 0.8; empty: no such test
+  std::string verified; // tokens of one stream that a step evaluates with all their logits; empty: no such test
+  // "synthetic:0.8": guesses that are right so often; "mtp": those of the file's draft heads; "eagle3": those of the
+  // head in draft_model, or of the shape's; empty: no such test
+  std::string speculation, draft_model;
+  std::string accepted; // how often guesses of draft heads are taken for right: 0.8; empty: no such test
   std::string batches = "2048", ubatches = "512"; // tokens
   std::string k_types = "f16", v_types = "f16";   // of the KV cache
   std::string threads = "0";                      // 0: all cores

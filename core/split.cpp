@@ -80,7 +80,7 @@ class SplitExecutor final : public Executor {
     back_->forward(rest);
   }
   std::span<const float> logits(int64_t i) override { return back_->logits(i); }
-  std::span<const float> hidden() override { return back_->hidden(); }
+  std::span<const float> hidden() override { return (parts_.front.hidden >= 0 ? front_ : back_)->hidden(); }
   bool continues_at(int32_t stream, int64_t position) const override {
     return front_->continues_at(stream, position) && back_->continues_at(stream, position);
   }
@@ -164,13 +164,22 @@ int32_t next_cut(const Program& program, int32_t layer) {
     int32_t first = std::numeric_limits<int32_t>::max(), last = 0; // layers
     void add(int32_t at) { first = std::min(first, at), last = std::max(last, at); }
   };
-  std::vector<Span> together(program.kv_layers.size() + program.values.size()); // caches, then choices
-  for (const Op& op : program.ops) {
+  std::vector<Span> together(program.kv_layers.size() + program.values.size()); // caches, then values
+  std::vector<int32_t> made(program.values.size(), -1);                         // by which layer
+  for (int32_t reached = -1; const Op& op : program.ops) {
     OpParams params = op.params;
     if (const int32_t* cache = cache_layer(params)) together[*cache].add(op.layer);
+    reached = std::max(reached, op.layer);
+    const int32_t at = op.layer < 0 && reached >= 0 ? reached + 1 : op.layer;
+    for (const ValueId id : op.outputs) made[id] = at;
     for (const auto* ids : {&op.inputs, &op.outputs})
-      for (const ValueId id : *ids)
-        if (program.values[id].kind == ValueKind::i32) together[program.kv_layers.size() + id].add(op.layer);
+      for (const ValueId id : *ids) {
+        Span& span = together[program.kv_layers.size() + id];
+        if (program.values[id].kind == ValueKind::i32)
+          span.add(op.layer);
+        else if (made[id] >= 0 && at > made[id] + 1) // crosses a layer beside the residual stream
+          span.add(made[id] + 1), span.add(at);
+      }
   }
   for (bool moved = true; moved;) {
     moved = false;
@@ -208,7 +217,7 @@ SplitProgram split_program(const Program& program, int32_t layer) {
   parts.front.output = parts.back.input = *crossing.begin();
   parts.front.input = program.input;
   parts.back.logits = program.logits;
-  parts.back.hidden = program.hidden;
+  (computed.contains(program.hidden) ? parts.back : parts.front).hidden = program.hidden;
   parts.back.output = program.output;
   parts.back.embeds = program.embeds;
   validate(parts.front);
@@ -230,7 +239,11 @@ int32_t first_stage_end(const Program& program, int stages) {
     layer = std::max(layer, op.layer);
     bytes += op_cost(program, op, {}).weight_bytes;
   }
-  return next_cut(program, std::clamp(layer + 1, 1, last));
+  const int32_t cut = next_cut(program, std::clamp(layer + 1, 1, last));
+  if (cut > layer_count(program))
+    throw Error("a model whose draft head takes rows of several layers cannot be cut into stages: --spec off",
+                Error::kUsage);
+  return cut;
 }
 
 std::unique_ptr<Executor> make_stages(const Program& program, const ExecutorConfig& config, int first, int stages,

@@ -16,15 +16,16 @@ struct SplitProgram {
 // The number of transformer layers. What comes before them belongs to the first one.
 int32_t layer_count(const Program& program);
 
-// The first place from `layer` on where a Program may be cut: layers that attend to one cache, or
-// to positions that one of them chose, stay together.
+// The first place from `layer` on where a Program may be cut: layers that attend to one cache, or to positions that one
+// of them chose, stay together, and so do a layer and those whose rows it takes beside the residual stream. Behind
+// layer_count, if there is none.
 int32_t next_cut(const Program& program, int32_t layer);
 
 // Cuts before the ops of `layer`, from 1 (the first part is one layer) to layer_count (the second part is the output).
 // Each part has only the weights and the cache layers of its own ops. What the second part needs of the ops before the
 // first layer, it computes itself, from the tokens. Throws std::logic_error for other layers, where next_cut moves it,
 // and where more than one value of a layer crosses the cut. The input of a draft head belongs to the first part, hidden
-// rows to the second.
+// rows to the part that computes them.
 SplitProgram split_program(const Program& program, int32_t layer);
 
 // Makes an executor for each part and runs them in turn, as one executor of the whole Program made for `config`.

@@ -8,6 +8,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
+#include "models/eagle.h"
 #include "models/guide.h"
 
 #include <algorithm>
@@ -28,9 +29,9 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
   return text::Tokenizer::from_file(file);
 }
 
-LoadedModel open_model(gguf::File file, models::Ending ending) {
+LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
-  model.program = models::build_program(model.file, ending);
+  model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
   if (ending == models::Ending::logits && (model.program.embeds || core::sees_ahead(model.program)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
                 model.program.architecture);
@@ -38,18 +39,16 @@ LoadedModel open_model(gguf::File file, models::Ending ending) {
   return model;
 }
 
-LoadedModel open_model(const std::string& path, const LoadSteps& steps, models::Ending ending) {
-  if (!path.empty()) return open_model(gguf::File::open(path), ending);
+gguf::File open_file(const std::string& path, const LoadSteps& steps) {
+  if (!path.empty()) return gguf::File::open(path);
   if (steps.note)
     steps.note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m "
                "model.gguf");
-  return open_model(models::open_guide(), ending);
+  return models::open_guide();
 }
 
-LoadedModel open_draft_head(const std::string& path, int64_t head) {
-  LoadedModel model{gguf::File::open(path), {}, nullptr, nullptr};
-  model.program = models::build_draft_head(model.file, head);
-  return model;
+LoadedModel open_model(const std::string& path, const LoadSteps& steps, models::Ending ending) {
+  return open_model(open_file(path, steps), ending);
 }
 
 namespace {
@@ -212,6 +211,12 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
 }
 
 } // namespace
+
+void start_executor(LoadedHead& head, const core::ExecutorConfig& config, const std::string& name,
+                    const Placement& placement, const LoadSteps& steps) {
+  const bool on_gpu = name != "cpu" && placement.gpu_layers != 0 && kernels::cuda::device_info().usable;
+  head.executor = start_head(head.program, config, name, on_gpu, placement, steps);
+}
 
 Placement placement_of(const core::ModelOptions& options) {
   const auto bytes = [](const std::string& size, const char* flag, double otherwise) {

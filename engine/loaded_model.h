@@ -24,10 +24,13 @@ struct LoadSteps {
   Notice note;
 };
 
-// A draft head of a model's file (models::build_draft_head).
+// A draft head of a model's file (models::build_draft_head), or one that is a file of its own
+// (models::build_eagle_head).
 struct LoadedHead {
-  core::Program program; // points into the file
-  std::unique_ptr<core::Executor> executor;
+  core::Program program; // points into the files
+  std::unique_ptr<core::Executor> executor = nullptr;
+  std::shared_ptr<const gguf::File> file = nullptr; // its own
+  int64_t first_token = 0;                          // of a text that it reads, at position 0
 };
 
 struct LoadedModel {
@@ -46,16 +49,17 @@ struct LoadedModel {
 // Null where the file has none.
 std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file);
 
+// The file at `path`. An empty path means the built-in guide, with a note.
+gguf::File open_file(const std::string& path, const LoadSteps& steps);
+
 // Builds the Program and the tokenizer; no executor yet. With Ending::logits, throws Error for a model that cannot
-// write text: one without an output matrix, or whose tokens see later ones.
-LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits);
-// Opens the file at `path`. An empty path means the built-in guide, with a note.
+// write text: one without an output matrix, or whose tokens see later ones. `eagle`: a draft head's file, which must
+// outlive the model; the Program then keeps the rows that it takes.
+LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits,
+                       const gguf::File* eagle = nullptr);
+// The same of open_file().
 LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);
-// Draft head `head` of the file at `path` (models::build_draft_head), without a tokenizer. It shares the file's memory
-// with the model, of which it needs the hidden rows (models::Ending::drafted).
-LoadedModel open_draft_head(const std::string& path, int64_t head = 0);
-
 // Where models run: on a GPU that is there and has room, or on the CPU.
 enum class Device { cuda, cpu };
 
@@ -81,6 +85,10 @@ placement_of(const core::ModelOptions& options); // throws a usage Error for wha
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
                       const Placement& placement = {}, const LoadSteps& steps = {},
                       const char* to_need_less = "lower -ngl (layers on the GPU), -c (context) or -ub (batch)");
+
+// The same for a draft head by itself: on the GPU if it has room, else on the CPU.
+void start_executor(LoadedHead& head, const core::ExecutorConfig& config, const std::string& name,
+                    const Placement& placement, const LoadSteps& steps);
 
 // Bytes per second: the upper bound of decoding on that device with `threads` threads (0: all cores).
 double measure_read_bandwidth(Device device, int threads);

@@ -90,13 +90,13 @@ class Bench {
   // `count` tokens of one stream with guesses, which are taken for right with this probability: the length of guesses
   // is found, and steps without any are decoded ahead, as a Session does it. With `heads`, the draft heads make them,
   // and read the hidden rows of what counts as right; else they cost nothing.
-  void run_speculation(double right, bool heads, int64_t count, int64_t depth) {
+  void run_speculation(double right, const std::string& heads, int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
     row.right_guesses = right;
     row.guessing_heads = heads;
     std::unique_ptr<engine::Drafter> drafter;
-    if (heads)
+    if (!heads.empty())
       drafter = std::make_unique<engine::HeadDrafter>(model_);
     else
       drafter = std::make_unique<AnyTokens>();
@@ -333,8 +333,8 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
       for (const int64_t tokens : plan.generated) {
         bench.run_generation(tokens, depth);
         if (!single) continue;
-        for (const double right : plan.right_guesses) bench.run_speculation(right, false, tokens, depth);
-        for (const double right : plan.right_heads) bench.run_speculation(right, true, tokens, depth);
+        for (const double right : plan.right_guesses) bench.run_speculation(right, "", tokens, depth);
+        for (const double right : plan.right_heads) bench.run_speculation(right, plan.heads, tokens, depth);
       }
     }
   }
@@ -342,20 +342,29 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 
 } // namespace
 
-void for_each_model(const core::BenchRequest& request, bool heads, const engine::LoadSteps& steps,
+void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
   if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
   core::ModelOptions options;
-  options.speculation = heads ? "mtp" : "off";
+  options.speculation = heads == "mtp" ? "mtp" : heads == "eagle3" ? "draft" : "off";
+  options.draft_model = request.draft_model;
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);
+    if (heads == "eagle3" && model.heads.empty())
+      throw_error("--draft-model {}: is no draft head but a model of its own", request.draft_model);
     run(model, models::model_label(model.file));
   }
   for (const std::string& shape : request.shapes) {
-    engine::LoadedModel model =
-        engine::open_generating(gguf::File::from_bytes(models::synthetic_model(shape, heads), shape), options);
+    gguf::File file = gguf::File::from_bytes(models::synthetic_model(shape, heads == "mtp"), shape);
+    std::vector<engine::LoadedHead> own;
+    if (heads == "mtp") own = engine::heads_to_use(file, options, steps);
+    if (heads == "eagle3")
+      own.push_back(engine::eagle_head(std::make_shared<const gguf::File>(gguf::File::from_bytes(
+                                           models::synthetic_eagle_head(shape), "EAGLE-3 head of " + shape)),
+                                       file));
+    engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(own));
     run(model, shape);
   }
 }
@@ -369,11 +378,10 @@ void bench(const core::BenchRequest& request, const BenchSteps& steps, const Ben
   const int64_t models = std::ssize(request.files) + std::ssize(request.shapes);
   TestCount count;
   count.all = plan.tests_of_model() * std::max(models, int64_t{1}); // the guide
-  for_each_model(request, !plan.right_heads.empty(), steps.load,
-                 [&](engine::LoadedModel& model, const std::string& name) {
-                   if (steps.opened) steps.opened(model);
-                   bench_model(model, name, plan, request, steps, count);
-                 });
+  for_each_model(request, plan.heads, steps.load, [&](engine::LoadedModel& model, const std::string& name) {
+    if (steps.opened) steps.opened(model);
+    bench_model(model, name, plan, request, steps, count);
+  });
 }
 
 } // namespace ridge::measure

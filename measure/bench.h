@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace ridge::measure {
 
@@ -21,8 +22,8 @@ struct BenchSteps {
 };
 
 // Opens each model of the request, the guide where it names none, and hands it on with what reports call it. `heads`:
-// with its draft heads. Throws Error where one cannot be opened.
-void for_each_model(const core::BenchRequest& request, bool heads, const engine::LoadSteps& steps,
+// with its draft heads (BenchPlan::heads). Throws Error where one cannot be opened.
+void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run);
 const char* backend_of(const engine::LoadedModel& model); // that its executor runs on: "CUDA", "CPU", "CUDA+CPU"
 

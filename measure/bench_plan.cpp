@@ -51,23 +51,28 @@ double parse_probability(const std::string& text) {
 // "synthetic:0.8,synthetic:0.5,mtp"
 void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
   constexpr std::string_view kPrefix = "synthetic:";
-  bool heads = false;
   for (const std::string& word : words_of(request.speculation)) {
-    if (word == "mtp") {
-      heads = true;
+    if (word == "mtp" || word == "eagle3") {
+      if (!plan.heads.empty()) throw Error("--spec: mtp or eagle3, once", Error::kUsage);
+      plan.heads = word;
       continue;
     }
     const double right = word.starts_with(kPrefix) ? parse_probability(word.substr(kPrefix.size())) : -1;
     if (right < 0)
-      throw Error(fmt::format("--spec: '{}' is neither mtp nor synthetic:P with P from 0 to 1, the share of right "
-                              "guesses",
+      throw Error(fmt::format("--spec: '{}' is neither mtp nor eagle3 nor synthetic:P with P from 0 to 1, the share of "
+                              "right guesses",
                               word),
                   Error::kUsage);
     plan.right_guesses.push_back(right);
   }
-  if (heads == request.accepted.empty())
-    throw Error(heads ? "--spec mtp: how often are guesses right? --accept 0.8" : "--accept: goes with --spec mtp",
-                Error::kUsage);
+  if (!plan.heads.empty() && request.accepted.empty())
+    throw Error(fmt::format("--spec {}: how often are guesses right? --accept 0.8", plan.heads), Error::kUsage);
+  if (plan.heads.empty() && !request.accepted.empty())
+    throw Error("--accept: goes with --spec mtp or eagle3", Error::kUsage);
+  if (plan.heads == "eagle3" && request.shapes.empty() && request.draft_model.empty())
+    throw Error("--spec eagle3: needs the head's file; name it with --draft-model FILE", Error::kUsage);
+  if (!request.draft_model.empty() && (plan.heads != "eagle3" || request.files.size() > 1 || !request.shapes.empty()))
+    throw Error("--draft-model: goes with --spec eagle3 and one model", Error::kUsage);
   for (const std::string& word : words_of(request.accepted)) {
     plan.right_heads.push_back(parse_probability(word));
     if (plan.right_heads.back() < 0)

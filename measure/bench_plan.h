@@ -27,6 +27,7 @@ struct BenchPlan {
   std::vector<int64_t> verified;                   // tokens of a step
   std::vector<double> right_guesses;               // probabilities
   std::vector<double> right_heads;                 // of guesses that draft heads make
+  std::string heads;                               // which: mtp, eagle3; empty: none
 
   // Tests of one stream are measured once, not again for every number of streams.
   bool has_single(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }

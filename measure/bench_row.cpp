@@ -11,7 +11,8 @@ std::string BenchRow::test() const {
   std::string name = prompt > 0     ? fmt::format("pp{}", prompt)
                      : verified > 0 ? fmt::format("vf{}", verified)
                                     : fmt::format("tg{}", generated);
-  if (right_guesses >= 0) name += fmt::format(" {} {}", guessing_heads ? "mtp" : "guess", right_guesses);
+  if (right_guesses >= 0)
+    name += fmt::format(" {} {}", guessing_heads.empty() ? "guess" : guessing_heads, right_guesses);
   if (streams > 1) name += fmt::format(" x{}", streams);
   if (depth > 0) name += fmt::format(" @ d{}", depth);
   return name;

@@ -23,11 +23,11 @@ struct BenchRow {
   int64_t gpu_layers; // -1: all for which there was room
 
   int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one of prompt and generated is 0
-  int64_t verified = 0;        // tokens of a step, whose logits are all computed; `generated` counts all steps' tokens
-  double right_guesses = -1;   // the probability that a guess was taken for right with; below 0: without guesses
-  bool guessing_heads = false; // draft heads guessed
-  double tokens_per_step = 1;  // of one stream, with guesses
-  double experts_found = -1;   // share of wanted experts that the GPU had a copy of; below 0: none are on the host
+  int64_t verified = 0;      // tokens of a step, whose logits are all computed; `generated` counts all steps' tokens
+  double right_guesses = -1; // the probability that a guess was taken for right with; below 0: without guesses
+  std::string guessing_heads = {}; // draft heads guessed: mtp, eagle3
+  double tokens_per_step = 1;      // of one stream, with guesses
+  double experts_found = -1;       // share of wanted experts that the GPU had a copy of; below 0: none are on the host
 
   std::vector<double> seconds; // per repetition
   double bytes, flops;         // of one repetition, as op_cost counts them

@@ -4,6 +4,7 @@
 #include "core/strings/printable.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
+#include "models/eagle.h"
 #include "models/planar.h"
 #include "models/recipes.h"
 
@@ -22,13 +23,14 @@ std::string count_label(int64_t parameters) {
   return fmt::format("{:.0f}K", n / 1e3);
 }
 
-core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head) {
+core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head,
+                    const gguf::File* partner = nullptr) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (!architecture)
     throw_error("{}: unknown architecture '{}'; `ridge models --architectures` lists those that run", file.path(),
                 core::printable(name));
-  Builder builder(file, ending, draft_head);
+  Builder builder(file, ending, draft_head, partner);
   architecture->file.build(builder);
   core::Program program = std::move(builder).finish();
   program.label = model_label(file);
@@ -38,6 +40,16 @@ core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t
 } // namespace
 
 core::Program build_program(const gguf::File& file, Ending ending) { return build(file, ending, {}); }
+
+bool is_eagle_head(const gguf::File& file) { return file.get_string("general.architecture", "") == "eagle3"; }
+
+core::Program build_drafted(const gguf::File& model, const gguf::File& head) {
+  return build(model, Ending::drafted, {}, &head);
+}
+
+core::Program build_eagle_head(const gguf::File& head, const gguf::File& model) {
+  return build(head, Ending::logits, {}, &model);
+}
 
 int64_t draft_heads(const gguf::File& file) {
   const Hparams hparams(file);

@@ -9,52 +9,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <random>
 
 namespace ridge::models {
-namespace {
-
-constexpr uint64_t kSeed = 1;
-constexpr size_t kPoolBytes = 1 << 17; // distinct random blocks of a format; tensors repeat them
-
-// Random blocks whose weights have the magnitude of a trained model's. A block is drawn as random bytes and kept if its
-// weights are in range. So this need not know where a format keeps its scales.
-std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt19937_64& random) {
-  constexpr float kMaxWeight = 0.25f;
-  constexpr double kMinRms = 1e-4;
-  std::vector<std::byte> pool;
-  std::vector<std::byte> block(static_cast<size_t>(format.block_bytes));
-  std::vector<float> weights(static_cast<size_t>(format.block_weights));
-  while (pool.size() < kPoolBytes) {
-    for (std::byte& byte : block) byte = static_cast<std::byte>(random());
-    format.decode(block.data(), format.block_weights, weights.data());
-    double squares = 0;
-    bool in_range = true;
-    for (const float w : weights) {
-      in_range &= std::fabs(w) <= kMaxWeight; // false for NaN
-      squares += static_cast<double>(w) * w;
-    }
-    if (in_range && squares >= kMinRms * kMinRms * static_cast<double>(weights.size()))
-      pool.insert(pool.end(), block.begin(), block.end());
-  }
-  return pool;
-}
-
-} // namespace
-
-std::vector<std::byte> random_weights(quant::Type type, int64_t count) {
-  const quant::FormatInfo& format = quant::format(type);
-  std::mt19937_64 random(kSeed);
-  const std::vector<std::byte> pool = random_blocks(format, random);
-  std::vector<std::byte> bytes(static_cast<size_t>(count / format.block_weights * format.block_bytes));
-  for (size_t at = 0; at < bytes.size(); at += pool.size())
-    std::copy_n(pool.begin(), std::min(pool.size(), bytes.size() - at),
-                bytes.begin() + static_cast<std::ptrdiff_t>(at));
-  return bytes;
-}
 
 gguf::Metadata metadata_of(const Shape& s) {
   gguf::Metadata metadata;
@@ -140,49 +96,7 @@ gguf::Metadata metadata_of(const Shape& s) {
   return metadata;
 }
 
-namespace {
-
-// Rates of forgetting: below 0, so that a state does not grow without bound.
-std::vector<std::byte> decay_rates(int64_t count) {
-  std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(float));
-  for (int64_t i = 0; i < count; ++i) {
-    const float rate = -0.1f - 0.01f * static_cast<float>(i % 64);
-    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof rate, &rate, sizeof rate);
-  }
-  return bytes;
-}
-
-// What makes tokens choose experts alike in a model of random weights is made small, by this factor. Attention is
-// nearly a mean over the tokens before: it adds the same to all of them, and they are more alike with every layer. And
-// biases of scores choose by themselves. Other mixers are normed behind what mixes.
-float scale_of(std::string_view name, const Shape& shape) {
-  constexpr float kSmall = 1.0f / 64;
-  if (shape.experts == 0) return 1;
-  const std::string_view mixes = shape.architecture == "gemma4" ? "post_attention_norm.weight" : "attn_norm.weight";
-  for (const std::string_view end : {mixes, std::string_view("attn_kv_a_norm.weight"),
-                                     std::string_view("ssm_norm.weight"), std::string_view("exp_probs_b.bias")})
-    if (name.ends_with(end)) return kSmall;
-  return 1;
-}
-
-// Weights drawn one by one from the pool, times `scale`: were routers to repeat the pool as other matrices do, many
-// rows would be equal, and the experts of equal rows are chosen together.
-std::vector<std::byte> drawn_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool, float scale,
-                                     std::mt19937_64& random) {
-  const size_t count = pool.size() / sizeof(float);
-  std::vector<std::byte> bytes(info.bytes());
-  for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
-    float weight;
-    std::memcpy(&weight, &pool[random() % count * sizeof(float)], sizeof weight);
-    weight *= scale;
-    std::memcpy(&bytes[at], &weight, sizeof weight);
-  }
-  return bytes;
-}
-
-} // namespace
-
-std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads) {
+SyntheticSpec SyntheticSpec::parse(std::string_view spec) {
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string_view type = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
@@ -202,22 +116,16 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
     throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
                 Error::kUsage);
   }
+  return {&*shape, pure, recipe};
+}
 
-  if (draft_heads && shape->draft_layers == 0)
-    throw Error(fmt::format("--shape: {} has no draft heads", name), Error::kUsage);
-  Shape s = *shape;
-  if (!draft_heads) s.draft_layers = 0;
-  gguf::Metadata metadata = metadata_of(s);
-  metadata.set("general.name", fmt::format("synthetic {}", spec));
-  if (recipe) metadata.set("general.file_type", recipe->file_type);
-  metadata.set("tokenizer.ggml.model", "none");
-
-  std::vector<gguf::TensorInfo> tensors = tensors_of(s);
+void SyntheticSpec::set_types(std::vector<gguf::TensorInfo>& tensors, std::string_view architecture,
+                              int64_t layers) const {
   for (gguf::TensorInfo& tensor : tensors)
     if (pure && tensor.type == quant::Type::F16) tensor.type = pure->type;
   if (recipe) {
-    const auto types =
-        assign_types(*recipe, {std::string(s.architecture), s.layers, s.heads, s.kv_heads, s.experts}, tensors);
+    const auto types = assign_types(
+        *recipe, {std::string(architecture), layers, shape->heads, shape->kv_heads, shape->experts}, tensors);
     for (size_t i = 0; i < tensors.size(); ++i) tensors[i].type = types[i];
   }
   for (const gguf::TensorInfo& info : tensors)
@@ -225,38 +133,21 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view s
       throw Error(fmt::format("--shape: {} rows of {} weights do not divide into {} blocks of {}", info.name,
                               info.dims[0], info.type.name(), block),
                   Error::kUsage);
+}
 
-  std::mt19937_64 random(kSeed), drawing(kSeed);
-  std::map<uint32_t, std::vector<std::byte>> pools;
-  auto image = std::make_shared<std::vector<std::byte>>();
-  gguf::Writer writer(*image, metadata, tensors);
-  for (const gguf::TensorInfo& info : tensors) {
-    if (info.name == "rope_freqs.weight") { // divisors
-      const std::vector<float> ones(static_cast<size_t>(info.dims[0]), 1);
-      writer.write(std::as_bytes(std::span(ones)));
-      continue;
-    }
-    if (info.name.ends_with("ssm_a")) {
-      writer.write(decay_rates(static_cast<int64_t>(info.bytes() / sizeof(float))));
-      continue;
-    }
-    std::vector<std::byte>& pool = pools[info.type.id()];
-    if (pool.empty()) pool = random_blocks(*info.type.format(), random);
-    if (const float scale = scale_of(info.name, s); scale != 1 || info.name.ends_with("ffn_gate_inp.weight")) {
-      writer.write(drawn_weights(info, pool, scale, drawing));
-      continue;
-    }
-    const auto block = static_cast<uint64_t>(info.type.block_bytes());
-    uint64_t at = random() % (pool.size() / block) * block; // so that matrices differ
-    for (uint64_t left = info.bytes(); left > 0;) {
-      const uint64_t chunk = std::min<uint64_t>(left, pool.size() - at);
-      writer.write(std::span(pool).subspan(at, chunk));
-      left -= chunk;
-      at = 0;
-    }
-  }
-  writer.finish();
-  return image;
+std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view name, bool draft_heads) {
+  const SyntheticSpec spec = SyntheticSpec::parse(name);
+  if (draft_heads && spec.shape->draft_layers == 0)
+    throw Error(fmt::format("--shape: {} has no draft heads", spec.shape->name), Error::kUsage);
+  Shape s = *spec.shape;
+  if (!draft_heads) s.draft_layers = 0;
+  gguf::Metadata metadata = metadata_of(s);
+  metadata.set("general.name", fmt::format("synthetic {}", name));
+  if (spec.recipe) metadata.set("general.file_type", spec.recipe->file_type);
+  metadata.set("tokenizer.ggml.model", "none");
+  std::vector<gguf::TensorInfo> tensors = tensors_of(s);
+  spec.set_types(tensors, s.architecture, s.layers);
+  return random_image(metadata, tensors, &s);
 }
 
 } // namespace ridge::models

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gguf/writer.h"
+#include "models/recipes.h"
 #include "quant/registry.h"
 
 #include <cstddef>
@@ -37,6 +38,7 @@ struct Shape {
 
   // Of draft heads, which come behind the layers. Their attention sees all.
   int64_t draft_layers = 0;
+  int64_t draft_vocab = 0; // of an EAGLE-3 head in a file of its own, 0: there is none
 
   bool has_sigmoid_gate() const { return architecture == "lfm2moe" || architecture == "glm4moe" || query_latent > 0; }
   char kind_of(int64_t layer) const {
@@ -55,6 +57,23 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 // tensor, models/recipes.h). Draft heads are left out unless they are wanted. Throws Error (usage) listing what is
 // known, and where draft heads are wanted of a model that has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads = false);
+
+// An EAGLE-3 head for the model of that shape, of the same types. Throws Error (usage) where the shape has none.
+std::shared_ptr<const std::vector<std::byte>> synthetic_eagle_head(std::string_view spec);
+
+// NAME:TYPE
+struct SyntheticSpec {
+  const Shape* shape;
+  const quant::FormatInfo* pure; // of every matrix, or null
+  const Recipe* recipe;          // or null
+  static SyntheticSpec parse(std::string_view spec);
+  // Of matrices in F16 among the tensors of a file.
+  void set_types(std::vector<gguf::TensorInfo>& tensors, std::string_view architecture, int64_t layers) const;
+};
+// A file with random weights. `shape`: of a model whose tokens, if it has experts, are to choose them evenly; or null.
+std::shared_ptr<const std::vector<std::byte>> random_image(const gguf::Metadata& metadata,
+                                                           const std::vector<gguf::TensorInfo>& tensors,
+                                                           const Shape* shape = nullptr);
 
 // Gives a model of `tokens` tokens (at least 259) a vocabulary of bytes, all others unused.
 void add_byte_vocabulary(gguf::Metadata& metadata, int64_t tokens);

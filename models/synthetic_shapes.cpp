@@ -11,7 +11,7 @@ const std::vector<Shape>& shapes() {
       {.name = "llama-3b", .architecture = "llama", .layers = 28, .width = 3072, .ffn_width = 8192, .heads = 24,
        .kv_heads = 8, .head_dim = 128, .vocab = 128256, .rope_base = 5e5},
       {.name = "llama-8b", .architecture = "llama", .layers = 32, .width = 4096, .ffn_width = 14336, .heads = 32,
-       .kv_heads = 8, .head_dim = 128, .vocab = 128256, .rope_base = 5e5},
+       .kv_heads = 8, .head_dim = 128, .vocab = 128256, .rope_base = 5e5, .draft_vocab = 32000},
       {.name = "llama-70b", .architecture = "llama", .layers = 80, .width = 8192, .ffn_width = 28672, .heads = 64,
        .kv_heads = 8, .head_dim = 128, .vocab = 128256, .rope_base = 5e5},
       {.name = "mistral-7b", .architecture = "llama", .layers = 32, .width = 4096, .ffn_width = 14336, .heads = 32,

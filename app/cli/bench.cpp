@@ -123,11 +123,15 @@ void add_bench_command(CLI::App& app) {
       ->needs(clients)
       ->type_name("R");
   command
-      ->add_option("--spec", o->request.speculation,
-                   "also generation with guesses that are right with probability P, as often as it pays; mtp: the "
-                   "draft heads make them, and --accept says how often they count as right")
-      ->type_name("synthetic:P|mtp");
-  list("--accept", o->request.accepted, "with --spec mtp: the probability that a guess counts as right", "P");
+      ->add_option(
+          "--spec", o->request.speculation,
+          "also generation with guesses that are right with probability P, as often as it pays; mtp, eagle3: "
+          "the file's draft heads or those of another file make them, and --accept says how often they count as "
+          "right")
+      ->type_name("synthetic:P|mtp|eagle3");
+  list("--accept", o->request.accepted, "with --spec mtp or eagle3: the probability that a guess counts as right", "P");
+  command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the head's file (-md)")
+      ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->request.ubatches, "of these, evaluated at once (-ub)");
   list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");

@@ -1,12 +1,14 @@
 // ridge logits: the raw output of a model for given token ids, to compare engines and formats with.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
+#include "engine/speculation/speculation.h"
 
 #include <fmt/format.h>
 
@@ -35,19 +37,30 @@ struct LogitsCommand {
     return config;
   }
 
+  engine::LoadedModel open() const {
+    if (!mtp && !model.draft_model.empty())
+      throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
+    if (!mtp) return engine::open_model(model.model, load_on_terminal());
+    core::ModelOptions drafting = model;
+    drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
+    engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
+    if (loaded.heads.empty()) throw_error("--draft-model {}: is no draft head", model.draft_model);
+    return loaded;
+  }
+
   void run() const {
     const std::vector<int32_t> tokens = parse_ids(ids, "--ids");
-    engine::LoadedModel loaded =
-        engine::open_model(model.model, load_on_terminal(), mtp ? models::Ending::drafted : models::Ending::logits);
-    std::optional<engine::LoadedModel> head;
-    if (mtp) head = engine::open_draft_head(model.model);
-    core::check_output(out, {model.model});
+    engine::LoadedModel loaded = open();
+    std::optional<engine::LoadedHead> head;
+    if (mtp) head = std::move(loaded.heads[0]);
+    loaded.heads.clear();
+    core::check_output(out, {model.model, model.draft_model});
     for (int32_t token : tokens)
       if (token >= loaded.program.vocab)
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
     const core::ExecutorConfig config = config_for(loaded.program, std::ssize(tokens));
-    for (engine::LoadedModel* part : {&loaded, head ? &*head : nullptr})
-      if (part) engine::start_executor(*part, config, model.device, engine::placement_of(model), load_on_terminal());
+    engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
+    if (head) engine::start_executor(*head, config, model.device, engine::placement_of(model), load_on_terminal());
 
     NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());
@@ -66,13 +79,18 @@ struct LogitsCommand {
         const size_t width = rows.size() / count;
         before.resize(width); // zeros before the first token
         before.insert(before.end(), rows.begin(), rows.end());
-        batch.outputs = std::span(all).first(count);
-        batch.input = std::span(before).first(count * width);
-        head->executor->forward(batch);
+        const int64_t skipped = std::clamp(head->first_token - at, int64_t{0}, count), read = count - skipped;
+        for (int64_t i = 0; i < skipped; ++i) npy.append(std::vector<float>(loaded.program.vocab));
+        if (read > 0)
+          head->executor->forward({batch.tokens.last(read),
+                                   std::span(positions).subspan(at + skipped - head->first_token, read),
+                                   {},
+                                   std::span(all).first(read),
+                                   std::span(before).subspan(skipped * width, read * width)});
+        for (int64_t i = 0; i < read; ++i) npy.append(head->executor->logits(i));
         before.erase(before.begin(), before.begin() + std::ssize(rows));
       }
-      core::Executor& executor = head ? *head->executor : *loaded.executor;
-      for (int64_t i = 0; i < count; ++i) npy.append(executor.logits(i));
+      for (int64_t i = 0; !head && i < count; ++i) npy.append(loaded.executor->logits(i));
     }
     loaded.file.check();
     npy.finish();
@@ -91,6 +109,10 @@ void add_logits_command(CLI::App& app) {
   command->add_flag(
       "--mtp", options->mtp,
       "the logits of the file's draft head: row k from token k and the model's hidden row of token k - 1");
+  command
+      ->add_option("--draft-model", options->model.draft_model,
+                   "with --mtp: of this EAGLE-3 head, which has none behind the first token (-md)")
+      ->type_name(kModelType);
   command->callback([options] { options->run(); });
 }
 

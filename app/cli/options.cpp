@@ -103,7 +103,9 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram", "draft"}))
       ->capture_default_str()
       ->type_name("WHO");
-  command.add_option("--draft-model", o.draft_model, "a smaller model with the same vocabulary, to guess tokens (-md)")
+  command
+      .add_option("--draft-model", o.draft_model,
+                  "what guesses tokens: a smaller model with the same vocabulary, or an EAGLE-3 head (-md)")
       ->type_name(kModelType);
   command.add_option("--draft-tokens", o.draft_tokens, "guesses in a step (default: as many as pay)")
       ->check(CLI::Range(int64_t{1}, engine::kMostGuesses))

@@ -5,6 +5,7 @@
 #include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
+#include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/speculation/speculation.h"
 #include "models/model.h"
@@ -23,7 +24,10 @@ struct FitCommand {
   bool json = false;
 
   void run() const {
+    engine::check_speculation(model);
     const engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
+    if (!model.draft_model.empty() && loaded.heads.empty())
+      throw_error("--draft-model {}: is no draft head; ask for it by itself: ridge fit -m", model.draft_model);
     engine::Room room = engine::free_room();
     const engine::Placement placement = engine::placement_of(model);
     const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
@@ -141,6 +145,8 @@ void add_fit_command(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram"}))
       ->capture_default_str()
       ->type_name("WHO");
+  command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head, which counts, too (-md)")
+      ->type_name(kModelType);
   command->get_option("--gpu-memory")->description("as if there were a GPU with so much free, such as 24GiB");
   command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
   command->add_flag("--json", options->json, "machine-readable");

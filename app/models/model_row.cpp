@@ -22,7 +22,9 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     row.architecture = core::printable(file.get_string("general.architecture", "?"));
     row.type = models::file_type_label(file);
     row.parameters = models::parameter_count(file);
-    const std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, options);
+    core::ModelOptions without_other = options; // a draft model is one model's
+    without_other.draft_model.clear();
+    const std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, without_other);
     const core::Program program =
         models::build_program(file, heads.empty() ? models::Ending::logits : models::Ending::drafted);
     row.trained_context = program.trained_context;

@@ -99,7 +99,7 @@ Json record(const measure::BenchRow& r) {
                {"streams", r.streams},
                {"verified_tokens", r.verified},
                {"right_guesses_share", r.right_guesses < 0 ? Json(nullptr) : Json(r.right_guesses)},
-               {"draft_heads_guess", r.guessing_heads},
+               {"draft_heads_guess", !r.guessing_heads.empty()},
                {"tokens_per_step", r.tokens_per_step},
                {"experts_found_share", r.experts_found < 0 ? Json(nullptr) : Json(r.experts_found)},
                {"repetitions", r.seconds.size()},

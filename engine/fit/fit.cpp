@@ -171,8 +171,8 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
   int32_t fitting = 0, too_many = core::layer_count(program) + 1;
   if (fits(program)) return too_many;
   while (too_many - fitting > 1) {
-    const int32_t layers = (fitting + too_many) / 2;
-    (fits(split_off(program, layers_together(program, layers)).back) ? fitting : too_many) = layers;
+    const int32_t layers = (fitting + too_many) / 2, together = layers_together(program, layers);
+    (together == 0 || fits(split_off(program, together).back) ? fitting : too_many) = layers;
   }
   return layers_together(program, fitting);
 }

@@ -14,12 +14,13 @@ constexpr int64_t kKept = 32;
 
 } // namespace
 
-DraftHead::DraftHead(const core::Program& program, core::Executor& executor, int32_t stream, core::Sampler& greedy)
-    : executor_(executor), stream_(stream), width_(program.values[program.input].width), greedy_(greedy),
-      rows_(width_, 0.0f) {}
+DraftHead::DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& greedy)
+    : executor_(*head.executor), stream_(stream), first_token_(head.first_token),
+      width_(head.program.values[head.program.input].width), greedy_(greedy), size_(first_token_), rows_(width_, 0.0f) {
+}
 
 void DraftHead::keep(int64_t count) {
-  size_ = std::min(size_, count);
+  size_ = std::min(size_, std::max(count, first_token_));
   if (count > 0) return;
   first_row_ = -1;
   rows_.assign(width_, 0.0f);
@@ -43,7 +44,7 @@ void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
 void DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output) {
   const std::vector<int32_t> streams(count, stream_);
   std::vector<int32_t> positions(count);
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_));
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_ - first_token_));
   const auto last = static_cast<int32_t>(count) - 1;
   core::Batch batch{text.subspan(size_, count), positions, streams, {}};
   if (output) batch.outputs = {&last, 1};
@@ -70,25 +71,25 @@ int32_t DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* n
 }
 
 int32_t DraftHead::choose() {
-  if (executor_.start_decoding(greedy_, static_cast<int32_t>(size_), stream_)) return executor_.next_token(false);
+  if (executor_.start_decoding(greedy_, static_cast<int32_t>(size_ - first_token_), stream_))
+    return executor_.next_token(false);
   return greedy_.sample(executor_.logits(0));
 }
 
 HeadDrafter::HeadDrafter(const LoadedModel& model)
     : vocab_(model.program.vocab), width_(model.program.values[model.program.hidden].width),
-      streams_(model.heads[0].executor->config().streams) {
+      first_token_(model.heads[0].first_token), streams_(model.heads[0].executor->config().streams) {
   for (const LoadedHead& head : model.heads)
     greedy_.emplace_back(core::SamplerParams{.temp = 0, .bias = {}}, head.program.vocab);
   for (size_t stream = 0; stream < streams_.size(); ++stream)
     for (size_t i = 0; i < model.heads.size(); ++i)
-      streams_[stream].heads.emplace_back(model.heads[i].program, *model.heads[i].executor,
-                                          static_cast<int32_t>(stream), greedy_[i]);
+      streams_[stream].heads.emplace_back(model.heads[i], static_cast<int32_t>(stream), greedy_[i]);
   select(0);
 }
 
 int HeadDrafter::look(std::span<const int32_t> tokens) {
   tokens_ = tokens;
-  return 0;
+  return std::ssize(tokens) > first_token_ ? 0 : -1;
 }
 
 std::vector<int32_t> HeadDrafter::draft(int64_t most) {

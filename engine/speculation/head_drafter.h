@@ -1,4 +1,5 @@
-// Guesses of the draft heads that a model's file has behind its layers (multi-token prediction, "nextn").
+// Guesses of the draft heads that a model's file has behind its layers (multi-token prediction, "nextn"), or of one
+// that is a file of its own (EAGLE-3).
 //
 // A head reads a token and a hidden row of the token before it. It has keys and values of its own, of every token of
 // the text. Where the model has several streams, so has the head, and knows a text for each. The first head reads the
@@ -18,9 +19,9 @@ namespace ridge::engine {
 class DraftHead {
  public:
   // The executor has no recurrent state, and one output. `greedy` picks the likeliest token. All must outlive it.
-  DraftHead(const core::Program& program, core::Executor& executor, int32_t stream, core::Sampler& greedy);
+  DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& greedy);
 
-  int64_t size() const { return size_; } // tokens that the cache holds
+  int64_t size() const { return size_; } // tokens that the cache holds, with those before LoadedHead::first_token
   // The first token whose row is yet to come before all tokens can be read.
   int64_t missing_row() const { return size_ > first_row_ ? rows_end() : size_ - 1; }
   void keep(int64_t count); // goes back to the first `count` tokens
@@ -40,9 +41,10 @@ class DraftHead {
 
   core::Executor& executor_;
   const int32_t stream_;
+  const int64_t first_token_;
   const int64_t width_;
   core::Sampler& greedy_;
-  int64_t size_ = 0;
+  int64_t size_;
   // Rows of tokens from first_row_ on, some that were read already among them. That of token -1, before the first, is
   // 0.
   int64_t first_row_ = -1;
@@ -70,7 +72,7 @@ class HeadDrafter final : public Drafter {
     DraftHead* behind(size_t head) { return head + 1 < heads.size() ? &heads[head + 1] : nullptr; }
   };
 
-  const int64_t vocab_, width_;
+  const int64_t vocab_, width_, first_token_;
   std::vector<core::Sampler> greedy_; // one for each head
   std::vector<Stream> streams_;
   Stream* selected_ = nullptr;

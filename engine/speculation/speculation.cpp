@@ -5,7 +5,7 @@
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
-#include "models/guide.h"
+#include "models/eagle.h"
 
 #include <algorithm>
 
@@ -13,13 +13,13 @@ namespace ridge::engine {
 namespace {
 
 // Padding at the end of a vocabulary may differ; what a token stands for may not.
-void check_vocabulary(const LoadedModel& draft, const LoadedModel& model) {
-  const text::Tokenizer &ours = model.need_tokenizer(), &theirs = draft.need_tokenizer();
+void check_vocabulary(const text::Tokenizer& theirs, const std::string& draft, const LoadedModel& model) {
+  const text::Tokenizer& ours = model.need_tokenizer();
   const int64_t common = std::min(ours.vocab_size(), theirs.vocab_size());
   for (int32_t token = 0; token < common; ++token)
     if (ours.token_text(token) != theirs.token_text(token))
       throw_error("--draft-model {}: token {} is \"{}\", but \"{}\" in {}: a draft model needs the same vocabulary",
-                  draft.file.path(), token, theirs.token_text(token), ours.token_text(token), model.file.path());
+                  draft, token, theirs.token_text(token), ours.token_text(token), model.file.path());
 }
 
 std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, const LoadedModel& model,
@@ -29,7 +29,7 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
   of_draft.context = model.executor->config().context;
   of_draft.gpu_layers = -1;
   auto draft = std::make_unique<LoadedModel>(open_model(of_draft.model, steps));
-  check_vocabulary(*draft, model);
+  check_vocabulary(draft->need_tokenizer(), draft->file.path(), model);
   core::ExecutorConfig config = executor_config(of_draft, draft->program.trained_context);
   config.max_outputs = 1;
   start_executor(*draft, config, options.device, {}, steps);
@@ -47,15 +47,34 @@ void check_speculation(const core::ModelOptions& options) {
                 Error::kUsage);
 }
 
+LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model) {
+  core::Program program = models::build_eagle_head(*head, model);
+  return {std::move(program), nullptr, std::move(head), 1};
+}
+
+namespace {
+
+// The draft model that the options name, where it is a head.
+std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOptions& options) {
+  if (options.speculation != "auto" && options.speculation != "draft") return {};
+  auto head = std::make_shared<const gguf::File>(gguf::File::open(options.draft_model));
+  std::vector<LoadedHead> heads;
+  if (models::is_eagle_head(*head)) heads.push_back(eagle_head(std::move(head), file));
+  return heads;
+}
+
+} // namespace
+
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
                                      const LoadSteps& steps) {
+  if (!options.draft_model.empty()) return named_head(file, options);
   const bool demanded = options.speculation == "mtp";
-  if (!demanded && (options.speculation != "auto" || !options.draft_model.empty())) return {};
+  if (!demanded && options.speculation != "auto") return {};
   std::vector<LoadedHead> heads;
   try {
     const int64_t count = models::draft_heads(file);
     for (int64_t head = 0; head < count || (demanded && head == 0); ++head)
-      heads.push_back({models::build_draft_head(file, head), nullptr});
+      heads.push_back({models::build_draft_head(file, head)});
   } catch (const Error& error) {
     if (demanded) throw;
     if (steps.note) steps.note(fmt::format("guessing without the file's draft head: {}", error.what()));
@@ -64,17 +83,22 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
   return heads;
 }
 
-LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
-  std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
-  LoadedModel model = open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted);
+LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
+  const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
+  LoadedModel model =
+      open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own);
+  if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;
 }
 
+LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
+  std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
+  return open_with_heads(std::move(file), std::move(heads));
+}
+
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps) {
-  if (options.model.empty() && options.speculation != "mtp") return open_model(options.model, steps);
-  return open_generating(options.model.empty() ? models::open_guide() : gguf::File::open(options.model), options,
-                         steps);
+  return open_generating(open_file(options.model, steps), options, steps);
 }
 
 core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context) {

@@ -17,8 +17,13 @@ void check_speculation(const core::ModelOptions& options);
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps = {});
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps = {});
 
-// The draft heads of the file, where the options have them guess; without executors. Where they are not supported, none
-// and a note; an Error where the options ask for them.
+// An EAGLE-3 head in a file of its own, for the model in another. Throws Error where it is not that model's.
+LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model);
+// Opens a model for these heads, which were made for its file. Throws Error where a head has another vocabulary.
+LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads);
+
+// The draft heads that the options have guess: those of the file, or the one that they name; without executors. Where
+// heads of the file are not supported, none and a note; an Error where the options ask for them.
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
                                      const LoadSteps& steps = {});
 

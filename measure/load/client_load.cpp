@@ -182,7 +182,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
 std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps) {
   const BenchPlan plan = plan_load(request);
   std::vector<ClientLoadRow> rows;
-  for_each_model(request, false, steps, [&](engine::LoadedModel& model, const std::string& name) {
+  for_each_model(request, "", steps, [&](engine::LoadedModel& model, const std::string& name) {
     rows.push_back(play_to(model, name, request, plan, steps));
   });
   return rows;

@@ -13,11 +13,13 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head)
-    : file_(file), hparams_(file), draft_head_(draft_head), keeps_hidden_(ending == Ending::drafted || draft_head),
+Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head, const gguf::File* partner)
+    : file_(file), hparams_(file), draft_head_(draft_head),
+      keeps_hidden_((ending == Ending::drafted && !partner) || draft_head), partner_(partner),
       embeds_(ending == Ending::hidden) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
+  if (partner && ending == Ending::drafted) taken_ = Builder(*partner).taken_rows();
 }
 
 std::string Builder::begin_layer(int64_t il) {
@@ -336,7 +338,7 @@ void Builder::refuse_unused_tensors() const {
 }
 
 core::Program Builder::finish() && {
-  if (keeps_hidden_ && program_.hidden < 0) refuse_drafts();
+  if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
   for (const core::Op& op : program_.ops)
     if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
       throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -34,8 +35,10 @@ namespace ridge::models {
 class Builder {
  public:
   // The architecture is the one that the file names. `file` must outlive the Program. With a draft head, `build` makes
-  // the Program of that one, from the same declaration of the model.
-  explicit Builder(const gguf::File& file, Ending ending = Ending::logits, std::optional<int64_t> draft_head = {});
+  // the Program of that one, from the same declaration of the model. `partner`: of an EAGLE-3 head the model's file, of
+  // a model that is to keep rows for such a head the head's (eagle.cpp).
+  explicit Builder(const gguf::File& file, Ending ending = Ending::logits, std::optional<int64_t> draft_head = {},
+                   const gguf::File* partner = nullptr);
 
   const Hparams& hparams() const { return hparams_; }
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
@@ -135,6 +138,9 @@ class Builder {
   // The same with attention as the mixer.
   void transformer(const AttentionSpec& spec, const Block& ffn);
 
+  // A draft head that is a file of its own and takes rows of several layers of its model.
+  void eagle_head(const AttentionSpec& attention);
+
   // Ops appended from here on belong to layer `il`. Returns the prefix of its tensors' names, "blk.3.".
   std::string begin_layer(int64_t il);
   std::string layer_name(int64_t il) const; // that prefix
@@ -166,6 +172,21 @@ class Builder {
   core::ValueId layer(const Model& model, core::ValueId x, int64_t il, bool gathers);
   void end(const Model& model, core::ValueId x, const std::string& norm);
   void build_draft_head(const Model& model);
+  // What an EAGLE-3 head takes of its model: the inputs of some layers, through a matrix.
+  struct TakenRows {
+    std::vector<int64_t> layers; // whose inputs; layers(): what the last one gives
+    int64_t width = 0;           // of each
+    core::Weight matrix;
+    std::optional<core::Weight> norm; // of all side by side
+    float epsilon = 0;
+    int64_t last_layer() const { return std::ranges::max(layers); }
+  };
+  TakenRows taken_rows();                                                 // of the head that this builder's file has
+  void take_row(core::ValueId x, int64_t il);                             // the input of layer `il`, where it is taken
+  core::Weight lend(const std::string& name, int64_t cols, int64_t rows); // to another file's Program
+  int64_t vocabulary() const;                                             // rows of the table of tokens
+  void eagle_logits(core::ValueId normed);
+  std::vector<int64_t> draft_words() const; // of an EAGLE-3 head with a vocabulary of its own: the model's tokens
   int64_t draft_layer() const { return hparams_.layers() + *draft_head_; }
   std::string draft_name(std::string_view tensor) const {
     return fmt::format("blk.{}.nextn.{}", draft_layer(), tensor);
@@ -269,7 +290,10 @@ class Builder {
   const Hparams hparams_;
   core::Program program_;
   const std::optional<int64_t> draft_head_; // whose Program this is
-  const bool keeps_hidden_;                 // Program::hidden
+  const bool keeps_hidden_;                 // Program::hidden, for draft heads of the file
+  const gguf::File* const partner_;
+  std::optional<TakenRows> taken_;
+  std::vector<core::ValueId> taken_values_; // of TakenRows::layers
   Drafts drafts_ = Drafts::none;
   int32_t layer_ = -1; // that ops are appended to
   std::map<RopeSpec, int32_t> rope_tables_;

@@ -139,7 +139,13 @@ void Builder::build(const Model& model) {
   if (has_streams) x = hyper_begin(x);
   const int64_t layers = hparams_.layers();
   // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
-  for (int64_t il = 0; il < layers; ++il) x = layer(model, x, il, il + 1 == layers && !keeps_hidden_);
+  const bool all_to_end = keeps_hidden_ || (taken_ && taken_->last_layer() == layers);
+  for (int64_t il = 0; il < layers; ++il) {
+    take_row(x, il);
+    x = layer(model, x, il, il + 1 == layers && !all_to_end);
+  }
+  take_row(x, layers);
+  if (taken_ && all_to_end) x = gather(x);
   if (has_streams) x = hyper_end(model.hyper_connections, x);
   end(model, x, std::string(model.output_norm));
 }

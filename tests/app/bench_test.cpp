@@ -2,6 +2,7 @@
 #include "app/gguf_check.h"
 #include "app/support.h"
 #include "support/draft_model.h"
+#include "support/eagle_pair.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -78,6 +79,20 @@ TEST_CASE("bench measures draft heads, of whose guesses a share counts as right,
   CHECK(tests[1]["draft_heads_guess"] == false);
   CHECK(tests[2]["tokens_per_step"] > 1); // tried now and then, whatever it costs
   CHECK(tests[3]["tokens_per_step"] < 1.2);
+}
+
+TEST_CASE("bench measures an EAGLE-3 head in a file of its own") {
+  const auto write = [](const char* name, const std::vector<std::byte>& image) {
+    return folder().write(name, {reinterpret_cast<const char*>(image.data()), image.size()});
+  };
+  const ridge::tests::EaglePair pair;
+  const std::string model = write("bench-eagle-model.gguf", *pair.model_image()),
+                    head = write("bench-eagle3.gguf", *pair.head_image());
+  const json report = bench({"-m", model, "--draft-model", head, "-t", "1", "-p", "0", "-n", "64", "-d", "40", "--spec",
+                             "eagle3", "--accept", "1"});
+  CHECK(names(report) == std::vector<std::string>{"tg64 @ d40", "tg64 eagle3 1 @ d40"});
+  CHECK(report["tests"][1]["draft_heads_guess"] == true);
+  CHECK(report["tests"][1]["tokens_per_step"] > 1); // tried now and then, whatever it costs
 }
 
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
@@ -229,6 +244,10 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "--spec", "synthetic:2"}, 2, "P from 0 to 1");
   refused({"bench", "-m", tiny_model(), "--spec", "mtp"}, 2, "--accept");
   refused({"bench", "-m", tiny_model(), "--accept", "0.5"}, 2, "--spec mtp");
+  refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1"}, 2, "--draft-model FILE");
+  refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1", "--draft-model", tiny_model()}, 1,
+          "is no draft head");
+  refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "eagle3", "--accept", "1"}, 2, "has no EAGLE-3 head");
   refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "2"}, 2, "'2' is no number from 0 to 1");
   refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "1"}, 1, "has no draft head");
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "mtp", "--accept", "1"}, 2, "has no draft heads");

@@ -2,6 +2,7 @@
 #include "app/support.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/draft_model.h"
+#include "support/eagle_runs.h"
 #include "support/recipes/draft_runs.h"
 
 #include <fstream>
@@ -27,7 +28,37 @@ TEST_CASE("ridge logits --mtp writes the logits of the first draft head, however
   }
   const Result refused = run_ridge({"logits", "-m", tiny_model(), "--mtp", "--ids", "1", "--out", out});
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("draft heads of llama models are not supported yet") != std::string::npos);
+  CHECK(refused.err.find("has no draft head") != std::string::npos);
+}
+
+TEST_CASE("ridge logits --mtp writes the logits of an EAGLE-3 head beside its model, and fit counts it") {
+  const auto write = [](const char* name, const std::vector<std::byte>& image) {
+    return folder().write(name, {reinterpret_cast<const char*>(image.data()), image.size()});
+  };
+  const EaglePair pair;
+  const std::string model = write("eagle-model.gguf", *pair.model_image()),
+                    head = write("eagle3.gguf", *pair.head_image()), out = folder() / "eagle.npy";
+  std::string ids;
+  for (const int32_t id : eagle_ids()) ids += (ids.empty() ? "" : ",") + std::to_string(id);
+  std::vector<float> golden =
+      read_array<float>(std::string(RIDGE_SOURCE_DIR) + "/tests/golden/eagle3.f32"); // of the first kind
+  golden.resize((kEagleTokens - 1) * 48);
+  for (const char* batch : {"32", "3"}) {
+    const Result result = run_ridge({"logits", "-m", model, "--draft-model", head, "--device", "cpu", "--exact",
+                                     "--mtp", "--ids", ids, "-ub", batch, "--out", out});
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    const std::vector<float> logits = floats_of_npy(out);
+    REQUIRE(logits.size() == golden.size() + 48);
+    CHECK(std::ranges::all_of(std::span(logits).first(48), [](float logit) { return logit == 0; }));
+    CHECK(eagle_error({logits.begin() + 48, logits.end()}, golden) < 1e-9);
+  }
+  const Result fit = run_ridge({"fit", "-m", model, "--draft-model", head, "--device", "cpu"});
+  CHECK(fit.status == 0);
+  CHECK(fit.out.find("draft heads") != std::string::npos);
+  const Result refused = run_ridge({"run", "-m", tiny_model(), "--draft-model", head, "-p", "x"});
+  CHECK(refused.status == 1);
+  CHECK(refused.err.find("it is the draft head of another model") != std::string::npos);
+  CHECK(run_ridge({"inspect", head}).status == 0);
 }
 
 TEST_CASE("ridge logits gives the same on several ranks, and says which GPUs it cannot use") {

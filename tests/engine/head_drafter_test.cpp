@@ -4,11 +4,14 @@
 #include "engine/head_runs.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/draft_model.h"
+#include "support/eagle_pair.h"
 #include "support/recipes/draft_runs.h"
+#include "support/temporary_folder.h"
 
 using namespace ridge;
 using kernels::cpu::make_cpu_executor;
 using tests::DraftModel;
+using tests::EaglePair;
 
 namespace {
 
@@ -30,8 +33,8 @@ std::unique_ptr<engine::Speculator> watched(const engine::LoadedModel& model, in
   return std::make_unique<engine::Speculator>(std::make_unique<tests::WatchedHeads>(model, make_cpu_executor), length);
 }
 
-void check_answers(gguf::File file, std::span<const int32_t> prompt, int64_t count, std::vector<int64_t> lengths) {
-  const engine::LoadedModel model = tests::open_with_heads(std::move(file), make_cpu_executor);
+void check_answers(const engine::LoadedModel& model, std::span<const int32_t> prompt, int64_t count,
+                   std::vector<int64_t> lengths) {
   for (const core::SamplerParams& params : greedy_and_sampled()) {
     CAPTURE(params.temp);
     const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, params, count);
@@ -88,7 +91,7 @@ TEST_CASE("draft heads guess what they compute, and the answer is the one withou
   for (const DraftModel& model : draft_models()) {
     CAPTURE(std::string(model.shape.architecture));
     const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
-    check_answers(model.open(), prompt, 50, {1, 5});
+    check_answers(tests::open_with_heads(model.open(), make_cpu_executor), prompt, 50, {1, 5});
   }
 }
 
@@ -101,7 +104,7 @@ TEST_CASE("tiny models with draft heads say the same with their guesses as witho
     if (recipe.document["spread"].get<double>() > 1e-7) continue; // makes much of the last bit
     std::vector<int32_t> prompt = recipe.ids();
     prompt.resize(9);
-    check_answers(recipe.open(), prompt, 24, {3});
+    check_answers(tests::open_with_heads(recipe.open(), make_cpu_executor), prompt, 24, {3});
     ++checked;
   }
   CHECK(checked >= 8);
@@ -117,6 +120,54 @@ TEST_CASE("draft heads guess what they compute in conversations that go back") {
       CHECK(converse(model, watched(model, length)) == plain);
     }
   }
+}
+
+TEST_CASE("EAGLE-3 heads guess what they compute, from a text's second token on, and the answer is the one without") {
+  for (const EaglePair& pair : EaglePair::kinds()) {
+    CAPTURE(pair.width);
+    CAPTURE(pair.own_vocab);
+    const engine::LoadedModel model = tests::open_with_eagle(pair.model(), pair.head(), make_cpu_executor);
+    const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+    check_answers(model, prompt, 50, {1, 5});
+    check_answers(model, std::span(prompt).first(1), 12, {2});
+    const std::vector<int32_t> plain = converse(model, nullptr);
+    for (const int64_t length : {0, 1, 4}) {
+      CAPTURE(length);
+      CHECK(converse(model, watched(model, length)) == plain);
+    }
+  }
+}
+
+TEST_CASE("--draft-model opens an EAGLE-3 head beside its model; one of another model is refused with one line") {
+  const tests::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::vector<std::byte>& image) {
+    return folder.write(name, {reinterpret_cast<const char*>(image.data()), image.size()});
+  };
+  const EaglePair pair;
+  core::ModelOptions options;
+  options.model = write("model.gguf", *pair.model_image());
+  options.draft_model = write("head.gguf", *pair.head_image());
+  for (const char* who : {"auto", "draft"}) {
+    options.speculation = who;
+    const engine::LoadedModel model = engine::open_generating(options);
+    REQUIRE(model.heads.size() == 1);
+    CHECK(model.program.hidden >= 0);
+    CHECK(model.heads[0].first_token == 1);
+  }
+  EaglePair other;
+  other.vocab = 40;
+  other.own_table = true;
+  other.own_vocab = 20;
+  write("head.gguf", *other.head_image());
+  CHECK_THROWS_WITH(engine::open_generating(options),
+                    fmt::format("{}: has a vocabulary of 40 tokens, {} one of 48: a draft head needs its model's",
+                                options.draft_model, options.model)
+                        .c_str());
+  core::ModelOptions alone;
+  alone.model = options.draft_model;
+  CHECK_THROWS_WITH(
+      engine::open_generating(alone),
+      fmt::format("{0}: is a draft head; name it beside its model: -m MODEL --draft-model {0}", alone.model).c_str());
 }
 
 TEST_CASE("heads that know what the model says are right") {

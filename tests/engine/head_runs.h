@@ -14,9 +14,9 @@
 
 namespace ridge::tests {
 
-inline core::ExecutorConfig heads_config() {
+inline core::ExecutorConfig heads_config(int64_t context = 160) {
   core::ExecutorConfig config;
-  config.context = 160;
+  config.context = context;
   config.max_batch = 24;
   config.max_outputs = 16;
   config.exact = true;
@@ -28,9 +28,9 @@ inline core::ExecutorConfig heads_config() {
 // Row k of head j is from token k and row k - 1 of head j - 1, or of the model. Its logits are of token k + 1.
 class HeadGuesses {
  public:
-  HeadGuesses(const gguf::File& file, MakeExecutor make)
-      : make_(std::move(make)), model_(models::build_program(file, models::Ending::drafted)) {
-    for (int64_t i = 0; i < models::draft_heads(file); ++i) heads_.push_back(models::build_draft_head(file, i));
+  HeadGuesses(const engine::LoadedModel& model, MakeExecutor make)
+      : make_(std::move(make)), model_(model.program), first_(model.heads[0].first_token) {
+    for (const engine::LoadedHead& head : model.heads) heads_.push_back(head.program);
   }
 
   std::vector<int32_t> behind(std::vector<int32_t> text, int64_t count) const {
@@ -39,7 +39,8 @@ class HeadGuesses {
     while (std::ssize(guesses) < count) {
       const size_t place = guesses.size(), head = std::min(place, heads_.size() - 1);
       rows.insert(rows.begin(), width(), 0.0f); // before the first token
-      const Result result = run(heads_[head], text, rows);
+      const Result result =
+          run(heads_[head], std::span(text).subspan(first_), std::span(rows).subspan(first_ * width()));
       guesses.push_back(result.likeliest);
       text.push_back(result.likeliest);
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(width()));
@@ -83,13 +84,14 @@ class HeadGuesses {
 
   const MakeExecutor make_;
   const core::Program model_;
+  const size_t first_; // token that heads read
   std::vector<core::Program> heads_;
 };
 
 // Heads that guess as they do, beside what they should.
 class WatchedHeads final : public engine::Drafter {
  public:
-  WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model.file, make) {}
+  WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model, make) {}
 
   void begin(std::span<const int32_t> tokens) override { heads_.begin(tokens); }
   int look(std::span<const int32_t> tokens) override {
@@ -115,16 +117,31 @@ class WatchedHeads final : public engine::Drafter {
   std::vector<int32_t> text_;
 };
 
-// The model of a file with its heads, on executors that `make` makes.
-inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1) {
-  core::ModelOptions options;
-  options.speculation = "mtp";
-  engine::LoadedModel model = engine::open_generating(std::move(file), options);
-  core::ExecutorConfig config = heads_config();
+// Puts a model and its heads on executors that `make` makes. They refer to the model, which stays where it is.
+inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t streams = 1, int64_t context = 160) {
+  core::ExecutorConfig config = heads_config(context);
   config.streams = streams;
   model.executor = make(model.program, config);
   config.max_outputs = 1;
   for (engine::LoadedHead& head : model.heads) head.executor = make(head.program, config);
+}
+
+// The model of a file with the file's heads.
+inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1,
+                                           int64_t context = 160) {
+  core::ModelOptions options;
+  options.speculation = "mtp";
+  engine::LoadedModel model = engine::open_generating(std::move(file), options);
+  start(model, make, streams, context);
+  return model;
+}
+
+inline engine::LoadedModel open_with_eagle(gguf::File file, gguf::File head, const MakeExecutor& make,
+                                           int64_t streams = 1, int64_t context = 160) {
+  std::vector<engine::LoadedHead> heads;
+  heads.push_back(engine::eagle_head(std::make_shared<const gguf::File>(std::move(head)), file));
+  engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(heads));
+  start(model, make, streams, context);
   return model;
 }
 

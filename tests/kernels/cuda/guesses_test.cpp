@@ -3,6 +3,7 @@
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
 #include "support/draft_model.h"
+#include "support/eagle_runs.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
 
@@ -83,10 +84,7 @@ TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding
   std::vector<SamplerParams> settings(2);
   settings[0].temp = 0;
   settings[1].seed = 7;
-  for (const tests::DraftModel& made :
-       {tests::DraftModel::attention(), tests::DraftModel::recurrent(), tests::DraftModel::chained()}) {
-    CAPTURE(std::string(made.shape.architecture));
-    const engine::LoadedModel model = tests::open_with_heads(made.open(), tests::make_executor);
+  const auto check = [&](const engine::LoadedModel& model) {
     for (const SamplerParams& params : settings) {
       const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, params, 60);
       for (const int64_t length : {0, 1, 5}) { // 0: as long as it pays, with steps without guesses in between
@@ -97,7 +95,22 @@ TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding
                           plain);
       }
     }
+  };
+  for (const tests::DraftModel& made :
+       {tests::DraftModel::attention(), tests::DraftModel::recurrent(), tests::DraftModel::chained()}) {
+    CAPTURE(std::string(made.shape.architecture));
+    check(tests::open_with_heads(made.open(), tests::make_executor));
   }
+  for (const tests::EaglePair& pair : tests::EaglePair::kinds()) {
+    CAPTURE(pair.width);
+    CAPTURE(pair.own_vocab);
+    check(tests::open_with_eagle(pair.model(), pair.head(), tests::make_executor));
+  }
+}
+
+TEST_CASE("CUDA: EAGLE-3 heads of every kind have the logits of their definition, also of a guess behind a guess") {
+  REQUIRE_DEVICE();
+  tests::check_eagle_golden(tests::make_executor);
 }
 
 TEST_CASE("CUDA: tiny models of every architecture say the same with guesses as without") {

@@ -1,0 +1,11 @@
+// eagle3: EAGLE-3 draft heads (models/blocks/eagle.cpp). One layer of Llama's, whose attention has a wider input.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+
+static void build(Builder& b) { b.eagle_head({.rope = Rope::adjacent}); }
+
+constinit const ArchitectureFile arch::eagle3 = {.build = build};
+
+} // namespace ridge::models

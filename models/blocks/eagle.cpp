@@ -1,0 +1,162 @@
+// EAGLE-3: a draft head that is a file of its own, trained for one model.
+//
+// It takes rows of three layers of the model, a low, a middle and a high one: what goes into them. A matrix makes one
+// row of the three. It is the head's, but stands at the end of the model's Program, so that what passes between the two
+// is a hidden row as other heads have it. From a token and the row of the token before, one layer guesses the token
+// behind: attention has the norms of both side by side as its input, and adds to the row. What the layer gives is the
+// row of the next guess, which no matrix goes over again. Li et al. 2025, https://arxiv.org/abs/2503.01840
+//
+// The head's logits are of fewer tokens than the model's, those that are said most. `d2t` says which. Here the others
+// have logits that are never the highest. Head and model may share the table of tokens and the output matrix.
+#include "core/error.h"
+#include "models/blocks/blocks.h"
+
+#include <array>
+#include <cstring>
+
+namespace ridge::models {
+
+using core::OpKind;
+using core::ValueId;
+
+namespace {
+
+constexpr float kNever = -1e30f; // a logit
+
+} // namespace
+
+core::Weight Builder::lend(const std::string& name, int64_t cols, int64_t rows) {
+  const core::WeightId id = weight(name, cols, rows);
+  if (order_of_weight_.contains(id))
+    throw_error("{}: {}: weights of this scheme cannot be shared with another file", file_.path(), name);
+  return program_.weights[id];
+}
+
+int64_t Builder::vocabulary() const {
+  const gguf::Tensor* table = file_.find_tensor("token_embd.weight");
+  if (!table) table = file_.find_tensor("output.weight");
+  if (!table) throw_error("{}: has no table of tokens for a draft head", file_.path());
+  return table->dims[1];
+}
+
+Builder::TakenRows Builder::taken_rows() {
+  constexpr std::string_view kLayers = "target_layers";
+  TakenRows taken{.layers = hparams_.all_ints(kLayers),
+                  .width = hparams_.positive_int("target_hidden_size", kMaxWidth)};
+  if (taken.layers.size() != 3 || std::ranges::min(taken.layers) < 0)
+    throw_error("{}: {}: expected the numbers of three layers", file_.path(), hparams_.key(kLayers));
+  const int64_t width = std::ssize(taken.layers) * taken.width;
+  taken.matrix = lend("fc.weight", width, hparams_.width());
+  if (hparams_.get_bool("norm_before_fc", false)) {
+    taken.norm = lend("enc.output_norm.weight", width, 1);
+    require_f32(*taken.norm);
+  }
+  taken.epsilon = hparams_.norm_epsilon();
+  return taken;
+}
+
+void Builder::take_row(ValueId x, int64_t il) {
+  if (!taken_) return;
+  taken_values_.resize(taken_->layers.size(), -1);
+  for (size_t i = 0; i < taken_->layers.size(); ++i)
+    if (taken_->layers[i] == il) taken_values_[i] = x;
+  const std::string& head = partner_->path();
+  if (il == hparams_.layers() && taken_->last_layer() > il)
+    throw_error("{}: takes what goes into layer {}, {} has {} layers: it is the draft head of another model", head,
+                taken_->last_layer(), file_.path(), il);
+  if (il != taken_->last_layer()) return;
+  if (width_of(x) != taken_->width)
+    throw_error("{}: takes rows of {} elements, those of {} have {}: it is the draft head of another model", head,
+                taken_->width, file_.path(), width_of(x));
+  layer_ = il < hparams_.layers() ? static_cast<int32_t>(il) : -1;
+  ValueId rows = taken_values_[0];
+  for (size_t i = 1; i < taken_values_.size(); ++i)
+    rows = emit(OpKind::concat, fmt::format("draft rows {}", i), {rows, taken_values_[i]},
+                width_of(rows) + width_of(taken_values_[i]));
+  if (taken_->norm)
+    rows = emit(OpKind::rms_norm, "draft norm", {rows}, width_of(rows), {add_weight(*taken_->norm)},
+                core::NormParams{taken_->epsilon, width_of(rows)});
+  program_.hidden = emit(OpKind::linear, "draft fc", {rows}, taken_->matrix.rows, {add_weight(taken_->matrix)});
+}
+
+std::vector<int64_t> Builder::draft_words() const {
+  const gguf::Tensor* tensor = file_.find_tensor("d2t");
+  if (!tensor) return {};
+  if (tensor->type.name() != "I64" || tensor->n_dims != 1)
+    throw_error("{}: tensor d2t is no list of I64, the model's tokens", file_.path());
+  std::vector<int64_t> words(tensor->dims[0]);
+  std::memcpy(words.data(), tensor->data.data(), words.size() * sizeof words[0]);
+  std::set<int64_t> seen;
+  for (const int64_t word : words)
+    if (word < 0 || word >= program_.vocab || !seen.insert(word).second)
+      throw_error("{}: tensor d2t has token {}, expected each once and all of the model's {}", file_.path(), word,
+                  program_.vocab);
+  return words;
+}
+
+// Of the head's own tokens, or with d2t of the model's, too.
+void Builder::eagle_logits(ValueId normed) {
+  const int64_t width = width_of(normed);
+  const std::vector<int64_t> words = draft_words();
+  skip("d2t");
+  const int64_t count = words.empty() ? program_.vocab : std::ssize(words);
+  ValueId logits = -1;
+  if (has_matrix("output")) {
+    logits = linear(normed, "output", count);
+  } else {
+    Builder model(*partner_);
+    const bool tied = !model.has_matrix("output");
+    logits = emit(OpKind::linear, "output of the model", {normed}, count,
+                  {add_weight(model.lend(tied ? "token_embd.weight" : "output.weight", width, count))});
+  }
+  if (words.empty()) {
+    program_.logits = logits;
+    return;
+  }
+  const ValueId never = emit(OpKind::linear, "other tokens", {normed}, 1,
+                             {constant("other tokens", width, 0), constant("other tokens' logit", 1, kNever)});
+  std::vector<int32_t> order(program_.vocab, static_cast<int32_t>(count));
+  for (int64_t i = 0; i < count; ++i) order[words[i]] = static_cast<int32_t>(i);
+  const ValueId all = emit(OpKind::concat, "draft logits", {logits, never}, count + 1);
+  program_.logits =
+      emit(OpKind::permute, "d2t", {all}, program_.vocab, {integers("d2t", order)}, core::PermuteParams{count + 1});
+}
+
+void Builder::eagle_head(const AttentionSpec& spec) {
+  if (!partner_)
+    throw_error("{}: is a draft head; name it beside its model: -m MODEL --draft-model {}", file_.path(), file_.path());
+  if (hparams_.blocks() != 1)
+    throw_error("{}: a draft head of {} layers is not supported yet", file_.path(), hparams_.blocks());
+  const int64_t width = hparams_.width();
+  const TakenRows taken = taken_rows(); // whose tensors the model's Program has
+  Builder model(*partner_);
+  program_.vocab = model.vocabulary();
+  core::WeightId table = -1;
+  if (const gguf::Tensor* own = tensor("token_embd.weight")) {
+    if (own->dims[1] != program_.vocab)
+      throw_error("{}: has a vocabulary of {} tokens, {} one of {}: a draft head needs its model's", file_.path(),
+                  own->dims[1], partner_->path(), program_.vocab);
+    table = weight("token_embd.weight", width, program_.vocab);
+  }
+  if ((table < 0 || !has_matrix("output")) && model.hparams().width() != width)
+    throw_error("{}: takes {} of {}, whose rows have {} elements and not {}: it is the draft head of another model",
+                file_.path(), table < 0 ? "the table of tokens" : "the output matrix", partner_->path(),
+                model.hparams().width(), width);
+  if (table < 0)
+    table = add_weight(
+        model.lend(model.has("token_embd.weight") ? "token_embd.weight" : "output.weight", width, program_.vocab));
+  const ValueId token = emit(OpKind::embed, "token_embd", {}, width, {table}, core::EmbedParams{1});
+  const std::string blk = begin_layer(0);
+  program_.input = value("fused row of the token before", width, false);
+  const ValueId e = rms_norm(token, blk + "attn_norm"), h = rms_norm(program_.input, blk + "attn_norm_2");
+  const ValueId both = emit(OpKind::concat, blk + "concat", {e, h}, 2 * width);
+  const ValueId attended = attention(both, 0, spec);
+  ValueId x = add(hparams_.get_bool("norm_before_residual", false) ? h : program_.input, attended, blk + "attn_add");
+  x = gather(x);
+  x = add(x, ffn(rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
+  layer_ = -1;
+  program_.hidden = x;
+  eagle_logits(rms_norm(x, "output_norm"));
+}
+
+} // namespace ridge::models

@@ -14,10 +14,10 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
 
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols) {
-  // One H200: experts of 768 with 12 to 16 tokens were 24 to 29 % slower sorted, with 24 tokens 5 % faster; experts of
-  // 2880, as many tokens as experts, 23 % faster.
+  // One H200: 128 experts of 768 took 6.2 ms unsorted with 16 tokens of 8 slots, and 9.2 sorted with 17; 32 of 2880 were
+  // 23 % faster sorted where there were as many slots.
   const bool narrow = cols <= kChunkColumns;
-  return has_tensor_products(config, limits) && limits.small_batch && (narrow ? slots : 2 * slots) > experts;
+  return has_tensor_products(config, limits) && limits.small_batch && 2 * slots > (narrow ? 3 : 1) * experts;
 }
 
 int expert_tile_tokens(int64_t slots, int64_t experts) {

@@ -221,7 +221,8 @@ bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
 }
 
 bool KernelLauncher::attention_writes_half(const core::Op& attention) const {
-  return !wide_attention(cache_.layer(std::get<core::AttentionParams>(attention.params).layer), context_.launch());
+  const Cache& cache = cache_.layer(std::get<core::AttentionParams>(attention.params).layer);
+  return cache.v_half && !wide_attention(cache, context_.launch());
 }
 
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {

@@ -216,15 +216,14 @@ void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool 
   add(attention);
 }
 
-// Attention over caches in f16 or q8_0 gives values that have room in f16. Where a small batch's product comes next, it
+// Attention over values in f16 gives results that have room in f16. Where a small batch's product comes next, it
 // writes them as that product reads them.
 void BatchPlanner::write_half(KernelCall& attention) {
   const ValueId out = attention.op->outputs[0];
-  if (step_ + 1 == steps_.size() || attention.rows != shape().tokens || width(out) % kGemmColumns != 0) return;
-  const Step& next = steps_[step_ + 1];
-  const MatrixStep& m = next.matrix;
-  if (next.kind != Step::Kind::matrix || m.x != out || m.norm != kNone || m.ids != kNone) return;
-  if (!in_.kernels.attention_writes_half(*attention.op) || !fits_small_batch(m, rows_of(out))) return;
+  const MatrixStep* next = next_matrix(out);
+  if (!next || next->norm != kNone || next->ids != kNone) return;
+  if (attention.rows != shape().tokens || width(out) % kGemmColumns != 0) return;
+  if (!in_.kernels.attention_writes_half(*attention.op) || !fits_small_batch(*next, rows_of(out))) return;
   attention.writes_half = true;
   converted_ = {out, kNone, width(out), HalfLayout::interleaved};
 }

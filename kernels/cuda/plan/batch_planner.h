@@ -7,9 +7,9 @@
 
 namespace ridge::kernels::cuda {
 
-using core::ValueId;
-
 class BatchPlanner {
+  using ValueId = core::ValueId;
+
  public:
   BatchPlanner(const PlanInputs& in, const PlanShape& shape);
 
@@ -51,11 +51,10 @@ class BatchPlanner {
   void write_half(KernelCall& attention);
   bool fits_small_batch(const MatrixStep& m, int64_t rows) const;
   void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);
-  const MatrixStep* next_matrix(const MatrixStep& m) const;
+  const MatrixStep* next_matrix(ValueId x) const;
   bool can_leave_sums(const MatrixStep& m) const;
-  void read_half(KernelCall& batch, const MatrixStep& m);
+  void add_input(KernelCall& batch, const MatrixStep& m, int64_t rows);
   void write_half(KernelCall& batch, const MatrixStep& m, int64_t slots);
-  bool reads_half(const MatrixStep& m) const { return half_of_ != kNone && m.x == half_of_ && m.norm == kNone; }
   void forget_overwritten(ValueId id);
 
   // A call of this step.

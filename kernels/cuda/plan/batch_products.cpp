@@ -50,21 +50,23 @@ void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, Half
   add(to_half);
 }
 
-// The next step, if it is a product of what this one computes and of nothing else.
-const MatrixStep* BatchPlanner::next_matrix(const MatrixStep& m) const {
-  if (step_ + 1 == steps_.size() || m.parts.empty()) return nullptr;
+// The product in the next step, if that is one of this value.
+const MatrixStep* BatchPlanner::next_matrix(ValueId x) const {
+  if (step_ + 1 == steps_.size()) return nullptr;
   const Step& next = steps_[step_ + 1];
-  return next.kind == Step::Kind::matrix && next.matrix.x == m.parts[0].out ? &next.matrix : nullptr;
+  return next.kind == Step::Kind::matrix && next.matrix.x == x ? &next.matrix : nullptr;
 }
 
 bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
-  const MatrixStep* next = next_matrix(m);
+  const MatrixStep* next = next_matrix(m.parts[0].out);
   return next && next->ids == kNone && !in_.config.observer && m.parts.size() == 1 && !m.glu && m.residual != kNone &&
          width(m.parts[0].out) % 8 == 0;
 }
 
-void BatchPlanner::read_half(KernelCall& batch, const MatrixStep& m) {
-  if (!reads_half(m)) return;
+// A small batch's input: what gate and up wrote as f16, or the conversion of `rows` rows.
+void BatchPlanner::add_input(KernelCall& batch, const MatrixStep& m, int64_t rows) {
+  if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone)
+    return convert(m, rows, weight(m.parts[0].weight).cols, HalfLayout::interleaved);
   batch.reads_half = true;
   half_of_ = kNone;
   clearer_.reset();
@@ -72,7 +74,7 @@ void BatchPlanner::read_half(KernelCall& batch, const MatrixStep& m) {
 
 // Gate and up write what down reads as f16, if they can, so that nobody has to convert it.
 void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t slots) {
-  const MatrixStep* next = next_matrix(m);
+  const MatrixStep* next = next_matrix(m.parts[0].out);
   if (batch.tile_tokens > kMostHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids || !clearer_)
     return;
   const int64_t cols = weight(m.parts[0].weight).rows;
@@ -89,10 +91,9 @@ void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t sl
 void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
-  if (!reads_half(m)) convert(m, width(m.x) != first.cols ? slots : rows, first.cols, HalfLayout::interleaved);
   KernelCall experts = product_call(Kernel::expert_batch, m, slots);
   experts.tile_tokens = expert_tile_tokens(slots, first.count);
-  read_half(experts, m);
+  add_input(experts, m, width(m.x) != first.cols ? slots : rows);
   write_half(experts, m, slots);
   add(experts);
 }
@@ -111,12 +112,11 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
     if (!fit.fits) continue;
     KernelCall batch = product_call(Kernel::small_batch, m, rows);
     batch.tile_tokens = tile;
-    if (!reads_half(m)) convert(m, rows, width(m.x), HalfLayout::interleaved);
+    add_input(batch, m, rows);
     if (fit.leaves_sums && can_leave_sums(m)) {
       batch.leaves_sums = true;
       summed_ = batch;
     }
-    read_half(batch, m);
     if (!fit.leaves_sums) write_half(batch, m, rows);
     if (!fit.split_columns) { // there is one scratch for partial sums
       batch.sibling_follows = sibling_follows_[step_];

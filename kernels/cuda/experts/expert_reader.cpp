@@ -7,8 +7,6 @@
 
 namespace ridge::kernels::cuda {
 
-static int64_t aligned(int64_t bytes) { return (bytes + kExpertAligned - 1) / kExpertAligned * kExpertAligned; }
-
 void ExpertReader::expect(const ExpertGroup& group, int64_t expert) const {
   for (const core::WeightId id : group.weights) {
     const core::Weight& w = program_.weights[id];
@@ -25,7 +23,7 @@ void ExpertReader::read(const ExpertGroup& group, int64_t expert, uint8_t* to, c
   for (const core::WeightId id : group.weights) {
     const core::Weight& w = program_.weights[id];
     copies.push_back({&w, expert * w.rows, w.rows, piece.host.as() + at});
-    at += aligned(w.matrix_bytes());
+    at += expert_aligned(w.matrix_bytes());
   }
   copy_rows(copies);
   RIDGE_CUDA(cudaMemcpyAsync(device_.as(), piece.host.as(), at, cudaMemcpyHostToDevice, launch.stream));
@@ -36,7 +34,7 @@ void ExpertReader::read(const ExpertGroup& group, int64_t expert, uint8_t* to, c
     const core::Weight& w = program_.weights[group.weights[i]];
     format_kernels(w.type).repack(launch, device_.as() + at, w.row_bytes, to + group.offsets[i], w.cols, 0, w.rows,
                                   w.rows);
-    at += aligned(w.matrix_bytes());
+    at += expert_aligned(w.matrix_bytes());
   }
 }
 

@@ -6,13 +6,6 @@
 #include <array>
 
 namespace ridge::kernels::cuda {
-namespace {
-
-constexpr size_t kAligned = kExpertAligned;
-
-size_t aligned(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
-
-} // namespace
 
 ExpertStore::ExpertStore(const core::Program& program, std::vector<ExpertGroup> groups, double host_limit,
                          bool planned_only, int sm_count)
@@ -49,13 +42,11 @@ bool ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) 
 
 // One allocation for all slots, one for all tables.
 void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
-  int64_t slot_bytes = 0;
-  for (const ExpertGroup& group : groups_) slot_bytes += std::min(slots, group.experts) * group.block_bytes;
-  slots_ = DeviceMemory(slot_bytes, "experts");
-  uint8_t *slot = slots_.as(), *table = tables_.as() + kAligned; // behind the statistics
+  slots_ = DeviceMemory(slot_bytes(groups_, slots), "experts");
+  uint8_t *slot = slots_.as(), *table = tables_.as() + kExpertAligned; // behind the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {
     to = reinterpret_cast<T*>(table);
-    table += aligned(count * sizeof(T));
+    table += expert_aligned(count * static_cast<int64_t>(sizeof(T)));
   };
   for (size_t g = 0; g < groups_.size(); ++g) {
     const ExpertGroup& group = groups_[g];

@@ -24,9 +24,7 @@ FiledExperts::FiledExperts(const core::Program& program, const std::vector<Exper
 }
 
 void FiledExperts::take_slots(int64_t slots, uint8_t* tables, const Launch& launch) {
-  int64_t slot_bytes = 0;
-  for (const ExpertGroup& group : groups_) slot_bytes += std::min(slots, group.experts) * group.block_bytes;
-  slots_ = DeviceMemory(slot_bytes, "experts");
+  slots_ = DeviceMemory(slot_bytes(groups_, slots), "experts");
   const int64_t spill_places = sizes_.spill_places(slots, host_places_);
   spill_ = DeviceMemory((kMovedAtOnce + spill_places) * sizes_.largest_block, "experts");
   reader_.emplace(program_, sizes_.largest_file);
@@ -39,7 +37,7 @@ void FiledExperts::take_slots(int64_t slots, uint8_t* tables, const Launch& laun
                                         host_[g].as(), PinnedMemory(experts * sizeof(int64_t)),
                                         reinterpret_cast<int64_t*>(tables));
     slot += own_slots * group.block_bytes;
-    tables += (experts * sizeof(int64_t) + kExpertAligned - 1) / kExpertAligned * kExpertAligned;
+    tables += expert_aligned(group.experts * static_cast<int64_t>(sizeof(int64_t)));
     std::fill_n(layer.places.as<int64_t>(), experts, 0);
     RIDGE_CUDA(cudaMemcpyAsync(layer.device_places, layer.places.as(), experts * sizeof(int64_t),
                                cudaMemcpyHostToDevice, launch.stream));

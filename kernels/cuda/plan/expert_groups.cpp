@@ -7,10 +7,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kAligned = kExpertAligned;
-
-int64_t padded(int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
-
 int64_t uses(const core::Program& program, core::WeightId id) {
   int64_t count = 0;
   for (const core::Op& op : program.ops) count += std::ranges::count(op.weights, id);
@@ -19,11 +15,17 @@ int64_t uses(const core::Program& program, core::WeightId id) {
 
 } // namespace
 
+int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots) {
+  int64_t bytes = 0;
+  for (const ExpertGroup& group : groups) bytes += std::min(slots, group.experts) * group.block_bytes;
+  return bytes;
+}
+
 // Statistics of all layers; of each five arrays by expert or slot, one by multiprocessor and a number.
 int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count) {
   if (groups.empty()) return 0;
-  int64_t bytes = kAligned;
-  for (const ExpertGroup& group : groups) bytes += group.experts * 24 + sm_count * 4 + 7 * kAligned;
+  int64_t bytes = kExpertAligned;
+  for (const ExpertGroup& group : groups) bytes += group.experts * 24 + sm_count * 4 + 7 * kExpertAligned;
   return bytes;
 }
 
@@ -38,8 +40,8 @@ std::vector<ExpertGroup> expert_groups(const core::Program& program) {
     group->experts = w.count;
     group->weights.push_back(op.weights[0]);
     group->offsets.push_back(group->block_bytes);
-    group->block_bytes += padded(layout_bytes(*quant::find_format(w.type), w.cols).matrix(w.rows));
-    group->file_bytes += padded(w.matrix_bytes());
+    group->block_bytes += expert_aligned(layout_bytes(*quant::find_format(w.type), w.cols).matrix(w.rows));
+    group->file_bytes += expert_aligned(w.matrix_bytes());
   }
   std::erase_if(groups, [](const ExpertGroup& group) { return group.weights.empty(); });
   return groups;

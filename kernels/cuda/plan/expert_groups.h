@@ -19,6 +19,13 @@ struct ExpertGroup {
 };
 
 inline constexpr int64_t kExpertAligned = 256;
+constexpr int64_t expert_aligned(int64_t bytes) {
+  return (bytes + kExpertAligned - 1) / kExpertAligned * kExpertAligned;
+}
+
+// Of so many slots of each layer, or as many as it has experts.
+int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots);
+
 inline constexpr int64_t kMovedAtOnce = 4; // experts that leave the GPU while others come
 
 // Of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.

@@ -1,6 +1,7 @@
 // What Builder makes of hyperparameters and specs, without any weights that matter.
 #include "models/blocks/blocks.h"
 
+#include "message_of.h"
 #include "model_image.h"
 
 #include <doctest/doctest.h>
@@ -12,22 +13,8 @@ using namespace ridge;
 using core::OpKind;
 using models::AttentionSpec;
 using models::Builder;
+using tests::message_of;
 using tests::ModelImage;
-
-namespace {
-
-// The message of the Error that `call` throws; empty where it throws none.
-template <typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-} // namespace
 
 TEST_CASE("a model without attention is built from the hyperparameters that it has") {
   ModelImage image;

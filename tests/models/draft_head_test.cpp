@@ -5,6 +5,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
+#include "message_of.h"
 #include "support/draft_model.h"
 #include "support/numerics.h"
 #include "support/recipes/draft_runs.h"
@@ -15,6 +16,7 @@ using namespace ridge;
 using kernels::cpu::make_cpu_executor;
 using tests::DraftModel;
 using tests::DraftPair;
+using tests::message_of;
 
 namespace {
 
@@ -22,15 +24,6 @@ std::vector<int32_t> some_ids(int64_t count, int64_t vocab) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + 3 * i + 5) % vocab));
   return ids;
-}
-
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 std::vector<float> floats(const tests::Naive::Matrix& rows) {

@@ -7,27 +7,18 @@
 #include "models/eagle.h"
 #include "models/model.h"
 
+#include "message_of.h"
 #include "support/eagle_runs.h"
 #include "support/ranks.h"
 
 #include <doctest/doctest.h>
 
-#include <functional>
-
 using namespace ridge;
 using kernels::cpu::make_cpu_executor;
 using tests::EaglePair;
+using tests::message_of;
 
 namespace {
-
-std::string message_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 std::string refusal(const EaglePair& of_model, const EaglePair& of_head) {
   const gguf::File model = of_model.model(), head = of_head.head();

@@ -27,6 +27,19 @@ std::unique_ptr<core::Executor> with_copies(const core::Program& program, const 
   return cuda::make_cuda_executor(program, config, options);
 }
 
+// Two of its experts a token.
+constexpr int64_t kLayers = 2;
+tests::RandomProgram small_model(uint64_t seed, quant::Type type, int64_t experts = 8) {
+  tests::RandomProgram model(seed);
+  tests::RandomProgram::Shape shape;
+  shape.layers = kLayers;
+  shape.width = shape.hidden = 512;
+  shape.experts = experts;
+  shape.used = 2;
+  model.transformer(shape, type, type);
+  return model;
+}
+
 bool has_experts(const core::Program& program) { return !cuda::expert_groups(program).empty(); }
 
 // One layer's experts without a model: block e is filled with bytes of its own.
@@ -176,12 +189,7 @@ TEST_CASE("CUDA: decoding with experts in the host's memory gives the same token
   for (const quant::FormatInfo& format : quant::formats()) {
     if (!share.takes_next()) continue;
     CAPTURE(format.name);
-    tests::RandomProgram model(seed);
-    tests::RandomProgram::Shape shape;
-    shape.width = shape.hidden = 512;
-    shape.experts = 8;
-    shape.used = 2;
-    model.transformer(shape, format.type, format.type);
+    const tests::RandomProgram model = small_model(seed, format.type);
     core::ExecutorConfig config = tests::fast_config();
     const auto plain = tests::make_executor(model.program, config);
     const std::vector<int32_t> tokens = tests::greedy_tokens(*plain, model.program.vocab, 1, 0, 40);
@@ -192,7 +200,7 @@ TEST_CASE("CUDA: decoding with experts in the host's memory gives the same token
       const core::ExpertUse use = executor->expert_use();
       CHECK(use.copies == copies);
       CHECK(use.experts == 8);
-      CHECK(use.found + use.missed == 2 * 40 * shape.layers);
+      CHECK(use.found + use.missed == 2 * 40 * kLayers);
       CHECK((use.found > 0) == (copies > 0));
     }
   }
@@ -233,12 +241,7 @@ TEST_CASE("CUDA: decoding with experts in the file gives the same tokens, and re
   for (const quant::FormatInfo& format : quant::formats()) {
     if (!share.takes_next()) continue;
     CAPTURE(format.name);
-    tests::RandomProgram model(seed);
-    tests::RandomProgram::Shape shape;
-    shape.width = shape.hidden = 512;
-    shape.experts = 8;
-    shape.used = 2;
-    model.transformer(shape, format.type, format.type);
+    const tests::RandomProgram model = small_model(seed, format.type);
     const cuda::ExpertSizes sizes = cuda::expert_sizes(cuda::expert_groups(model.program));
     core::ExecutorConfig config = tests::fast_config();
     const auto plain = tests::make_executor(model.program, config);
@@ -252,21 +255,16 @@ TEST_CASE("CUDA: decoding with experts in the file gives the same tokens, and re
       CHECK(use.experts == 8);
       CHECK(use.copies == copies);
       CHECK(use.on_host == host);
-      CHECK(use.found + use.missed == 2 * 40 * shape.layers);
+      CHECK(use.found + use.missed == 2 * 40 * kLayers);
       CHECK(use.read <= use.missed);
-      if (copies + host == 8) CHECK(use.read <= 8 * shape.layers);
+      if (copies + host == 8) CHECK(use.read <= 8 * kLayers);
     }
   }
 }
 
 TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than the rest needs is an error") {
   REQUIRE_DEVICE();
-  tests::RandomProgram model(1);
-  tests::RandomProgram::Shape shape;
-  shape.width = shape.hidden = 512;
-  shape.experts = 64;
-  shape.used = 2;
-  model.transformer(shape, quant::Type::F16, quant::Type::F16);
+  const tests::RandomProgram model = small_model(1, quant::Type::F16, 64);
   const core::ExecutorConfig config = tests::fast_config();
   const auto options = [](double limit) {
     cuda::CudaOptions options;

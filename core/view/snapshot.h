@@ -213,7 +213,7 @@ struct Snapshot {
   KvUse kv;
   std::vector<StepShare> step;
   double engine_bytes = 0;
-  std::vector<GpuGauge> gpus; // all that this process sees
+  std::vector<GpuGauge> gpus;                              // all that this process sees
   std::shared_ptr<const Roofs> roofs;                      // null until measured
   std::shared_ptr<const StepRoofline> predicted, measured; // null likewise
   std::shared_ptr<const Tokenized> tokenized;

@@ -49,8 +49,8 @@ TEST_CASE("tiny models of every architecture have the reference's logits, in pie
 TEST_CASE("tiny models of every architecture in fast mode, in several types, are near exact mode") {
   using enum quant::Type;
   REQUIRE_REFERENCE();
-  // Activations have 16 bits where experts are chosen, else 8. gemma3n's cutoffs choose otherwise for some token on some
-  // processors: 1.1e-2 with AVX2.
+  // Activations have 16 bits where experts are chosen, else 8. gemma3n's cutoffs choose otherwise for some token on
+  // some processors: 1.1e-2 with AVX2.
   for (const std::string& name : tests::known_recipes())
     tests::check_fast(kernels::cpu::make_cpu_executor, name, {Q8_0, Q4_K}, {0}, {3e-3, 1e-2, 2e-2});
 }

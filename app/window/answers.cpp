@@ -73,6 +73,11 @@ void WindowEngine::edit(size_t message, const std::string& text) {
   say(text, before);
 }
 
+// To be called on the worker, which drives the session.
+std::shared_ptr<const core::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
+  return std::make_shared<core::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
+}
+
 // The speed, the context and the step as they are while an answer is written.
 void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   const Loaded& m = *loaded_;
@@ -88,6 +93,7 @@ void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   if (s.speed.history.size() >= kHistory) s.speed.history.erase(s.speed.history.begin());
   s.speed.history.push_back({seconds_before_ + generation.seconds, s.speed.tokens_per_s});
   s.step = step_shares(m.model, s.kv.tokens);
+  s.sequences = sequences_of(m);
 }
 
 void WindowEngine::answer(const Messages& before) {
@@ -127,6 +133,7 @@ void WindowEngine::answer(const Messages& before) {
       if (!answer.choices.empty())
         s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
       s.step = step_shares(m.model, s.kv.tokens);
+      s.sequences = sequences_of(m);
     });
     seconds_before_ += whole.seconds;
   } catch (...) {

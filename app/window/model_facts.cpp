@@ -111,6 +111,13 @@ std::vector<std::string> display_vocabulary(const engine::LoadedModel& model) {
   return texts;
 }
 
+core::Sequences with_texts(const engine::LoadedModel& model, core::Sequences sequences) {
+  const text::Tokenizer& tokenizer = model.need_tokenizer();
+  for (core::Sequences::Prefix& part : sequences.prefixes)
+    part.text = core::printable(tokenizer.decode(part.first_tokens));
+  return sequences;
+}
+
 std::vector<core::StepShare> step_shares(const engine::LoadedModel& model, int64_t past) {
   const core::ExecutorConfig& config = model.executor->config();
   const core::Step step{1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};

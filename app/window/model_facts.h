@@ -17,6 +17,9 @@ core::Tokenized tokenize_for_display(const engine::LoadedModel& model, const std
 // The text of every token, made printable.
 std::vector<std::string> display_vocabulary(const engine::LoadedModel& model);
 
+// A scheduler's sequences, with texts for the prefixes.
+core::Sequences with_texts(const engine::LoadedModel& model, core::Sequences sequences);
+
 // What the next token moves, the cache holding `past` tokens.
 std::vector<core::StepShare> step_shares(const engine::LoadedModel& model, int64_t past);
 

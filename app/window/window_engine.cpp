@@ -79,6 +79,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
   state_.jobs = std::make_shared<std::vector<core::Job>>();
   state_.serving = std::make_shared<core::Serving>();
+  state_.sequences = std::make_shared<core::Sequences>();
   state_.recent = recent_files();
   list_conversations(state_);
   if (!store_.problem().empty()) {
@@ -276,6 +277,7 @@ void WindowEngine::load(const std::string& path) {
     s.speed.roof_bytes_per_s = roof;
     s.kv = {0, loaded->session.context(), 0, core::kv_cache_bytes(loaded->model.program, config, config.context)};
     s.step = step_shares(loaded->model, 0);
+    s.sequences = sequences_of(*loaded);
     s.engine_bytes = loaded->model.executor->memory_bytes();
     s.tokenized = nullptr;
     if (roofs_ && roofs_of_ != roofs_key(*loaded)) {

@@ -73,6 +73,7 @@ class WindowEngine {
   void regenerate();
   void edit(size_t message, const std::string& text);
   void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
+  static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
 
   // local_models.cpp
   void list_models(const core::ModelOptions& options);

@@ -1,5 +1,6 @@
 #include "app/window/window_server.h"
 
+#include "app/window/model_facts.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "server/server.h"
@@ -45,11 +46,13 @@ Serving state_of(server::ModelService& service, const std::string& address) {
   state.prompt_tokens = counts.prompt_tokens;
   state.cached_tokens = counts.cached_tokens;
   state.answer_tokens = counts.generated_tokens;
-  if (auto* texts = dynamic_cast<server::Service*>(&service))
+  if (auto* texts = dynamic_cast<server::Service*>(&service)) {
     for (const int64_t position : texts->scheduler().positions())
       state.slots.push_back({position >= 0, std::max<int64_t>(position, 0)});
-  else
+    state.sequences = with_texts(model, texts->scheduler().sequences());
+  } else {
     state.embeds = true;
+  }
   for (const server::RequestList::Entry& entry : service.requests().all())
     state.latest.push_back({.number = entry.number,
                             .route = entry.route,

@@ -1,6 +1,8 @@
 // The window's server as the window sees it: plain data, a part of snapshot.h.
 #pragma once
 
+#include "core/view/sequences.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +38,7 @@ struct Serving {
     bool operator==(const Request&) const = default;
   };
   std::vector<Request> latest; // the latest first
+  Sequences sequences;
   bool operator==(const Serving&) const = default;
 };
 

@@ -211,6 +211,7 @@ struct Snapshot {
   int64_t max_tokens = -1;
   Speed speed;
   KvUse kv;
+  std::shared_ptr<const Sequences> sequences; // of the conversation; never null
   std::vector<StepShare> step;
   double engine_bytes = 0;
   std::vector<GpuGauge> gpus;                              // all that this process sees

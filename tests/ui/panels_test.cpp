@@ -6,7 +6,9 @@
 #include "ui/layout.h"
 #include "ui/window.h"
 
+#include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 
 using namespace ridge;
@@ -23,6 +25,53 @@ void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup
   ui::Window window(options);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
+}
+
+// A server with more requests than streams, some of which begin alike.
+core::Sequences invented_sequences() {
+  using State = core::Sequences::State;
+  core::Sequences all{
+      .context = 8192, .prefix_nodes = 7, .prefix_bytes = 1'530'000'000, .prefix_budget = 8'589'934'592};
+  for (int32_t i = 0; i < 4; ++i) {
+    const bool reads = i == 3;
+    all.streams.push_back({true, reads ? 2048 : 900 + 1700 * i});
+    all.rows.push_back({.number = static_cast<uint64_t>(30 + i),
+                        .state = reads ? State::reading : State::writing,
+                        .stream = i,
+                        .priority = i == 1 ? -1 : 0,
+                        .prompt_tokens = reads ? 6000 : 800 + 1700 * i,
+                        .cached_tokens = 512 * i,
+                        .evaluated_tokens = all.streams.back().tokens,
+                        .answer_tokens = reads ? 0 : 100,
+                        .tokens_per_s = reads ? 0 : 231.4});
+  }
+  all.rows.push_back({.number = 29,
+                      .state = State::preempted,
+                      .prompt_tokens = 3000,
+                      .answer_tokens = 412,
+                      .tokens_per_s = 204.7,
+                      .seconds_waiting = 3.2});
+  all.rows.push_back(
+      {.number = 34, .state = State::waiting, .priority = 5, .prompt_tokens = 24, .seconds_waiting = 11});
+  const int64_t now = std::time(nullptr);
+  const auto add = [&](int64_t branches, int64_t first, int64_t tokens, int64_t texts, int64_t ago, const char* text) {
+    all.prefixes.push_back({.branches = branches,
+                            .first = first,
+                            .tokens = tokens,
+                            .texts = texts,
+                            .bytes = tokens * 131072,
+                            .used = now - ago,
+                            .text = text});
+  };
+  add(0, 0, 1620, 4, 1, "<|im_start|>system You are a careful programmer who answers with whole files.");
+  add(1, 1620, 2400, 2, 1, "<|im_start|>user Here is the file src/parser.cpp, in which an error is to be found");
+  add(2, 4020, 612, 1, 1, "Where does it lose the last line?");
+  add(2, 4020, 1105, 1, 64, "Write it again without recursion.");
+  all.prefixes.back().held = true;
+  add(1, 1620, 431, 1, 320, "<|im_start|>user What is the difference between a mutex and a semaphore?");
+  add(1, 1620, 5120, 1, 4000, "<|im_start|>user Please read this log and tell me why the job was killed");
+  add(0, 0, 389, 1, 7300, "<|im_start|>user Was sind Kongruenzabbildungen?");
+  return all;
 }
 
 // A GPU at work, as the driver of one might describe it.
@@ -47,6 +96,7 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
                               .seconds = 0.3 * static_cast<double>(i),
                               .ended = i < 38,
                               .problem = i == 30 ? "the client has gone" : ""});
+  serving.sequences = invented_sequences();
   s.serving = std::make_shared<core::Serving>(serving);
   core::Job job{.id = 1, .request = core::QuantizeRequest{.explore = true}, .title = "Explore"};
   job.state = core::JobState::done;
@@ -193,6 +243,35 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
   });
 }
 
+TEST_CASE("the panel of sequences says what a conversation holds, and what it has kept of another one") {
+  app::WindowSetup setup = guide_setup();
+  setup.request.sampling.max_tokens = 8;
+  with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto ask = [&](const std::string& question) {
+      engine.send(core::intent::NewConversation{});
+      engine.send(core::intent::Send{question});
+      REQUIRE(wait_for([&] {
+        return now()->messages.size() == 2 && now()->messages[0].text == question &&
+               now()->state == core::EngineState::idle;
+      }));
+    };
+    ask("What is Q4_K, and what are its blocks made of?");
+    CHECK(now()->sequences->rows.empty());
+    REQUIRE(now()->sequences->streams.size() == 1);
+    CHECK(now()->sequences->streams[0].tokens > 20);
+    const int64_t first = now()->sequences->streams[0].tokens;
+    ask("How do I convert a checkpoint of Hugging Face to GGUF?");
+    REQUIRE(now()->sequences->prefixes.size() == 1);
+    CHECK(now()->sequences->prefixes[0].tokens == first);
+    CHECK(now()->sequences->prefixes[0].text.find("What is Q4_K") != std::string::npos);
+    user.press("ctrl+8");
+    CHECK(wait_for([&] { return window.panel() == "sequences"; }));
+    user.point(500, 420); // its row
+    CHECK(now()->error == "");
+  });
+}
+
 TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
   app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
@@ -225,7 +304,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
   REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
   REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
-  for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs"})
+  for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
       if (light)
@@ -250,7 +329,9 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
       options.light = light;
       options.width = 1024;
       options.height = 700;
-      options.screenshot = folder / fmt::format("{}{}.png", panel, light);
+      std::string name = panel;
+      std::ranges::replace(name, '/', '-');
+      options.screenshot = folder / fmt::format("{}{}.png", name, light);
       options.after_frames = 5;
       ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});
       CHECK(std::filesystem::file_size(options.screenshot) > 10000);

@@ -122,5 +122,6 @@ TEST_CASE("an unknown panel is refused with the names of those there are") {
   ui::WindowOptions options;
   options.panel = "nonsense";
   CHECK_THROWS_WITH_AS(ui::Window{options},
-                       "no panel 'nonsense'; there are chat, gauges, roofline, model, quant, jobs, server", Error);
+                       "no panel 'nonsense'; there are chat, gauges, roofline, model, quant, jobs, server, sequences",
+                       Error);
 }

@@ -44,5 +44,6 @@ std::unique_ptr<Panel> make_model_panel();
 std::unique_ptr<Panel> make_quant_panel();
 std::unique_ptr<Panel> make_jobs_panel();
 std::unique_ptr<Panel> make_server_panel();
+std::unique_ptr<Panel> make_sequences_panel();
 
 } // namespace ridge::ui

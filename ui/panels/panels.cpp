@@ -11,6 +11,7 @@ std::span<const PanelInfo> panels() {
       {"quant", "Quant lab", make_quant_panel},
       {"jobs", "Jobs", make_jobs_panel, false},
       {"server", "Server", make_server_panel},
+      {"sequences", "Sequences", make_sequences_panel},
   };
   return kPanels;
 }

@@ -2,6 +2,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -107,6 +108,28 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
   for (const int32_t output : batch.outputs)
     if (output < 0 || output >= std::ssize(batch.tokens))
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
+}
+
+std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_t count) {
+  const int32_t output = 0, stream = batch.streams.empty() ? 0 : batch.streams.back();
+  std::vector<int32_t> chosen;
+  std::vector<float> row;
+  forward(batch);
+  for (int32_t position = batch.positions.back() + 1;; ++position) {
+    try {
+      chosen.push_back(greedy.sample(logits(0)));
+    } catch (const Error&) { // unusable logits
+      chosen.push_back(-1);
+    }
+    if (std::ssize(chosen) == count || chosen.back() < 0) return chosen;
+    Batch next{{&chosen.back(), 1}, {&position, 1}, {&stream, 1}, {&output, 1}};
+    if (!batch.input.empty()) {
+      const std::span<const float> rows = hidden();
+      row.assign(rows.end() - std::ssize(batch.input) / std::ssize(batch.tokens), rows.end());
+      next.input = row;
+    }
+    forward(next);
+  }
 }
 
 std::shared_ptr<std::byte> Executor::make_block() {

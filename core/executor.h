@@ -133,6 +133,13 @@ class Executor {
   virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {}
   virtual std::span<const int32_t> chosen_tokens() { return {}; }
 
+  // How a text goes on: evaluates the batch, whose only output is its last token, chooses a token behind it, evaluates
+  // that, and so on, until `count` of them were chosen; the last one is not evaluated. The sampler is greedy, without
+  // penalties. Where the Program has an input, each token reads the last row of Program::hidden of the one before it.
+  // Ends early, with -1, where logits are unusable. hidden() is then that of what was evaluated last. An executor that
+  // chooses tokens itself takes no turn of the host between them.
+  virtual std::vector<int32_t> go_on(const Batch& batch, Sampler& greedy, int64_t count);
+
   // Whether the next batch of a stream may start at `position`, the tokens before being those that it has evaluated:
   // the recurrent state is that of this position, and windows have all that is seen from there (StreamPositions).
   virtual bool continues_at(int32_t /*stream*/, int64_t /*position*/) const { return true; }

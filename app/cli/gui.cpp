@@ -54,8 +54,8 @@ struct GuiCommand {
 
 void add_gui_command(CLI::App& app) {
   auto options = std::make_shared<GuiCommand>();
-  CLI::App* command =
-      app.add_subcommand("gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs, server");
+  CLI::App* command = app.add_subcommand(
+      "gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs, server, sequences");
   add_model_options(*command, options->setup.model, true);
   add_speculation_options(*command, options->setup.model);
   add_prefix_cache_option(*command, options->setup.prefixes);
@@ -64,9 +64,9 @@ void add_gui_command(CLI::App& app) {
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
   command
-      ->add_option(
-          "--panel", options->window.panel,
-          "the panel to begin with: chat, gauges, roofline, model, quant, jobs, server; a part of it after a slash")
+      ->add_option("--panel", options->window.panel,
+                   "the panel to begin with: chat, gauges, roofline, model, quant, jobs, server, sequences; a part of "
+                   "it after a slash")
       ->type_name("NAME");
   command->add_option("--size", options->size, "of the window")->type_name("WxH");
   auto* light = command->add_flag("--light", options->light, "light colours");

@@ -41,39 +41,38 @@ void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
   rows_.insert(rows_.end(), rows.begin(), rows.end());
 }
 
-void DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output) {
+std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next,
+                                        int64_t guesses) {
   const std::vector<int32_t> streams(count, stream_);
-  std::vector<int32_t> positions(count);
+  std::vector<int32_t> positions(count), made;
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_ - first_token_));
   const auto last = static_cast<int32_t>(count) - 1;
   core::Batch batch{text.subspan(size_, count), positions, streams, {}};
-  if (output) batch.outputs = {&last, 1};
   batch.input = std::span(rows_).subspan((size_ - 1 - first_row_) * width_, count * width_);
-  executor_.forward(batch);
-  const std::span<const float> hidden = executor_.hidden();
-  if (output) last_row_.assign(hidden.end() - width_, hidden.end());
-  if (next) next->add_rows(size_, hidden);
+  if (guesses > 0) {
+    batch.outputs = {&last, 1};
+    made = executor_.go_on(batch, greedy_, guesses);
+  } else {
+    executor_.forward(batch);
+  }
+  if (next) next->add_rows(size_, executor_.hidden());
   size_ += count;
+  return made;
 }
 
-int32_t DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, bool choose) {
-  if (choose) size_ = std::min(size_, end - 1); // logits are wanted
+std::vector<int32_t> DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses) {
+  if (guesses > 0) size_ = std::min(size_, end - 1); // logits are wanted
   if (size_ <= first_row_ || end > rows_end() + 1) throw std::logic_error("a draft head lacks hidden rows");
+  std::vector<int32_t> made;
   while (size_ < end) {
     const int64_t count = std::min(end - size_, executor_.config().max_batch);
-    forward(text, count, next, choose && size_ + count == end);
+    made = forward(text, count, next, size_ + count == end ? guesses : 0);
   }
   if (const int64_t past = size_ - 1 - first_row_ - kKept; past >= kKept) {
     rows_.erase(rows_.begin(), rows_.begin() + past * width_);
     first_row_ += past;
   }
-  return choose ? this->choose() : -1;
-}
-
-int32_t DraftHead::choose() {
-  if (executor_.start_decoding(greedy_, static_cast<int32_t>(size_ - first_token_), stream_))
-    return executor_.next_token(false);
-  return greedy_.sample(executor_.logits(0));
+  return made;
 }
 
 HeadDrafter::HeadDrafter(const LoadedModel& model)
@@ -98,14 +97,14 @@ std::vector<int32_t> HeadDrafter::draft(int64_t most) {
   text.resize(std::min(std::ssize(text), known));
   text.insert(text.end(), tokens_.begin() + std::ssize(text), tokens_.end());
   std::vector<int32_t> guesses;
-  while (std::ssize(guesses) < most) {
-    const auto place = guesses.size(), which = std::min(place, heads.size() - 1);
-    DraftHead& head = heads[which];
-    if (place > which) head.add_rows(head.size() - 1, head.last_row());
-    const int32_t token = head.read(text, std::ssize(text), selected_->behind(which), true);
-    if (token < 0 || token >= vocab_) break;
-    guesses.push_back(token);
-    text.push_back(token);
+  for (size_t i = 0; i < heads.size() && std::ssize(guesses) < most; ++i) {
+    DraftHead* next = selected_->behind(i);
+    const int64_t wanted = next ? 1 : most - std::ssize(guesses);
+    std::vector<int32_t> made = heads[i].read(text, std::ssize(text), next, wanted);
+    made.erase(std::ranges::find_if(made, [&](int32_t token) { return token < 0 || token >= vocab_; }), made.end());
+    guesses.insert(guesses.end(), made.begin(), made.end());
+    text.insert(text.end(), made.begin(), made.end());
+    if (std::ssize(made) < wanted) break;
   }
   text.resize(known);
   for (DraftHead& head : heads) head.keep(known);
@@ -130,7 +129,7 @@ void HeadDrafter::evaluated(std::span<const int32_t> tokens, std::span<const flo
   heads[0].add_rows(position, rows);
   const auto waits = [&](const DraftHead& head) { return known - head.size() >= kTogether; };
   if (!std::ranges::any_of(heads, waits)) return;
-  for (size_t i = 0; i < heads.size(); ++i) heads[i].read(text, known, selected_->behind(i), false);
+  for (size_t i = 0; i < heads.size(); ++i) heads[i].read(text, known, selected_->behind(i));
 }
 
 } // namespace ridge::engine

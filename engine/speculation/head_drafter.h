@@ -29,15 +29,13 @@ class DraftHead {
   void add_rows(int64_t position, std::span<const float> rows);
 
   // Reads `text` up to token `end`, whose rows are there but for the last one's; `next` gets the rows that come out.
-  // `choose`: returns the likeliest token behind it, -1 where the logits are unusable.
-  int32_t read(std::span<const int32_t> text, int64_t end, DraftHead* next, bool choose);
-  // The last token's row, which came out of read() where it chose.
-  std::span<const float> last_row() const { return last_row_; }
+  // Returns so many guesses of what follows, each made with the row of the one before; of a head with a next one at
+  // most one. They end early, with -1, where logits are unusable.
+  std::vector<int32_t> read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses = 0);
 
  private:
   int64_t rows_end() const { return first_row_ + std::ssize(rows_) / width_; }
-  void forward(std::span<const int32_t> text, int64_t count, DraftHead* next, bool output);
-  int32_t choose();
+  std::vector<int32_t> forward(std::span<const int32_t> text, int64_t count, DraftHead* next, int64_t guesses);
 
   core::Executor& executor_;
   const int32_t stream_;
@@ -48,7 +46,7 @@ class DraftHead {
   // Rows of tokens from first_row_ on, some that were read already among them. That of token -1, before the first, is
   // 0.
   int64_t first_row_ = -1;
-  std::vector<float> rows_, last_row_;
+  std::vector<float> rows_;
 };
 
 class HeadDrafter final : public Drafter {

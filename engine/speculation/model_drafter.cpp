@@ -19,7 +19,7 @@ ModelDrafter::ModelDrafter(std::unique_ptr<LoadedModel> model, int64_t vocab)
       sampler_(greedy(), model_->program.vocab) {}
 
 void ModelDrafter::begin(std::span<const int32_t> tokens) {
-  if (look(tokens) >= 0) evaluate();
+  if (look(tokens) >= 0) evaluate(0);
 }
 
 int ModelDrafter::look(std::span<const int32_t> tokens) {
@@ -32,37 +32,30 @@ int ModelDrafter::look(std::span<const int32_t> tokens) {
              : -1;
 }
 
-// Makes the cache hold tokens_, with the logits of the last.
-void ModelDrafter::evaluate() {
+// Makes the cache hold tokens_; returns so many guesses of what follows.
+std::vector<int32_t> ModelDrafter::evaluate(int64_t guesses) {
+  std::vector<int32_t> positions, made;
   cache_.resume(tokens_);
-  while (cache_.size() < std::ssize(tokens_))
-    forward(tokens_.subspan(cache_.size(), cache_.next_piece(tokens_, executor_.config().max_batch)));
-}
-
-void ModelDrafter::forward(std::span<const int32_t> tokens) {
-  std::vector<int32_t> positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(cache_.size()));
-  const auto last = static_cast<int32_t>(tokens.size()) - 1;
-  executor_.forward({tokens, positions, {}, {&last, 1}});
-  cache_.evaluated(tokens);
+  while (cache_.size() < std::ssize(tokens_)) {
+    const auto piece = tokens_.subspan(cache_.size(), cache_.next_piece(tokens_, executor_.config().max_batch));
+    positions.resize(piece.size());
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(cache_.size()));
+    const auto last = static_cast<int32_t>(piece.size()) - 1;
+    const core::Batch batch{piece, positions, {}, {&last, 1}};
+    if (guesses > 0 && cache_.size() + std::ssize(piece) == std::ssize(tokens_))
+      made = executor_.go_on(batch, sampler_, guesses);
+    else
+      executor_.forward(batch);
+    cache_.evaluated(piece);
+  }
+  return made;
 }
 
 std::vector<int32_t> ModelDrafter::draft(int64_t most) {
-  evaluate();
-  most = std::min(most, executor_.config().context - cache_.size());
-  const bool decoding = executor_.start_decoding(sampler_, static_cast<int32_t>(cache_.size()), 0);
-  std::vector<int32_t> guesses;
-  for (bool more = true; more;) {
-    const bool ahead = std::ssize(guesses) + 1 < most;
-    const int32_t token = decoding ? executor_.next_token(ahead) : sampler_.sample(executor_.logits(0));
-    more = ahead && token >= 0 && token < vocab_;
-    if (token >= 0 && token < vocab_) guesses.push_back(token);
-    if (!ahead || token < 0) break;
-    if (decoding)
-      cache_.evaluated({&token, 1});
-    else if (more)
-      forward({&token, 1});
-  }
+  std::vector<int32_t> guesses = evaluate(std::min(most, executor_.config().context - std::ssize(tokens_) + 1));
+  cache_.evaluated(std::span(guesses).first(guesses.size() - 1));
+  guesses.erase(std::ranges::find_if(guesses, [&](int32_t token) { return token < 0 || token >= vocab_; }),
+                guesses.end());
   return guesses;
 }
 

@@ -18,8 +18,7 @@ class ModelDrafter final : public Drafter {
   std::vector<int32_t> draft(int64_t most) override;
 
  private:
-  void evaluate();
-  void forward(std::span<const int32_t> tokens);
+  std::vector<int32_t> evaluate(int64_t guesses);
 
   std::unique_ptr<LoadedModel> model_;
   core::Executor& executor_;

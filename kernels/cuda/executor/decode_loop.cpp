@@ -55,7 +55,7 @@ int32_t DecodeLoop::read_token() {
 }
 
 std::span<const int32_t> DecodeLoop::read_tokens() {
-  RIDGE_CUDA(cudaEventSynchronize(chosen_[read_ % 2].handle));
+  RIDGE_CUDA(cudaEventSynchronize(chosen_[(enqueued_ - 1) % 2].handle));
   tokens_.clear();
   for (const int64_t steps = *args_.steps; read_ < steps; ++read_)
     tokens_.push_back(args_.chosen[read_ % kChosenSlots]);

@@ -30,7 +30,7 @@ class DecodeLoop {
   bool has_unread_token() const { return read_ < enqueued_; }
   // Waits for the oldest token that was not read. -1: the logits were unusable.
   int32_t read_token();
-  // Waits for all of them, and those behind guesses, of the only step that was not read.
+  // Waits for all of them, and those behind guesses.
   std::span<const int32_t> read_tokens();
 
   size_t bytes() const { return memory_.bytes() + ring_.bytes(); }

@@ -130,6 +130,7 @@ class Executor final : public core::Executor {
   }
   std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
   void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
+  std::vector<int32_t> go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
   std::span<const int32_t> chosen_tokens() override;
 
   // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
@@ -147,6 +148,7 @@ class Executor final : public core::Executor {
   void load_input(std::span<const float> input);
   void start_loop(const core::Sampler& sampler, int32_t position);
   void run_decoded(const PlanShape& shape, int64_t next_position);
+  void feed_back(const PlanShape& from);
   const BatchPlan& plan_of(const PlanShape& shape);
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
   void run(const PlanShape& shape);
@@ -435,6 +437,49 @@ std::span<const int32_t> Executor::chosen_tokens() {
   const std::span<const int32_t> tokens = decoding_.read_tokens();
   if (config_.communicator) config_.communicator->check();
   return tokens;
+}
+
+// All steps are put on the stream one after another, and waited for once.
+std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
+  if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
+    throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
+  const CurrentDevice current(context_.device());
+  core::check_batch(program_, config_, batch);
+  const int64_t end = batch.positions.back() + 1;
+  if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text goes on past the context");
+  positions_.advance(batch);
+  decoding_stream_ = batch.streams.empty() ? 0 : batch.streams.back();
+  in_decoding_ = result_read_ = hidden_read_ = false;
+  start_loop(greedy, static_cast<int32_t>(end));
+  batch_.load(batch, context_.stream());
+  load_input(batch.input);
+  PlanShape shape = shape_of(batch);
+  shape.sample = true;
+  run(shape);
+  decoding_.record_choice(end, context_.stream());
+  for (int64_t i = 1; i < count; ++i) {
+    feed_back(shape);
+    shape = {1, 1, kAttentionRows, true, true};
+    run(shape);
+    decoding_.record_choice(end + i, context_.stream());
+    positions_.advance(decoding_stream_, end + i);
+  }
+  result_rows_ = 1;
+  if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
+  const std::span<const int32_t> chosen = decoding_.read_tokens();
+  if (config_.communicator) config_.communicator->check();
+  const auto unusable = std::ranges::find(chosen, -1);
+  return {chosen.begin(), unusable == chosen.end() ? unusable : unusable + 1};
+}
+
+// The next token's input is the last hidden row of the step before.
+void Executor::feed_back(const PlanShape& from) {
+  if (program_.input < 0) return;
+  const int64_t width = program_.values[program_.input].width, last = rows_of(program_.hidden, from) - 1;
+  float* input = workspace_.value(program_.input);
+  const float* row = workspace_.value(program_.hidden) + last * width;
+  if (row == input) return;
+  RIDGE_CUDA(cudaMemcpyAsync(input, row, width * sizeof(float), cudaMemcpyDeviceToDevice, context_.stream()));
 }
 
 double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {

@@ -76,6 +76,43 @@ TEST_CASE("CUDA: logits that are no numbers are told behind guesses too") {
   const std::span<const int32_t> chosen = executor->chosen_tokens();
   REQUIRE(chosen.size() == 1);
   CHECK(chosen[0] == -1);
+  core::Sampler greedy({.temp = 0, .bias = {}}, 100);
+  CHECK(executor->go_on({{&token, 1}, {&token, 1}, {}, {&token, 1}}, greedy, 4) == std::vector<int32_t>{-1});
+}
+
+TEST_CASE("CUDA: a text goes on as it does with a turn of the host for each token") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::RandomProgram model(seed);
+  tests::RandomProgram::Shape shape;
+  shape.vocab = 3000;
+  model.transformer(shape, Type::F32, Type::F32);
+  core::ExecutorConfig config = exact_config();
+  config.streams = 2;
+  const auto executor = tests::make_executor(model.program, config);
+  core::Sampler greedy({.temp = 0, .bias = {}}, shape.vocab);
+  for (const int32_t stream : {1, 0})
+    for (const int32_t length : {1, 2, 7, 32}) {
+      CAPTURE(length);
+      std::vector<int32_t> tokens(length), positions(length);
+      const std::vector<int32_t> streams(length, stream);
+      for (int32_t i = 0; i < length; ++i) tokens[i] = 93 * i + stream, positions[i] = i;
+      const int32_t last = length - 1;
+      const core::Batch batch{tokens, positions, streams, {&last, 1}};
+      for (const int64_t count : {1, 2, 15}) {
+        CAPTURE(count);
+        const std::vector<int32_t> expected = executor->core::Executor::go_on(batch, greedy, count);
+        REQUIRE(std::ssize(expected) == count);
+        CHECK(executor->go_on(batch, greedy, count) == expected);
+        const std::span<const float> logits = executor->logits(0);
+        if (count == 1) CHECK(greedy.sample(logits) == expected[0]);
+      }
+    }
+  const std::vector<int32_t> end = {static_cast<int32_t>(config.context) - 2};
+  const int32_t zero = 0;
+  CHECK(executor->go_on({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 2).size() == 2);
+  CHECK_THROWS_AS(executor->go_on({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 4), std::logic_error);
 }
 
 TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding leaves, and change no answer") {

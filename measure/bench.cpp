@@ -347,7 +347,8 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
   std::vector<std::string> files = request.files;
   if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
   core::ModelOptions options;
-  options.speculation = heads == "mtp" ? "mtp" : heads == "eagle3" ? "draft" : "off";
+  options.speculation = heads == "mtp" ? "mtp" : "off";
+  if (heads == "eagle3") options.speculation = "auto"; // the head that is named, or the guide's own
   options.draft_model = request.draft_model;
   for (const std::string& file : files) {
     options.model = file;

@@ -69,7 +69,7 @@ void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
     throw Error(fmt::format("--spec {}: how often are guesses right? --accept 0.8", plan.heads), Error::kUsage);
   if (plan.heads.empty() && !request.accepted.empty())
     throw Error("--accept: goes with --spec mtp or eagle3", Error::kUsage);
-  if (plan.heads == "eagle3" && request.shapes.empty() && request.draft_model.empty())
+  if (plan.heads == "eagle3" && !request.files.empty() && request.draft_model.empty())
     throw Error("--spec eagle3: needs the head's file; name it with --draft-model FILE", Error::kUsage);
   if (!request.draft_model.empty() && (plan.heads != "eagle3" || request.files.size() > 1 || !request.shapes.empty()))
     throw Error("--draft-model: goes with --spec eagle3 and one model", Error::kUsage);

@@ -3,7 +3,8 @@
 #include <cstddef>
 #include <span>
 
-// The assembler puts the file into the read-only data. CMake defines its path, and rebuilds this file when it changes.
+// The assembler puts the files into the read-only data. CMake defines their paths, and rebuilds this file when one
+// changes.
 asm(R"(
   .section .rodata
   .balign 4096
@@ -12,16 +13,31 @@ asm(R"(
 ridge_guide_begin:
   .incbin ")" RIDGE_GUIDE_FILE R"("
 ridge_guide_end:
+  .balign 4096
+  .global ridge_draft_begin
+  .global ridge_draft_end
+ridge_draft_begin:
+  .incbin ")" RIDGE_GUIDE_DRAFT R"("
+ridge_draft_end:
   .byte 0
   .previous
 )");
 
-extern "C" const std::byte ridge_guide_begin[], ridge_guide_end[];
+extern "C" const std::byte ridge_guide_begin[], ridge_guide_end[], ridge_draft_begin[], ridge_draft_end[];
 
 namespace ridge::models {
 
 gguf::File open_guide() {
   return gguf::File::from_span(std::span(ridge_guide_begin, ridge_guide_end), "the built-in guide");
+}
+
+bool is_guide(const gguf::File& file) {
+  const auto tensors = file.tensors();
+  return !tensors.empty() && tensors[0].data.data() > ridge_guide_begin && tensors[0].data.data() < ridge_guide_end;
+}
+
+gguf::File open_guide_draft() {
+  return gguf::File::from_span(std::span(ridge_draft_begin, ridge_draft_end), "the built-in guide's draft");
 }
 
 } // namespace ridge::models

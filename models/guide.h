@@ -8,5 +8,9 @@ namespace ridge::models {
 
 // The GGUF file, opened in place: the executable is mapped, and nothing is copied.
 gguf::File open_guide();
+bool is_guide(const gguf::File& file); // whether it is open_guide()'s
+
+// An EAGLE-3 head that was trained to guess what the guide says.
+gguf::File open_guide_draft();
 
 } // namespace ridge::models

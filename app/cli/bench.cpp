@@ -126,8 +126,8 @@ void add_bench_command(CLI::App& app) {
       ->add_option(
           "--spec", o->request.speculation,
           "also generation with guesses that are right with probability P, as often as it pays; mtp, eagle3: "
-          "the file's draft heads or those of another file make them, and --accept says how often they count as "
-          "right")
+          "the file's draft heads, or those of another file or of the guide, make them, and --accept says how often "
+          "they count as right")
       ->type_name("synthetic:P|mtp|eagle3");
   list("--accept", o->request.accepted, "with --spec mtp or eagle3: the probability that a guess counts as right", "P");
   command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the head's file (-md)")

@@ -6,6 +6,7 @@
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "models/eagle.h"
+#include "models/guide.h"
 
 #include <algorithm>
 
@@ -63,6 +64,14 @@ std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOpti
   return heads;
 }
 
+// The built-in guide's. It takes rows of several layers, so where these are to be divided, there is none.
+std::vector<LoadedHead> guide_head(const gguf::File& guide, const core::ModelOptions& options) {
+  std::vector<LoadedHead> heads;
+  if (options.ranks.pipeline <= 1 && options.gpu_layers <= 0)
+    heads.push_back(eagle_head(std::make_shared<const gguf::File>(models::open_guide_draft()), guide));
+  return heads;
+}
+
 } // namespace
 
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
@@ -70,6 +79,7 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
   if (!options.draft_model.empty()) return named_head(file, options);
   const bool demanded = options.speculation == "mtp";
   if (!demanded && options.speculation != "auto") return {};
+  if (!demanded && models::is_guide(file)) return guide_head(file, options);
   std::vector<LoadedHead> heads;
   try {
     const int64_t count = models::draft_heads(file);

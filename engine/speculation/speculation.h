@@ -22,8 +22,8 @@ LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& 
 // Opens a model for these heads, which were made for its file. Throws Error where a head has another vocabulary.
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads);
 
-// The draft heads that the options have guess: those of the file, or the one that they name; without executors. Where
-// heads of the file are not supported, none and a note; an Error where the options ask for them.
+// The draft heads that the options have guess: those of the file, the one that they name, or the guide's; without
+// executors. Where heads of the file are not supported, none and a note; an Error where the options ask for them.
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
                                      const LoadSteps& steps = {});
 

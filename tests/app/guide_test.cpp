@@ -2,6 +2,8 @@
 // each answer must contain. Also the measure of the file that is committed: PPL says little about right answers.
 #include "app/support.h"
 #include "engine/conversation.h"
+#include "engine/speculation/head_drafter.h"
+#include "engine/speculation/speculation.h"
 
 #include <doctest/doctest.h>
 
@@ -85,6 +87,57 @@ TEST_CASE("the guide says so when it is asked about something else") {
   }
   MESSAGE(honest << " of 20");
   CHECK(honest >= 18);
+}
+
+TEST_CASE("the guide answers as without its draft, which is right more than 1.5 times a step of three guesses") {
+  const std::vector<std::string> known = texts(questions()["known"]);
+  engine::LoadedModel model = engine::open_generating(core::ModelOptions{});
+  REQUIRE(model.heads.size() == 1);
+  core::ExecutorConfig config;
+  config.context = 256;
+  config.max_batch = 64;
+  config.max_outputs = 4;
+  config.threads = 1;  // so small a model waits for other threads more than it computes where the machine is busy
+  config.exact = true; // a step of several tokens rounds as one of a single token
+  engine::start_executor(model, config, "cpu");
+  const text::ChosenTemplate chosen = text::choose_chat_template(model.file);
+  engine::Session plain(*model.executor, model.program);
+  core::GenerateRequest request;
+  request.sampling.params.seed = 1;
+  request.sampling.max_tokens = 60;
+  for (const float temp : {0.0f, 0.8f}) {
+    CAPTURE(temp);
+    request.sampling.params.temp = temp;
+    engine::GuessCounts counts;
+    for (size_t i = 0; i < known.size(); i += 10) { // each tenth
+      CAPTURE(known[i]);
+      const auto answer = [&](engine::Session& session) {
+        engine::Answerer answerer(model, session, request);
+        engine::Conversation conversation(model, session, chosen.chat_template);
+        conversation.add_user(known[i]);
+        return conversation
+            .answer(
+                answerer, [](std::string_view, bool) {}, nullptr)
+            .content;
+      };
+      const std::string expected = answer(plain);
+      engine::Session guessing(*model.executor, model.program,
+                               std::make_unique<engine::Speculator>(std::make_unique<engine::HeadDrafter>(model), 3));
+      CHECK(answer(guessing) == expected);
+      counts += guessing.guesses();
+    }
+    const double right = static_cast<double>(counts.all_right()) / static_cast<double>(counts.steps);
+    MESSAGE(right << " right guesses a step, of " << counts.steps << " steps");
+    CHECK(right > 1.5);
+  }
+}
+
+TEST_CASE("the guide's layers may be divided, where its draft cannot be used") {
+  const auto divided =
+      tests::run_ridge({"run", "--device", "cpu", "--pipeline", "2", "--temp", "0", "-n", "4", "-p", "What is Q4_K?"});
+  CAPTURE(divided.err);
+  CHECK(divided.status == 0);
+  CHECK(divided.out.find("Q4_K") != std::string::npos);
 }
 
 TEST_CASE("commands that measure a model take the guide where none is named, and say so") {

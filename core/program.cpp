@@ -354,8 +354,10 @@ void check_result(const Program& program, const std::vector<bool>& written) {
     if (program.embeds && !program.values.at(program.output).gathered)
       throw std::logic_error("Program: embeddings of tokens that nobody wants");
     if (!written.at(program.output)) throw std::logic_error("Program: its output is not written");
-  } else if (program.logits < 0 || !written.at(program.logits) || program.values[program.logits].width != program.vocab)
+  } else if (program.logits < 0 || !written.at(program.logits) || program.choices() > program.vocab ||
+             (program.choices() < program.vocab && program.input < 0)) {
     throw std::logic_error("Program: no logits of the vocabulary's width");
+  }
   if (program.hidden >= 0 && (!written.at(program.hidden) || program.values[program.hidden].kind != ValueKind::f32))
     throw std::logic_error("Program: no hidden rows");
 }

@@ -118,7 +118,7 @@ struct Program {
   std::vector<KvLayer> kv_layers;
   std::vector<StateLayer> states;
   std::vector<Op> ops;
-  ValueId logits = -1; // [outputs, vocab]
+  ValueId logits = -1; // [outputs, vocab]; of a draft head, perhaps of the vocabulary's first tokens only
 
   // Of a part of a Program (split.h): the value that it is given instead of computing it, and the value that it ends
   // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too. A draft head is
@@ -129,6 +129,8 @@ struct Program {
   // wanted output. -1: nothing is kept.
   ValueId hidden = -1;
 
+  // Of how many tokens there are logits.
+  int64_t choices() const { return logits >= 0 ? values[logits].width : 0; }
   ValueId result() const { return output >= 0 ? output : logits; }
   // Whether the caller reads the value after the run, so that it has to be in memory then.
   bool is_read_after(ValueId id) const { return id >= 0 && (id == result() || id == hidden); }

@@ -8,6 +8,7 @@
 #include "models/planar.h"
 #include "models/recipes.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -71,6 +72,22 @@ core::Program build_draft_head(const gguf::File& file, int64_t head) {
   }
   if (head < 0 || head >= heads) throw_error("{}: has {} draft heads, none of number {}", file.path(), heads, head);
   return build(file, Ending::logits, head);
+}
+
+void cut_vocabulary(core::Program& head, int64_t tokens) {
+  core::Op& output = head.ops.back();
+  if (tokens >= head.choices() || output.kind != core::OpKind::linear || output.weights.size() != 1) return;
+  const core::WeightId whole = output.weights[0];
+  const bool shared = std::ranges::any_of(
+      head.ops, [&](const core::Op& op) { return &op != &output && std::ranges::count(op.weights, whole) > 0; });
+  if (shared) {
+    output.weights[0] = static_cast<core::WeightId>(head.weights.size());
+    head.weights.push_back(head.weights[whole]);
+  }
+  core::Weight& part = head.weights[output.weights[0]];
+  part.rows = tokens;
+  part.part = fmt::format("of {} tokens", tokens);
+  head.values[head.logits].width = tokens;
 }
 
 int64_t parameter_count(const gguf::File& file) {

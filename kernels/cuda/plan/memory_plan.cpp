@@ -71,9 +71,9 @@ int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& 
 // Buffers of the upload are gone before the others come: chosen tokens, staged copies of caches, a marked state.
 int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& config) {
   constexpr int64_t kMiB = 1 << 20, kKernelsAndGraphs = 160 * kMiB, kUpload = 128 * kMiB, kStaged = 32 * kMiB;
-  constexpr int64_t kRowBytes = 16 << 10;                                           // of a sampler, beside its list
-  const int64_t lists = (config.max_outputs + 1) * (program.vocab * 8 + kRowBytes); // and one of decoding,
-  const int64_t counts = program.vocab * kFloat + config.context * kFloat;          // with counts and a ring
+  constexpr int64_t kRowBytes = 16 << 10;                                               // of a sampler, beside its list
+  const int64_t lists = (config.max_outputs + 1) * (program.choices() * 8 + kRowBytes); // and one of decoding,
+  const int64_t counts = program.choices() * kFloat + config.context * kFloat;          // with counts and a ring
   const int64_t marked = static_cast<int64_t>(core::state_elements(program)) * kFloat;
   return kKernelsAndGraphs + std::max(kUpload, lists + counts + kStaged + marked);
 }

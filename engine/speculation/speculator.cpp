@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace ridge::engine {
 namespace {
@@ -13,6 +14,7 @@ constexpr double kNewest = 0.2;     // weight of the newest time
 constexpr double kGrowth = 0.02;    // of an untried step with each further token: low, so that it is tried
 constexpr int64_t kTimeAgain = 128; // chances, of which one is let pass to time a step without guesses
 constexpr int64_t kLeastPatience = 16, kMostPatience = 1024;
+constexpr int64_t kTries = 4; // in a row, as long as they are right: one alone takes longer than the next ones
 
 } // namespace
 
@@ -50,10 +52,10 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
   if (fixed_length_ > 0) return length_ = std::min(most, fixed_length_);
   if (seconds_of(1) == 0 || ++chances_ % kTimeAgain == 0) return 0;
   Record& record = records_[kind_];
-  const double likely = record.right / (record.right + record.wrong);
   // Tokens a second: of a step with no guess one, of a step with guesses those that are right and the one behind them.
-  double best = 1 / seconds_of(1), expected = 1, all_right = 1;
+  double best = 1 / seconds_of(1), expected = 1, all_right = 1, likely = 0.5;
   for (int64_t guesses = 1; guesses <= most; ++guesses) {
+    likely = record.likely(guesses - 1, likely);
     expected += all_right *= likely;
     const double seconds =
         seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds_;
@@ -62,6 +64,10 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
   if (length_ == 0 && ++record.declined >= record.patience) { // the text may have become another
     record.declined = 0;
     record.patience = std::min(2 * record.patience, kMostPatience);
+    record.tries = kTries;
+  }
+  if (length_ == 0 && record.tries > 0) {
+    --record.tries;
     length_ = 1;
   }
   return length_;
@@ -77,6 +83,10 @@ std::vector<int32_t> Speculator::draft() {
 
 void Speculator::took(int64_t tokens, double seconds) {
   if (tokens >= kTimed) return;
+  const bool guessed = tokens > 1;
+  // Behind one of the other kind a step waits for the host, which else is a step ahead.
+  const bool alike = std::exchange(guessed_, guessed) == guessed;
+  if (!alike && seconds_[tokens] > 0) return;
   double& known = seconds_[tokens];
   if (warm_[tokens]) known = known == 0 ? seconds : (1 - kNewest) * known + kNewest * seconds;
   warm_[tokens] = true;
@@ -85,9 +95,14 @@ void Speculator::took(int64_t tokens, double seconds) {
 void Speculator::were_right(int64_t made, int64_t right) {
   if (made == 0) return;
   Record& record = records_[kind_];
-  record.right = kForget * record.right + static_cast<double>(right);
-  record.wrong = kForget * record.wrong + (right < made ? 1 : 0);
-  if (right > 0) record.patience = kLeastPatience;
+  for (int64_t i = 0; i <= std::min(right, made - 1); ++i) {
+    record.right[i] = kForget * record.right[i] + (i < right ? 1 : 0);
+    record.wrong[i] = kForget * record.wrong[i] + (i == right ? 1 : 0);
+  }
+  if (right == 0)
+    record.tries = 0;
+  else if (record.tries == 0) // all tries were right, or guesses pay
+    record.patience = kLeastPatience;
   ++counts_.steps;
   for (int64_t i = 0; i < made; ++i) {
     ++counts_.made[i];

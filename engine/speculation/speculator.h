@@ -48,10 +48,16 @@ class Speculator {
   const GuessCounts& counts() const { return counts_; } // since begin()
 
  private:
-  // Right and wrong guesses of a kind; older ones count less.
+  // Right and wrong guesses of a kind, by their place within a step; older ones count less.
   struct Record {
-    double right = 1, wrong = 1;
+    std::array<double, kMostGuesses> right{}, wrong{};
     int64_t declined = 0, patience = 16; // opportunities let pass, and how many to let pass before it is tried again
+    int64_t tries = 0;                   // that are left of those in a row
+    // How likely a guess at this place is right, if those before it are: little is known of it at first, and `before`
+    // is how likely that is at the place before.
+    double likely(int64_t place, double before) const {
+      return (right[place] + 2 * before) / (right[place] + wrong[place] + 2);
+    }
   };
   double seconds_of(int64_t tokens) const;
 
@@ -61,6 +67,7 @@ class Speculator {
   static constexpr int64_t kTimed = 2 * kMostGuesses + 2;
   std::array<double, kTimed> seconds_{}; // of a step, by tokens; 0: not known
   std::array<bool, kTimed> warm_{};      // it ran before: what is made once was made then
+  bool guessed_ = false;                 // in the last step that was timed
   double draft_seconds_ = 0;             // for one guess
   int kind_ = -1;                        // of the guesses that worth() found
   int64_t length_ = 0;

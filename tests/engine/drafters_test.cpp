@@ -108,6 +108,39 @@ TEST_CASE("a drafter that becomes right is found out") {
   CHECK(tried(speculator, 2000, 1, 1, 0.1) > 1000);
 }
 
+TEST_CASE("as many guesses are made as are right, where later ones are right less often") {
+  Speculator speculator(std::make_unique<Stubborn>());
+  const std::vector<int32_t> tokens = {1};
+  int64_t length = 0;
+  for (int i = 0; i < 400; ++i) {
+    length = speculator.worth(tokens, 1, engine::kMostGuesses);
+    if (length > 0) speculator.were_right(std::ssize(speculator.draft()), std::min<int64_t>(length, 2));
+    speculator.took(1 + length, 1 + 0.1 * static_cast<double>(length));
+  }
+  CHECK(length == 2);
+}
+
+TEST_CASE("guesses that pay are found although the first step of them takes as long as two") {
+  Speculator speculator(std::make_unique<Stubborn>());
+  const std::vector<int32_t> tokens = {1};
+  std::mt19937 random(5);
+  int64_t last = 0, guessed = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t length = speculator.worth(tokens, 1, engine::kMostGuesses);
+    int64_t right = 0;
+    if (length > 0) {
+      speculator.draft();
+      while (right < length && random() % 10 < 8) ++right;
+      speculator.were_right(length, right);
+    }
+    speculator.took(1 + length,
+                    (length > 0 ? 1.5 + 0.2 * static_cast<double>(length - 1) : 1) + (last == 0 && length > 0));
+    last = length;
+    guessed += length > 0 && i >= 1000;
+  }
+  CHECK(guessed > 900);
+}
+
 TEST_CASE("guesses are counted by their place") {
   Speculator speculator(std::make_unique<Stubborn>(), 3);
   const std::vector<int32_t> tokens = {1};

@@ -13,8 +13,7 @@ namespace {
 
 using core::seconds_now;
 
-constexpr int64_t kTokensBesideDecoding = 512; // of prompts in a step in which others generate: they wait so long
-constexpr int32_t kNotChosen = -2;             // as -1 says that logits are unusable
+constexpr int32_t kNotChosen = -2; // as -1 says that logits are unusable
 
 } // namespace
 
@@ -170,7 +169,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     }
   }
   for (const Piece& piece : pieces) room -= std::ssize(piece.tokens);
-  if (!pieces.empty()) room = std::min(room, kTokensBesideDecoding);
+  if (!pieces.empty()) room = std::min(room, share_.tokens());
   std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
     Stream& stream = streams_[reading[i]];
@@ -200,21 +199,24 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   executor_.forward({tokens, positions, of_streams, outputs});
   const double seconds = seconds_now() - start;
   ++step_;
-  int64_t row = 0;
+  int64_t row = 0, generated = 0;
   for (const Piece& piece : pieces) {
     Stream& stream = streams_[piece.stream];
     const int64_t count = std::ssize(piece.tokens);
     if (piece.guesses == 0) hand_over_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
     row += count;
     const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens.size());
-    if (piece.reading)
+    if (piece.reading) {
       stream.sequence->prompt_ += {count, seconds, share};
-    else
+    } else {
       stream.sequence->generation_ += {0, seconds, share}; // choose() counts the tokens
+      generated += count;
+    }
     if (piece.guesses == 0) stream.cache.evaluated(piece.tokens);
     stream.last_used = step_;
   }
   count_step(seconds, bytes);
+  if (!pieces[0].reading) share_.took(std::ssize(tokens) - generated, seconds);
   const Piece& first = pieces[0];
   if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(std::ssize(tokens), seconds);
   if (first.wanted && first.guesses == 0 && start_decoding(streams_[first.stream])) {

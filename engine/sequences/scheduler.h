@@ -15,6 +15,7 @@
 #include "core/executor.h"
 #include "core/view/sequences.h"
 #include "engine/sequences/prefix_cache.h"
+#include "engine/sequences/prompt_share.h"
 #include "engine/sequences/sequence.h"
 #include "engine/sequences/stream_cache.h"
 #include "engine/sequences/turns.h"
@@ -168,6 +169,7 @@ class Scheduler {
   std::unique_ptr<PrefixCache> prefixes_; // null: none
   const bool keeps_prefixes_;
   TurnPolicy turns_;
+  PromptShare share_;
   const bool driven_; // by who calls advance()
 
   // Of a sequence that generates alone; the scheduler's thread alone.

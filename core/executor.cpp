@@ -132,6 +132,11 @@ std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_
   }
 }
 
+std::shared_ptr<float> Executor::make_state() {
+  const auto floats = std::make_shared_for_overwrite<float[]>(saved_floats());
+  return {floats, floats.get()};
+}
+
 std::shared_ptr<std::byte> Executor::make_block() {
   const auto bytes = std::make_shared<std::vector<std::byte>>(block_bytes());
   return {bytes, bytes->data()};

@@ -148,6 +148,7 @@ class Executor {
   // gives it what was saved there, and the next batch may start there. Another stream, too, that has the caches
   // (copy_cache). An empty `state` leaves what is there, for measurements.
   virtual int64_t saved_floats() const { return 0; }
+  virtual std::shared_ptr<float> make_state(); // memory for one copy, to which and from which copies are fast
   virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/, int64_t /*position*/) {}
   virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {}
   // Copies the recurrent state of a stream within the executor's memory, over the copy before; and gives the stream of

@@ -215,10 +215,11 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
       sum.add(bytes);
     }
     for (const int64_t position : entry.states) {
-      auto state = std::make_shared<std::vector<float>>(shape_.state_elements);
-      reader.read(bytes_of(*state));
-      sum.add(bytes_of(*state));
-      part.states.emplace(position, std::move(state));
+      const auto state = std::make_shared_for_overwrite<float[]>(shape_.state_elements);
+      const auto bytes = std::as_writable_bytes(std::span(state.get(), shape_.state_elements));
+      reader.read(bytes);
+      sum.add(bytes);
+      part.states.emplace(position, PrefixState(state, state.get()));
     }
     if (sum.value() != header.payload_checksum) throw_error("{}: is damaged", entry.path);
     fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored); // used: younger than others
@@ -315,7 +316,8 @@ bool PrefixFiles::write_file(const Entry& entry) {
   std::vector<std::span<const std::byte>> pieces;
   for (const PrefixBlock& block : part.blocks)
     pieces.emplace_back(block.get(), static_cast<size_t>(shape_.block_bytes));
-  for (const auto& [position, state] : part.states) pieces.push_back(std::as_bytes(std::span(*state)));
+  for (const auto& [position, state] : part.states)
+    pieces.push_back(std::as_bytes(std::span(state.get(), shape_.state_elements)));
   int64_t bytes =
       sizeof(Header) + std::as_bytes(std::span(entry.tokens)).size() + std::as_bytes(std::span(entry.states)).size();
   for (const auto piece : pieces) payload.add(piece), bytes += std::ssize(piece);

@@ -14,8 +14,8 @@ constexpr size_t kMost = 32, kFewest = 2;
 PrefixState StateSnapshots::save(core::Executor& executor, int64_t position) {
   if (!needed() || position == 0) return nullptr;
   if (PrefixState known = at(position)) return known;
-  const auto state = std::make_shared<std::vector<float>>(elements_);
-  executor.save_state(stream_, *state, position);
+  const std::shared_ptr<float> state = executor.make_state();
+  executor.save_state(stream_, {state.get(), static_cast<size_t>(elements_)}, position);
   insert(position, state);
   return state;
 }
@@ -57,7 +57,7 @@ PrefixStates StateSnapshots::all() const {
 }
 
 void StateSnapshots::adopt(core::Executor& executor, int64_t position, PrefixState state) {
-  executor.load_state(stream_, *state, position);
+  executor.load_state(stream_, floats(state), position);
   if (!at(position)) insert(position, std::move(state));
 }
 

@@ -24,7 +24,9 @@ class StateSnapshots {
   // the ones closest together go.
   PrefixState save(core::Executor& executor, int64_t position);
   // Gives the stream the copy of `position`.
-  void load(core::Executor& executor, int64_t position) const { executor.load_state(stream_, *at(position), position); }
+  void load(core::Executor& executor, int64_t position) const {
+    executor.load_state(stream_, floats(at(position)), position);
+  }
   // Gives the stream what another one had at `position` behind the same tokens, and keeps it.
   void adopt(core::Executor& executor, int64_t position, PrefixState state);
   // Copies of later positions are of other tokens now.
@@ -36,6 +38,9 @@ class StateSnapshots {
     PrefixState state;
   };
   void insert(int64_t position, PrefixState state);
+  std::span<const float> floats(const PrefixState& state) const {
+    return {state.get(), static_cast<size_t>(elements_)};
+  }
 
   const int64_t elements_; // of f32
   const int32_t stream_;

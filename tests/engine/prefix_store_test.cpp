@@ -52,7 +52,7 @@ PrefixStore::Fill rows_of(const Tokens& tokens) {
 }
 
 PrefixState state_at(std::span<const int32_t> tokens) {
-  return std::make_shared<const std::vector<float>>(1, static_cast<float>(row_of(tokens) >> 9));
+  return std::make_shared<const float>(static_cast<float>(row_of(tokens) >> 9));
 }
 
 bool right(const PrefixStore::Start& start, std::span<const int32_t> tokens) {

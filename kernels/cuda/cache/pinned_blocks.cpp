@@ -46,9 +46,16 @@ class Chunk {
 } // namespace
 
 PinnedBlocks::PinnedBlocks(int device, size_t block_bytes)
-    : device_(device), block_bytes_(static_cast<int64_t>(whole(std::max<size_t>(block_bytes, 1), 256))) {}
+    : device_(device), block_bytes_(static_cast<int64_t>(whole(std::max<size_t>(block_bytes, 1), 256))),
+      return_(std::make_shared<Return>()) {
+  return_->to = this;
+}
 
 PinnedBlocks::~PinnedBlocks() {
+  {
+    const std::scoped_lock lock(return_->mutex);
+    return_->to = nullptr;
+  }
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
@@ -96,7 +103,17 @@ PinnedBlocks::Block PinnedBlocks::take() {
   Block block = std::move(ready_.back());
   ready_.pop_back();
   if (std::ssize(ready_) < expected_) changed_.notify_all();
-  return block;
+  std::byte* data = block.get();
+  return {data, [block = std::move(block), to = return_](std::byte*) mutable {
+            const std::scoped_lock given(to->mutex);
+            if (to->to) to->to->give_back(std::move(block));
+          }};
+}
+
+// Else its memory goes back to the system, when no block of its chunk is needed.
+void PinnedBlocks::give_back(Block block) {
+  const std::scoped_lock lock(mutex_);
+  if (std::ssize(ready_) < expected_) ready_.push_back(std::move(block));
 }
 
 void PinnedBlocks::expect(int64_t count) {

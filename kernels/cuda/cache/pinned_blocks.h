@@ -1,6 +1,7 @@
 // Blocks of page-locked host memory, to and from which the copy engine works at full speed. Locking memory takes
 // over ten times as long as filling it from the GPU: the system has to find and clear the pages first. So blocks are
-// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted.
+// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted. One that nobody needs
+// any more is given out again, if more are expected than are ready.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,14 @@ class PinnedBlocks {
   int64_t ready() const;
 
  private:
+  // Where blocks go that nobody needs any more; nowhere once the pool is gone.
+  struct Return {
+    std::mutex mutex;
+    PinnedBlocks* to;
+  };
+
   std::vector<Block> make_chunk(int64_t blocks) const;
+  void give_back(Block block);
   void add_chunk(std::unique_lock<std::mutex>& lock);
   void work();
 
@@ -40,6 +48,7 @@ class PinnedBlocks {
   int64_t made_ = 0, expected_ = 0;
   bool making_ = false, failed_ = false, stopping_ = false;
   std::thread thread_; // from the first expect() on
+  const std::shared_ptr<Return> return_;
 };
 
 } // namespace ridge::kernels::cuda

@@ -99,6 +99,7 @@ class Executor final : public core::Executor {
   MemoryPlan allocated() const;
 
   int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
+  std::shared_ptr<float> make_state() override;
   void save_state(int32_t stream, std::span<float> state, int64_t position) override;
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
 
@@ -192,7 +193,7 @@ class Executor final : public core::Executor {
   bool in_decoding_ = false;                   // hidden() gives decoded_
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
-  PinnedBlocks blocks_;
+  PinnedBlocks blocks_, state_copies_;
 };
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
@@ -207,7 +208,8 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       launcher_(program_, config_, context_, weights_, experts_, cache_, states_, workspace_, batch_, decoding_),
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
                    !experts_.empty(), launcher_},
-      positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())) {
+      positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
+      state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   const auto host_rows = [&](core::ValueId id) {
@@ -222,7 +224,9 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     for (DecodedRows& rows : decoded_) rows.host = PinnedMemory(std::min(config_.max_batch, kGraphTokens) * row_bytes);
   }
   take_expert_slots();
-  if (options.upload) weights_.upload(program, context_.launch(), options.upload_progress);
+  if (!options.upload) return;
+  weights_.upload(program, context_.launch(), options.upload_progress);
+  if (saved_floats() > 0) state_copies_.expect(1);
 }
 
 // `reserve`: what was allocated since the executor was made.
@@ -311,6 +315,12 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
   if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.choices(),
                       batch_.device(), context_.stream()))
     graphs_.clear();
+}
+
+std::shared_ptr<float> Executor::make_state() {
+  const std::shared_ptr<std::byte> pinned = state_copies_.take();
+  state_copies_.expect(1); // for the next one
+  return pinned ? std::shared_ptr<float>(pinned, reinterpret_cast<float*>(pinned.get())) : core::Executor::make_state();
 }
 
 void Executor::save_state(int32_t stream, std::span<float> state, int64_t position) {

@@ -55,3 +55,25 @@ TEST_CASE("CUDA: blocks of locked memory are made before they are wanted") {
   blocks.expect(0);
   CHECK(blocks.take());
 }
+
+TEST_CASE("CUDA: a block of locked memory that nobody needs is given out again, if more are expected than are ready") {
+  REQUIRE_DEVICE();
+  PinnedBlocks blocks(0, 40 << 20); // made one at a time, full of zeros
+  const auto used = [](const PinnedBlocks::Block& block) { return block.get()[99] == std::byte{7}; };
+  const auto take = [&] {
+    PinnedBlocks::Block block = blocks.take();
+    REQUIRE(block);
+    return block;
+  };
+  PinnedBlocks::Block block = take();
+  block.get()[99] = std::byte{7};
+  blocks.expect(2);
+  block.reset(); // sooner than two are made
+  wait_for(blocks, 2);
+  CHECK(blocks.ready() == 2);
+  PinnedBlocks::Block first = take(), second = take();
+  CHECK(used(first) != used(second));
+  wait_for(blocks, 2);
+  first.reset(); // two are ready
+  CHECK(blocks.ready() == 2);
+}

@@ -1,21 +1,15 @@
 #include "core/parallel/shard.h"
 
+#include "core/parallel/pieces.h"
 #include "core/parallel/shares.h"
 
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
 namespace ridge::core {
 namespace {
-
-// The units of a group that a rank has.
-struct Share {
-  int64_t units, first, count;
-  int64_t of(int64_t elements) const { return elements / units * count; }     // of so many elements in all units
-  int64_t before(int64_t elements) const { return elements / units * first; } // those of the ranks before
-};
 
 class Sharder {
  public:
@@ -26,25 +20,25 @@ class Sharder {
   Shard run();
 
  private:
-  Share share_of(int64_t units) const {
-    const int64_t first = units * rank_ / ranks_;
-    return {units, first, units * (rank_ + 1) / ranks_ - first};
-  }
-  Share share_of(const ValueForm& part) const { return share_of(shares_.units(part)); }
+  Pieces pieces(int64_t units, const Sections& sections) const;
+  Pieces pieces(const ValueForm& part, int64_t of) const;
+  int64_t own_width(ValueId id, const ValueForm& form) const;
+  int64_t own_place(const ValueForm& form, int64_t place) const;
   Program& program() { return shard_.program; }
   ValueId mapped(ValueId id) const { return id < 0 ? id : now_[id]; }
 
-  void set_width(ValueId id, const ValueForm& form);
   void share_caches();
   void add_exchange(OpKind kind, size_t origin, ValueId id, int64_t first);
   void add_op(size_t index);
+  void add_joined_norm(size_t index);
   bool passes_term(const Op& op, const Shares::OpForms& forms, ValueId& term) const;
   OpParams params_of(const Op& op, const Shares::OpForms& forms) const;
   std::vector<WeightId> weights_of(const Op& op, const Shares::OpForms& forms);
 
-  enum class Cut : uint8_t { none, rows, columns, matrices };
-  WeightId cut(WeightId id, Cut how, const Share& share, int64_t repeats = 1);
-  Weight cut_weight(const Weight& whole, Cut how, const Share& share, int64_t repeats) const;
+  void share_heads(ScanParams& params, const Shares::OpForms& forms) const;
+  enum class Cut : uint8_t { none, rows, taps, columns, matrices };
+  WeightId cut(WeightId id, Cut how, const Pieces& pieces = {});
+  Weight cut_weight(const Weight& whole, Cut how, const Pieces& pieces) const;
 
   const Program& whole_;
   const int rank_, ranks_;
@@ -53,7 +47,7 @@ class Sharder {
   Shard shard_;
   std::vector<ValueId> now_;    // by value of the whole Program: what stands for it
   std::vector<size_t> writers_; // by value of the whole Program: its op
-  std::map<std::tuple<WeightId, Cut, int64_t>, WeightId> cut_weights_;
+  std::map<std::tuple<WeightId, Cut, Pieces>, WeightId> cut_weights_;
 };
 
 Shard Sharder::run() {
@@ -71,7 +65,7 @@ Shard Sharder::run() {
     const ValueForm form = shares_.final_form(id);
     if (form.form == Form::term) add_exchange(OpKind::all_reduce, writers_[id], id, 0);
     if (form.form == Form::part)
-      add_exchange(OpKind::all_gather, writers_[id], id, share_of(form).before(whole_.values[id].width));
+      add_exchange(OpKind::all_gather, writers_[id], id, pieces(form, whole_.values[id].width)[0].first);
   }
   p.logits = mapped(whole_.logits);
   p.output = mapped(whole_.output);
@@ -80,10 +74,53 @@ Shard Sharder::run() {
   return std::move(shard_);
 }
 
+// This rank's of so many units that a value's sections consist of.
+Pieces Sharder::pieces(int64_t units, const Sections& sections) const {
+  const int64_t first_unit = units * rank_ / ranks_, end_unit = units * (rank_ + 1) / ranks_;
+  Pieces found;
+  const auto add = [&](int64_t first, int64_t count) {
+    if (!found.empty() && found.back().first + found.back().count == first)
+      found.back().count += count;
+    else
+      found.push_back({first, count});
+  };
+  int64_t start = 0;
+  for (const Section& section : sections) {
+    if (section.repeats == 0) add(start, section.width);
+    const int64_t of_unit = section.repeats == 0 ? 0 : section.width / section.repeats / units;
+    for (int64_t i = 0; i < section.repeats; ++i)
+      add(start + (i * units + first_unit) * of_unit, (end_unit - first_unit) * of_unit);
+    start += section.width;
+  }
+  return found;
+}
+
+// Of `of` elements that belong to those of a part, as many for each.
+Pieces Sharder::pieces(const ValueForm& part, int64_t of) const {
+  int64_t all = 0;
+  for (const Section& section : part.sections) all += section.width;
+  Sections sections = part.sections;
+  for (Section& section : sections) section.width = section.width * of / all;
+  return pieces(shares_.units(part), sections);
+}
+
+int64_t Sharder::own_width(ValueId id, const ValueForm& form) const {
+  const int64_t width = whole_.values[id].width;
+  return form.form == Form::part ? count_of(pieces(form, width)) : width;
+}
+
+// Where the section that starts at column `place` lies in what this rank has.
+int64_t Sharder::own_place(const ValueForm& form, int64_t place) const {
+  if (form.form != Form::part) return place;
+  Sections before;
+  for (int64_t start = 0; start < place; start += before.back().width) before.push_back(form.sections[before.size()]);
+  return count_of(pieces(shares_.units(form), before));
+}
+
 void Sharder::share_caches() {
   for (size_t i = 0; i < whole_.kv_layers.size(); ++i)
     if (const int64_t units = shares_.units_of_cache(static_cast<int32_t>(i)); units > 0)
-      program().kv_layers[i].heads = share_of(units).of(whole_.kv_layers[i].heads);
+      program().kv_layers[i].heads = count_of(pieces(units, {{whole_.kv_layers[i].heads}}));
 }
 
 // What a rank has of `id` becomes the whole of it.
@@ -104,10 +141,6 @@ void Sharder::add_exchange(OpKind kind, size_t origin, ValueId id, int64_t first
   now_[id] = out;
 }
 
-void Sharder::set_width(ValueId id, const ValueForm& form) {
-  if (form.form == Form::part) program().values[id].width = share_of(form).of(whole_.values[id].width);
-}
-
 void Sharder::add_op(size_t index) {
   const Op& op = whole_.ops[index];
   const Shares::OpForms& forms = shares_.of(index);
@@ -117,13 +150,46 @@ void Sharder::add_op(size_t index) {
     now_[op.outputs[0]] = now_[term];
     return;
   }
+  if (forms.joins) return add_joined_norm(index);
   Op shared = op;
   for (ValueId& id : shared.inputs) id = now_[id];
-  for (size_t i = 0; i < op.outputs.size(); ++i) set_width(op.outputs[i], forms.outputs[i]);
+  for (size_t i = 0; i < op.outputs.size(); ++i)
+    program().values[op.outputs[i]].width = own_width(op.outputs[i], forms.outputs[i]);
   shared.params = params_of(op, forms);
+  if (const int32_t* state = state_layer(shared.params); state && forms.outputs[0].form == Form::part)
+    program().states[*state].width =
+        whole_.states[*state].width / whole_.values[op.outputs[0]].width * program().values[op.outputs[0]].width;
   shared.weights = weights_of(op, forms);
   program().ops.push_back(std::move(shared));
   shard_.origins.push_back(static_cast<int32_t>(index));
+}
+
+// The norm of the whole, and behind it this rank's part of that.
+void Sharder::add_joined_norm(size_t index) {
+  const Op& op = whole_.ops[index];
+  const Shares::OpForms& forms = shares_.of(index);
+  const ValueId x = op.inputs[0], out = op.outputs[0], own = now_[x];
+  add_exchange(OpKind::all_gather, writers_[x], x, pieces(forms.inputs[0], whole_.values[x].width)[0].first);
+  program().values.push_back(whole_.values[out]);
+  program().values.back().name += ".all";
+  const auto normed = static_cast<ValueId>(program().values.size() - 1);
+  Op norm = op;
+  norm.inputs = {now_[x]};
+  norm.outputs = {normed};
+  for (WeightId& id : norm.weights) id = cut(id, Cut::none);
+  program().ops.push_back(std::move(norm));
+  const int64_t width = whole_.values[out].width;
+  program().values[out].width = own_width(out, forms.outputs[0]);
+  program().weights.push_back(order_of(pieces(forms.outputs[0], width)));
+  program().ops.push_back({OpKind::permute,
+                           op.layer,
+                           op.name + ".own",
+                           {normed},
+                           {out},
+                           {static_cast<WeightId>(program().weights.size() - 1)},
+                           PermuteParams{width}});
+  shard_.origins.insert(shard_.origins.end(), 2, static_cast<int32_t>(index));
+  now_[x] = own; // other ops go on with the part
 }
 
 // An addition of what all ranks have to a term is the first rank's.
@@ -136,102 +202,99 @@ bool Sharder::passes_term(const Op& op, const Shares::OpForms& forms, ValueId& t
 
 OpParams Sharder::params_of(const Op& op, const Shares::OpForms& forms) const {
   OpParams params = op.params;
-  const ValueForm& form = forms.inputs.empty() ? ValueForm{} : forms.inputs[0];
-  if (form.form != Form::part) return params;
-  const Share share = share_of(form);
-  if (auto* rope = std::get_if<RopeParams>(&params)) rope->heads = share.of(rope->heads);
-  if (auto* attention = std::get_if<AttentionParams>(&params)) attention->heads = share.of(attention->heads);
   if (auto* experts = std::get_if<ExpertParams>(&params); experts && forms.inputs[1].form == Form::part)
-    experts->used = share.of(experts->used);
+    experts->used = own_width(op.inputs[1], forms.inputs[1]);
+  if (forms.inputs.empty() || forms.inputs[0].form != Form::part) return params;
+  const auto share = [&](int64_t& heads) { // as of the input's elements
+    heads = heads * own_width(op.inputs[0], forms.inputs[0]) / whole_.values[op.inputs[0]].width;
+  };
+  if (auto* rope = std::get_if<RopeParams>(&params)) share(rope->heads);
+  if (auto* attention = std::get_if<AttentionParams>(&params)) share(attention->heads);
+  if (auto* delta = std::get_if<DeltaParams>(&params)) {
+    const int64_t of_key = delta->v_heads / delta->k_heads;
+    delta->v_heads = own_width(op.outputs[0], forms.outputs[0]) / delta->dim;
+    delta->k_heads = delta->v_heads / of_key;
+    delta->q_at = own_place(forms.inputs[0], delta->q_at);
+    delta->k_at = own_place(forms.inputs[1], delta->k_at);
+    delta->v_at = own_place(forms.inputs[2], delta->v_at);
+  }
+  if (auto* scan = std::get_if<ScanParams>(&params)) share_heads(*scan, forms);
   return params;
+}
+
+// With b and c of all groups, this rank reads those of the group that its heads are of.
+void Sharder::share_heads(ScanParams& params, const Shares::OpForms& forms) const {
+  const Pieces own = pieces(forms.outputs[0], params.heads);
+  const int64_t of_group = params.heads / params.groups, b_width = params.groups * params.states;
+  params.x_at = own_place(forms.inputs[0], params.x_at);
+  params.b_at = own_place(forms.inputs[1], params.b_at);
+  params.c_at = own_place(forms.inputs[2], params.c_at);
+  const ValueForm& b = forms.inputs[1];
+  const bool has_all = b.form != Form::part || std::ranges::count(b.sections, Section{b_width, 0}) > 0;
+  if (has_all) {
+    const int64_t group = own[0].first / of_group;
+    params.b_at += group * params.states;
+    params.c_at += group * params.states;
+  }
+  params.heads = count_of(own);
+  params.groups = has_all ? 1 : params.heads / of_group;
 }
 
 std::vector<WeightId> Sharder::weights_of(const Op& op, const Shares::OpForms& forms) {
   std::vector<WeightId> weights;
   const bool product = op.kind == OpKind::linear || op.kind == OpKind::expert_linear;
+  const ValueForm& in = forms.inputs.empty() ? ValueForm{} : forms.inputs[0];
+  const ValueForm& out = forms.outputs.empty() ? ValueForm{} : forms.outputs[0];
+  const auto add = [&](size_t i, Cut how, const Pieces& of = {}) { weights.push_back(cut(op.weights[i], how, of)); };
   for (size_t i = 0; i < op.weights.size(); ++i) {
-    const WeightId id = op.weights[i];
-    const Weight& w = whole_.weights[id];
-    if (product && i == 1 && forms.outputs[0].form == Form::term) { // a bias is added once
-      if (rank_ == 0) weights.push_back(cut(id, Cut::none, {1, 0, 1}));
-      continue;
+    const Weight& w = whole_.weights[op.weights[i]];
+    if (product && i == 1 && out.form == Form::term) { // a bias is added once
+      if (rank_ == 0) add(i, Cut::none);
+    } else if (op.kind == OpKind::expert_linear && forms.inputs[1].form == Form::part) {
+      i == 0 ? add(i, Cut::matrices, pieces(forms.inputs[1], w.count))
+             : add(i, Cut::columns, pieces(forms.inputs[1], w.cols));
+    } else if (op.kind == OpKind::expert_linear && in.form == Form::part) { // of each expert's columns
+      add(i, Cut::columns, pieces(shares_.units(in), {{w.cols}}));
+    } else if (op.kind == OpKind::expert_linear && out.form == Form::part) { // of each expert's rows
+      const int64_t units = shares_.units(out);
+      i == 0 ? add(i, Cut::rows, pieces(units, {{w.rows}}))
+             : add(i, Cut::columns, pieces(units, {{w.cols, w.cols / whole_.weights[op.weights[0]].rows}}));
+    } else if (op.kind == OpKind::linear && in.form != Form::part && out.form == Form::part) {
+      i == 0 ? add(i, Cut::rows, pieces(out, w.rows)) : add(i, Cut::columns, pieces(out, w.cols));
+    } else if (op.kind == OpKind::conv1d && in.form == Form::part && i == 0) {
+      add(i, Cut::taps, pieces(in, w.rows));
+    } else if (op.kind == OpKind::delta_rule && in.form == Form::part) {
+      add(i, Cut::columns, pieces(forms.inputs[i == 0 ? 4 : 3], w.cols)); // a as beta, dt as alpha
+    } else if (op.kind == OpKind::scan && in.form == Form::part) {
+      add(i, Cut::columns, pieces(forms.inputs[3], w.cols));
+    } else if (in.form == Form::part &&
+               !(std::holds_alternative<NormParams>(op.params) && w.cols == std::get<NormParams>(op.params).group)) {
+      add(i, Cut::columns, pieces(in, w.cols));
+    } else {
+      add(i, Cut::none);
     }
-    const ValueForm& in = forms.inputs.empty() ? ValueForm{} : forms.inputs[0];
-    const ValueForm& out = forms.outputs.empty() ? ValueForm{} : forms.outputs[0];
-    if (op.kind == OpKind::expert_linear && forms.inputs[1].form == Form::part)
-      weights.push_back(cut(id, i == 0 ? Cut::matrices : Cut::columns, share_of(forms.inputs[1])));
-    else if (product && in.form == Form::part)
-      weights.push_back(cut(id, Cut::columns, share_of(in)));
-    else if (product && out.form == Form::part)
-      weights.push_back(i == 0 ? cut(id, Cut::rows, share_of(out))
-                               : cut(id, Cut::columns, share_of(out), w.cols / whole_.weights[op.weights[0]].rows));
-    else if (in.form == Form::part &&
-             !(std::holds_alternative<NormParams>(op.params) && w.cols == std::get<NormParams>(op.params).group))
-      weights.push_back(cut(id, Cut::columns, share_of(in)));
-    else
-      weights.push_back(cut(id, Cut::none, {1, 0, 1}));
   }
   return weights;
 }
 
-WeightId Sharder::cut(WeightId id, Cut how, const Share& share, int64_t repeats) {
-  const auto [known, added] = cut_weights_.try_emplace({id, how, share.units}, 0);
+WeightId Sharder::cut(WeightId id, Cut how, const Pieces& pieces) {
+  const auto [known, added] = cut_weights_.try_emplace({id, how, pieces}, 0);
   if (added) {
     known->second = static_cast<WeightId>(program().weights.size());
-    program().weights.push_back(cut_weight(whole_.weights[id], how, share, repeats));
+    program().weights.push_back(cut_weight(whole_.weights[id], how, pieces));
   }
   return known->second;
 }
 
-// A view where runs of rows can say it, else a copy.
-Weight Sharder::cut_weight(const Weight& whole, Cut how, const Share& share, int64_t repeats) const {
-  Weight w = whole;
-  const auto copy_runs = [&](int64_t runs, int64_t run_bytes, auto&& start) {
-    auto bytes = std::make_shared<std::vector<std::byte>>(runs * run_bytes);
-    for (int64_t i = 0; i < runs; ++i) std::memcpy(bytes->data() + i * run_bytes, start(i), run_bytes);
-    w.owned = bytes;
-    w.data = bytes->data();
-    w.run_rows = w.run_stride = 0;
-  };
+Weight Sharder::cut_weight(const Weight& whole, Cut how, const Pieces& pieces) const {
   switch (how) {
-  case Cut::none: return w;
-  case Cut::matrices:
-    w.count = share.of(whole.count);
-    w.data = whole.row(share.before(whole.count) * whole.rows);
-    return w;
-  case Cut::rows: {
-    const int64_t first = share.before(whole.rows);
-    w.rows = share.of(whole.rows);
-    if (whole.run_rows == 0) {
-      w.data = whole.data + first * whole.row_bytes;
-      if (whole.count > 1) w.run_rows = w.rows, w.run_stride = whole.matrix_bytes();
-    } else if (whole.count == 1 && first % whole.run_rows == 0 && w.rows % whole.run_rows == 0) {
-      w.data = whole.row(first);
-    } else {
-      copy_runs(w.count * w.rows, w.row_bytes,
-                [&](int64_t row) { return whole.row(row / w.rows * whole.rows + first + row % w.rows); });
-    }
-    return w;
+  case Cut::none: break;
+  case Cut::rows: return cut_rows(whole, pieces, true);
+  case Cut::taps: return cut_rows(whole, pieces, false);
+  case Cut::columns: return cut_columns(whole, pieces, block_weights_(whole.type));
+  case Cut::matrices: return cut_matrices(whole, pieces[0]);
   }
-  case Cut::columns: {
-    const int64_t block = block_weights_(whole.type), block_bytes = whole.row_bytes / (whole.cols / block);
-    const int64_t all = whole.cols / repeats, first = share.before(all) / block * block_bytes;
-    const int64_t bytes = share.of(all) / block * block_bytes; // of a repeat
-    w.cols = share.of(whole.cols);
-    w.row_bytes = repeats * bytes;
-    if (repeats > 1) {
-      copy_runs(repeats, bytes, [&](int64_t i) { return whole.data + i * (whole.row_bytes / repeats) + first; });
-    } else if (whole.run_rows <= 1) {
-      w.data = whole.data + first;
-      if (whole.rows * whole.count > 1)
-        w.run_rows = 1, w.run_stride = whole.run_rows == 1 ? whole.run_stride : whole.row_bytes;
-    } else {
-      copy_runs(w.count * w.rows, bytes, [&](int64_t row) { return whole.row(row) + first; });
-    }
-    return w;
-  }
-  }
-  return w;
+  return whole;
 }
 
 } // namespace

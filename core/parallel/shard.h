@@ -3,8 +3,9 @@
 // A matrix whose input all ranks have gives each rank some of its rows, so of its result a rank has a part. What
 // follows works on that part, such as the heads of attention or the gates of a feed-forward, until a matrix takes it:
 // of that one a rank has some columns, and its result is a term of a sum over all ranks. Sums pass through additions
-// until something needs the whole; an all_reduce stands there. So a transformer layer has two of them. What cannot be
-// shared out is computed by every rank: norms over whole rows, routing, recurrent layers, latent caches.
+// until something needs the whole; an all_reduce stands there. So a transformer layer has two of them. Recurrent layers
+// are shared out by heads, as attention is. What cannot be shared out is computed by every rank: norms over whole rows,
+// routing, latent caches.
 #pragma once
 
 #include "core/program.h"

@@ -6,11 +6,12 @@
 namespace ridge::core {
 
 // Begins with the hope that every value can be shared out. What an op then needs the whole of is kept whole, and so is
-// all that is cut at the same places, and the walk begins again.
+// all that is cut at the same places, and the walk begins again. It does, too, where an op wants a value cut into other
+// sections than the op that makes it knew.
 Shares::Shares(const Program& program, int ranks, const BlockWeights& block_weights)
     : program_(program), ranks_(ranks), block_weights_(block_weights) {
   do walk();
-  while (keep_broken_whole());
+  while (learn());
 }
 
 void Shares::walk() {
@@ -20,12 +21,16 @@ void Shares::walk() {
   parents_.clear();
   units_.clear();
   broken_.clear();
+  recurrent_.clear();
+  learned_ = false;
   const auto form_of = [&](ValueId id) { return values_[id]; };
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     const Op& op = program_.ops[i];
     std::vector<ValueForm> before;
     std::ranges::transform(op.inputs, std::back_inserter(before), form_of);
+    joins_ = false;
     visit(op);
+    forms_[i].joins = joins_;
     for (size_t j = 0; j < op.inputs.size(); ++j)
       if (before[j].form == Form::term && is(op.inputs[j], Form::whole) &&
           !std::ranges::count(forms_[i].summed, op.inputs[j]))
@@ -37,7 +42,9 @@ void Shares::walk() {
     if (id >= 0 && is(id, Form::part)) break_group(values_[id].group);
 }
 
-bool Shares::keep_broken_whole() {
+// Whether there is something that another walk has to know.
+bool Shares::learn() {
+  if (learned_) return true; // units of values that were cut otherwise say nothing
   const size_t before = kept_whole_.size();
   for (size_t i = 0; i < values_.size(); ++i) {
     if (values_[i].form != Form::part) continue;
@@ -52,6 +59,7 @@ int32_t Shares::new_group() {
   parents_.push_back(group);
   units_.push_back(0); // no limit yet: gcd(0, n) is n
   broken_.push_back(false);
+  recurrent_.push_back(false);
   return group;
 }
 
@@ -61,13 +69,17 @@ void Shares::unite(int32_t a, int32_t b) {
   parents_[from] = to;
   units_[to] = std::gcd(units_[to], units_[from]);
   broken_[to] = broken_[to] || broken_[from];
+  recurrent_[to] = recurrent_[to] || recurrent_[from];
 }
 
 void Shares::limit(ValueId part, int64_t granule) {
   const ValueForm& value = values_[part];
-  const int64_t width_of_repeat = width(part) / value.repeats;
   int64_t& units = units_[root(value.group)];
-  units = std::gcd(units, width_of_repeat % granule == 0 ? width_of_repeat / granule : 1);
+  for (const Section& section : value.sections) {
+    if (section.repeats == 0) continue;
+    const int64_t width_of_repeat = section.width / section.repeats;
+    units = std::gcd(units, width_of_repeat % granule == 0 ? width_of_repeat / granule : 1);
+  }
 }
 
 // Whole blocks; of formats with smaller ones, what kernels read at once.
@@ -84,16 +96,66 @@ void Shares::need_whole(ValueId id) {
     values_[id] = {};
 }
 
+// A term that a rank has to have a part of instead: what it is made of is kept whole then.
+bool Shares::need_part(ValueId id) {
+  if (is(id, Form::term) && values_[id].group >= 0 && !kept_whole_.contains(id)) {
+    break_group(values_[id].group);
+    start_part(id, 1, 1); // as the next walk finds it
+  }
+  return is(id, Form::part);
+}
+
+void Shares::need_plain(ValueId part) {
+  if (!values_[part].is_plain()) break_group(values_[part].group);
+}
+
+// False where the part is cut otherwise already.
+bool Shares::want(ValueId part, const Sections& sections) {
+  ValueForm& value = values_[part];
+  if (value.sections == sections) return true;
+  if (sections.empty() || !value.is_plain() || !wanted_.try_emplace(part, sections).second) {
+    break_group(value.group);
+    return false;
+  }
+  learned_ = true;
+  value.sections = sections;
+  return true;
+}
+
+// The sections of a value that has as many times the width. Empty: they would not be whole elements.
+static Sections scaled(Sections sections, int64_t from, int64_t to) {
+  for (Section& section : sections) {
+    if (section.width * to % from != 0) return {};
+    section.width = section.width * to / from;
+  }
+  return sections;
+}
+
+// Two parts whose elements belong together are cut alike.
+void Shares::agree(ValueId a, ValueId b) {
+  unite(values_[a].group, values_[b].group);
+  const Sections of_a = scaled(values_[a].sections, width(a), width(b));
+  if (values_[b].is_plain() && of_a != values_[b].sections)
+    want(b, of_a);
+  else
+    want(a, scaled(values_[b].sections, width(b), width(a)));
+}
+
 // An output whose part a rank computes from what all have.
 void Shares::start_part(ValueId out, int64_t repeats, int64_t granule) {
   if (kept_whole_.contains(out)) return;
-  values_[out] = {Form::part, new_group(), repeats};
+  const auto wanted = wanted_.find(out);
+  values_[out] = {Form::part, new_group(), wanted != wanted_.end() ? wanted->second : Sections{{width(out), repeats}}};
   limit(out, granule);
 }
 
-// An output that is a part where the input `part` is.
+// An output that is a part where the input `part` is, and cut as that is.
 void Shares::follow(ValueId out, ValueId part, int64_t granule) {
-  values_[out] = {Form::part, values_[part].group, values_[part].repeats};
+  if (const auto wanted = wanted_.find(out); wanted != wanted_.end())
+    want(part, scaled(wanted->second, width(out), width(part)));
+  Sections sections = scaled(values_[part].sections, width(part), width(out));
+  if (sections.empty()) break_group(values_[part].group);
+  values_[out] = {Form::part, values_[part].group, std::move(sections)};
   limit(out, granule);
 }
 
@@ -116,6 +178,9 @@ void Shares::visit(const Op& op) {
   case OpKind::latent_attention: return visit_latent_attention(op);
   case OpKind::expert_sum:
   case OpKind::fold: return visit_sum(op);
+  case OpKind::conv1d: return visit_conv1d(op);
+  case OpKind::delta_rule: return visit_delta_rule(op);
+  case OpKind::scan: return visit_scan(op);
   default: return need_whole(op.inputs);
   }
 }
@@ -124,7 +189,8 @@ void Shares::visit_linear(const Op& op) {
   const ValueId x = op.inputs[0], out = op.outputs[0];
   if (is(x, Form::part)) {
     limit(x, columns_together(weight(op, 0)));
-    values_[out] = {Form::term};
+    if (std::ranges::count(values_[x].sections, 0, &Section::repeats) > 0) break_group(values_[x].group);
+    values_[out] = {Form::term, values_[x].group};
     return;
   }
   need_whole(x);
@@ -139,7 +205,7 @@ void Shares::visit_expert_linear(const Op& op) {
   const int64_t used = std::get<ExpertParams>(op.params).used;
   const bool input_each = width(x) == used * w.cols && used > 1;
   if (is(ids, Form::part)) {
-    if (is(x, Form::part) && input_each && values_[x].repeats == 1) {
+    if (is(x, Form::part) && input_each && values_[x].is_plain()) {
       unite(values_[ids].group, values_[x].group);
       limit(x, w.cols);
     } else {
@@ -149,9 +215,9 @@ void Shares::visit_expert_linear(const Op& op) {
     return follow(out, ids, w.rows);
   }
   if (is(x, Form::part)) {
-    if (values_[x].repeats != (input_each ? used : 1)) break_group(values_[x].group);
+    if (values_[x].sections != Sections{{width(x), input_each ? used : 1}}) break_group(values_[x].group);
     limit(x, columns_together(w));
-    values_[out] = {Form::term};
+    values_[out] = {Form::term, values_[x].group};
     return;
   }
   need_whole(x);
@@ -162,9 +228,11 @@ void Shares::visit_norm(const Op& op) {
   const ValueId x = op.inputs[0];
   if (!is(x, Form::part)) return need_whole(x);
   const int64_t group = std::get<NormParams>(op.params).group;
-  limit(x, group);
-  if (weight(op, 0).cols != group && values_[x].repeats > 1) break_group(values_[x].group);
-  follow(op.outputs[0], x, group);
+  // Heads with a state are shared out also where a norm is of more of them than a rank has.
+  joins_ = recurrent_[root(values_[x].group)] && values_[x].is_plain() && width(x) / group < ranks_;
+  const int64_t granule = joins_ ? 1 : group;
+  limit(x, granule);
+  follow(op.outputs[0], x, granule);
 }
 
 // Ops that treat all elements, or all heads, alike.
@@ -172,7 +240,6 @@ void Shares::visit_elements(const Op& op) {
   const ValueId x = op.inputs[0], out = op.outputs[0];
   if (is(x, Form::part)) {
     const auto* rope = std::get_if<RopeParams>(&op.params);
-    if (!op.weights.empty() && values_[x].repeats > 1) break_group(values_[x].group);
     return follow(out, x, rope ? rope->head_dim : 1);
   }
   const auto* activation = std::get_if<ActivationParams>(&op.params);
@@ -186,12 +253,10 @@ void Shares::visit_elements(const Op& op) {
 void Shares::visit_glu(const Op& op) {
   const ValueId gate = op.inputs[0], x = op.inputs[1], out = op.outputs[0];
   const auto& params = std::get<ActivationParams>(op.params);
-  if (is(x, Form::part) && is(gate, Form::part)) {
-    unite(values_[gate].group, values_[x].group);
-    const int64_t shared = width(x) / width(gate); // elements of x for one of the gate
-    if (values_[gate].repeats != values_[x].repeats) break_group(values_[x].group);
+  if (is(x, Form::part) && width(gate) > 1 && need_part(gate)) {
+    agree(gate, x);
     limit(gate, 1);
-    return follow(out, x, shared);
+    return follow(out, x, width(x) / width(gate)); // elements of x for one of the gate
   }
   need_whole(gate);
   if (is(x, Form::part) && width(gate) == 1) return follow(out, x, 1);
@@ -202,7 +267,7 @@ void Shares::visit_glu(const Op& op) {
 // Where one operand is a term of a sum, the first rank adds what all have.
 void Shares::visit_add(const Op& op) {
   const ValueId a = op.inputs[0], b = op.inputs[1], out = op.outputs[0];
-  if (is(a, Form::part) && is(b, Form::part) && values_[a].repeats == values_[b].repeats) {
+  if (is(a, Form::part) && is(b, Form::part) && values_[a].sections == values_[b].sections) {
     unite(values_[a].group, values_[b].group);
     return follow(out, a, 1);
   }
@@ -218,6 +283,8 @@ void Shares::visit_kv_store(const Op& op) {
   const KvLayer& kv = program_.kv_layers[layer];
   if (!is(k, Form::part) || !is(v, Form::part)) return need_whole(op.inputs);
   unite(values_[k].group, values_[v].group);
+  need_plain(k);
+  need_plain(v);
   limit(k, kv.k_dim);
   limit(v, kv.v_dim);
   caches_[layer] = values_[k].group;
@@ -236,6 +303,7 @@ void Shares::visit_attention(const Op& op) {
     return need_whole(q);
   }
   if (cache >= 0) unite(values_[q].group, cache);
+  need_plain(q);
   const int64_t heads = cache < 0 ? 1 : params.heads / kv.heads; // that stay together
   limit(q, heads * kv.k_dim);
   follow(op.outputs[0], q, heads * kv.v_dim);
@@ -247,6 +315,8 @@ void Shares::visit_latent_attention(const Op& op) {
   const KvLayer& kv = program_.kv_layers[std::get<AttentionParams>(op.params).layer];
   if (!is(q, Form::part) || !is(rest, Form::part)) return need_whole(op.inputs);
   unite(values_[q].group, values_[rest].group);
+  need_plain(q);
+  need_plain(rest);
   limit(q, kv.v_dim);
   if (rest != q) limit(rest, kv.k_dim - kv.v_dim);
   follow(op.outputs[0], q, kv.v_dim);

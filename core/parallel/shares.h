@@ -3,6 +3,7 @@
 
 #include "core/parallel/shard.h"
 
+#include <map>
 #include <set>
 #include <vector>
 
@@ -14,12 +15,22 @@ enum class Form : uint8_t {
   term,  // every rank has as many elements; their sum over all ranks is the value
 };
 
-// A value's form where an op reads or writes it. Values of one group are cut at the same places: each consists of
-// `repeats` times as many units as the group has, and a rank has the same units of each.
+// A stretch of a value that consists of `repeats` times as many units as its group has: a rank has its units of each
+// repeat. 0 repeats: every rank has the whole stretch.
+struct Section {
+  int64_t width;
+  int64_t repeats = 1;
+  bool operator==(const Section&) const = default;
+};
+using Sections = std::vector<Section>; // one behind the other
+
+// A value's form where an op reads or writes it. Values of one group are cut at the same places: a rank has the same
+// units of each. Most are one section. The input of a delta rule is several: heads of q, of k, and of v.
 struct ValueForm {
   Form form = Form::whole;
-  int32_t group = -1; // of a part
-  int64_t repeats = 1;
+  int32_t group = -1;     // of a part; of a term, that of the part it is made of, or -1
+  Sections sections = {}; // of a part
+  bool is_plain() const { return sections.size() == 1 && sections[0].repeats == 1; }
 };
 
 class Shares {
@@ -29,6 +40,9 @@ class Shares {
   struct OpForms {
     std::vector<ValueForm> inputs, outputs;
     std::vector<ValueId> summed; // inputs that are terms, and that the op needs the sum of
+    // A norm of whole rows of which ranks have parts: they are joined in front of it, and behind it each goes on with
+    // its own.
+    bool joins = false;
   };
   const OpForms& of(size_t op) const { return forms_[op]; }
   int64_t units(const ValueForm& value) const { return units_[root(value.group)]; }
@@ -38,7 +52,7 @@ class Shares {
 
  private:
   void walk();
-  bool keep_broken_whole();
+  bool learn();
   void visit(const Op& op);
   void visit_linear(const Op& op);
   void visit_expert_linear(const Op& op);
@@ -50,6 +64,9 @@ class Shares {
   void visit_attention(const Op& op);
   void visit_latent_attention(const Op& op);
   void visit_sum(const Op& op);
+  void visit_conv1d(const Op& op);
+  void visit_delta_rule(const Op& op);
+  void visit_scan(const Op& op);
 
   int32_t root(int32_t group) const {
     while (parents_[group] != group) group = parents_[group];
@@ -68,19 +85,38 @@ class Shares {
   void need_whole(const std::vector<ValueId>& ids) {
     for (const ValueId id : ids) need_whole(id);
   }
+  bool need_part(ValueId id);
+  void need_plain(ValueId part);
+  bool want(ValueId part, const Sections& sections);
+  void agree(ValueId part_a, ValueId part_b);
   void start_part(ValueId out, int64_t repeats, int64_t granule);
   void follow(ValueId out, ValueId part, int64_t granule);
+
+  // Where in its value an input of a recurrent op lies.
+  struct Stretch {
+    ValueId value;
+    int64_t first;
+    Section section;
+  };
+  bool want_stretches(std::vector<Stretch> stretches);
+  void end_recurrent(const Op& op, const Sections& sections, int64_t granule);
 
   const Program& program_;
   const int ranks_;
   const BlockWeights& block_weights_;
-  std::set<ValueId> kept_whole_; // what turned out not to be shareable
+  // What walks have found: values that are not shareable, and those that are to be cut into other sections than they
+  // would be where they begin.
+  std::set<ValueId> kept_whole_;
+  std::map<ValueId, Sections> wanted_;
+  bool learned_ = false; // what is wanted, in this walk
+  bool joins_ = false;   // the op that is visited
   std::vector<ValueForm> values_;
   std::vector<int32_t> caches_; // by layer: the group of its heads, -1: none
   std::vector<OpForms> forms_;
   std::vector<int32_t> parents_; // groups that are one have one root
   std::vector<int64_t> units_;   // by root
   std::vector<bool> broken_;     // by root: something needs the whole of a part
+  std::vector<bool> recurrent_;  // by root: heads with a state
 };
 
 } // namespace ridge::core

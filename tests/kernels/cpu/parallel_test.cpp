@@ -291,3 +291,87 @@ TEST_CASE("a rank in another process keeps states of recurrent layers") {
   CHECK(tests::nmse(logits, tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size())) <=
         1e-9);
 }
+
+namespace {
+
+// Of heads, without what convolutions keep.
+int64_t state_of_heads(const core::Program& program) {
+  int64_t elements = 0;
+  for (core::Op op : program.ops)
+    if (op.kind == core::OpKind::delta_rule || op.kind == core::OpKind::scan)
+      elements += program.states[*core::state_layer(op.params)].width;
+  return elements;
+}
+
+bool has_shareable_state(const core::Program& program) {
+  return std::ranges::any_of(program.ops, [](const core::Op& op) {
+    const auto* delta = std::get_if<core::DeltaParams>(&op.params);
+    const auto* scan = std::get_if<core::ScanParams>(&op.params);
+    return (delta && delta->k_heads > 1) || (scan && scan->heads > 1);
+  });
+}
+
+// What stands behind some tokens, then the same again from a mark.
+std::vector<float> after_returning(core::Executor& executor, std::span<const int32_t> ids) {
+  const size_t half = ids.size() / 2;
+  std::vector<float> logits, dropped;
+  tests::run_pieces(executor, ids, 0, half, half, logits);
+  executor.mark_state(0);
+  tests::run_pieces(executor, ids, half, half + 3, 3, dropped);
+  executor.return_to_mark();
+  tests::run_pieces(executor, ids, half, ids.size(), ids.size(), logits);
+  return logits;
+}
+
+} // namespace
+
+TEST_CASE("heads with a recurrent state go to ranks, the rows and columns of their matrices with them") {
+  int64_t shared = 0;
+  for (const std::string& name : tests::known_recipes()) {
+    const gguf::File file = tests::Recipe(name).open();
+    const core::Program program = models::build_program(file);
+    if (!has_shareable_state(program)) continue;
+    CAPTURE(name);
+    for (const core::Shard& shard : tests::shards_of(program, 2)) {
+      CHECK(2 * state_of_heads(shard.program) == state_of_heads(program));
+      for (size_t i = 0; i < shard.program.ops.size(); ++i) {
+        const core::Op &own = shard.program.ops[i], &whole = program.ops[shard.origins[i]];
+        if (own.kind == core::OpKind::linear && own.name.find(".ssm_out") != std::string::npos)
+          CHECK(2 * shard.program.weights[own.weights[0]].total_bytes() ==
+                program.weights[whole.weights[0]].total_bytes());
+      }
+    }
+    ++shared;
+  }
+  CHECK(shared > 10);
+}
+
+TEST_CASE("recurrent recipes, a random eighth of them, go on from saved states and from marks on several ranks") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::vector<std::string> names;
+  for (const std::string& name : tests::known_recipes())
+    if (const gguf::File file = tests::Recipe(name).open(); has_shareable_state(models::build_program(file)))
+      names.push_back(name);
+  constexpr size_t kOf = 8;
+  for (size_t i = random() % kOf; i < names.size(); i += kOf) {
+    const int ranks = std::array{2, 3, 4, 8}[random() % 4];
+    CAPTURE(names[i]);
+    CAPTURE(ranks);
+    const tests::Recipe recipe(names[i]);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    const std::vector<int32_t> ids = recipe.ids();
+    for (const bool exact : {true, false}) {
+      CAPTURE(exact);
+      core::ExecutorConfig config = exact ? tests::exact_config() : tests::fast_config();
+      config.wide = true; // as the engine has ranks of such models
+      const double bound = exact ? 1e-9 : 1e-5;
+      const auto whole = kernels::cpu::make_cpu_executor(program, config);
+      const std::vector<float> expected = after_returning(*whole, ids);
+      CHECK(tests::nmse(after_returning(*on_ranks(program, config, ranks), ids), expected) <= bound);
+      CHECK(tests::nmse(tests::after_going_back(ranks_of(ranks), program, config, ids), expected) <= bound);
+    }
+  }
+}

@@ -59,10 +59,7 @@ class SplitExecutor final : public Executor {
   SplitExecutor(SplitProgram parts, const ExecutorConfig& config, const MakeExecutor& make_front,
                 const MakeExecutor& make_back)
       : parts_(std::move(parts)), config_(wide_where_needed(config)) {
-    // The first part's result has a row per token, unless the cut lies behind the gathering of the last layer.
-    ExecutorConfig front_config = config_;
-    if (!handed_on().gathered) front_config.max_outputs = std::max(config.max_outputs, config.max_batch);
-    front_ = make_front(parts_.front, front_config);
+    front_ = make_front(parts_.front, config_of_part(parts_.front, config_));
     back_ = make_back(parts_.back, config_);
     description_ = fmt::format("{} + {}", front_->description(), back_->description());
   }
@@ -258,6 +255,24 @@ std::unique_ptr<Executor> make_stages(const Program& program, const ExecutorConf
 }
 
 } // namespace
+
+ExecutorConfig config_of_part(const Program& part, ExecutorConfig config) {
+  if (part.output >= 0 && !part.values[part.output].gathered)
+    config.max_outputs = std::max(config.max_outputs, config.max_batch);
+  return config;
+}
+
+std::vector<Program> pipeline_parts(const Program& program, int stages) {
+  std::vector<Program> parts;
+  Program rest = program;
+  for (; stages > 1; --stages) {
+    SplitProgram split = split_program(rest, first_stage_end(rest, stages));
+    parts.push_back(std::move(split.front));
+    rest = std::move(split.back);
+  }
+  parts.push_back(std::move(rest));
+  return parts;
+}
 
 std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
                                                  const MakeStage& make) {

@@ -33,6 +33,13 @@ using MakeExecutor = std::function<std::unique_ptr<Executor>(const Program&, con
 std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
                                               const MakeExecutor& make_front, const MakeExecutor& make_back);
 
+// How a part of a Program is configured: what it hands on has a row per token, unless the cut lies behind the gathering
+// of the last layer.
+ExecutorConfig config_of_part(const Program& part, ExecutorConfig config);
+
+// The parts that make_pipeline_executor runs. Throws as that does.
+std::vector<Program> pipeline_parts(const Program& program, int stages);
+
 // Cuts a Program into `stages` parts that read about as many bytes of weights each, and runs them in turn as one
 // executor. make(part, configuration, stage). Throws a usage Error for more stages than layers and the output.
 using MakeStage = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int stage)>;

@@ -271,7 +271,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   }
   model.gpu_share = 0;
   if (Room room = free_room(); static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
-    room.gpu = 0;
+    room.without_gpus();
     const Fit found = fit(model.program, config, room);
     note(fmt::format("this needs {} of memory, and {} are free: it will be slow; {}",
                      core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),

@@ -31,8 +31,10 @@ struct FitCommand {
     engine::Room room = engine::free_room();
     const engine::Placement placement = engine::placement_of(model);
     const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
-    if (model.device == "cpu") room.gpu = 0;
-    if (placement.gpu_memory > 0) room.gpu = placement.gpu_memory;
+    if (placement.gpu_memory > 0) room.gpus.assign(presumed_gpus(placement, room), placement.gpu_memory);
+    if (const size_t first = placement.gpus.empty() ? 0 : placement.gpus[0]; first < room.gpus.size())
+      room.gpu = room.gpus[first];
+    if (model.device == "cpu") room.without_gpus();
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
     const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
@@ -54,7 +56,8 @@ struct FitCommand {
 
     const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
     row("model", models::model_label(loaded.file));
-    print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
+    for (const engine::RankFit& rank : fit.ranks) print_rank(rank, fit.layers, row);
+    if (fit.ranks.empty()) print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
     if (fit.experts > 0)
       print_experts(fit, room.cpu, row);
     else
@@ -68,6 +71,25 @@ struct FitCommand {
       row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with the context full (by measured memory bandwidth)",
                                fastest, slowest));
     row("fits", fit.fits ? "yes" : "no: " + advice);
+  }
+
+  // As many as there are, or as are asked for.
+  static size_t presumed_gpus(const engine::Placement& placement, const engine::Room& room) {
+    constexpr int64_t kMost = 64;
+    int64_t count = std::max<int64_t>(std::ssize(room.gpus), 1);
+    for (const int gpu : placement.gpus) count = std::max(count, int64_t{gpu} + 1);
+    return static_cast<size_t>(
+        std::min(kMost, std::max(count, int64_t{placement.stages} * std::max(placement.ranks, 1))));
+  }
+
+  template <typename Row>
+  static void print_rank(const engine::RankFit& rank, int32_t layers, const Row& row) {
+    const std::string part = rank.ranks == 1 ? "" : fmt::format(", rank {} of {}", rank.rank + 1, rank.ranks);
+    const std::string which = rank.stages == 1
+                                  ? fmt::format("{} of {} layers", rank.end_layer, layers)
+                                  : fmt::format("layers {} to {} of {}", rank.first_layer + 1, rank.end_layer, layers);
+    row(fmt::format("GPU {}", rank.gpu).c_str(),
+        fmt::format("{}{}: {} of {} free", which, part, parts_of(rank.need), core::human_bytes(rank.room)));
   }
 
   template <typename Row>
@@ -110,6 +132,18 @@ struct FitCommand {
                   {"total_bytes", need->total()},
                   {"free_bytes", room}};
     };
+    Json gpus = Json::array();
+    for (const engine::RankFit& rank : fit.ranks) {
+      Json own = device(rank.need, rank.room);
+      own.update({{"gpu", rank.gpu},
+                  {"first_layer", rank.first_layer},
+                  {"end_layer", rank.end_layer},
+                  {"rank", rank.rank},
+                  {"ranks", rank.ranks}});
+      gpus.push_back(std::move(own));
+    }
+    double room = fit.ranks.empty() ? fit.room.gpu : 0;
+    for (const engine::RankFit& rank : fit.ranks) room += rank.room;
     print_report("fit", {{"file", loaded.file.path()},
                          {"label", models::model_label(loaded.file)},
                          {"fits", fit.fits},
@@ -119,7 +153,8 @@ struct FitCommand {
                          {"experts_on_host", fit.host_experts},
                          {"experts_in_file_only", fit.experts - fit.host_experts},
                          {"expert_copies_on_gpu", fit.copies},
-                         {"gpu", device(fit.gpu, fit.room.gpu)},
+                         {"gpu", device(fit.gpu, room)},
+                         {"gpus", gpus},
                          {"cpu", device(fit.cpu, fit.room.cpu)},
                          {"draft_heads", std::ssize(loaded.heads)},
                          {"draft_heads_gpu_bytes", fit.heads.gpu.total()},
@@ -147,7 +182,7 @@ void add_fit_command(CLI::App& app) {
       ->type_name("WHO");
   command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head, which counts, too (-md)")
       ->type_name(kModelType);
-  command->get_option("--gpu-memory")->description("as if there were a GPU with so much free, such as 24GiB");
+  command->get_option("--gpu-memory")->description("as if there were GPUs with so much free each, such as 24GiB");
   command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });

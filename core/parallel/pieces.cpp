@@ -10,13 +10,15 @@ namespace {
 using Runs = std::vector<std::span<const std::byte>>;
 
 // The bytes of runs of the whole, one behind the other.
-void copy_runs(Weight& w, const Runs& runs) {
+void copy_runs(Weight& w, const Runs& runs, bool copies) {
+  w.run_rows = w.run_stride = 0;
+  w.data = nullptr;
+  if (!copies) return;
   auto bytes = std::make_shared<std::vector<std::byte>>();
   bytes->reserve(static_cast<size_t>(w.total_bytes()));
   for (const std::span<const std::byte> run : runs) bytes->insert(bytes->end(), run.begin(), run.end());
   w.data = bytes->data();
   w.owned = std::move(bytes);
-  w.run_rows = w.run_stride = 0;
 }
 
 // Bytes from the start of one run to that of the next; 0: runs differ in length or distance.
@@ -35,7 +37,7 @@ int64_t count_of(const Pieces& pieces) {
   return count;
 }
 
-Weight cut_rows(const Weight& whole, const Pieces& pieces, bool in_runs) {
+Weight cut_rows(const Weight& whole, const Pieces& pieces, bool in_runs, bool copies) {
   Weight w = whole;
   w.rows = count_of(pieces);
   Runs runs;
@@ -54,12 +56,12 @@ Weight cut_rows(const Weight& whole, const Pieces& pieces, bool in_runs) {
     w.run_rows = std::ssize(runs[0]) / whole.row_bytes;
     w.run_stride = stride;
   } else {
-    copy_runs(w, runs);
+    copy_runs(w, runs, copies);
   }
   return w;
 }
 
-Weight cut_columns(const Weight& whole, const Pieces& pieces, int64_t block) {
+Weight cut_columns(const Weight& whole, const Pieces& pieces, int64_t block, bool copies) {
   const int64_t block_bytes = whole.row_bytes / (whole.cols / block), rows = whole.rows * whole.count;
   Weight w = whole;
   w.cols = count_of(pieces);
@@ -74,7 +76,7 @@ Weight cut_columns(const Weight& whole, const Pieces& pieces, int64_t block) {
     for (const Piece& piece : pieces)
       runs.emplace_back(whole.row(row) + piece.first / block * block_bytes,
                         static_cast<size_t>(piece.count / block * block_bytes));
-  copy_runs(w, runs);
+  copy_runs(w, runs, copies);
   return w;
 }
 
@@ -91,7 +93,7 @@ Weight order_of(const Pieces& pieces) {
     for (int64_t i = 0; i < piece.count; ++i) order.push_back(static_cast<int32_t>(piece.first + i));
   const std::span<const std::byte> bytes = std::as_bytes(std::span(order));
   Weight w{"columns of the rank", kOrderType, std::ssize(order), 1, 1, std::ssize(bytes), nullptr};
-  copy_runs(w, {bytes});
+  copy_runs(w, {bytes}, true);
   return w;
 }
 

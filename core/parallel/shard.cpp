@@ -13,9 +13,9 @@ namespace {
 
 class Sharder {
  public:
-  Sharder(const Program& whole, int rank, int ranks, const BlockWeights& block_weights)
-      : whole_(whole), rank_(rank), ranks_(ranks), block_weights_(block_weights), shares_(whole, ranks, block_weights) {
-  }
+  Sharder(const Program& whole, int rank, int ranks, const BlockWeights& block_weights, bool sizes_only)
+      : whole_(whole), rank_(rank), ranks_(ranks), block_weights_(block_weights), copies_(!sizes_only),
+        shares_(whole, ranks, block_weights) {}
 
   Shard run();
 
@@ -43,6 +43,7 @@ class Sharder {
   const Program& whole_;
   const int rank_, ranks_;
   const BlockWeights& block_weights_;
+  const bool copies_;
   const Shares shares_;
   Shard shard_;
   std::vector<ValueId> now_;    // by value of the whole Program: what stands for it
@@ -289,9 +290,9 @@ WeightId Sharder::cut(WeightId id, Cut how, const Pieces& pieces) {
 Weight Sharder::cut_weight(const Weight& whole, Cut how, const Pieces& pieces) const {
   switch (how) {
   case Cut::none: break;
-  case Cut::rows: return cut_rows(whole, pieces, true);
-  case Cut::taps: return cut_rows(whole, pieces, false);
-  case Cut::columns: return cut_columns(whole, pieces, block_weights_(whole.type));
+  case Cut::rows: return cut_rows(whole, pieces, true, copies_);
+  case Cut::taps: return cut_rows(whole, pieces, false, copies_);
+  case Cut::columns: return cut_columns(whole, pieces, block_weights_(whole.type), copies_);
   case Cut::matrices: return cut_matrices(whole, pieces[0]);
   }
   return whole;
@@ -299,8 +300,8 @@ Weight Sharder::cut_weight(const Weight& whole, Cut how, const Pieces& pieces) c
 
 } // namespace
 
-Shard shard_program(const Program& whole, int rank, int ranks, const BlockWeights& block_weights) {
-  return Sharder(whole, rank, ranks, block_weights).run();
+Shard shard_program(const Program& whole, int rank, int ranks, const BlockWeights& block_weights, bool sizes_only) {
+  return Sharder(whole, rank, ranks, block_weights, sizes_only).run();
 }
 
 } // namespace ridge::core

@@ -27,6 +27,8 @@ struct Shard {
 // The Program of rank `rank` of `ranks`. All of them together compute what the whole one does, every rank has the
 // logits. The whole Program's weights must stay where they are. Shares are as even as blocks and heads allow; what
 // has fewer of them than there are ranks is not shared out.
-Shard shard_program(const Program& whole, int rank, int ranks, const BlockWeights& block_weights);
+// With `sizes_only` no weights are copied: where they would be, there is no data.
+Shard shard_program(const Program& whole, int rank, int ranks, const BlockWeights& block_weights,
+                    bool sizes_only = false);
 
 } // namespace ridge::core

@@ -2,6 +2,7 @@
 
 #include "core/cache/rings.h"
 #include "core/strings/units.h"
+#include "engine/fit/fit_gpus.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
@@ -27,11 +28,6 @@ int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& s
 
 int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-core::Cost cost_of(const core::Program& program, const core::ExecutorConfig& config, int64_t past) {
-  return core::program_cost(
-      program, {1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)});
-}
-
 // The parts of a model with so many of its last layers on the GPU.
 struct Parts {
   std::optional<core::SplitProgram> split;
@@ -47,8 +43,7 @@ struct Parts {
       split = split_off(program, gpu_layers);
       cpu = &split->front;
       gpu = &split->back;
-      if (!cpu->values[cpu->output].gathered) // a row for each token passes
-        cpu_config.max_outputs = std::max(config.max_outputs, config.max_batch);
+      cpu_config = core::config_of_part(*cpu, config);
     }
   }
 };
@@ -92,13 +87,25 @@ Places find_places(const core::Program& program, const core::ExecutorConfig& con
   return {layers_that_fit(program, fits)};
 }
 
+// Empty: a single GPU has it, or none.
+std::vector<RankFit> find_ranks(const WaysToShare& ways, const core::Program& program,
+                                const core::ExecutorConfig& config, const Room& room) {
+  if (ways.only) return ways.ways[0].ranks(config, room);
+  if (ways.ways.empty() || static_cast<double>(gpu_need(program, config, room.limits).total()) <= room.gpu) return {};
+  for (const SharedOut& way : ways.ways)
+    if (std::vector<RankFit> ranks = way.ranks(config, room); have_room(ranks)) return ranks;
+  return {};
+}
+
 int64_t find_largest_context(const core::Program& program, core::ExecutorConfig config, const Room& room,
-                             const Placement& wanted, std::span<const LoadedHead> heads) {
+                             const Placement& wanted, std::span<const LoadedHead> heads, const WaysToShare& ways) {
   constexpr int64_t kStep = 256; // tokens
   const auto fits = [&](int64_t context) {
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);
     const Room left = fit_heads(heads, program, config, room, wanted).left;
+    if (const std::vector<RankFit> ranks = find_ranks(ways, program, config, left); !ranks.empty())
+      return left.cpu >= 0 && have_room(ranks);
     return left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, wanted), left, wanted);
   };
   const int64_t most = std::max<int64_t>(program.trained_context, 1);
@@ -116,6 +123,12 @@ int64_t find_largest_context(const core::Program& program, core::ExecutorConfig 
 int64_t weight_bytes(const core::Program& program) {
   std::set<const std::byte*> seen;
   return weight_bytes(program, seen);
+}
+
+double token_bytes(const core::Program& program, const core::ExecutorConfig& config, int64_t past) {
+  return core::program_cost(
+             program, {1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)})
+      .bytes();
 }
 
 Need& Need::operator+=(const Need& other) {
@@ -182,8 +195,11 @@ Room free_room() {
   Room room;
   room.cpu = available_memory();
   room.limits = kernels::cuda::limits_for_plans();
-  if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable)
-    room.gpu = std::max(0.0, gpu.free_bytes - kDriver);
+  for (int number = 0; number < kernels::cuda::device_count(); ++number) {
+    const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(number);
+    room.gpus.push_back(gpu.usable ? std::max(0.0, gpu.free_bytes - kDriver) : 0);
+  }
+  if (!room.gpus.empty()) room.gpu = room.gpus[0];
   return room;
 }
 
@@ -196,6 +212,8 @@ core::ExecutorConfig head_config(core::ExecutorConfig config) {
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
                    const Room& room, const Placement& placement) {
   HeadsFit found{.left = room};
+  const size_t first = placement.gpus.empty() ? 0 : static_cast<size_t>(placement.gpus[0]);
+  if (first < room.gpus.size()) found.left.gpu = room.gpus[first];
   std::set<const std::byte*> mapped;
   weight_bytes(model, mapped);
   for (const LoadedHead& head : heads) {
@@ -213,7 +231,38 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
     found.cpu += need;
     found.left.cpu -= static_cast<double>(need.total());
   }
+  if (first < room.gpus.size()) found.left.gpus[first] = found.left.gpu;
   return found;
+}
+
+// On the CPU, one GPU, or both.
+static void place_on_one(Fit& found, const core::Program& program, const Placement& placement) {
+  const core::ExecutorConfig& config = found.config;
+  const Room& left = found.heads.left;
+  const Places places = find_places(program, config, left, placement);
+  found.gpu_layers = places.gpu_layers;
+  found.fits = left.cpu >= 0 && fits_in(program, config, places, left, placement);
+  const Parts parts(program, config, found.gpu_layers);
+  const int64_t full = std::max<int64_t>(config.context - 1, 0);
+  if (parts.cpu) {
+    found.cpu = cpu_need(*parts.cpu, parts.cpu_config);
+    found.cpu_bytes = token_bytes(*parts.cpu, config, 0);
+    found.full_cpu_bytes = token_bytes(*parts.cpu, config, full);
+  }
+  if (parts.gpu) {
+    found.gpu = gpu_need(*parts.gpu, config, left.limits);
+    found.gpu_bytes = token_bytes(*parts.gpu, config, 0);
+    found.full_gpu_bytes = token_bytes(*parts.gpu, config, full);
+  }
+  if (!places.experts_on_host) return;
+  const ExpertNeed need = expert_need(program, config, left.limits);
+  found.experts = need.sizes.experts;
+  found.host_experts = host_places(need, left, placement);
+  found.copies = std::max<int64_t>(need.copies_in(left.gpu, found.host_experts), 0);
+  found.gpu = need.gpu;
+  found.gpu->weights += need.sizes.gpu_bytes(found.copies, found.host_experts);
+  found.cpu = Need{.weights = found.host_experts == found.experts ? need.sizes.all_bytes
+                                                                  : found.host_experts * need.sizes.copy_bytes};
 }
 
 Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room, const Placement& placement,
@@ -224,34 +273,23 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   found.layers = core::layer_count(program) + 1;
   found.heads = fit_heads(heads, program, config, room, placement);
   const Room& left = found.heads.left;
-  const Places places = find_places(program, config, left, placement);
-  found.gpu_layers = places.gpu_layers;
-  found.fits = left.cpu >= 0 && fits_in(program, config, places, left, placement);
-  const Parts parts(program, config, found.gpu_layers);
+  const WaysToShare ways = ways_to_share(program, room, placement);
+  found.ranks = find_ranks(ways, program, config, left);
   const int64_t full = std::max<int64_t>(config.context - 1, 0);
-  if (parts.cpu) {
-    found.cpu = cpu_need(*parts.cpu, parts.cpu_config);
-    found.cpu_bytes = cost_of(*parts.cpu, config, 0).bytes();
-    found.full_cpu_bytes = cost_of(*parts.cpu, config, full).bytes();
-  }
-  if (parts.gpu) {
-    found.gpu = gpu_need(*parts.gpu, config, room.limits);
-    found.gpu_bytes = cost_of(*parts.gpu, config, 0).bytes();
-    found.full_gpu_bytes = cost_of(*parts.gpu, config, full).bytes();
-  }
-  if (places.experts_on_host) {
-    const ExpertNeed need = expert_need(program, config, room.limits);
-    found.experts = need.sizes.experts;
-    found.host_experts = host_places(need, left, placement);
-    found.copies = std::max<int64_t>(need.copies_in(left.gpu, found.host_experts), 0);
-    found.gpu = need.gpu;
-    found.gpu->weights += need.sizes.gpu_bytes(found.copies, found.host_experts);
-    found.cpu = Need{.weights = found.host_experts == found.experts ? need.sizes.all_bytes
-                                                                    : found.host_experts * need.sizes.copy_bytes};
+  if (found.ranks.empty()) {
+    place_on_one(found, program, placement);
+  } else {
+    found.gpu_layers = found.layers;
+    found.fits = left.cpu >= 0 && have_room(found.ranks);
+    found.gpu = Need();
+    for (const RankFit& rank : found.ranks) *found.gpu += rank.need;
+    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharedOut::size);
+    found.gpu_bytes = way->bytes(config, 0);
+    found.full_gpu_bytes = way->bytes(config, full);
   }
   found.cache_per_token =
       core::kv_cache_bytes(program, config, config.context) - core::kv_cache_bytes(program, config, config.context - 1);
-  found.largest_context = find_largest_context(program, config, room, placement, heads);
+  found.largest_context = find_largest_context(program, config, room, placement, heads, ways);
   return found;
 }
 
@@ -266,7 +304,10 @@ std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t
   config.context = std::min({config.context, kSmallContext, std::max<int64_t>(program.trained_context, 1)});
   config.max_batch = std::min(config.max_batch, config.context);
   const double rest = static_cast<double>(cpu_need(program, config).total() - weight_bytes(program));
-  const double room = std::max(fit.heads.left.cpu, fit.heads.left.gpu) - rest;
+  const double on_gpus =
+      fit.ranks.empty() ? fit.heads.left.gpu
+                        : static_cast<double>(fit.ranks.size()) * std::ranges::min(fit.ranks, {}, &RankFit::room).room;
+  const double room = std::max(fit.heads.left.cpu, on_gpus) - rest;
   const auto now = static_cast<double>(weight_bytes(program));
   for (const auto& [type, bits] : kTypes) {
     const double bytes = static_cast<double>(parameters) * bits / 8;

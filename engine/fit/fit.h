@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ridge::engine {
 
@@ -59,8 +60,21 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
 struct Room {
   double cpu = 0, gpu = 0; // gpu 0: there is none
   kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
+  std::vector<double> gpus = {}; // of each, by its number; empty: one has `gpu`
+  void without_gpus() { gpu = 0, gpus.clear(); }
 };
 Room free_room(); // of this machine, now
+
+// What a GPU has of a model that several share: of layers, the output being the last one, a rank's part.
+struct RankFit {
+  int gpu = 0, stages = 1, rank = 0, ranks = 1;
+  int32_t first_layer = 0, end_layer = 0;
+  Need need = {};
+  double room = 0;
+};
+
+// What a token behind `past` others moves through memory, in bytes.
+double token_bytes(const core::Program& program, const core::ExecutorConfig& config, int64_t past);
 
 // Draft heads, which are whole on a device each.
 struct HeadsFit {
@@ -71,7 +85,8 @@ struct HeadsFit {
 struct Fit {
   core::ExecutorConfig config;
   int32_t layers = 0, gpu_layers = 0; // the output is one
-  std::optional<Need> cpu, gpu;       // of the parts that are there
+  std::optional<Need> cpu, gpu;       // of the parts that are there; of several GPUs, the sum
+  std::vector<RankFit> ranks = {};    // by GPU, where several share the model
   int64_t experts = 0, copies = 0;    // of a layer: off the GPU, with copies there; experts 0: none
   int64_t host_experts = 0;           // of a layer: in the host's memory; the others stay in the file
   double cache_per_token = 0;         // bytes of a further one, of both: caches that hold only a window take none
@@ -79,12 +94,13 @@ struct Fit {
   Room room;
   bool fits = false;
   int64_t largest_context = 0;                   // tokens for which it fits, at most what it was trained for; 0: none
-  double cpu_bytes = 0, gpu_bytes = 0;           // that a token reads at the beginning of a text
+  double cpu_bytes = 0, gpu_bytes = 0;           // that a token reads at the beginning of a text, of ranks the slowest
   double full_cpu_bytes = 0, full_gpu_bytes = 0; // and at the end of the context
 };
 
-// Where a model goes that starts with `config`, as start_executor places it. Room::gpu counts, not
-// Placement::gpu_memory. Draft heads come before the model.
+// Where a model goes that starts with `config`, as start_executor places it. Room::gpu counts, or Room::gpus where
+// there are some, not Placement::gpu_memory. Draft heads come before the model. Throws a usage Error for GPUs that are
+// not there.
 Fit fit(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
         const Placement& placement = {}, std::span<const LoadedHead> heads = {});
 

@@ -20,10 +20,6 @@ int64_t block_weights(uint32_t type) {
   return format ? format->block_weights : 1;
 }
 
-core::Shard shard(const core::Program& program, int rank, int ranks) {
-  return core::shard_program(program, rank, ranks, block_weights);
-}
-
 std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
   std::vector<core::Shard> shards;
   for (int rank = 0; rank < ranks; ++rank) shards.push_back(shard(program, rank, ranks));
@@ -41,12 +37,17 @@ bool fit_together(const core::Program& program, const core::ExecutorConfig& conf
   const auto ranks = static_cast<int>(gpus.size());
   for (int rank = 0; rank < ranks; ++rank) {
     options.device = gpus[rank];
-    if (!kernels::cuda::fits(ranks == 1 ? program : shard(program, rank, ranks).program, config, options)) return false;
+    if (!kernels::cuda::fits(ranks == 1 ? program : shard(program, rank, ranks, true).program, config, options))
+      return false;
   }
   return true;
 }
 
 } // namespace
+
+core::Shard shard(const core::Program& program, int rank, int ranks, bool sizes_only) {
+  return core::shard_program(program, rank, ranks, block_weights, sizes_only);
+}
 
 std::vector<int> parse_gpus(const std::string& list) {
   std::vector<int> gpus;
@@ -63,17 +64,23 @@ std::vector<int> parse_gpus(const std::string& list) {
   return gpus;
 }
 
-std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
-                                const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options) {
+std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here) {
+  for (const int gpu : named)
+    if (gpu >= here) throw Error(fmt::format("--gpus: there is no GPU {}; they count from 0", gpu), Error::kUsage);
   std::vector<int> gpus = named;
   if (gpus.empty())
-    for (int gpu = 0; gpu < std::min(kernels::cuda::device_count(), kernels::cuda::kMostRanks); ++gpu)
-      gpus.push_back(gpu);
+    for (int gpu = 0; gpu < std::min(here, kernels::cuda::kMostRanks); ++gpu) gpus.push_back(gpu);
   if (ranks > std::ssize(gpus))
     throw Error(fmt::format("--tensor-parallel and --pipeline ask for {} GPUs, and there {} {}", ranks,
                             gpus.size() == 1 ? "is" : "are", gpus.size()),
                 Error::kUsage);
   if (ranks > 0) gpus.resize(static_cast<size_t>(ranks));
+  return gpus;
+}
+
+std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
+                                const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options) {
+  const std::vector<int> gpus = gpus_to_use(named, ranks, kernels::cuda::device_count());
   if (ranks > 0 || !named.empty() || gpus.size() < 2) return gpus;
   for (size_t count = 1; count <= gpus.size(); ++count) {
     const std::vector<int> some(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(count));

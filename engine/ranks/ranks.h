@@ -3,6 +3,7 @@
 
 #include "core/executor.h"
 #include "core/parallel/connection.h"
+#include "core/parallel/shard.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include <functional>
@@ -14,6 +15,13 @@ namespace ridge::engine {
 
 // "0,1": numbers of GPUs; empty: none. Throws a usage Error for anything else, and for a number that comes twice.
 std::vector<int> parse_gpus(const std::string& list);
+
+// What of a Program is a rank's. With `sizes_only`, for plans: see core::shard_program.
+core::Shard shard(const core::Program& program, int rank, int ranks, bool sizes_only = false);
+
+// The GPUs that are named, or of `here` that there are the first ones; of either as many as `ranks`, or all where that
+// is 0. Throws a usage Error where there are not so many.
+std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here);
 
 // Which GPUs a model is shared out to, a rank each: those that are named, or the first `ranks` (0: as few as hold it
 // together, all where they do not). One: it is not shared out. Throws a usage Error where there are not so many.

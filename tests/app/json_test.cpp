@@ -22,8 +22,9 @@ const std::set<std::string> kPureNumbers = {
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
     "streams", "threads", "gpu_layers", "experts_on_host", "experts_in_file_only", "expert_copies_on_gpu",
     "matrices_never_used", "draft_heads", "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
+    "ranks",
     // names and places
-    "id", "version", "seed", "layer", "position", "shard",
+    "id", "version", "seed", "layer", "position", "shard", "gpu", "rank", "first_layer", "end_layer",
     // ratios and statistics of weights and probabilities
     "cosine", "rmse", "rms", "mean", "min", "max", "first", "max_error", "relative_error", "weighted_relative_error",
     "loss", "perplexity", "perplexity_standard_error", "reference_perplexity", "log_perplexity_ratio",

@@ -2,6 +2,7 @@
 // where layers go.
 #include "engine/fit/fit.h"
 
+#include "core/error.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/plan/memory_plan.h"
@@ -133,6 +134,77 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
         std::string::npos);
   const engine::Fit tiny = engine::fit(model.program, config, room_of(1e6));
   CHECK(engine::what_would_fit(model.program, tiny, 1'235'814'400).starts_with("no type of it would"));
+}
+
+TEST_CASE("several GPUs that share a model have a part each, and the largest context fits the fullest of them") {
+  const Shape model("llama-1b:Q4_K_M");
+  core::ExecutorConfig config;
+  config.context = 8192;
+  config.max_outputs = 1;
+  const auto room_of_gpus = [](std::vector<double> gpus) {
+    engine::Room room = room_of(64e9, gpus[0]);
+    room.gpus = std::move(gpus);
+    return room;
+  };
+  const engine::Fit one = engine::fit(model.program, config, room_of(64e9, 24e9));
+  const engine::Fit two = engine::fit(model.program, config, room_of_gpus({24e9, 24e9}), {.ranks = 2});
+  CHECK(two.fits);
+  REQUIRE(two.ranks.size() == 2);
+  for (const engine::RankFit& rank : two.ranks) {
+    CHECK(rank.end_layer == two.layers);
+    CHECK(2 * rank.need.cache == one.gpu->cache); // heads are divided
+    // The table of embeddings is whole on each, 2048 x 128256 weights of 4.5 bits.
+    CHECK(std::abs(static_cast<double>(2 * rank.need.weights - one.gpu->weights) / 147.8e6 - 1) < 0.02);
+  }
+  CHECK(two.gpu->weights == two.ranks[0].need.weights + two.ranks[1].need.weights);
+  CHECK(two.gpu_bytes < 0.55 * one.gpu_bytes);
+
+  // The second GPU has less: what it has room for counts.
+  const double less = static_cast<double>(two.ranks[1].need.total()) - 1e7;
+  const engine::Room uneven = room_of_gpus({24e9, less});
+  const engine::Fit tight = engine::fit(model.program, config, uneven, {.gpus = {0, 1}});
+  CHECK_FALSE(tight.fits);
+  REQUIRE(tight.largest_context > 0);
+  config.context = tight.largest_context;
+  CHECK(engine::fit(model.program, config, uneven, {.gpus = {0, 1}}).fits);
+  config.context += 256;
+  CHECK_FALSE(engine::fit(model.program, config, uneven, {.gpus = {0, 1}}).fits);
+  config.context = 8192;
+
+  // As few as hold it, where nothing is said.
+  const auto all = static_cast<double>(one.gpu->total());
+  CHECK(engine::fit(model.program, config, room_of_gpus({all, all})).ranks.empty());
+  CHECK(engine::fit(model.program, config, room_of_gpus({all - 1, all - 1, all - 1})).ranks.size() == 2);
+
+  const engine::Fit stages =
+      engine::fit(model.program, config, room_of_gpus({24e9, 24e9, 24e9, 24e9}), {.ranks = 2, .stages = 2});
+  REQUIRE(stages.ranks.size() == 4);
+  CHECK(stages.ranks[0].first_layer == 0);
+  CHECK(stages.ranks[1].end_layer == stages.ranks[2].first_layer);
+  CHECK(stages.ranks[3].end_layer == stages.layers);
+  CHECK_THROWS_AS(engine::fit(model.program, config, room_of_gpus({24e9}), {.ranks = 2}), Error);
+  CHECK_THROWS_AS(engine::fit(model.program, config, room_of_gpus({24e9, 24e9}), {.gpus = {0, 2}}), Error);
+}
+
+TEST_CASE("a GPU's share of a recurrent state counts where several share the model") {
+  if (!tests::have_reference()) {
+    MESSAGE("skipped: no reference");
+    return;
+  }
+  for (const char* name : {"qwen35-dense", "granitehybrid-dense"}) {
+    CAPTURE(name);
+    const gguf::File file = tests::Recipe(name).open();
+    const core::Program program = models::build_program(file);
+    core::ExecutorConfig config;
+    config.context = 1024;
+    engine::Room room = room_of(64e9, 8e9);
+    const engine::Fit one = engine::fit(program, config, room);
+    room.gpus = {8e9, 8e9};
+    const engine::Fit two = engine::fit(program, config, room, {.ranks = 2});
+    REQUIRE(two.ranks.size() == 2);
+    // Padded to 64 floats for each layer.
+    CHECK(std::abs(2 * static_cast<double>(two.ranks[0].need.state) / static_cast<double>(one.gpu->state) - 1) < 0.05);
+  }
 }
 
 TEST_CASE("experts go to the host's memory where a model does not fit the GPU, with as many copies as have room") {

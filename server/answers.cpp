@@ -12,8 +12,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{100}; // for a token, until the client is looked after
-constexpr std::chrono::milliseconds kGlance{2};     // for a token of one of several answers
+constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
+constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of one of several answers
 
 } // namespace
 
@@ -73,7 +73,7 @@ bool Answers::follow(const std::function<bool()>& client_is_there, const Take& t
 bool Answers::follow_all(const std::function<bool()>& client_is_there, const Take& take) {
   const auto left = [&] { return std::ranges::count(answers_, false, &Answer::ended); };
   while (left() > 0) {
-    const std::chrono::milliseconds patience = left() > 1 ? kGlance : kPatience;
+    const std::chrono::milliseconds patience = left() > 1 ? kPatienceAmongSeveral : kPatience;
     for (size_t i = 0; i < answers_.size(); ++i)
       if (!answers_[i].ended && answers_[i].sequence->wait(patience)) advance(i, take);
     if (service_.abandoned() || !client_is_there()) return false;

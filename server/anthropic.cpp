@@ -51,7 +51,7 @@ void add_message(Json& messages, const std::string& role, const Json& content, c
 
 // The JSON schema that `output_config.format`, or `output_format` as it was called before, holds the answer to; null:
 // none.
-Json schema_of(const Fields& body) {
+Json output_schema(const Fields& body) {
   const auto config = body.object("output_config");
   const auto format = config ? config->object("format") : body.object("output_format");
   return format ? schema_of_format(*format) : Json();
@@ -76,7 +76,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   if (const auto thinking = body.object("thinking"))
     engine::set_thinking(variables, thinking->text("type").value_or("") != "disabled");
   const auto tools = anthropic_tools(body);
-  Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables, schema_of(body));
+  Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables, output_schema(body));
   take_numbers(body, generation.sampling.params);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
   return generation;

@@ -47,7 +47,7 @@ Json thinking_variable(const Fields& body) {
 }
 
 // The JSON schema that `format` holds the answer to; null: none.
-Json schema_of(const Fields& body) {
+Json format_schema(const Fields& body) {
   const Json* format = body.find("format");
   if (!format || *format == "") return nullptr;
   if (*format == "json") return Json::object({{"type", "object"}});
@@ -58,7 +58,7 @@ Json schema_of(const Fields& body) {
 Generation chat_of(const Service& service, const Fields& body) {
   const auto tools = openai_tools(body);
   return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, thinking_variable(body),
-                      schema_of(body));
+                      format_schema(body));
 }
 
 Generation text_of(const Service& service, const Fields& body) {
@@ -70,7 +70,7 @@ Generation text_of(const Service& service, const Fields& body) {
     Generation generation;
     generation.prompt = service.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
     generation.sampling = service.sampling();
-    if (const Json schema = schema_of(body); !schema.is_null())
+    if (const Json schema = format_schema(body); !schema.is_null())
       generation.sampling.json_schema = Client::to_text(schema);
     return generation;
   }
@@ -78,13 +78,13 @@ Generation text_of(const Service& service, const Fields& body) {
   if (const auto system = body.text("system"); system && !system->empty())
     messages.push_back({{"role", "system"}, {"content", *system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return service.chat(messages, nullptr, thinking_variable(body), schema_of(body));
+  return service.chat(messages, nullptr, thinking_variable(body), format_schema(body));
 }
 
 // One request on its way. A chat's pieces are messages, a text's are the members "response" and "thinking".
-class Reply {
+class OllamaReply {
  public:
-  Reply(Service& service, const Fields& body, bool chat)
+  OllamaReply(Service& service, const Fields& body, bool chat)
       : chat_(chat), model_(body.text("model").value_or(service.name())),
         answers_(service, chat ? "/api/chat" : "/api/generate", {generation_of(service, body, chat)}) {}
 
@@ -161,7 +161,7 @@ void answer(Service& service, const httplib::Request& request, httplib::Response
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const bool stream = fields.flag("stream").value_or(true);
-  const auto reply = std::make_shared<Reply>(service, fields, chat);
+  const auto reply = std::make_shared<OllamaReply>(service, fields, chat);
   reply_later(response, stream ? Stream::lines : Stream::none, ErrorForm::ollama,
               [stream, reply](Client& client) { reply->run(client, stream); });
 }

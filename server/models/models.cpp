@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using core::seconds_now;
 
-constexpr std::chrono::milliseconds kGlance{50}; // for answers that end, which tell nobody
+constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end, which tell nobody
 
 engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Scheduler::Counts& b) {
   a.ended += b.ended;
@@ -196,7 +196,7 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
       unload(*oldest, lock, "to make room");
     } else {
       oldest->leaving = true;
-      changed_.wait_for(lock, kGlance);
+      changed_.wait_for(lock, kPollOfAnswers);
     }
   }
   for (Entry& entry : entries_) entry.leaving = false;

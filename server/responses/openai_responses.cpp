@@ -60,9 +60,9 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
 }
 
 // One request on its way: its answer becomes events, or one object.
-class Reply {
+class ResponsesReply {
  public:
-  Reply(Service& service, const Fields& body)
+  ResponsesReply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
         messages_(messages_of(service, body)), request_(echo(service, body)),
         answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
@@ -161,7 +161,7 @@ class Reply {
 
 void openai_responses(Service& service, const httplib::Request& request, httplib::Response& response) {
   const Json body = parse_body(request.body);
-  const auto reply = std::make_shared<Reply>(service, Fields(body, ""));
+  const auto reply = std::make_shared<ResponsesReply>(service, Fields(body, ""));
   reply_later(response, reply->streams() ? Stream::events : Stream::none, ErrorForm::openai,
               [reply](Client& client) { reply->run(client); });
 }

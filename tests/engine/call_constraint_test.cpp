@@ -68,9 +68,9 @@ engine::ToolUse weather(bool required) {
   return use;
 }
 
-struct Run {
-  Run(std::string_view syntax, bool required, std::string prompt_text, std::string_view source = "",
-      const Json& schema = nullptr)
+struct ConstrainedRun {
+  ConstrainedRun(std::string_view syntax, bool required, std::string prompt_text, std::string_view source = "",
+                 const Json& schema = nullptr)
       : prompt(std::move(prompt_text)),
         rules(engine::make_call_rules({.syntax = &syntax_of(syntax)},
                                       text::ChatTemplate::parse("{#" + std::string(source) + "#}", "t"),
@@ -146,7 +146,7 @@ TEST_CASE("an answer is free until a call begins, and then a call that fits") {
     const char *const syntax = each.first, *const begin = each.second;
     CAPTURE(syntax); // clang cannot capture a structured binding
     for (uint64_t seed = 0; seed < 4; ++seed) {
-      Run run(syntax, false, syntax == std::string_view("harmony") ? "<|start|>assistant" : "hi");
+      ConstrainedRun run(syntax, false, syntax == std::string_view("harmony") ? "<|start|>assistant" : "hi");
       if (syntax != std::string_view("harmony")) {
         CHECK(run.allows("</s>"));
         run.write("I look.");
@@ -166,14 +166,14 @@ TEST_CASE("an answer is free until a call begins, and then a call that fits") {
 
 TEST_CASE("a required call binds from the start, or after reasoning") {
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    Run run("hermes", true, "hi");
+    ConstrainedRun run("hermes", true, "hi");
     CHECK(!run.allows("</s>"));
     CHECK(!run.allows("I"));
     if (!run.write_randomly(seed)) continue;
     CHECK(run.answer.calls() == 1);
     check_arguments(run.arguments);
   }
-  Run opened("hermes", true, "hi<think>", "<think>");
+  ConstrainedRun opened("hermes", true, "hi<think>", "<think>");
   opened.write("A <tool_call> would help.");
   CHECK(opened.allows("Z"));
   CHECK(!opened.allows("</s>"));
@@ -184,7 +184,7 @@ TEST_CASE("a required call binds from the start, or after reasoning") {
   check_arguments(opened.arguments);
   CHECK(opened.content == "");
 
-  Run itself("hermes", true, "hi", "<think>");
+  ConstrainedRun itself("hermes", true, "hi", "<think>");
   CHECK(!itself.allows("I"));
   itself.write("<think>Hm, < that.</think>");
   CHECK(!itself.allows("Z"));
@@ -201,7 +201,7 @@ TEST_CASE("an answer with a schema is JSON that satisfies it, or calls, after re
     CAPTURE(syntax);
     const std::string prompt = syntax == std::string_view("harmony") ? "<|start|>assistant" : "hi";
     for (uint64_t seed = 0; seed < 12; ++seed) {
-      Run run(syntax, false, prompt, "", schema);
+      ConstrainedRun run(syntax, false, prompt, "", schema);
       CHECK(!run.allows("</s>"));
       if (!run.write_randomly(seed)) continue;
       if (run.begun > 0) {
@@ -219,7 +219,7 @@ TEST_CASE("an answer with a schema is JSON that satisfies it, or calls, after re
 
   const std::string quoted = R"({"text": "<tool_call>\n<function=get_weather> [TOOL_CALLS]"})";
   for (const char* syntax : {"hermes", "qwen3-coder", "mistral"}) {
-    Run run(syntax, false, "hi<think>", "<think>", schema);
+    ConstrainedRun run(syntax, false, "hi<think>", "<think>", schema);
     run.write("Hm {</think>\n\n");
     run.write(quoted, false);
     CHECK(run.allows("</s>"));
@@ -227,9 +227,9 @@ TEST_CASE("an answer with a schema is JSON that satisfies it, or calls, after re
     CHECK(run.content == quoted);
     CHECK(run.begun == 0);
   }
-  Run required("hermes", true, "hi", "", schema);
+  ConstrainedRun required("hermes", true, "hi", "", schema);
   CHECK(!required.allows("{"));
-  Run harmony("harmony", false, "<|start|>assistant", "<|channel|>analysis", schema);
+  ConstrainedRun harmony("harmony", false, "<|start|>assistant", "<|channel|>analysis", schema);
   harmony.write("<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>");
   CHECK(!harmony.allows("I"));
   harmony.write(quoted, false);
@@ -238,7 +238,7 @@ TEST_CASE("an answer with a schema is JSON that satisfies it, or calls, after re
 }
 
 TEST_CASE("marks within reasoning begin no call, and a token that would begin a malformed one is refused") {
-  Run run("hermes", false, "hi<think>", "<think>");
+  ConstrainedRun run("hermes", false, "hi<think>", "<think>");
   run.write("A <tool_call> x");
   CHECK(run.allows("</s>"));
   run.write("</think>No <tool_call");
@@ -247,19 +247,19 @@ TEST_CASE("marks within reasoning begin no call, and a token that would begin a 
   CHECK(!run.allows("x"));
   CHECK_THROWS_AS(run.constraint.accept(tokenizer().find("x")), core::Error);
 
-  Run header("harmony", false, "<|start|>assistant");
+  ConstrainedRun header("harmony", false, "<|start|>assistant");
   header.write("<|channel|>analysis<|message|>to=functions.x<|end|><|start|>assistant");
   CHECK(header.allows("</s>"));
   header.write(" to=functions.");
   CHECK(!header.allows("x"));
   CHECK(header.allows("g"));
 
-  Run llama("llama3", false, "hi");
+  ConstrainedRun llama("llama3", false, "hi");
   llama.write("{\"name\": \"get_weather");
   CHECK(llama.allows("x"));
   llama.write("\"");
   CHECK(!llama.allows("x"));
-  Run late("llama3", false, "hi");
+  ConstrainedRun late("llama3", false, "hi");
   late.write("So: {\"name\": \"get_weather\"");
   CHECK(late.allows("x"));
 }

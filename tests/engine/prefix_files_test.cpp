@@ -16,18 +16,18 @@ using engine::PrefixPart;
 
 namespace {
 
-constexpr int64_t kPositions = 8, kBlockBytes = 64;
+constexpr int64_t kFilePositions = 8, kBlockBytes = 64;
 
-PrefixBlock make_block() {
+PrefixBlock make_file_block() {
   const auto bytes = std::make_shared<std::vector<std::byte>>(kBlockBytes);
   return {bytes, bytes->data()};
 }
 
 PrefixPart part_of(int32_t number) { // a prompt of its own
   PrefixPart part;
-  part.tokens.assign(4 * kPositions, number);
+  part.tokens.assign(4 * kFilePositions, number);
   for (int i = 0; i < 4; ++i) {
-    part.blocks.push_back(make_block());
+    part.blocks.push_back(make_file_block());
     std::memset(part.blocks.back().get(), number + i, kBlockBytes);
   }
   return part;
@@ -47,7 +47,7 @@ TEST_CASE("prefix files: programs that share a folder forget the files that othe
   std::mutex mutex; // both write
   std::vector<std::string> lines;
   const auto open = [&](const std::string& path) {
-    return PrefixFiles(path, kBudget, "a model", {kPositions, kBlockBytes, 0}, {256, 1000},
+    return PrefixFiles(path, kBudget, "a model", {kFilePositions, kBlockBytes, 0}, {256, 1000},
                        [&](const std::string& line) {
                          const std::scoped_lock lock(mutex);
                          lines.push_back(line);
@@ -66,7 +66,7 @@ TEST_CASE("prefix files: programs that share a folder forget the files that othe
   }
   CHECK(folder.file_count() < 30);
   const PrefixPart last = part_of(199);
-  const PrefixPart read = first.read(last.tokens, 0, 0, make_block);
+  const PrefixPart read = first.read(last.tokens, 0, 0, make_file_block);
   CHECK(read.tokens == last.tokens);
   CHECK(same_rows(read, last));
   CHECK(lines.empty());
@@ -76,7 +76,7 @@ TEST_CASE("prefix files: what waits to be written is there to be read, and its b
   const tests::TemporaryFolder folder;
   std::vector<std::string> lines;
   const auto open = [&] {
-    return PrefixFiles(folder.path(), 1 << 24, "a model", {kPositions, kBlockBytes, 0}, {256, 1000},
+    return PrefixFiles(folder.path(), 1 << 24, "a model", {kFilePositions, kBlockBytes, 0}, {256, 1000},
                        [&](const std::string& line) { lines.push_back(line); });
   };
   constexpr int32_t kParts = 300;
@@ -86,7 +86,7 @@ TEST_CASE("prefix files: what waits to be written is there to be read, and its b
       files.write(part_of(number));
       if (number % 3 == 0) files.write(part_of(number)); // once more
       const PrefixPart part = part_of(number / 2);
-      CHECK(same_rows(files.read(part.tokens, 0, 0, make_block), part));
+      CHECK(same_rows(files.read(part.tokens, 0, 0, make_file_block), part));
     }
     CHECK(files.known() == kParts);
     files.flush();
@@ -98,7 +98,7 @@ TEST_CASE("prefix files: what waits to be written is there to be read, and its b
   CHECK(files.known() == kParts);
   for (int32_t number = 0; number < kParts; ++number) {
     const PrefixPart part = part_of(number);
-    CHECK(same_rows(files.read(part.tokens, 0, 0, make_block), part));
+    CHECK(same_rows(files.read(part.tokens, 0, 0, make_file_block), part));
   }
   CHECK(lines.empty());
 }

@@ -16,7 +16,7 @@ using engine::StopReason;
 
 namespace {
 
-struct Run {
+struct GuessRun {
   std::vector<int32_t> tokens;
   StopReason stop;
   int64_t evaluated, usage_tokens;
@@ -31,11 +31,11 @@ struct Answer {
   size_t stop_behind = 0; // tokens of the answer; 0: never
   bool on_host = false;   // keeping choices keeps the choice there
 
-  Run run(std::unique_ptr<engine::Speculator> speculator, int turns = 1) const {
+  GuessRun run(std::unique_ptr<engine::Speculator> speculator, int turns = 1) const {
     tests::History executor(settings);
     Session session(executor, executor.program, std::move(speculator));
     std::vector<int32_t> tokens = prompt;
-    Run run{};
+    GuessRun run{};
     for (int turn = 0; turn < turns; ++turn) { // later ones find the cache as the one before left it
       engine::SequenceRequest request = tests::request_of(tokens, limit);
       if (end >= 0) request.is_end = [&](int32_t token) { return token == end; };
@@ -82,10 +82,11 @@ TEST_CASE("an answer with guesses is the answer without") {
     if (random() % 2) answer.end = static_cast<int32_t>(random() % answer.settings.vocab);
     if (random() % 3 == 0) answer.stop_behind = 1 + random() % 30;
     answer.on_host = random() % 4 == 0;
-    const Run plain = answer.run(nullptr);
+    const GuessRun plain = answer.run(nullptr);
     for (const double right : {0.0, 0.5, 0.9, 1.0}) {
       CAPTURE(right);
-      const Run guessed = answer.run(scripted(plain.tokens, right, answer.settings.vocab, random(), random() % 16));
+      const GuessRun guessed =
+          answer.run(scripted(plain.tokens, right, answer.settings.vocab, random(), random() % 16));
       CHECK(guessed.tokens == plain.tokens);
       CHECK(guessed.stop == plain.stop);
       CHECK(guessed.usage_tokens == plain.usage_tokens);
@@ -105,8 +106,8 @@ TEST_CASE("the turn behind an answer with guesses continues in its cache") {
           .settings = {.streams = 1, .context = 2000, .recurrent = recurrent, .decodes = decodes, .outputs = 16},
           .prompt = {1, 2, 3},
           .limit = 97};
-      const Run plain = answer.run(nullptr, 5);
-      const Run guessed = answer.run(scripted(plain.tokens, 0.8, 101, 7, 4), 5);
+      const GuessRun plain = answer.run(nullptr, 5);
+      const GuessRun guessed = answer.run(scripted(plain.tokens, 0.8, 101, 7, 4), 5);
       CHECK(guessed.tokens == plain.tokens);
       CHECK(guessed.guesses.all_right() > 100);
       // Nothing is evaluated again but what was refuted.
@@ -118,8 +119,8 @@ TEST_CASE("the turn behind an answer with guesses continues in its cache") {
 TEST_CASE("guesses that are right save steps") {
   Answer answer{
       .settings = {.streams = 1, .context = 2000, .max_batch = 32, .outputs = 16}, .prompt = {1, 2, 3}, .limit = 1000};
-  const Run plain = answer.run(nullptr);
-  const Run guessed = answer.run(scripted(plain.tokens, 1, 101, 7, 7));
+  const GuessRun plain = answer.run(nullptr);
+  const GuessRun guessed = answer.run(scripted(plain.tokens, 1, 101, 7, 7));
   CHECK(guessed.tokens == plain.tokens);
   CHECK(guessed.guesses.all_right() == guessed.guesses.all_made());
   CHECK(guessed.guesses.steps + guessed.guesses.all_right() <= 1000);

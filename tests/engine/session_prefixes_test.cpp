@@ -20,8 +20,8 @@ std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
   return text;
 }
 
-struct Talk {
-  explicit Talk(const History::Settings& settings) : executor(settings) {}
+struct HistoryTalk {
+  explicit HistoryTalk(const History::Settings& settings) : executor(settings) {}
 
   // Says something behind `text` and returns the text with the answer. `evaluated`: what that took.
   std::vector<int32_t> say(std::vector<int32_t> text, const std::vector<int32_t>& words, int64_t& evaluated) {
@@ -44,7 +44,7 @@ TEST_CASE("conversations and branches that a session turns to again cost only wh
                                             {.streams = 1, .context = 1000, .max_batch = 8, .going_back = 16}}) {
     CAPTURE(settings.recurrent);
     CAPTURE(settings.going_back);
-    Talk talk(settings);
+    HistoryTalk talk(settings);
     int64_t evaluated = 0;
     const std::vector<int32_t> question = text_of(1, 8);
     // The last one of an answer's tokens is evaluated with what comes next.
@@ -65,7 +65,7 @@ TEST_CASE("conversations and branches that a session turns to again cost only wh
 }
 
 TEST_CASE("a session says what it holds and keeps") {
-  Talk talk({.streams = 1, .context = 1000});
+  HistoryTalk talk({.streams = 1, .context = 1000});
   CHECK(talk.session.tokens().empty());
   CHECK(talk.session.prompt_usage().tokens == 0);
   core::Sequences seen = talk.session.scheduler().sequences();

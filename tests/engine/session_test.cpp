@@ -89,8 +89,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-struct Talk {
-  explicit Talk(bool decodes) : chain(decodes) { program.vocab = kTokens; }
+struct ChainTalk {
+  explicit ChainTalk(bool decodes) : chain(decodes) { program.vocab = kTokens; }
 
   // An answer, which stops where `goes_on` says so.
   Outcome answer(engine::SequenceRequest request, const std::function<bool(int32_t)>& goes_on = {}) {
@@ -115,7 +115,7 @@ struct Options {
 };
 
 // Two answers in one conversation.
-std::vector<Outcome> converse(Talk& talk, const Options& options) {
+std::vector<Outcome> converse(ChainTalk& talk, const Options& options) {
   std::vector<Outcome> outcomes;
   std::vector<int32_t> prompt = {3, 1, 4};
   for (int turn = 0; turn < 2 && std::ssize(prompt) <= kContext; ++turn) {
@@ -129,7 +129,7 @@ std::vector<Outcome> converse(Talk& talk, const Options& options) {
 }
 
 void check_same(const Options& options, StopReason first_stop) {
-  Talk host(false), device(true);
+  ChainTalk host(false), device(true);
   const std::vector<Outcome> expected = converse(host, options), outcomes = converse(device, options);
   CHECK(expected[0].stop == first_stop);
   CHECK(outcomes == expected);
@@ -152,7 +152,7 @@ TEST_CASE("a session whose executor decodes on its own stops where and why any o
 }
 
 TEST_CASE("a turn that follows evaluates only what the executor has not evaluated ahead") {
-  Talk talk(true);
+  ChainTalk talk(true);
   std::vector<int32_t> longer =
       talk.answer(request_of(std::vector{3, 1, 4}, 10), [n = 0](int32_t) mutable { return ++n < 6; }).tokens;
   REQUIRE(longer.size() == 9);
@@ -170,7 +170,7 @@ TEST_CASE("what an executor cannot sample, and what a constraint restricts, is s
     }
     void accept(int32_t) override {}
   };
-  Talk restricted(true), warm(true);
+  ChainTalk restricted(true), warm(true);
   std::vector<int32_t> prompt = {3, 1, 4};
   for (int turn = 0; turn < 2; ++turn) {
     engine::SequenceRequest request = request_of(prompt, 5);
@@ -187,7 +187,7 @@ TEST_CASE("what an executor cannot sample, and what a constraint restricts, is s
 }
 
 TEST_CASE("logits that are no numbers end a decoding executor's answer with an error") {
-  Talk talk(true);
+  ChainTalk talk(true);
   talk.chain.broken_at = 6;
   CHECK_THROWS_AS(talk.answer(request_of(std::vector{3, 1, 4}, 10)), Error);
 }
@@ -196,7 +196,7 @@ TEST_CASE("an answer is cut by a flag, by what takes its tokens, and by an error
   for (const bool decodes : {false, true}) {
     CAPTURE(decodes);
     const std::vector<int32_t> prompt = {3, 1, 4};
-    Talk untouched(decodes), talk(decodes);
+    ChainTalk untouched(decodes), talk(decodes);
     const Outcome whole = untouched.answer(request_of(prompt, 20));
     std::atomic<bool> cancel = true;
     CHECK(!talk.session.evaluate(prompt, &cancel));

@@ -27,8 +27,8 @@ server::ModelSetup setup() {
 }
 
 // A model that writes, "writer", and one that embeds, "vectors", behind one server.
-struct Files {
-  Files() {
+struct WriterAndVectors {
+  WriterAndVectors() {
     tests::TinyModel().write(folder / "writer.gguf");
     tests::TinyModel tiny;
     tiny.further.set("llama.pooling_type", uint32_t{1});
@@ -37,11 +37,11 @@ struct Files {
   tests::TemporaryFolder folder;
 };
 
-struct Endpoint {
-  Endpoint()
+struct EmbeddingEndpoint {
+  EmbeddingEndpoint()
       : models(server::model_files(files.folder.path()), {setup()}, {}, [](const std::string&) {}),
         server(models, {"127.0.0.1", 0, "", ""}), thread([this] { server.run(); }) {}
-  ~Endpoint() {
+  ~EmbeddingEndpoint() {
     server.stop();
     thread.join();
   }
@@ -60,7 +60,7 @@ struct Endpoint {
     return Json::parse(result->body);
   }
 
-  const Files files;
+  const WriterAndVectors files;
   server::Models models;
   server::Server server;
   std::thread thread;
@@ -92,7 +92,7 @@ std::vector<float> from_base64(const std::string& text) {
 } // namespace
 
 TEST_CASE("embeddings over HTTP are the engine's, of texts and of tokens, in every form") {
-  const Endpoint endpoint;
+  const EmbeddingEndpoint endpoint;
   engine::Embedder embedder(engine::open_model(endpoint.files.folder / "vectors.gguf", {}, models::Ending::hidden),
                             setup().model, {});
   const std::vector<std::string> texts = {"the rain", "in spain"};
@@ -135,7 +135,7 @@ TEST_CASE("embeddings over HTTP are the engine's, of texts and of tokens, in eve
 }
 
 TEST_CASE("what cannot be embedded is refused with the place") {
-  const Endpoint endpoint;
+  const EmbeddingEndpoint endpoint;
   const auto error = [&](const Json& body) {
     return endpoint.post("/v1/embeddings", body, 400)["error"]["message"].get<std::string>();
   };
@@ -158,7 +158,7 @@ TEST_CASE("what cannot be embedded is refused with the place") {
 }
 
 TEST_CASE("models say whether they write or embed, and are asked for nothing else") {
-  const Endpoint endpoint;
+  const EmbeddingEndpoint endpoint;
   const auto check_lists = [&] {
     const Json tags = endpoint.get("/api/tags");
     for (const Json& model : tags["models"])

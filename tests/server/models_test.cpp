@@ -62,8 +62,8 @@ struct SeveralModels {
 };
 
 // Files for a.gguf, b.gguf and one that is broken.
-struct Files {
-  Files() {
+struct ThreeFiles {
+  ThreeFiles() {
     tests::TinyModel().write(folder / "a.gguf");
     tests::TinyModel{.seed = 8}.write(folder / "b.gguf");
     std::ofstream(folder / "broken.gguf") << "GGUF but not really";
@@ -84,7 +84,7 @@ bool soon(const std::function<bool()>& condition) {
 } // namespace
 
 TEST_CASE("models are loaded when a request names them") {
-  const Files files;
+  const ThreeFiles files;
   const SeveralModels endpoint(files.folder);
   CHECK(endpoint.get("/v1/models")["data"].size() == 3);
   CHECK(endpoint.get("/api/tags")["models"][1]["name"] == "b");
@@ -112,8 +112,8 @@ TEST_CASE("models are loaded when a request names them") {
 }
 
 TEST_CASE("the model unused for longest makes room, and its counters stay") {
-  const Files files;
-  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  const ThreeFiles files;
+  const SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));
   for (const char* model : {"a", "b", "a"}) {
     CHECK(endpoint.answers(model));
     CHECK(endpoint.loaded() == std::string(model) + " ");
@@ -127,8 +127,8 @@ TEST_CASE("the model unused for longest makes room, and its counters stay") {
 }
 
 TEST_CASE("a model that is generating stays until its answer is whole, and nobody waits for longer") {
-  const Files files;
-  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  const ThreeFiles files;
+  const SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));
   Socket writing(endpoint.server.port());
   const Json body = {{"model", "a"}, {"prompt", "hello"}, {"max_tokens", 400}, {"stream", true}};
   REQUIRE(writing.request("POST /v1/completions", body.dump()));
@@ -147,8 +147,8 @@ TEST_CASE("a model that is generating stays until its answer is whole, and nobod
 }
 
 TEST_CASE("many requests for models that do not fit together are all answered") {
-  const Files files;
-  const SeveralModels endpoint(files.folder, Files::room_for_one(files.folder));
+  const ThreeFiles files;
+  const SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));
   std::atomic<int> wrong = 0;
   std::vector<std::thread> clients;
   for (int i = 0; i < 6; ++i)
@@ -160,7 +160,7 @@ TEST_CASE("many requests for models that do not fit together are all answered") 
 }
 
 TEST_CASE("a model that nobody uses is unloaded after a while") {
-  const Files files;
+  const ThreeFiles files;
   const SeveralModels endpoint(files.folder, 0, 0.3);
   CHECK(endpoint.answers("a"));
   CHECK(endpoint.get("/api/ps")["models"][0].contains("expires_at"));
@@ -183,7 +183,7 @@ TEST_CASE("a folder's models have names of their own, and split ones are one") {
 }
 
 TEST_CASE("pages of another origin may read answers only where that was asked for") {
-  const Files files;
+  const ThreeFiles files;
   server::Models models(server::model_files(files.folder.path()), {}, {}, [](const std::string&) {});
   for (const std::string origin : {"", "http://localhost:3000"}) {
     server::Server server(models, {"127.0.0.1", 0, "secret", origin});

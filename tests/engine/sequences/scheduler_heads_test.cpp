@@ -19,7 +19,7 @@ using tests::DraftModel;
 
 namespace {
 
-constexpr int32_t kVocab = 48;
+constexpr int32_t kHeadVocab = 48;
 
 using Tokens = std::vector<int32_t>;
 
@@ -37,7 +37,7 @@ SequenceRequest request_of(const Tokens& prompt, int64_t limit, bool sampled = f
   return request;
 }
 
-Tokens rest(Sequence& sequence) {
+Tokens remaining_tokens(Sequence& sequence) {
   Tokens tokens;
   while (const auto token = sequence.next()) tokens.push_back(token->id);
   return tokens;
@@ -51,9 +51,9 @@ std::unique_ptr<engine::Speculator> watched(const engine::LoadedModel& model, in
 Tokens converse(Scheduler& scheduler, bool sampled, int64_t& guesses) {
   Tokens first, second, all;
   const auto turn = [&](Tokens& conversation, int32_t said, int64_t limit) {
-    for (int32_t i = 0; i < said; ++i) conversation.push_back((7 * i * i + 3 * i + said) % kVocab);
+    for (int32_t i = 0; i < said; ++i) conversation.push_back((7 * i * i + 3 * i + said) % kHeadVocab);
     const auto sequence = scheduler.submit(request_of(conversation, limit, sampled));
-    const Tokens answer = rest(*sequence);
+    const Tokens answer = remaining_tokens(*sequence);
     guesses += sequence->guesses().all_made();
     conversation.insert(conversation.end(), answer.begin(), answer.end());
     all.insert(all.end(), answer.begin(), answer.end());
@@ -103,8 +103,8 @@ TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for 
       Tokens plain[2];
       {
         Scheduler scheduler(*model.executor, model.program);
-        plain[0] = rest(*scheduler.submit(request_of(prompts[0], first_limit)));
-        plain[1] = rest(*scheduler.submit(request_of(prompts[1], second_limit)));
+        plain[0] = remaining_tokens(*scheduler.submit(request_of(prompts[0], first_limit)));
+        plain[1] = remaining_tokens(*scheduler.submit(request_of(prompts[1], second_limit)));
       }
       Scheduler scheduler(*model.executor, model.program, watched(model, 3));
       std::shared_ptr<Sequence> second;
@@ -114,14 +114,14 @@ TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for 
         return false;
       };
       const auto first = scheduler.submit(std::move(request));
-      CHECK(rest(*first) == plain[0]);
+      CHECK(remaining_tokens(*first) == plain[0]);
       REQUIRE(second);
-      CHECK(rest(*second) == plain[1]);
+      CHECK(remaining_tokens(*second) == plain[1]);
       CHECK(second->guesses().steps == 0);
       CHECK(first->guesses().steps >= 1); // from the second token on
       if (first_limit > second_limit) CHECK(first->guesses().steps >= (first_limit - 5 - second_limit - 4) / 4);
       const auto third = scheduler.submit(request_of(prompts[1], 20));
-      rest(*third);
+      remaining_tokens(*third);
       CHECK(third->guesses().steps > 3);
     }
   }
@@ -148,16 +148,16 @@ TEST_CASE("scheduler: with draft heads, sequences that come, go and are preempte
         for (int turn = 0; turn < 8; ++turn) {
           if (conversation.size() > 90 || random() % 4 == 0) conversation.clear();
           for (uint64_t i = 1 + random() % 20; i > 0; --i)
-            conversation.push_back(static_cast<int32_t>(random() % kVocab));
+            conversation.push_back(static_cast<int32_t>(random() % kHeadVocab));
           const bool sampled = random() % 2;
           const int64_t limit = 1 + static_cast<int64_t>(random() % 30);
           Tokens expected;
           {
             const std::scoped_lock lock(one_by_one);
-            expected = rest(*plain.submit(request_of(conversation, limit, sampled)));
+            expected = remaining_tokens(*plain.submit(request_of(conversation, limit, sampled)));
           }
           const auto sequence = scheduler.submit(request_of(conversation, limit, sampled));
-          const Tokens answer = rest(*sequence);
+          const Tokens answer = remaining_tokens(*sequence);
           if (answer != expected) ++wrong;
           guesses += sequence->guesses().all_made();
           conversation.insert(conversation.end(), answer.begin(), answer.end());

@@ -25,7 +25,7 @@ using tests::History;
 
 namespace {
 
-constexpr int32_t kVocab = 101;
+constexpr int32_t kModelVocab = 101;
 constexpr int64_t kBytes = 1 << 20; // of the prefix cache
 
 struct Job {
@@ -158,7 +158,7 @@ class Play {
       uint64_t state = History::after(0, job.prompt);
       int64_t taken = 0;
       for (; const auto token = sequences_[i]->next(); ++taken) {
-        wrong += token->id != History::next_of(state, kVocab);
+        wrong += token->id != History::next_of(state, kModelVocab);
         state = History::after(state, token->id);
       }
       wrong += taken != job.generated || sequences_[i]->stop() != job.stop;
@@ -180,7 +180,7 @@ class Play {
   void check_nothing_is_held() {
     executor_.before_step = nullptr; // the scheduler waits for work
     std::vector<int32_t> large(86'000);
-    for (int32_t& token : large) token = static_cast<int32_t>(below(kVocab));
+    for (int32_t& token : large) token = static_cast<int32_t>(below(kModelVocab));
     const auto ask = [&](const std::vector<int32_t>& prompt) {
       SequenceRequest request;
       request.prompt = prompt;
@@ -204,7 +204,7 @@ class Play {
   int64_t ended() const { return scheduler_->counts().ended; }
 
   Job random_job() {
-    return {.prompt = static_cast<int32_t>(below(kVocab)),
+    return {.prompt = static_cast<int32_t>(below(kModelVocab)),
             .priority = below(3) == 0 ? static_cast<int64_t>(below(5)) - 2 : 0,
             .limit = 1 + static_cast<int64_t>(below(30)),
             .since = clock_};

@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace tests::prefixes;
 
-constexpr int32_t kVocab = 101;
+constexpr int32_t kPromptVocab = 101;
 
 // What going back takes: nothing, a copy of the state, or a copy from further back than a window's cache reaches.
 struct Kind {
@@ -47,7 +47,7 @@ Tokens expected(const Tokens& prompt, int64_t limit = 4) {
   for (const int32_t token : prompt) state = History::after(state, token);
   Tokens answer;
   for (; limit > 0; --limit) {
-    answer.push_back(History::next_of(state, kVocab));
+    answer.push_back(History::next_of(state, kPromptVocab));
     state = History::after(state, answer.back());
   }
   return answer;

@@ -16,7 +16,7 @@ using tests::request_of;
 
 namespace {
 
-constexpr double kNever = 1e9; // seconds
+constexpr double kForever = 1e9; // seconds
 
 std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
   return std::vector<int32_t>(static_cast<size_t>(tokens), first);
@@ -26,7 +26,7 @@ std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
 struct Driven {
   explicit Driven(const History::Settings& settings)
       : executor(settings), scheduler(executor, executor.program, nullptr, {.bytes = 1 << 20},
-                                      {.seconds = kNever, .patience = kNever}, Scheduler::Driver::caller) {}
+                                      {.seconds = kForever, .patience = kForever}, Scheduler::Driver::caller) {}
   std::shared_ptr<engine::Sequence> submit(const std::vector<int32_t>& prompt, int64_t limit, int64_t priority = 0) {
     engine::SequenceRequest request = request_of(prompt, limit);
     request.priority = priority;

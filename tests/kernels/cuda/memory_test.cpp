@@ -1,7 +1,9 @@
 // What was planned of a GPU's memory without one, against what an executor allocates: to the byte.
 #include "device.h"
 #include "greedy.h"
+#include "kernels/cuda/exchange/exchange.h"
 #include "models/model.h"
+#include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
 
 #include "core/sampler.h"
@@ -78,6 +80,26 @@ TEST_CASE("CUDA: an executor allocates what was planned, whatever its heads, bat
           check_plan(model.program, config, experts > 0);
         }
     }
+}
+
+TEST_CASE("CUDA: a rank of two allocates what was planned, but for what GPUs exchange by, which is no executor's") {
+  REQUIRE_DEVICE();
+  for (const char* name : {"llama-dense", "qwen35-dense", "qwen3next-moe", "granitehybrid-dense"}) {
+    CAPTURE(name);
+    const gguf::File file = tests::Recipe(name).open();
+    const core::ExecutorConfig config = tests::fast_config();
+    for (const core::Shard& shard : tests::shards_of(models::build_program(file), 2)) {
+      const MemoryPlan plan = kernels::cuda::plan_memory(shard.program, config, kernels::cuda::limits_for_plans());
+      const auto executor = kernels::cuda::make_cuda_executor(shard.program, config);
+      const MemoryPlan taken = kernels::cuda::allocated_memory(*executor);
+      const int64_t exchanged = kernels::cuda::most_exchanged(shard.program, config);
+      REQUIRE(exchanged > 0);
+      CHECK(taken.weights == plan.weights);
+      CHECK(taken.cache == plan.cache);
+      CHECK(taken.state == plan.state);
+      CHECK(taken.scratch + static_cast<int64_t>(kernels::cuda::mailbox_layout(2, exchanged).bytes()) == plan.scratch);
+    }
+  }
 }
 
 TEST_CASE("CUDA: what an executor takes later has room in what it leaves free") {

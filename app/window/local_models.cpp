@@ -28,7 +28,7 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
   for (const size_t i : unknown) {
     if (closing_) return;
     engine::Room room = engine::free_room();
-    if (options.device == "cpu") room.gpu = 0;
+    if (options.device == "cpu") room.without_gpus();
     const std::optional<engine::Fit> fit = look_into(rows[i], options, room);
     if (fit && fit->fits) {
       const std::lock_guard lock(mutex_);

@@ -63,7 +63,7 @@ TEST_CASE("memory is what a CPU executor takes, for every recipe of the referenc
     MESSAGE("skipped: no reference");
     return;
   }
-  for (const std::string& name : tests::known_recipes()) {
+  for (const std::string& name : tests::share_of(tests::known_recipes(), 4)) {
     CAPTURE(name);
     const gguf::File file = tests::Recipe(name).open();
     const core::Program program = models::build_program(file);

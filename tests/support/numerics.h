@@ -35,22 +35,26 @@ inline uint64_t printed_seed() {
   return seed;
 }
 
-// Whether a turn of a test's loop is taken. All are, or, with RIDGE_TEST_SHARE=n, every n-th from a random one on:
-// under a sanitizer a kernel takes some hundred times as long.
+// Whether a turn of a test's loop is taken: every n-th is, from a random one on. n is RIDGE_TEST_SHARE, else `usual`.
+// All turns of a test that takes minutes are more than each run needs, and under a sanitizer a kernel takes some
+// hundred times as long.
 class Share {
  public:
-  bool takes_next() { return next_++ % parts() == 0; }
+  explicit Share(int64_t usual = 1)
+      : parts_(parts(usual)),
+        next_(parts_ > 1 ? static_cast<int64_t>(printed_seed() % static_cast<uint64_t>(parts_)) : 0) {}
+  bool takes_next() { return next_++ % parts_ == 0; }
   // Whether this is a sanitizer's run: times mean nothing then.
   static bool is_partial() { return parts() > 1; }
   // What is left of `count` repetitions of the same.
-  static int64_t of(int64_t count) { return (count + parts() - 1) / parts(); }
+  static int64_t of(int64_t count, int64_t usual = 1) { return (count + parts(usual) - 1) / parts(usual); }
 
  private:
-  static int64_t parts() {
+  static int64_t parts(int64_t usual = 1) {
     const char* wanted = std::getenv("RIDGE_TEST_SHARE");
-    return std::max<int64_t>(1, wanted ? std::atoll(wanted) : 1);
+    return std::max<int64_t>(1, wanted ? std::atoll(wanted) : usual);
   }
-  int64_t next_ = static_cast<int64_t>(std::random_device{}() % static_cast<uint64_t>(parts()));
+  int64_t parts_, next_;
 };
 
 // Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.

@@ -14,12 +14,7 @@ using namespace ridge;
 namespace {
 
 // The recipes that run, or RIDGE_TEST_SHARE's part of them.
-std::vector<std::string> shared_recipes() {
-  std::vector<std::string> names = tests::known_recipes();
-  tests::Share share;
-  std::erase_if(names, [&](const std::string&) { return !share.takes_next(); });
-  return names;
-}
+std::vector<std::string> shared_recipes() { return tests::share_of(tests::known_recipes(), 1); }
 
 } // namespace
 

@@ -13,26 +13,40 @@ constexpr int kThreads = 1024, kFinishThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, ExpertTile* tiles,
                        int* tile_count, Stamp* stamps) {
-  extern __shared__ int count[]; // [experts], then the next free place of each
+  extern __shared__ int count[];             // [experts], then the next free place of each
+  __shared__ int2 of_warp[kThreads / kWarp]; // slots and tiles
   int* next = count + experts;
   const DependentWork work(stamps);
   for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < slots; i += kThreads) atomicAdd(&count[ids[i]], 1);
   __syncthreads();
-  for (int e = threadIdx.x; e < experts; e += kThreads) {
-    int first = 0, first_tile = 0;
-    for (int before = 0; before < e; ++before) {
-      first += count[before];
-      first_tile += (count[before] + tile_tokens - 1) / tile_tokens;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  int first = 0, first_tile = 0; // slots and tiles of the experts that other warps have before
+  for (int begin = 0; begin < experts; begin += kThreads) {
+    const int e = begin + threadIdx.x;
+    const int mine = e < experts ? count[e] : 0, tiles_of_mine = (mine + tile_tokens - 1) / tile_tokens;
+    int slots_so_far = mine, tiles_so_far = tiles_of_mine; // of the warp's experts, up to this one
+    for (int by = 1; by < kWarp; by *= 2) {
+      const int more_slots = __shfl_up_sync(~0U, slots_so_far, by), more_tiles = __shfl_up_sync(~0U, tiles_so_far, by);
+      if (lane >= by) slots_so_far += more_slots, tiles_so_far += more_tiles;
     }
-    next[e] = first;
-    const int mine = (count[e] + tile_tokens - 1) / tile_tokens;
-    for (int i = 0; i < mine; ++i)
-      tiles[first_tile + i] = {e, first + i * tile_tokens, min(tile_tokens, count[e] - i * tile_tokens)};
-    if (e == experts - 1) *tile_count = first_tile + mine;
+    if (lane == kWarp - 1) of_warp[warp] = {slots_so_far, tiles_so_far};
+    __syncthreads();
+    const auto add = [&](int from, int to) {
+      for (int w = from; w < to; ++w) first += of_warp[w].x, first_tile += of_warp[w].y;
+    };
+    if (e < experts) {
+      add(0, warp);
+      next[e] = first + slots_so_far - mine;
+      const int tile = first_tile + tiles_so_far - tiles_of_mine;
+      for (int i = 0; i < tiles_of_mine; ++i)
+        tiles[tile + i] = {e, next[e] + i * tile_tokens, min(tile_tokens, mine - i * tile_tokens)};
+      if (e == experts - 1) *tile_count = tile + tiles_of_mine;
+    }
+    if (begin + kThreads < experts) add(warp, kThreads / kWarp);
+    __syncthreads();
   }
-  __syncthreads();
   for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
 }
 

@@ -14,10 +14,14 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
 
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols) {
-  // One H200: 128 experts of 768 took 6.2 ms unsorted with 16 tokens of 8 slots, and 9.2 sorted with 17; 32 of 2880
-  // were 23 % faster sorted where there were as many slots.
-  const bool narrow = cols <= kChunkColumns;
-  return has_tensor_products(config, limits) && limits.small_batch && 2 * slots > (narrow ? 3 : 1) * experts;
+  if (!has_tensor_products(config, limits) || !limits.small_batch) return false;
+  // One H200: 32 experts of 2880 were 23 % faster sorted where there were as many slots.
+  if (cols > kChunkColumns) return 2 * slots > experts;
+  // Unsorted, each multiprocessor takes one slot at a time. 128 experts of 768 took 6.3 ms with 128 slots and 9.7 with
+  // 136, sorted 7.2 and 7.8; 256 of 512 with 256 slots 10.7 and sorted 11.4. So what counts is whether slots take the
+  // multiprocessors one time more than all experts would.
+  const int64_t rounds = (experts + limits.sm_count - 1) / limits.sm_count;
+  return 2 * slots > 3 * experts || slots > rounds * limits.sm_count;
 }
 
 int expert_tile_tokens(int64_t slots, int64_t experts) {

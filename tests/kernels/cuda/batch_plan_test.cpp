@@ -311,6 +311,10 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
   shape.hidden = shape.width = 2048;
   CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
+  setting.limits.sm_count = 8; // slots take the multiprocessors one time more than experts would
+  CHECK(count(setting.plan(4), sort_experts) == 0);
+  CHECK(count(setting.plan(5), sort_experts) == 1);
+  setting.limits.sm_count = 132;
   setting.kernels.largest_tile = 4;
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;

@@ -66,8 +66,45 @@ __device__ __forceinline__ float largest_of(const float (&v)[8]) {
   return largest;
 }
 
-// Stores eight values per lane to shared memory; four neighbouring lanes hold a group. Whole warps call it; lanes whose
-// values are not `real` store nothing.
+// Eight values per lane as integers, and what the group's products need beside them; four neighbouring lanes hold a
+// group. Whole warps make them. kSums: also the sums.
+template <bool kLow, bool kSums>
+struct EightIntegers {
+  uint32_t high[2], low[kLow ? 2 : 1];
+  float scale, scaled_sum = 0;
+  int half_sum = 0, all = 0; // sums of the lane's half group and of the group
+
+  __device__ __forceinline__ explicit EightIntegers(const float (&v)[8]) {
+    constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
+    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
+    // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+    constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
+    const float largest = largest_of<4>(v), inverse = kMax * reciprocal(largest);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      uint32_t q[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
+      const uint32_t first = __byte_perm(q[0], q[1], 0x5410), second = __byte_perm(q[2], q[3], 0x5410);
+      high[i] = __byte_perm(first, second, kLow ? 0x7531 : 0x6420);
+      if constexpr (kLow) low[i] = __byte_perm(first, second, 0x6420) ^ 0x80808080;
+    }
+    scale = largest * (1 / kMax);
+    if constexpr (kSums) {
+      constexpr int kOnes = 0x01010101;
+      half_sum = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
+      if constexpr (kLow) {
+        half_sum *= kHighWorth;
+        half_sum = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, half_sum));
+      }
+      half_sum += __shfl_xor_sync(~0u, half_sum, 1);
+      all = half_sum + __shfl_xor_sync(~0u, half_sum, 2);
+      scaled_sum = scale * static_cast<float>(all);
+    }
+  }
+};
+
+// Stores eight values per lane to shared memory. Whole warps call it; lanes whose values are not `real` store nothing.
 template <typename L, bool kLow>
 class IntegerStore {
  public:
@@ -84,40 +121,14 @@ class IntegerStore {
   }
 
   __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
-    constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
-    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
-    // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
-    constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
-    const float largest = largest_of<4>(v), inverse = kMax * reciprocal(largest);
-    uint32_t high[2], low[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      uint32_t q[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, kMagic));
-      const uint32_t first = __byte_perm(q[0], q[1], 0x5410), second = __byte_perm(q[2], q[3], 0x5410);
-      high[i] = __byte_perm(first, second, kLow ? 0x7531 : 0x6420);
-      if constexpr (kLow) low[i] = __byte_perm(first, second, 0x6420) ^ 0x80808080;
-    }
-    const float scale = largest * (1 / kMax);
-    float mine = scale, scaled_sum = 0;
-    if constexpr (kGroupSums<L>) {
-      constexpr int kOnes = 0x01010101;
-      int total = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
-      if constexpr (kLow) {
-        total *= kHighWorth;
-        total = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, total));
-      }
-      total += __shfl_xor_sync(~0u, total, 1); // of 16
-      const int all = total + __shfl_xor_sync(~0u, total, 2);
-      if (place_ > 0) mine = __int_as_float(place_ == 3 ? all : total);
-      scaled_sum = scale * static_cast<float>(all);
-    }
+    const EightIntegers<kLow, kGroupSums<L>> q(v);
+    float mine = q.scale;
+    if (kGroupSums<L> && place_ > 0) mine = __int_as_float(place_ == 3 ? q.all : q.half_sum);
     if (!real) return;
-    planes_[0] = {high[0], high[1]};
-    if constexpr (kLow) planes_[4 * groups_] = {low[0], low[1]};
+    planes_[0] = {q.high[0], q.high[1]};
+    if constexpr (kLow) planes_[4 * groups_] = {q.low[0], q.low[1]};
     if (kGroupSums<L> || place_ == 0) *rest_ = mine;
-    if (kGroupSums<L> && place_ == 0) rest_[4 * groups_] = scaled_sum;
+    if (kGroupSums<L> && place_ == 0) rest_[4 * groups_] = q.scaled_sum;
   }
 
  private:

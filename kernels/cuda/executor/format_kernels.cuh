@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/matvec/matvec.cuh"
 #include "kernels/cuda/small_batch/batch.cuh"
+#include "kernels/cuda/small_batch/expert_dots.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -291,6 +292,24 @@ struct Launchers {
     }
   }
 
+  static bool can_dot_experts(const ChipLimits& chip, const BatchArgs& args) {
+    if constexpr (DotFormat<Format>) {
+      ExpertDotArgs cut{args};
+      return plan_expert_dots<Format>(chip, cut) > 0;
+    }
+    return false;
+  }
+  static void expert_dots(const Launch& launch, const BatchArgs& args) {
+    if constexpr (DotFormat<Format>) {
+      ExpertDotArgs cut{args};
+      const int shared = plan_expert_dots<Format>(launch, cut);
+      constexpr auto kernel = &expert_dots_kernel<Format>;
+      allow_shared(kernel, launch.shared_per_block - kDotStaticBytes);
+      cut.product.stamps = launch.stamps();
+      launch(kernel, launch.sm_count, ExpertDotShape<Format>::kThreads, shared, cut);
+    }
+  }
+
   static void expand(const Launch& launch, const ExpandArgs& args) {
     constexpr int kWarps = kExpandThreads / kWarp;
     launch(expand_kernel<Format>, (expand_tasks(args) + kWarps - 1) / kWarps, kExpandThreads, 0, args);
@@ -311,6 +330,8 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
           .gemm = &L::gemm,
           .cut_batch = &L::cut_batch,
           .batch = &L::batch,
+          .can_dot_experts = &L::can_dot_experts,
+          .expert_dots = &L::expert_dots,
           .expand = &L::expand};
 }
 

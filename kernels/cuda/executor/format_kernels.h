@@ -52,6 +52,11 @@ struct FormatKernels {
   BatchCut (*cut_batch)(const ChipLimits&, const BatchArgs&, int tile_tokens);
   void (*batch)(const Launch&, const BatchArgs&, int tile_tokens);
 
+  // The same with integers for experts that at most 8 tokens chose, in tiles of as many (expert_dots.cuh), where there
+  // is such a product for the format and room for it. Asking follows no pointers.
+  bool (*can_dot_experts)(const ChipLimits&, const BatchArgs&);
+  void (*expert_dots)(const Launch&, const BatchArgs&);
+
   // Rows as operands of a prompt's product.
   void (*expand)(const Launch&, const ExpandArgs&);
 };

@@ -162,6 +162,13 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
   format_of(m).batch(launch, args, call.tile_tokens);
 }
 
+void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  BatchArgs args = batch_args(plan, m, call.rows);
+  if (m.norm == kNone) args.x_floats = value(plan, m.x); // else to_half has normed it
+  format_of(m).expert_dots(launch, args);
+}
+
 void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   std::vector<PromptMatrices> matrices;
   for (const KernelCall::Product& product : call.products)
@@ -193,6 +200,10 @@ bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second)
 
 BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
   return format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
+}
+
+bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
+  return format_of(m).can_dot_experts(context_.limits(), batch_args(any_plan(), m, slots));
 }
 
 KernelChoices::SmallBatch KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {

@@ -16,6 +16,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::matvec_pair: return launch_matvec(plan, call, launch);
   case Kernel::small_batch:
   case Kernel::expert_batch: return launch_batch(plan, call, launch);
+  case Kernel::expert_dots: return launch_expert_dots(plan, call, launch);
   case Kernel::prompt_product: return launch_prompt_product(plan, call, launch);
   case Kernel::gemm: return launch_gemm(plan, call, launch);
   case Kernel::gate_up_glu: return launch_gate_up_glu(plan, call, launch);

@@ -31,6 +31,7 @@ class KernelLauncher final : public KernelChoices {
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second) const override;
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
+  bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
   bool can_rope_in_attention(const HeadsStep& heads) const override;
   bool can_rope_prompts(const HeadsStep& heads) const override;
   bool can_attend_prompts(const core::Op& attention) const override;
@@ -56,6 +57,7 @@ class KernelLauncher final : public KernelChoices {
   void launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;

@@ -52,6 +52,7 @@ enum class Kernel : uint8_t {
   matvec_pair, // two matrices of different formats with the same input, one token
   small_batch,
   expert_batch, // small_batch on the rows that each expert was chosen for
+  expert_dots,  // the same for few rows each, by integers
   prompt_product,
   gemm,
   gate_up_glu, // behind a gemm with gate and up
@@ -103,7 +104,7 @@ struct KernelCall {
   int64_t place = 0;                                     // exchange: among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
-  int tile_tokens = 0;      // small_batch, expert_batch, sort_experts; to_half: of the product whose sums it adds up
+  int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up
   bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
   // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
   bool writes_half = false, reads_half = false;
@@ -138,6 +139,8 @@ class KernelChoices {
   };
   virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
 
+  virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0; // in tiles of 8 tokens
+
   virtual bool can_rope_in_attention(const HeadsStep& heads) const = 0; // each token being of another stream
   virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
   virtual bool can_attend_prompts(const core::Op& attention) const = 0;
@@ -165,6 +168,9 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols);
 int expert_tile_tokens(int64_t slots, int64_t experts);
+// Whether sorted slots are so few that integer products are faster than those of small batches. One H200, 128 experts
+// of 768: 7 % with twice as many slots, nothing with three times as many, and with four times as many 9 % slower.
+bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols);
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);
 

@@ -43,6 +43,7 @@ class BatchPlanner {
   void add_matrix(MatrixStep m, const core::Op& op);
   void add_product(const MatrixStep& m, int64_t rows);
   void add_experts(const MatrixStep& m, int64_t rows);
+  bool dots_experts(const MatrixStep& m, int64_t slots) const;
   void add_matvec(const MatrixStep& m, int64_t rows);
   void add_heads(HeadsStep heads);
   void add_latent(const LatentStep& latent);

@@ -28,9 +28,16 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
   if (m.ids != kNone && sorts(m.ids, rows, m.used, first.count) &&
-      in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits)
+      (dots_experts(m, slots) || in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits))
     return add_experts(m, rows);
   add_matvec(m, rows);
+}
+
+// Whether sorted experts are multiplied by integers. For matrices of heads that was not measured.
+bool BatchPlanner::dots_experts(const MatrixStep& m, int64_t slots) const {
+  return in_.limits.bulk_copies && !m.of_heads &&
+         few_tokens_an_expert(slots, weight(m.parts[0].weight).count, fewest_columns(m.ids)) &&
+         in_.kernels.can_dot_experts(m, slots);
 }
 
 void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
@@ -79,6 +86,7 @@ void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t sl
     return;
   const int64_t cols = weight(m.parts[0].weight).rows;
   if (cols % kGemmColumns != 0 || weight(next->parts[0].weight).cols != cols || slots > half_slots(cols)) return;
+  if (next->ids != kNone && dots_experts(*next, slots)) return; // takes its input as it is
   if (!in_.kernels.small_batch(*next, slots, batch.tile_tokens).fits) return;
   KernelCall& to_half = batch_.calls[*clearer_];
   if (slots % to_half.rows != 0) return;
@@ -91,9 +99,15 @@ void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t sl
 void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
+  const int64_t inputs = width(m.x) != first.cols ? slots : rows;
   KernelCall experts = product_call(Kernel::expert_batch, m, slots);
   experts.tile_tokens = expert_tile_tokens(slots, first.count);
-  add_input(experts, m, width(m.x) != first.cols ? slots : rows);
+  if (dots_experts(m, slots)) {
+    experts.kernel = Kernel::expert_dots;
+    if (m.norm != kNone) convert(m, inputs, first.cols, HalfLayout::interleaved);
+    return add(experts);
+  }
+  add_input(experts, m, inputs);
   write_half(experts, m, slots);
   add(experts);
 }

@@ -84,6 +84,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::matvec_pair: return "matvec_pair";
   case Kernel::small_batch: return "small_batch";
   case Kernel::expert_batch: return "expert_batch";
+  case Kernel::expert_dots: return "expert_dots";
   case Kernel::prompt_product: return "prompt_product";
   case Kernel::gemm: return "gemm";
   case Kernel::gate_up_glu: return "gate_up_glu";

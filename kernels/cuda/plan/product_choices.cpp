@@ -3,6 +3,11 @@
 #include "kernels/cuda/plan/batch_plan.h"
 
 namespace ridge::kernels::cuda {
+namespace {
+
+bool has_few_columns(int64_t cols) { return cols <= kChunkColumns; }
+
+} // namespace
 
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
   return !config.exact && limits.shared_per_block >= kGemmSharedBytes;
@@ -16,12 +21,16 @@ bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limit
                    int64_t cols) {
   if (!has_tensor_products(config, limits) || !limits.small_batch) return false;
   // One H200: 32 experts of 2880 were 23 % faster sorted where there were as many slots.
-  if (cols > kChunkColumns) return 2 * slots > experts;
+  if (!has_few_columns(cols)) return 2 * slots > experts;
   // Unsorted, each multiprocessor takes one slot at a time. 128 experts of 768 took 6.3 ms with 128 slots and 9.7 with
   // 136, sorted 7.2 and 7.8; 256 of 512 with 256 slots 10.7 and sorted 11.4. So what counts is whether slots take the
   // multiprocessors one time more than all experts would.
   const int64_t rounds = (experts + limits.sm_count - 1) / limits.sm_count;
   return 2 * slots > 3 * experts || slots > rounds * limits.sm_count;
+}
+
+bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols) {
+  return has_few_columns(cols) && 2 * slots <= 5 * experts;
 }
 
 int expert_tile_tokens(int64_t slots, int64_t experts) {

@@ -28,6 +28,7 @@ DeviceLimits limits_of(int device, int as_compute) {
     major = std::min(major, as_compute / 10);
   }
   limits.overlap = major >= 9 && compiled_for() >= 90;
+  limits.bulk_copies = limits.overlap;
   limits.small_batch = major >= 8 && compiled_for() >= 80;
   Launch launch;
   static_cast<ChipLimits&>(launch) = limits;

@@ -334,6 +334,16 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
 #endif
 }
 
+// d += a · b for tiles a [16 x 32], b [32 x 8] of signed bytes, d [16 x 8] of integers (sm_80). Lanes hold rows and
+// columns as in mma_16x8x16: a word of a or b is k = 4t to 4t + 3, or that + 16.
+__device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
 // Four 8x8 tiles of f16 from shared memory in the lane order that mma wants; lanes 8i … 8i+7 give the row addresses of
 // tile i.
 __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* shared) {

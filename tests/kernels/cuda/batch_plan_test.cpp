@@ -21,12 +21,13 @@ namespace {
 struct Kernels final : kernels::cuda::KernelChoices {
   bool pairs = true, fast = true, ropes_in_attention = true;
   int largest_tile = 32; // of small batches
-  bool split_columns = false, leaves_sums = false;
+  bool split_columns = false, leaves_sums = false, dots = true;
 
   bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns, leaves_sums};
   }
+  bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
   bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast && ropes_in_attention; }
   bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
   bool can_attend_prompts(const core::Op&) const override { return fast; }
@@ -38,7 +39,7 @@ kernels::cuda::DeviceLimits hopper() {
   kernels::cuda::DeviceLimits limits;
   limits.sm_count = 132;
   limits.shared_per_block = 227 << 10;
-  limits.overlap = limits.small_batch = limits.prompt_products = true;
+  limits.overlap = limits.small_batch = limits.bulk_copies = limits.prompt_products = true;
   return limits;
 }
 
@@ -307,7 +308,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(call_of(batch, expert_batch).rows == 128);
   CHECK(call_of(batch, expert_batch).tile_tokens == 32);
   CHECK(call_of(batch, sort_experts).tile_tokens == 32);
-  CHECK(call_of(setting.plan(8), expert_batch).tile_tokens == 8);
+  CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
   CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
   shape.hidden = shape.width = 2048;
   CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
@@ -319,6 +320,29 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;
   CHECK(count(setting.plan(64), sort_experts) == 0);
+}
+
+TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  const BatchPlan few = setting.plan(8);
+  CHECK(count(few, expert_dots) == 2);
+  CHECK(count(few, expert_batch) == 0);
+  CHECK(call_of(few, expert_dots).tile_tokens == 8);
+  CHECK(call_of(few, sort_experts).tile_tokens == 8);
+  for (const KernelCall& call : few.calls)
+    if (call.kernel == to_half) CHECK(call.rows != 16); // gate and up share the router's, down has none
+  CHECK(count(setting.plan(10), expert_dots) == 2);
+  CHECK(count(setting.plan(11), expert_dots) == 0); // more than 2.5 times as many slots as experts
+  setting.kernels.dots = false;
+  CHECK(count(setting.plan(8), expert_batch) == 2);
+  setting.kernels.dots = true;
+  setting.limits.bulk_copies = false;
+  CHECK(count(setting.plan(8), expert_batch) == 2);
+  shape.hidden = shape.width = 2048;
+  CHECK(count(Setting(shape).plan(8), expert_dots) == 0);
 }
 
 TEST_CASE("batch plan: a shared expert is one of a single token's, and a product of its own for more tokens") {

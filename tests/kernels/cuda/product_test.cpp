@@ -282,3 +282,43 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
     }
   }
 }
+
+TEST_CASE("CUDA: experts that few tokens chose each give what they should, in every format, of any size") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(format.name);
+    RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
+    const int64_t unit = std::max<int64_t>(format.block_weights, 32);
+    RandomProgram::Shape shape;
+    shape.experts = model.integer(4, 40);
+    shape.used = model.integer(1, 4);
+    shape.width = unit * model.integer(1, 2304 / unit);
+    shape.hidden = unit * model.integer(1, 1024 / unit);
+    shape.expert_bias = model.integer(0, 1) != 0;
+    const bool norm = model.integer(0, 1) != 0;
+    CAPTURE(shape.experts);
+    CAPTURE(shape.used);
+    CAPTURE(shape.width);
+    CAPTURE(shape.hidden);
+    CAPTURE(shape.expert_bias);
+    CAPTURE(norm);
+    const core::ValueId x = model.embed(Type::F32, shape.width, 50);
+    model.finish(model.moe(norm ? model.norm(x, shape.width) : x, shape, format.type));
+    const int64_t count = 2 * shape.experts / shape.used; // twice as many slots as experts
+    const auto executor = make_cuda_executor(model.program, config_for(count));
+    const std::vector<int32_t> tokens = some_tokens(model, count);
+    const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
+    std::set<int32_t> others; // for which rounding chose another expert, as above
+    for (int64_t i = 0; i < count; ++i) {
+      const auto row = [&](const std::vector<float>& all) {
+        return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
+      };
+      if (!(tests::nmse(row(logits), row(expected)) < 10 * tests::single_token_bound(format))) others.insert(tokens[i]);
+    }
+    CHECK(others.size() <= (shape.used < shape.experts ? 1 : 0));
+  }
+}

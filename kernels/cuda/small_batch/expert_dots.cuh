@@ -1,0 +1,332 @@
+// out = x Wᵀ for experts that were chosen for a few tokens each. Tokens are sorted by expert, as for batch.cuh, so that
+// an expert's weights are read once; but products are those of integers that decoding has (matvec_groups.cuh), here on
+// the tensor cores.
+//
+// A warp multiplies 16 rows with four groups of 32 columns, a unit, at a time. Lane 4 g + t decodes group t of rows g
+// and g + 8: the left operand of four products m16n8k32, eight codes of each lane in one. So that sums of different
+// groups, which have different scales, stay apart, columns 2 t and 2 t + 1 of the right operand hold the high and low
+// bytes of group t's activations, and 0 for the other groups. The lane then gets what it needs: the sums of its group.
+// Codes are not made halves, but each token is multiplied for itself, while halves (batch.cuh) take eight at once.
+//
+// A row tile, 16 rows with all columns, lies in one piece in memory or two (gate and up). One lane of a warp brings row
+// tiles into a ring. Teams of warps take them in turns, and a few warps add up what the warps of a team found and
+// finish the results.
+#pragma once
+
+#include "kernels/cuda/small_batch/expert_dots_input.cuh"
+#include "kernels/cuda/small_batch/expert_dots_tasks.cuh"
+
+namespace ridge::kernels::cuda {
+
+// The lane that brings row tiles into the ring.
+template <typename Format>
+__device__ __forceinline__ void fetch_row_tiles(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory,
+                                                RowTileWalk walk) {
+  using S = ExpertDotShape<Format>;
+  const GemmArgs& product = args.product.product;
+  const int blocks = (product.segment[0].rows + S::kRowBlockRows - 1) / S::kRowBlockRows; // of a segment
+  const int at_once = args.product.gated ? S::kRowBlocks / 2 : S::kRowBlocks;             // of each
+  const uint32_t bytes = S::kRowBlockRows * static_cast<uint32_t>(product.row_bytes);
+  int64_t expert = 0;
+#pragma unroll 1
+  for (int before = -1; walk.left > 0; walk.advance(1)) {
+    if (walk.token_tile != before) {
+      before = walk.token_tile;
+      expert = args.product.experts.of(args.product.tiles[before].expert);
+    }
+    const int first = walk.row_tile * at_once, count = min(at_once, blocks - first);
+    const BarrierAddress full = memory.full(walk.stage);
+    memory.empty(walk.stage).wait(walk.parity ^ 1);
+    full.arrive_expecting((args.product.gated ? 2 : 1) * count * bytes);
+    uint8_t* to = memory.ring + walk.stage * memory.stage_bytes;
+#pragma unroll 1
+    for (int s = 0; s < (args.product.gated ? 2 : 1); ++s, to += at_once * args.row_block_pitch) {
+      const uint8_t* from = product.segment[s].weights + expert + int64_t{first} * bytes;
+#pragma unroll 1
+      for (int b = 0; b < count; ++b) full.bulk_copy(to + b * args.row_block_pitch, from + int64_t{b} * bytes, bytes);
+    }
+  }
+}
+
+// A warp that multiplies.
+template <typename Format>
+class ExpertDotConsumer {
+  using S = ExpertDotShape<Format>;
+  using L = Layout<Format>;
+  using U = TileLayout<Format>;
+  static constexpr bool kLow = kLowParts<Format>;
+  static constexpr int kDots = L::kHalfScales ? 2 : 1; // of a group
+  static constexpr int kTileUnits = kTileGroups / kUnitGroups;
+
+ public:
+  __device__ __forceinline__ ExpertDotConsumer(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory)
+      : args_(args), memory_(memory), lane_(threadIdx.x % kWarp), warp_(threadIdx.x / kWarp), t_(lane_ % 4) {
+    const int groups = args.product.product.cols / 32;
+    full_tiles_ = groups / kTileGroups, tail_groups_ = groups % kTileGroups;
+    const int tail_bytes = U::rounded(L::tile_payload(tail_groups_));
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = S::row(lane_ / 4, h), block = row / S::kRowBlockRows * args.row_block_pitch;
+      row_at_[h] = block + row % S::kRowBlockRows * U::kBytes;
+      tail_at_[h] = block + row % S::kRowBlockRows * tail_bytes;
+    }
+    has_activations_ = lane_ / 8 == t_;
+    integers_pitch_ = kept_offset(has_activations_ ? S::kUnitBytes : 0);
+    integers_step_ = kept_offset(has_activations_ ? memory.token_bytes : 0);
+  }
+
+  // Multiplies the team's row tiles. All warps that multiply call it together, with the block's tiles of tokens.
+  __device__ __forceinline__ void run(RowTileWalk walk, int first_tile, int last_tile) {
+    const ExpertDotInput<Format> input(args_.product, memory_.activations, memory_.units);
+#pragma unroll 1
+    for (int begin = first_tile, end; begin <= last_tile; begin = end) { // as many tiles as there is room for
+      const ExpertTile tile = args_.product.tiles[min(begin + lane_, last_tile)];
+      int tokens = __shfl_sync(~0U, tile.count, 0);
+      for (end = begin + 1; end <= last_tile && end < begin + kWarp; ++end) {
+        const int more = __shfl_sync(~0U, tile.count, end - begin);
+        if (tokens + more > args_.room) break;
+        tokens += more;
+      }
+      const int first = __shfl_sync(~0U, tile.first, 0);
+      named_sync(kConsumerBarrier, S::kConsumers * kWarp); // nobody reads those before
+      input.bring(first, tokens);
+      named_sync(kConsumerBarrier, S::kConsumers * kWarp);
+#pragma unroll 1
+      for (; walk.left > 0 && walk.token_tile < end; walk.advance(S::kConsumers / args_.team)) {
+        const int before = __shfl_sync(~0U, tile.first, walk.token_tile - begin) - first;
+        multiply_row_tile(walk, memory_.activations + before * memory_.token_bytes,
+                          __shfl_sync(~0U, tile.count, walk.token_tile - begin));
+      }
+    }
+  }
+
+ private:
+  using Sums = float[kDotTokens][2]; // of the lane's group, rows g and g + 8
+  static constexpr int kConsumerBarrier = 15;
+
+  // `x`: of the row tile's tokens.
+  __device__ __forceinline__ void multiply_row_tile(const RowTileWalk& walk, const uint8_t* x, int tokens) {
+    Sums sum = {};
+    const uint8_t* weights = memory_.ring + walk.stage * memory_.stage_bytes;
+    const uint8_t* integers = has_activations_ ? x + lane_ / 4 * 16 : memory_.zeros;
+    const uint8_t* scales = x + 2 * S::kPartBytes + t_ * sizeof(ColumnScales);
+    const auto multiply = [&]<bool kFull>(int unit, std::bool_constant<kFull>) {
+      multiply_unit<kFull>(sum, weights, unit, integers + unit * integers_pitch_, scales + unit * S::kUnitBytes,
+                           tokens);
+    };
+    memory_.full(walk.stage).wait(walk.parity);
+    int unit = warp_ & (args_.team - 1);
+#pragma unroll 1
+    for (; unit < full_tiles_ * kTileUnits; unit += args_.team) multiply(unit, std::true_type());
+#pragma unroll 1
+    for (; unit < memory_.units; unit += args_.team) multiply(unit, std::false_type());
+    __syncwarp();
+    if (lane_ == 0) memory_.empty(walk.stage).arrive();
+    hand_over(sum, tokens);
+  }
+
+  // kFull: of a full warp tile.
+  template <bool kFull>
+  __device__ __forceinline__ void multiply_unit(Sums& sum, const uint8_t* weights, int unit, const uint8_t* integers,
+                                                const uint8_t* scales, int tokens) const {
+    typename L::Raw raw[2];
+    float block_scale[2] = {}; // where the format has one
+    const int tile = kFull ? static_cast<int>(static_cast<unsigned>(unit) / kTileUnits) : full_tiles_,
+              groups = kFull ? kTileGroups : tail_groups_;
+    int group = unit % static_cast<unsigned>(kTileUnits) * kUnitGroups + t_;
+    if (!kFull) group = min(group, groups - 1); // behind the last one activations are 0
+    __builtin_assume(group >= 0 && groups > 0);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint8_t* from = weights + (kFull ? row_at_[h] : tail_at_[h]) + tile * (S::kRowBlockRows * U::kBytes);
+      L::fetch(raw[h], from, groups, group);
+      if constexpr (L::kBlockScale) block_scale[h] = L::block_scale(from, groups, group / 8);
+    }
+    GroupCodes codes[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) L::unpack(codes[h], raw[h], group);
+    if (tokens == 1) return multiply_tokens<1>(sum, codes, block_scale, integers, scales);
+#pragma unroll
+    for (int n = 0; n < kDotTokens; n += 2) { // nobody reads the sums of one token too many
+      if (n >= tokens) break;
+      multiply_tokens<2>(sum + n, codes, block_scale, integers, scales);
+    }
+  }
+
+  // Some tokens at once, whose products do not wait for one another; moves `integers` and `scales` behind them.
+  template <int kTokens>
+  __device__ __forceinline__ void multiply_tokens(float (*sum)[2], const GroupCodes (&codes)[2],
+                                                  const float (&block_scale)[2], const uint8_t*& integers,
+                                                  const uint8_t*& scales) const {
+    uint32_t b[kTokens][8];
+    ColumnScales columns[kTokens];
+#pragma unroll
+    for (int n = 0; n < kTokens; ++n) {
+      put(b[n], *reinterpret_cast<const uint4*>(integers));
+      put(b[n] + 4, *reinterpret_cast<const uint4*>(integers + S::kPartBytes));
+      columns[n] = *reinterpret_cast<const ColumnScales*>(scales);
+      integers += integers_step_, scales += memory_.token_bytes;
+    }
+    int dots[kTokens][kDots][4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int n = 0; n < kTokens; ++n)
+        mma_16x8x32(dots[n][i * kDots / 4],
+                    {codes[0].word[2 * i], codes[1].word[2 * i], codes[0].word[2 * i + 1], codes[1].word[2 * i + 1]},
+                    b[n][2 * i], b[n][2 * i + 1]);
+#pragma unroll
+    for (int n = 0; n < kTokens; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float product = group_product(codes[h], dots[n], h, columns[n]);
+        sum[n][h] += L::kBlockScale ? block_scale[h] * product : product;
+      }
+  }
+
+  // The share of a group of row g, or of row g + 8, in a sum.
+  static __device__ __forceinline__ float group_product(const GroupCodes& codes, const int (&dots)[kDots][4],
+                                                        int second_row, const ColumnScales& x) {
+    int dot[kDots];
+#pragma unroll
+    for (int i = 0; i < kDots; ++i) {
+      const int bias = L::Bias::times(codes, kDots == 2 ? x.sum[i] : x.sum[0] + x.sum[1]),
+                high = dots[i][2 * second_row];
+      dot[i] = (kLow ? high * kHighWorth + dots[i][2 * second_row + 1] : high) + bias;
+    }
+    return L::Scales::product(codes, dot, x);
+  }
+
+  // The warp's sums, to the warp that finishes, when it has read those of the team's row tile before.
+  __device__ __forceinline__ void hand_over(const Sums& sum, int tokens) {
+    const int team = warp_ / args_.team;
+    memory_.sums_empty(team).wait(sums_parity_ ^ 1);
+    float* to = memory_.sums + warp_ * (kDotTokens * kBatchRows) + S::row(lane_ / 4, t_ % 2);
+#pragma unroll
+    for (int n = 0; n < kDotTokens; ++n) {
+      if (n >= tokens) break;
+      // Over the four lanes that have other groups: lanes with an even t the sum of row g, others that of row g + 8.
+      float mine = t_ % 2 == 0 ? sum[n][0] : sum[n][1];
+      mine += __shfl_xor_sync(~0U, t_ % 2 == 0 ? sum[n][1] : sum[n][0], 1);
+      mine += __shfl_xor_sync(~0U, mine, 2);
+      if (t_ < 2) to[n * kBatchRows] = mine;
+    }
+    __syncwarp();
+    if (lane_ == 0) memory_.sums_full(team).arrive();
+    sums_parity_ ^= 1;
+  }
+
+  const ExpertDotArgs& args_;
+  const ExpertDotMemory<Format>& memory_;
+  int lane_, warp_, t_;
+  int full_tiles_, tail_groups_; // of a row
+  int row_at_[2], tail_at_[2];   // of the lane's rows in a stage: of the first warp tile, of the last if not full
+  int sums_parity_ = 0;
+  bool has_activations_;               // others read zeros in place of integers
+  int integers_pitch_, integers_step_; // from unit to unit and from token to token
+};
+
+// A warp that finishes the row tiles of some teams, every third one's.
+template <typename Format>
+class ExpertDotFinisher {
+  using S = ExpertDotShape<Format>;
+
+ public:
+  __device__ __forceinline__ ExpertDotFinisher(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory)
+      : args_(args.product), memory_(memory), team_warps_(args.team), lane_(threadIdx.x % kWarp) {}
+
+  // `walk`: through all row tiles.
+  __device__ __forceinline__ void run(RowTileWalk walk, int first_team) const {
+    const int teams = S::kConsumers / team_warps_;
+    const int rows = args_.gated ? kBatchRows / 2 : kBatchRows, tokens_at_once = kWarp / rows;
+    const GemmSegment& segment = args_.product.segment[0];
+    ExpertTile tile = {};
+    int slots = 0; // lane n's: of token n
+    int parity = 0, team = -1, next = first_team, before = -1;
+#pragma unroll 1
+    for (; walk.left > 0; walk.advance(1)) {
+      if (++team == teams) team = 0, next = first_team, parity ^= 1;
+      if (team != next) continue;
+      next += S::kFinishers;
+      if (walk.token_tile != before) {
+        before = walk.token_tile;
+        tile = args_.tiles[before];
+        if (lane_ < tile.count) slots = args_.order[tile.first + lane_];
+      }
+      const int row = walk.row_tile * rows + lane_ % rows;
+      const bool real = row < segment.rows;
+      const float first_bias = real ? bias(0, tile.expert, row) : 0,
+                  second_bias = real && args_.gated ? bias(1, tile.expert, row) : 0;
+      memory_.sums_full(team).wait(parity);
+#pragma unroll 1
+      for (int token = lane_ / rows; token - lane_ / rows < tile.count; token += tokens_at_once) {
+        const int at = token * kBatchRows + lane_ % rows;
+        float result = sum(team, at) + first_bias;
+        if (args_.gated) result = args_.glu(result, sum(team, at + kBatchRows / 2) + second_bias);
+        const int64_t to = int64_t{__shfl_sync(~0U, slots, token)} * segment.rows + row;
+        if (token < tile.count && real)
+          segment.out[to] = result + (args_.product.residual ? args_.product.residual[to] : 0);
+      }
+      __syncwarp();
+      if (lane_ == 0) memory_.sums_empty(team).arrive();
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float bias(int segment, int expert, int row) const {
+    const float* from = args_.product.segment[segment].bias;
+    return from ? from[int64_t{expert} * args_.product.segment[segment].rows + row] : 0;
+  }
+  // Over the warps of a team, of a row and token.
+  __device__ __forceinline__ float sum(int team, int at) const {
+    const float* from = memory_.sums + team * team_warps_ * (kDotTokens * kBatchRows) + at;
+    float total = 0;
+#pragma unroll 4
+    for (int w = 0; w < team_warps_; ++w) total += from[w * (kDotTokens * kBatchRows)];
+    return total * Layout<Format>::kConstantScale;
+  }
+
+  const BatchArgs& args_;
+  const ExpertDotMemory<Format>& memory_;
+  int team_warps_, lane_;
+};
+
+template <DotFormat Format>
+__global__ void __launch_bounds__(ExpertDotShape<Format>::kThreads, 1)
+    expert_dots_kernel(const __grid_constant__ ExpertDotArgs args) {
+#if __CUDA_ARCH__ >= 900
+  using S = ExpertDotShape<Format>;
+  __shared__ ExpertDotBarriers<Format> barriers;
+  const ExpertDotMemory<Format> memory(args, barriers);
+  if (threadIdx.x == 0) {
+    for (CopyBarrier& full : barriers.full) full.init(1);
+    for (CopyBarrier& empty : barriers.empty) empty.init(args.team);
+    for (CopyBarrier& full : barriers.sums_full) full.init(args.team);
+    for (CopyBarrier& empty : barriers.sums_empty) empty.init(1);
+    fence_barrier_init();
+  }
+  if (threadIdx.x < S::kZeroBytes / 4) reinterpret_cast<uint32_t*>(memory.zeros)[threadIdx.x] = 0;
+  __syncthreads();
+  stamp(args.product.stamps, kStarts);
+  let_successor_start();
+  wait_for_predecessor();
+  stamp(args.product.stamps, kMayGoOn);
+  __shared__ BlockShare<Format> share;
+  share.find(args.product);
+  const int first = share.cut[0], count = share.cut[1] - first, warp = threadIdx.x / kWarp;
+  if (count > 0) {
+    if (warp < S::kConsumers) {
+      ExpertDotConsumer<Format>(args, memory)
+          .run({args, first, count, warp / args.team}, first / args.product.row_tiles,
+               (first + count - 1) / args.product.row_tiles);
+    } else if (warp < S::kConsumers + S::kFinishers) {
+      ExpertDotFinisher<Format>(args, memory).run({args, first, count, 0}, warp - S::kConsumers);
+    } else if (threadIdx.x % kWarp == 0) {
+      fetch_row_tiles<Format>(args, memory, {args, first, count, 0});
+    }
+  }
+  stamp_latest(args.product.stamps, kEnds);
+#endif
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,79 @@
+// How the product of experts of few tokens is divided, and its shared memory.
+#pragma once
+
+#include "kernels/cuda/matvec/matvec_groups.cuh"
+#include "kernels/cuda/small_batch/expert_dots.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+
+// Formats whose products with activations are dot products of integers, as in matvec_groups.cuh, of nothing but codes.
+template <typename Format>
+concept DotFormat = quant::PackedFormat<Format> && !Layout<Format>::Bias::kLowers;
+
+inline constexpr int kDotStaticBytes = 1024; // of shared memory: barriers
+inline constexpr int kUnitGroups = 4;        // that a warp multiplies at a time, of 16 rows
+
+template <typename Format>
+struct ExpertDotShape {
+  using U = TileLayout<Format>;
+  static constexpr int kConsumers = 16, kFinishers = 3, kWarps = kConsumers + kFinishers + 1; // the last one fetches
+  static constexpr int kThreads = kWarps * kWarp, kMostStages = 32;
+  static constexpr int kRowBlockRows = U::kRowBlockRows, kRowBlocks = kBatchRows / kRowBlockRows;
+  // Of a unit of a token: 16 bytes for each half of a group, group and part of an activation (high, low), as the lanes
+  // of a product read them; then ColumnScales of each group.
+  static constexpr int kPartBytes = 16 * 2 * kUnitGroups, kUnitBytes = 2 * kPartBytes + 16 * kUnitGroups;
+  static constexpr int kSumBytes = kConsumers * kDotTokens * kBatchRows * 4, kZeroBytes = 2 * kPartBytes;
+
+  // Row g of the first or second eight rows of a tile. Of eight rows some lanes read at a time, none should lie a
+  // multiple of 128 bytes behind another: of row blocks of four warp tiles of 64 · n bytes, n odd, it takes two rows.
+  static constexpr bool kSpread = kRowBlockRows == 4 && U::kBytes % 128 == 64;
+  static RIDGE_HD constexpr int row(int g, int second) {
+    return kSpread ? g / 2 * 4 + g % 2 + 2 * second : g + 8 * second;
+  }
+
+  static int units(const GemmArgs& args) {
+    return static_cast<int>((U::groups_of(args.cols) + kUnitGroups - 1) / kUnitGroups);
+  }
+  // Row blocks are as far apart as lets the fewest of eight rows share banks.
+  static int row_block_pitch(int64_t row_bytes) {
+    int best = 0, fewest = kBatchRows;
+    for (int gap = 0; gap < 128; gap += 16) {
+      const int pitch = static_cast<int>(row_bytes) * kRowBlockRows + gap;
+      int rows_at[8] = {}, most = 0;
+      for (int g = 0; g < 8; ++g) {
+        const int r = row(g, 0), at = r / kRowBlockRows * pitch + r % kRowBlockRows * U::kBytes;
+        most = std::max(most, ++rows_at[at / 16 % 8]);
+      }
+      if (most < fewest) best = pitch, fewest = most;
+    }
+    return best;
+  }
+};
+
+// Divides the work for a device. Returns the bytes of shared memory, or 0 where row tiles are too large for it.
+template <DotFormat Format>
+int plan_expert_dots(const ChipLimits& chip, ExpertDotArgs& args) {
+  using S = ExpertDotShape<Format>;
+  constexpr int kInFlight = 64 << 10;
+  const GemmArgs& product = args.product.product;
+  if ((!args.product.gated && product.segments > 1) || product.cols % 32 != 0) return 0;
+  const int limit = chip.shared_per_block - kDotStaticBytes, token = S::units(product) * S::kUnitBytes;
+  args.row_block_pitch = S::row_block_pitch(product.row_bytes);
+  args.product.row_tiles = static_cast<int>(batch_row_tiles(product, args.product.gated));
+  args.room = std::clamp(limit / 4 / token, kDotTokens, 2 * kDotTokens);
+  const int stage = S::kRowBlocks * args.row_block_pitch, others = S::kSumBytes + S::kZeroBytes + args.room * token;
+  const int most = std::min((limit - others) / stage, S::kMostStages);
+  // As few warps a row tile as leave enough stages for what is on its way: each has its own sums to hand over. A stage
+  // is always the same team's, which so waits for each of its phases.
+  for (args.team = 1; args.team <= S::kConsumers; args.team *= 2) {
+    const int teams = S::kConsumers / args.team;
+    args.stages = most / teams * teams;
+    if (args.stages > teams && ((args.stages - teams) * stage >= kInFlight || teams == 1))
+      return others + args.stages * stage;
+  }
+  return 0;
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,112 @@
+// The work of the product of experts of few tokens as its warps go through it: a block's share, its row tiles, and its
+// shared memory.
+#pragma once
+
+#include "kernels/cuda/small_batch/batch_tasks.cuh"
+#include "kernels/cuda/small_batch/expert_dots_plan.cuh"
+
+namespace ridge::kernels::cuda {
+
+// A block's row tiles, of the tiles of tokens one behind the other. One side goes through every `by`th of them.
+struct RowTileWalk {
+  int left, token_tile, row_tile, stage, parity = 0;
+  int row_tiles, stages;
+
+  __device__ __forceinline__ RowTileWalk(const ExpertDotArgs& args, int first, int count, int start)
+      : left(count - start), token_tile((first + start) / args.product.row_tiles),
+        row_tile(first + start - token_tile * args.product.row_tiles), stage(start), row_tiles(args.product.row_tiles),
+        stages(args.stages) {
+    wrap();
+  }
+  __device__ __forceinline__ void advance(int by) {
+    left -= by, row_tile += by, stage += by;
+    wrap();
+  }
+
+ private:
+  __device__ __forceinline__ void wrap() {
+    while (row_tile >= row_tiles) row_tile -= row_tiles, ++token_tile;
+    while (stage >= stages) stage -= stages, parity ^= 1;
+  }
+};
+
+// A block's share of all row tiles. A row tile costs more the more tokens chose its expert, which differs: shares of as
+// many row tiles each would take the longest block twice as long as the mean.
+template <typename Format>
+struct BlockShare {
+  using S = ExpertDotShape<Format>;
+  static constexpr int kTileCost = 5; // what reading and unpacking a row tile costs, in tokens that it is multiplied by
+  int cut[2];                         // the block's first row tile, and the next block's
+  int of_warp[S::kWarps];
+
+  // All threads call it, and read `cut` behind it.
+  __device__ __forceinline__ void find(const BatchArgs& args) {
+    const int tiles = *args.tile_count, each = (tiles + S::kThreads - 1) / S::kThreads;
+    const int begin = threadIdx.x * each, end = min(begin + each, tiles);
+    int mine = 0;
+    for (int i = begin; i < end; ++i) mine += kTileCost + args.tiles[i].count;
+    int so_far = mine;
+    for (int by = 1; by < kWarp; by *= 2) {
+      const int more = __shfl_up_sync(~0U, so_far, by);
+      if (static_cast<int>(threadIdx.x % kWarp) >= by) so_far += more;
+    }
+    if (threadIdx.x % kWarp == kWarp - 1) of_warp[threadIdx.x / kWarp] = so_far;
+    if (threadIdx.x < 2) cut[threadIdx.x] = tiles * args.row_tiles;
+    __syncthreads();
+    int before = so_far - mine, all = 0;
+#pragma unroll
+    for (int w = 0; w < S::kWarps; ++w) {
+      if (w < static_cast<int>(threadIdx.x / kWarp)) before += of_warp[w];
+      all += of_warp[w];
+    }
+    for (int i = begin; i < end; ++i) {
+      const int cost = kTileCost + args.tiles[i].count;
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        const int64_t at = int64_t{all} * args.row_tiles * (blockIdx.x + side) / gridDim.x -
+                           int64_t{before} * args.row_tiles; // where the share begins, behind this tile's beginning
+        if (at >= 0 && at < int64_t{cost} * args.row_tiles)
+          cut[side] = i * args.row_tiles + (static_cast<int>(at) + cost - 1) / cost;
+      }
+      before += cost;
+    }
+    __syncthreads();
+  }
+};
+
+template <typename Format>
+struct ExpertDotBarriers {
+  using S = ExpertDotShape<Format>;
+  CopyBarrier full[S::kMostStages], empty[S::kMostStages];         // of the ring
+  CopyBarrier sums_full[S::kConsumers], sums_empty[S::kConsumers]; // of teams
+};
+
+// How a block's shared memory is divided.
+template <typename Format>
+struct ExpertDotMemory {
+  using S = ExpertDotShape<Format>;
+  uint8_t *zeros, *activations, *ring;
+  float* sums; // [warps][tokens][rows]
+  int stage_bytes, units, token_bytes;
+  BarrierAddress barriers;
+
+  __device__ __forceinline__ ExpertDotMemory(const ExpertDotArgs& args, const ExpertDotBarriers<Format>& barriers)
+      : barriers(BarrierAddress(&barriers).kept()) {
+    extern __shared__ uint4 shared[];
+    units = (args.product.product.cols / 32 + kUnitGroups - 1) / kUnitGroups;
+    token_bytes = kept_offset(units * S::kUnitBytes);
+    stage_bytes = kept_offset(S::kRowBlocks * args.row_block_pitch);
+    zeros = reinterpret_cast<uint8_t*>(shared);
+    sums = reinterpret_cast<float*>(zeros + S::kZeroBytes);
+    activations = zeros + S::kZeroBytes + S::kSumBytes;
+    ring = activations + kept_offset(args.room * token_bytes);
+  }
+  __device__ __forceinline__ BarrierAddress full(int stage) const { return barriers + stage; }
+  __device__ __forceinline__ BarrierAddress empty(int stage) const { return barriers + (S::kMostStages + stage); }
+  __device__ __forceinline__ BarrierAddress sums_full(int team) const { return barriers + (2 * S::kMostStages + team); }
+  __device__ __forceinline__ BarrierAddress sums_empty(int team) const {
+    return barriers + (2 * S::kMostStages + S::kConsumers + team);
+  }
+};
+
+} // namespace ridge::kernels::cuda

@@ -113,7 +113,10 @@ TEST_CASE("every command with --json prints one object with the machine, and uni
       {"roofline", {{"roofline", "--device", "cpu", "--ceilings"}}},
       {"doctor", {{"doctor"}}},
       {"models", {{"models"}}},
-      {"fit", {{"fit", "-m", tiny_model(), "--device", "cpu"}, {"fit", "-m", tiny_model(), "--memory", "1MB"}}},
+      {"fit",
+       {{"fit", "-m", tiny_model(), "--device", "cpu"},
+        {"fit", "-m", tiny_model(), "--memory", "1MB"},
+        {"fit", "-m", tiny_model(), "--gpu-memory", "8GiB", "--tensor-parallel", "2", "--pipeline", "2"}}},
   };
   const std::vector<std::string> commands = commands_with_json();
   CHECK(commands.size() == calls.size());

@@ -25,6 +25,7 @@ std::vector<std::string> ask(const std::vector<std::string>& questions) {
   core::ExecutorConfig config;
   config.context = 512;
   config.max_batch = 128;
+  config.threads = 1; // tests run on all cores: two threads that wait for each other are slower than one
   engine::start_executor(model, config, "cpu");
   engine::Session session(*model.executor, model.program);
   core::GenerateRequest request;

@@ -318,7 +318,7 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
 TEST_CASE("the gauges say what ridge bench says of the same work") {
   // Both count the same tokens and bytes; times are compared at their best, because neighbours only ever slow them, in
   // turns until they meet.
-  constexpr int kRounds = 12, kTogether = 25;
+  constexpr int kRounds = 36, kTogether = 8;
   constexpr double kAgree = 0.03;
   app::WindowSetup setup = guide_setup();
   setup.model.speculation = "off";

@@ -84,7 +84,7 @@ TEST_CASE("a chat's answer is the one of a session, whole or streamed, alone or 
   std::vector<std::thread> clients;
   for (int c = 0; c < 12; ++c)
     clients.emplace_back([&, c] {
-      for (int i = 0; i < 6; ++i) {
+      for (int i = 0; i < 2; ++i) {
         httplib::Client http = endpoint.client();
         http.set_read_timeout(60);
         const size_t which = (c + i) % std::size(kQuestions);

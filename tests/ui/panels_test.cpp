@@ -275,7 +275,7 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
 TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
   app::WindowSetup setup = guide_setup();
   setup.model.context = 8192; // an answer that takes seconds
-  setup.request.sampling.max_tokens = 5000;
+  setup.request.sampling.max_tokens = 1500;
   setup.request.sampling.ignore_eos = true;
   for (const std::string panel : {"chat", "gauges"}) {
     ui::WindowOptions options;

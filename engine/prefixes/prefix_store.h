@@ -29,7 +29,7 @@ namespace ridge::engine {
 inline constexpr int64_t kWorthKeeping = 16; // tokens; of fewer, a copy is not worth the trouble
 
 using PrefixBlock = std::shared_ptr<std::byte>;
-using PrefixState = std::shared_ptr<const float>; // saved_floats() of them
+using PrefixState = std::shared_ptr<const float>;    // saved_floats() of them
 using PrefixStates = std::map<int64_t, PrefixState>; // by position
 
 // A path's last part: rows and states of the positions from `first` on.

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <future>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -155,6 +156,8 @@ TEST_CASE("prompts that begin alike are evaluated once, whoever comes first and 
       CAPTURE(recurrent);
       CAPTURE(cancels);
       History executor({.streams = 8, .context = 256, .recurrent = recurrent});
+      std::promise<void> submitted; // all, before one of them can end and leave its stream to another
+      executor.before_step = [all = submitted.get_future().share()] { all.wait(); };
       Scheduler scheduler(executor, executor.program);
       std::vector<int32_t> common(150);
       for (int32_t& token : common) token = static_cast<int32_t>(random.below(kVocab));
@@ -169,6 +172,7 @@ TEST_CASE("prompts that begin alike are evaluated once, whoever comes first and 
         prompts.push_back(prompt);
         sequences.push_back(scheduler.submit(request_for(prompt, 10, false)));
       }
+      submitted.set_value();
       if (cancels) sequences[0]->cancel(); // the others wait for what it reads
       for (int i = cancels ? 1 : 0; i < 8; ++i) {
         CHECK(all(*sequences[i]) == expected(prompts[i], 10, false, 256).tokens);

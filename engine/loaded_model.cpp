@@ -111,7 +111,7 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
 // Returns false where the GPU has no room even so.
 bool start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& config, Placement wanted,
                                 const LoadSteps& steps) {
-  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, free_room().cpu, wanted);
+  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, available_memory(), wanted);
   if (!kernels::cuda::fits(model.program, config, cuda_options(wanted, true))) return false;
   model.executor = on_cuda(model.program, config, cuda_options(wanted, true), steps);
   model.gpu_share = 1;
@@ -270,8 +270,8 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
     }
   }
   model.gpu_share = 0;
-  if (Room room = free_room(); static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
-    room.without_gpus();
+  if (const Room room{.cpu = available_memory()};
+      static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
     const Fit found = fit(model.program, config, room);
     note(fmt::format("this needs {} of memory, and {} are free: it will be slow; {}",
                      core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),

@@ -32,8 +32,6 @@ struct FitCommand {
     const engine::Placement placement = engine::placement_of(model);
     const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
     if (placement.gpu_memory > 0) room.gpus.assign(presumed_gpus(placement, room), placement.gpu_memory);
-    if (const size_t first = placement.gpus.empty() ? 0 : placement.gpus[0]; first < room.gpus.size())
-      room.gpu = room.gpus[first];
     if (model.device == "cpu") room.without_gpus();
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
@@ -57,7 +55,7 @@ struct FitCommand {
     const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
     row("model", models::model_label(loaded.file));
     for (const engine::RankFit& rank : fit.ranks) print_rank(rank, fit.layers, row);
-    if (fit.ranks.empty()) print_device("GPU", fit.gpu, room.gpu, fit.gpu_layers, fit.layers);
+    if (fit.ranks.empty()) print_device("GPU", fit.gpu, fit.room.gpu, fit.gpu_layers, fit.layers);
     if (fit.experts > 0)
       print_experts(fit, room.cpu, row);
     else

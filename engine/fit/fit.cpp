@@ -28,6 +28,10 @@ int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& s
 
 int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+size_t first_gpu(const Placement& placement) {
+  return placement.gpus.empty() ? 0 : static_cast<size_t>(placement.gpus[0]);
+}
+
 // The parts of a model with so many of its last layers on the GPU.
 struct Parts {
   std::optional<core::SplitProgram> split;
@@ -190,6 +194,10 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
   return layers_together(program, fitting);
 }
 
+void Room::choose_gpu(const Placement& placement) {
+  if (const size_t first = first_gpu(placement); first < gpus.size()) gpu = gpus[first];
+}
+
 Room free_room() {
   constexpr double kDriver = 32 << 20; // what the driver takes before an executor looks what is free
   Room room;
@@ -199,7 +207,7 @@ Room free_room() {
     const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(number);
     room.gpus.push_back(gpu.usable ? std::max(0.0, gpu.free_bytes - kDriver) : 0);
   }
-  if (!room.gpus.empty()) room.gpu = room.gpus[0];
+  room.choose_gpu({});
   return room;
 }
 
@@ -212,8 +220,7 @@ core::ExecutorConfig head_config(core::ExecutorConfig config) {
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
                    const Room& room, const Placement& placement) {
   HeadsFit found{.left = room};
-  const size_t first = placement.gpus.empty() ? 0 : static_cast<size_t>(placement.gpus[0]);
-  if (first < room.gpus.size()) found.left.gpu = room.gpus[first];
+  found.left.choose_gpu(placement);
   std::set<const std::byte*> mapped;
   weight_bytes(model, mapped);
   for (const LoadedHead& head : heads) {
@@ -231,7 +238,7 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
     found.cpu += need;
     found.left.cpu -= static_cast<double>(need.total());
   }
-  if (first < room.gpus.size()) found.left.gpus[first] = found.left.gpu;
+  if (const size_t first = first_gpu(placement); first < room.gpus.size()) found.left.gpus[first] = found.left.gpu;
   return found;
 }
 
@@ -270,6 +277,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   Fit found;
   found.config = config;
   found.room = room;
+  found.room.choose_gpu(placement);
   found.layers = core::layer_count(program) + 1;
   found.heads = fit_heads(heads, program, config, room, placement);
   const Room& left = found.heads.left;

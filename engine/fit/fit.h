@@ -62,8 +62,10 @@ struct Room {
   kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
   std::vector<double> gpus = {}; // of each, by its number; empty: one has `gpu`
   void without_gpus() { gpu = 0, gpus.clear(); }
+  // `gpu` is the first of those that the placement names.
+  void choose_gpu(const Placement& placement);
 };
-Room free_room(); // of this machine, now
+Room free_room(); // of this machine, now; asks every GPU
 
 // What a GPU has of a model that several share: of layers, the output being the last one, a rank's part.
 struct RankFit {

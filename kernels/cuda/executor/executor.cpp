@@ -1,19 +1,11 @@
-// A Program on the GPU: what an executor owns, and batches as graphs. Which kernels a batch runs is in its plan
-// (plan/batch_plan.h); how they are launched is in launches.h.
-#include "kernels/cuda/executor/executor.h"
+// How an executor is made, and how it runs batches: as graphs.
+#include "kernels/cuda/executor/executor_class.h"
 
-#include "core/cache/rings.h"
 #include "core/error.h"
 #include "core/strings/units.h"
-#include "kernels/cuda/cache/pinned_blocks.h"
-#include "kernels/cuda/executor/launches.h"
-#include "kernels/cuda/executor/profile.h"
-#include "kernels/cuda/sampling/batch_sampler.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -34,12 +26,37 @@ int64_t free_memory() { // of the current device, in bytes
   return static_cast<int64_t>(free);
 }
 
+// What `launch` puts on the stream, as a graph.
+template <typename LaunchAll>
+void capture(cudaStream_t stream, Graph& graph, LaunchAll&& launch) {
+  cudaGraph_t captured = nullptr;
+  RIDGE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  try {
+    launch();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &captured);
+    if (captured) cudaGraphDestroy(captured);
+    throw;
+  }
+  RIDGE_CUDA(cudaStreamEndCapture(stream, &captured));
+  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
+  cudaGraphDestroy(captured);
+  check(status, "cudaGraphInstantiate");
+}
+
 bool distinct(std::span<const int32_t> streams, int64_t tokens) {
   if (streams.empty()) return tokens == 1;
   std::vector<int32_t> sorted(streams.begin(), streams.end());
   std::ranges::sort(sorted);
   return std::ranges::adjacent_find(sorted) == sorted.end();
 }
+
+void require_usable(int device) {
+  if (const DeviceInfo info = device_info(device); !info.usable)
+    throw_error("CUDA: {}; use --device cpu", info.problem);
+}
+
+} // namespace
 
 PlanShape shape_of(const core::Batch& batch) {
   const auto stream = [&](size_t i) { return batch.streams.empty() ? 0 : batch.streams[i]; };
@@ -59,142 +76,6 @@ PlanShape shape_of(const core::Batch& batch) {
           .distinct_streams = distinct(batch.streams, tokens),
           .prompts = std::move(runs)};
 }
-
-// What `launch` puts on the stream, as a graph.
-template <typename LaunchAll>
-void capture(cudaStream_t stream, Graph& graph, LaunchAll&& launch) {
-  cudaGraph_t captured = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  try {
-    launch();
-  } catch (...) {
-    cudaStreamEndCapture(stream, &captured);
-    if (captured) cudaGraphDestroy(captured);
-    throw;
-  }
-  RIDGE_CUDA(cudaStreamEndCapture(stream, &captured));
-  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-  cudaGraphDestroy(captured);
-  check(status, "cudaGraphInstantiate");
-}
-
-class Executor final : public core::Executor {
- public:
-  // The device must be the current one. `program` must outlive the executor.
-  Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options);
-  ~Executor() override {
-    const CurrentDevice current(context_.device());
-    cudaStreamSynchronize(context_.stream());
-  }
-
-  void forward(const core::Batch& batch) override;
-  std::span<const float> logits(int64_t i) override;
-  std::span<const float> hidden() override;
-  const core::ExecutorConfig& config() const override { return config_; }
-  std::string_view description() const override { return description_; }
-  double memory_bytes() const override {
-    const MemoryPlan memory = allocated();
-    return static_cast<double>(memory.cache + memory.state + memory.scratch + memory.reserve);
-  }
-  MemoryPlan allocated() const;
-
-  int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
-  std::shared_ptr<float> make_state() override;
-  void save_state(int32_t stream, std::span<float> state, int64_t position) override;
-  void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
-
-  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
-    const CurrentDevice current(context_.device());
-    cache_.copy(from, to, tokens, context_.stream());
-    positions_.copy(from, to);
-  }
-  bool continues_at(int32_t stream, int64_t position) const override {
-    return positions_.continues_at(stream, position);
-  }
-  std::string block_layout() const override { return "cuda 1" + core::left_out_of_blocks(program_, config_); }
-  int64_t block_bytes() const override { return cache_.block_bytes(); }
-  std::shared_ptr<std::byte> make_block() override;
-  void expect_blocks(int64_t count) override { blocks_.expect(count); }
-  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
-  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override;
-  void mark_state(int32_t stream) override;
-  void return_to_mark() override;
-  core::ExpertUse expert_use() override {
-    const CurrentDevice current(context_.device());
-    return experts_.use();
-  }
-
-  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
-  int32_t next_token(bool ahead) override;
-  bool can_choose(const core::SamplerParams& params) const override {
-    return whole() && BatchSampler::can_sample(params);
-  }
-  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
-  std::vector<int32_t> go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
-  std::span<const int32_t> chosen_tokens() override;
-
-  // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
-  // positions.
-  double time_decode(int64_t position, int64_t streams, int repetitions) override;
-  std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override;
-  std::string describe_plan(const core::Batch& batch) override;
-
- private:
-  bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
-  int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
-    return program_.values[id].gathered ? shape.outputs : shape.tokens;
-  }
-  void take_expert_slots();
-  void load_input(std::span<const float> input);
-  void start_loop(const core::Sampler& sampler, int32_t position);
-  void run_decoded(const PlanShape& shape, int64_t next_position);
-  void feed_back(const PlanShape& from);
-  const BatchPlan& plan_of(const PlanShape& shape);
-  void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
-  void run(const PlanShape& shape);
-
-  const core::Program& program_;
-  core::ExecutorConfig config_;
-  CudaOptions options_;
-  Plan plan_;
-  std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
-  std::string description_;
-
-  DeviceContext context_;
-  int64_t free_before_; // bytes of the GPU's memory
-  ExpertStore experts_;
-  DeviceWeights weights_;
-  KvCache cache_;
-  StateMemory states_;
-  Workspace workspace_;
-  BatchMemory batch_;
-  DecodeLoop decoding_;
-  BatchSampler sampler_;
-  KernelLauncher launcher_;
-  PlanInputs plan_inputs_;
-
-  core::StreamPositions positions_;
-  int64_t marked_position_ = 0; // of the stream whose state is marked
-  int32_t decoding_stream_ = 0;
-  PinnedMemory logits_host_;
-  int64_t result_rows_ = 0;  // of the last forward()
-  bool result_read_ = false; // all of it, into logits_host_
-  PinnedMemory hidden_host_;
-  int64_t hidden_rows_ = 0; // of the last forward()
-  bool hidden_read_ = false;
-  // Of the steps of decoding, in turn: while the host reads those of one, the next step's come.
-  struct DecodedRows {
-    PinnedMemory host;
-    int64_t count = 0;
-  };
-  DecodedRows decoded_[2];
-  int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the forward() before them is one without rows
-  bool in_decoding_ = false;                   // hidden() gives decoded_
-  std::map<PlanShape, BatchPlan> plans_;
-  std::map<PlanShape, Graph> graphs_;
-  PinnedBlocks blocks_, state_copies_;
-};
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
@@ -226,7 +107,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   take_expert_slots();
   if (!options.upload) return;
   weights_.upload(program, context_.launch(), options.upload_progress);
-  if (saved_floats() > 0) state_copies_.expect(1);
+  if (saved_floats() > 0) state_copies_.expect(1); // one is always ready
 }
 
 // `reserve`: what was allocated since the executor was made.
@@ -310,16 +191,8 @@ std::span<const float> Executor::hidden() {
   return rows;
 }
 
-// Captured choices hold addresses of the loop's memory.
-void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
-  if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.choices(),
-                      batch_.device(), context_.stream()))
-    graphs_.clear();
-}
-
 std::shared_ptr<float> Executor::make_state() {
   const std::shared_ptr<std::byte> pinned = state_copies_.take();
-  state_copies_.expect(1); // for the next one
   return pinned ? std::shared_ptr<float>(pinned, reinterpret_cast<float*>(pinned.get())) : core::Executor::make_state();
 }
 
@@ -368,162 +241,6 @@ void Executor::return_to_mark() {
   const CurrentDevice current(context_.device());
   positions_.return_to(states_.marked(), marked_position_);
   states_.return_to_mark(context_.stream());
-}
-
-std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
-  if (std::ssize(samplers) != result_rows_) throw std::logic_error("CUDA: as many samplers as rows of logits");
-  const CurrentDevice current(context_.device());
-  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
-}
-
-bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (program_.output >= 0 || !can_sample(sampler.params())) return false;
-  if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
-    throw std::logic_error("CUDA: decoding must follow a forward() with one output");
-  const CurrentDevice current(context_.device());
-  start_loop(sampler, position);
-  decoding_stream_ = stream;
-  in_decoding_ = true;
-  decoded_[0].count = 0;
-  decoded_steps_ = 1;
-  read_steps_ = 0;
-  const int32_t token = 0, before = position - 1, output = 0;
-  batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
-  launch_sample(context_.launch(), decoding_.args(0, 1, 1));
-  decoding_.record_choice(position, context_.stream());
-  return true;
-}
-
-int32_t Executor::next_token(bool ahead) {
-  if (!decoding_.has_unread_token()) throw std::logic_error("CUDA: next_token() without decoding");
-  const CurrentDevice current(context_.device());
-  if (ahead) {
-    if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
-    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
-    run_decoded({1, 1, kAttentionRows, true, true}, decoding_.position() + 1);
-    positions_.advance(decoding_stream_, decoding_.position());
-  }
-  ++read_steps_;
-  const int32_t token = decoding_.read_token();
-  if (config_.communicator) config_.communicator->check();
-  return token;
-}
-
-// A step that chooses tokens, the next step being at this position. Its hidden rows are there with its tokens.
-void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
-  run(shape);
-  if (program_.hidden >= 0) {
-    DecodedRows& rows = decoded_[decoded_steps_ % 2];
-    rows.count = rows_of(program_.hidden, shape);
-    RIDGE_CUDA(cudaMemcpyAsync(rows.host.as(), workspace_.value(program_.hidden),
-                               rows.count * program_.values[program_.hidden].width * sizeof(float),
-                               cudaMemcpyDeviceToHost, context_.stream()));
-  }
-  ++decoded_steps_;
-  decoding_.record_choice(next_position, context_.stream());
-}
-
-void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
-  const int64_t count = std::ssize(tokens);
-  if (decoding_.has_unread_token()) throw std::logic_error("CUDA: guesses before the token that they follow was read");
-  if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens)
-    throw std::logic_error("CUDA: guesses without a token before them, or too many");
-  const CurrentDevice current(context_.device());
-  std::vector<int32_t> positions(count), streams(count, decoding_stream_), outputs(guesses + 1);
-  std::iota(positions.begin(), positions.end(), position);
-  std::iota(outputs.begin(), outputs.end(), static_cast<int32_t>(count - guesses - 1));
-  const core::Batch batch{tokens, positions, streams, outputs};
-  core::check_batch(program_, config_, batch);
-  positions_.advance(batch);
-  batch_.load(batch, context_.stream());
-  PlanShape shape = shape_of(batch);
-  shape.sample = true;
-  run_decoded(shape, position + count);
-}
-
-std::span<const int32_t> Executor::chosen_tokens() {
-  const CurrentDevice current(context_.device());
-  ++read_steps_;
-  const std::span<const int32_t> tokens = decoding_.read_tokens();
-  if (config_.communicator) config_.communicator->check();
-  return tokens;
-}
-
-// All steps are put on the stream one after another, and waited for once.
-std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
-  if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
-    throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
-  const CurrentDevice current(context_.device());
-  core::check_batch(program_, config_, batch);
-  const int64_t end = batch.positions.back() + 1;
-  if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text goes on past the context");
-  positions_.advance(batch);
-  decoding_stream_ = batch.streams.empty() ? 0 : batch.streams.back();
-  in_decoding_ = result_read_ = hidden_read_ = false;
-  start_loop(greedy, static_cast<int32_t>(end));
-  batch_.load(batch, context_.stream());
-  load_input(batch.input);
-  PlanShape shape = shape_of(batch);
-  shape.sample = true;
-  run(shape);
-  decoding_.record_choice(end, context_.stream());
-  for (int64_t i = 1; i < count; ++i) {
-    feed_back(shape);
-    shape = {1, 1, kAttentionRows, true, true};
-    run(shape);
-    decoding_.record_choice(end + i, context_.stream());
-    positions_.advance(decoding_stream_, end + i);
-  }
-  result_rows_ = 1;
-  if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
-  const std::span<const int32_t> chosen = decoding_.read_tokens();
-  if (config_.communicator) config_.communicator->check();
-  const auto unusable = std::ranges::find(chosen, -1);
-  return {chosen.begin(), unusable == chosen.end() ? unusable : unusable + 1};
-}
-
-// The next token's input is the last hidden row of the step before.
-void Executor::feed_back(const PlanShape& from) {
-  if (program_.input < 0) return;
-  const int64_t width = program_.values[program_.input].width, last = rows_of(program_.hidden, from) - 1;
-  float* input = workspace_.value(program_.input);
-  const float* row = workspace_.value(program_.hidden) + last * width;
-  if (row == input) return;
-  RIDGE_CUDA(cudaMemcpyAsync(input, row, width * sizeof(float), cudaMemcpyDeviceToDevice, context_.stream()));
-}
-
-double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
-  if (!whole()) throw std::logic_error("CUDA: a part of a Program cannot decode on its own");
-  const CurrentDevice current(context_.device());
-  std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position)), which(streams),
-      outputs(streams);
-  for (int64_t i = 0; i < streams; ++i) {
-    tokens[i] = static_cast<int32_t>((i * 7919 + 13) % program_.vocab);
-    which[i] = outputs[i] = static_cast<int32_t>(i);
-  }
-  const core::Batch batch{tokens, positions, which, outputs};
-  core::check_batch(program_, config_, batch);
-  for (const int32_t stream : which) positions_.advance(stream, position + 1);
-  PlanShape shape{streams, streams, 1, true};
-  if (streams == 1) { // ends with the choice of the next token, as decoding does
-    shape.sample = true;
-    core::SamplerParams greedy;
-    greedy.temp = 0;
-    start_loop(core::Sampler(greedy, program_.choices()), static_cast<int32_t>(position) + 1);
-  }
-  batch_.load(batch, context_.stream());
-  for (int i = 0; i < 3; ++i) run(shape);
-  const std::vector<TimedEvent> events(repetitions + 1);
-  events[0].record(context_.stream());
-  for (int i = 0; i < repetitions; ++i) {
-    run(shape);
-    events[i + 1].record(context_.stream());
-  }
-  context_.synchronize();
-  std::vector<double> seconds(repetitions);
-  for (int i = 0; i < repetitions; ++i) seconds[i] = events[i + 1].seconds_since(events[i]);
-  std::ranges::nth_element(seconds, seconds.begin() + repetitions / 2);
-  return seconds[repetitions / 2];
 }
 
 std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repetitions) {
@@ -580,13 +297,6 @@ void Executor::run(const PlanShape& shape) {
   if (!graph.handle) capture(context_.stream(), graph, [&] { launch_all(plan_of(shape)); });
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, context_.stream()));
 }
-
-void require_usable(int device) {
-  if (const DeviceInfo info = device_info(device); !info.usable)
-    throw_error("CUDA: {}; use --device cpu", info.problem);
-}
-
-} // namespace
 
 DeviceLimits limits_for_plans(int device) {
   return device_info(device).usable ? DeviceContext(device).limits() : kPresumedLimits;

@@ -122,11 +122,7 @@ struct ChunkGates {
     const bool exists = first + static_cast<int>(threadIdx.x) < args.tokens;
     const float step = exists ? softplus(alpha + args.bias[head]) : 0;
     constexpr float kLog2E = 1.44269504f;
-    float sum = args.a[head] * step * kLog2E;
-    for (int offset = 1; offset < kWarp; offset *= 2) {
-      const float before = __shfl_up_sync(~0u, sum, offset);
-      if (static_cast<int>(threadIdx.x) >= offset) sum += before;
-    }
+    const float sum = warp_prefix_sum(args.a[head] * step * kLog2E);
     stage.decay[threadIdx.x] = sum;
     stage.from_start[threadIdx.x] = exp2_approx(sum);
     stage.to_end[threadIdx.x] = exp2_approx(__shfl_sync(~0u, sum, kChunk - 1) - sum);

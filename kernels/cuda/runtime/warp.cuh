@@ -1,4 +1,4 @@
-// Reductions of integers over a warp.
+// Reductions and sums over a warp.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -11,6 +11,18 @@ __device__ __forceinline__ uint32_t warp_max(uint32_t x) {
 #else
   return warp_reduce(x, [](uint32_t a, uint32_t b) { return max(a, b); });
 #endif
+}
+
+// The sum of the values of all lanes up to this one. Whole warps call it.
+template <typename T>
+__device__ __forceinline__ T warp_prefix_sum(T x) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+#pragma unroll
+  for (int by = 1; by < kWarp; by *= 2) {
+    const T before = __shfl_up_sync(~0u, x, by);
+    if (lane >= by) x += before;
+  }
+  return x;
 }
 
 } // namespace ridge::kernels::cuda

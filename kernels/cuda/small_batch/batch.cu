@@ -1,5 +1,6 @@
 // What the products of small batches need around them, whatever the format: which rows each expert was chosen for, so
 // that an expert's weights are read once for all of them; and the sum over ranges of columns.
+#include "kernels/cuda/runtime/warp.cuh"
 #include "kernels/cuda/small_batch/batch_result.cuh"
 
 #include <algorithm>
@@ -26,11 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int begin = 0; begin < experts; begin += kThreads) {
     const int e = begin + threadIdx.x;
     const int mine = e < experts ? count[e] : 0, tiles_of_mine = (mine + tile_tokens - 1) / tile_tokens;
-    int slots_so_far = mine, tiles_so_far = tiles_of_mine; // of the warp's experts, up to this one
-    for (int by = 1; by < kWarp; by *= 2) {
-      const int more_slots = __shfl_up_sync(~0U, slots_so_far, by), more_tiles = __shfl_up_sync(~0U, tiles_so_far, by);
-      if (lane >= by) slots_so_far += more_slots, tiles_so_far += more_tiles;
-    }
+    const int slots_so_far = warp_prefix_sum(mine), tiles_so_far = warp_prefix_sum(tiles_of_mine); // of this warp's
     if (lane == kWarp - 1) of_warp[warp] = {slots_so_far, tiles_so_far};
     __syncthreads();
     const auto add = [&](int from, int to) {

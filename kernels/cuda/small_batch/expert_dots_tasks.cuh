@@ -2,6 +2,7 @@
 // shared memory.
 #pragma once
 
+#include "kernels/cuda/runtime/warp.cuh"
 #include "kernels/cuda/small_batch/batch_tasks.cuh"
 #include "kernels/cuda/small_batch/expert_dots_plan.cuh"
 
@@ -45,11 +46,7 @@ struct BlockShare {
     const int begin = threadIdx.x * each, end = min(begin + each, tiles);
     int mine = 0;
     for (int i = begin; i < end; ++i) mine += kTileCost + args.tiles[i].count;
-    int so_far = mine;
-    for (int by = 1; by < kWarp; by *= 2) {
-      const int more = __shfl_up_sync(~0U, so_far, by);
-      if (static_cast<int>(threadIdx.x % kWarp) >= by) so_far += more;
-    }
+    const int so_far = warp_prefix_sum(mine);
     if (threadIdx.x % kWarp == kWarp - 1) of_warp[threadIdx.x / kWarp] = so_far;
     if (threadIdx.x < 2) cut[threadIdx.x] = tiles * args.row_tiles;
     __syncthreads();

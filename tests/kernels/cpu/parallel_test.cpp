@@ -349,16 +349,15 @@ TEST_CASE("recurrent recipes, a random eighth of them, go on from saved states a
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::vector<std::string> names;
+  std::vector<std::string> recurrent;
   for (const std::string& name : tests::known_recipes())
     if (const gguf::File file = tests::Recipe(name).open(); has_shareable_state(models::build_program(file)))
-      names.push_back(name);
-  constexpr size_t kOf = 8;
-  for (size_t i = random() % kOf; i < names.size(); i += kOf) {
+      recurrent.push_back(name);
+  for (const std::string& name : tests::share_of(recurrent, 8)) {
     const int ranks = std::array{2, 3, 4, 8}[random() % 4];
-    CAPTURE(names[i]);
+    CAPTURE(name);
     CAPTURE(ranks);
-    const tests::Recipe recipe(names[i]);
+    const tests::Recipe recipe(name);
     const gguf::File file = recipe.open();
     const core::Program program = models::build_program(file);
     const std::vector<int32_t> ids = recipe.ids();

@@ -23,6 +23,14 @@ core::ExecutorConfig exact_config() {
   return config;
 }
 
+constexpr int64_t kVocab = 3000;
+
+void make_transformer(tests::RandomProgram& model) {
+  tests::RandomProgram::Shape shape;
+  shape.vocab = kVocab;
+  model.transformer(shape, Type::F32, Type::F32);
+}
+
 } // namespace
 
 TEST_CASE("CUDA: behind guesses the device chooses what it chooses without, with any settings, and goes on as before") {
@@ -30,9 +38,7 @@ TEST_CASE("CUDA: behind guesses the device chooses what it chooses without, with
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::RandomProgram model(seed);
-  tests::RandomProgram::Shape shape;
-  shape.vocab = 3000;
-  model.transformer(shape, Type::F32, Type::F32);
+  make_transformer(model);
   const auto executor = tests::make_executor(model.program, exact_config());
   const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
   std::vector<SamplerParams> settings(5);
@@ -52,7 +58,7 @@ TEST_CASE("CUDA: behind guesses the device chooses what it chooses without, with
       CAPTURE(length);
       for (const double right : {0.0, 0.7, 1.0}) {
         CAPTURE(right);
-        auto drafter = std::make_unique<tests::ScriptedDrafter>(plain, right, 3000, seed);
+        auto drafter = std::make_unique<tests::ScriptedDrafter>(plain, right, kVocab, seed);
         tests::check_same(tests::generated(*executor, model.program, prompt, params, 300,
                                            std::make_unique<engine::Speculator>(std::move(drafter), length)),
                           plain);
@@ -85,13 +91,11 @@ TEST_CASE("CUDA: a text goes on as it does with a turn of the host for each toke
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::RandomProgram model(seed);
-  tests::RandomProgram::Shape shape;
-  shape.vocab = 3000;
-  model.transformer(shape, Type::F32, Type::F32);
+  make_transformer(model);
   core::ExecutorConfig config = exact_config();
   config.streams = 2;
   const auto executor = tests::make_executor(model.program, config);
-  core::Sampler greedy({.temp = 0, .bias = {}}, shape.vocab);
+  core::Sampler greedy({.temp = 0, .bias = {}}, kVocab);
   for (const int32_t stream : {1, 0})
     for (const int32_t length : {1, 2, 7, 32}) {
       CAPTURE(length);

@@ -61,6 +61,23 @@ std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& token
   return reference.forward({tokens, positions, {}, outputs});
 }
 
+// Row `i` of `rows` rows, all of one width.
+std::span<const float> row_of(const std::vector<float>& all, int64_t rows, int64_t i) {
+  const int64_t width = std::ssize(all) / rows;
+  return std::span(all).subspan(i * width, width);
+}
+
+// The tokens whose logits are not that near to what they should be.
+std::set<int32_t> tokens_above(double bound, const std::vector<int32_t>& tokens, const std::vector<float>& logits,
+                               const std::vector<float>& expected) {
+  std::set<int32_t> found;
+  for (int64_t i = 0; i < std::ssize(tokens); ++i) {
+    const int64_t rows = std::ssize(tokens);
+    if (!(tests::nmse(row_of(logits, rows, i), row_of(expected, rows, i)) < bound)) found.insert(tokens[i]);
+  }
+  return found;
+}
+
 } // namespace
 
 TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, in every format") {
@@ -125,12 +142,8 @@ TEST_CASE("CUDA: gate and up hand down its input, however large or small its val
         CAPTURE(count);
         const std::vector<int32_t> tokens = some_tokens(model, count);
         const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
-        for (int64_t i = 0; i < count; ++i) {
-          const auto row = [&](const std::vector<float>& all) {
-            return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
-          };
-          CHECK(tests::nmse(row(logits), row(expected)) < 1e-4);
-        }
+        for (int64_t i = 0; i < count; ++i)
+          CHECK(tests::nmse(row_of(logits, count, i), row_of(expected, count, i)) < 1e-4);
       }
     }
 }
@@ -271,13 +284,7 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
       // Where two experts' scores are nearly equal, rounding may choose the other one: with few of the 50 tokens.
-      std::set<int32_t> others;
-      for (int64_t i = 0; i < count; ++i) {
-        const auto row = [&](const std::vector<float>& all) {
-          return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
-        };
-        if (!(tests::nmse(row(logits), row(expected)) < 1e-5)) others.insert(tokens[i]);
-      }
+      const std::set<int32_t> others = tokens_above(1e-5, tokens, logits, expected);
       CHECK(others.size() <= (shape.used < shape.experts ? 1 + static_cast<size_t>(count) / 100 : 0));
     }
   }
@@ -312,13 +319,8 @@ TEST_CASE("CUDA: experts that few tokens chose each give what they should, in ev
     const auto executor = make_cuda_executor(model.program, config_for(count));
     const std::vector<int32_t> tokens = some_tokens(model, count);
     const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
-    std::set<int32_t> others; // for which rounding chose another expert, as above
-    for (int64_t i = 0; i < count; ++i) {
-      const auto row = [&](const std::vector<float>& all) {
-        return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
-      };
-      if (!(tests::nmse(row(logits), row(expected)) < 10 * tests::single_token_bound(format))) others.insert(tokens[i]);
-    }
+    const double bound = 10 * tests::single_token_bound(format);
+    const std::set<int32_t> others = tokens_above(bound, tokens, logits, expected); // as above
     CHECK(others.size() <= (shape.used < shape.experts ? 1 : 0));
   }
 }

@@ -1,0 +1,180 @@
+// Tokens that are chosen on the device: one for each of several sequences, one after another, behind guesses, and those
+// that a text goes on with.
+#include "kernels/cuda/executor/executor_class.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+// A token that is evaluated, and the choice of the next one.
+const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
+
+} // namespace
+
+std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
+  if (std::ssize(samplers) != result_rows_) throw std::logic_error("CUDA: as many samplers as rows of logits");
+  const CurrentDevice current(context_.device());
+  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
+}
+
+// Captured choices hold addresses of the loop's memory.
+void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
+  if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.choices(),
+                      batch_.device(), context_.stream()))
+    graphs_.clear();
+}
+
+bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
+  if (program_.output >= 0 || !can_sample(sampler.params())) return false;
+  if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
+    throw std::logic_error("CUDA: decoding must follow a forward() with one output");
+  const CurrentDevice current(context_.device());
+  start_loop(sampler, position);
+  decoding_stream_ = stream;
+  in_decoding_ = true;
+  decoded_[0].count = 0;
+  decoded_steps_ = 1;
+  read_steps_ = 0;
+  const int32_t token = 0, before = position - 1, output = 0;
+  batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
+  launch_sample(context_.launch(), decoding_.args(0, 1, 1));
+  decoding_.record_choice(position, context_.stream());
+  return true;
+}
+
+int32_t Executor::next_token(bool ahead) {
+  if (!decoding_.has_unread_token()) throw std::logic_error("CUDA: next_token() without decoding");
+  const CurrentDevice current(context_.device());
+  if (ahead) {
+    if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
+    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
+    run_decoded(kNextToken, decoding_.position() + 1);
+    positions_.advance(decoding_stream_, decoding_.position());
+  }
+  ++read_steps_;
+  const int32_t token = decoding_.read_token();
+  if (config_.communicator) config_.communicator->check();
+  return token;
+}
+
+// A step that chooses tokens, the next step being at this position. Its hidden rows are there with its tokens.
+void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
+  run(shape);
+  if (program_.hidden >= 0) {
+    DecodedRows& rows = decoded_[decoded_steps_ % 2];
+    rows.count = rows_of(program_.hidden, shape);
+    RIDGE_CUDA(cudaMemcpyAsync(rows.host.as(), workspace_.value(program_.hidden),
+                               rows.count * program_.values[program_.hidden].width * sizeof(float),
+                               cudaMemcpyDeviceToHost, context_.stream()));
+  }
+  ++decoded_steps_;
+  decoding_.record_choice(next_position, context_.stream());
+}
+
+void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
+  const int64_t count = std::ssize(tokens);
+  if (decoding_.has_unread_token()) throw std::logic_error("CUDA: guesses before the token that they follow was read");
+  if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens)
+    throw std::logic_error("CUDA: guesses without a token before them, or too many");
+  const CurrentDevice current(context_.device());
+  std::vector<int32_t> positions(count), streams(count, decoding_stream_), outputs(guesses + 1);
+  std::iota(positions.begin(), positions.end(), position);
+  std::iota(outputs.begin(), outputs.end(), static_cast<int32_t>(count - guesses - 1));
+  const core::Batch batch{tokens, positions, streams, outputs};
+  core::check_batch(program_, config_, batch);
+  positions_.advance(batch);
+  batch_.load(batch, context_.stream());
+  PlanShape shape = shape_of(batch);
+  shape.sample = true;
+  run_decoded(shape, position + count);
+}
+
+std::span<const int32_t> Executor::chosen_tokens() {
+  const CurrentDevice current(context_.device());
+  ++read_steps_;
+  const std::span<const int32_t> tokens = decoding_.read_tokens();
+  if (config_.communicator) config_.communicator->check();
+  return tokens;
+}
+
+// All steps are put on the stream one after another, and waited for once.
+std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
+  if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
+    throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
+  const CurrentDevice current(context_.device());
+  core::check_batch(program_, config_, batch);
+  const int32_t stream = batch.streams.empty() ? 0 : batch.streams.back();
+  const int64_t end = batch.positions.back() + 1;
+  if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text goes on past the context");
+  positions_.advance(batch);
+  in_decoding_ = result_read_ = hidden_read_ = false;
+  start_loop(greedy, static_cast<int32_t>(end));
+  batch_.load(batch, context_.stream());
+  load_input(batch.input);
+  PlanShape shape = shape_of(batch);
+  shape.sample = true;
+  run(shape);
+  decoding_.record_choice(end, context_.stream());
+  for (int64_t i = 1; i < count; ++i) {
+    feed_back(shape);
+    shape = kNextToken;
+    run(shape);
+    decoding_.record_choice(end + i, context_.stream());
+    positions_.advance(stream, end + i);
+  }
+  result_rows_ = 1;
+  if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
+  const std::span<const int32_t> chosen = decoding_.read_tokens();
+  if (config_.communicator) config_.communicator->check();
+  const auto unusable = std::ranges::find(chosen, -1);
+  return {chosen.begin(), unusable == chosen.end() ? unusable : unusable + 1};
+}
+
+// The next token's input is the last hidden row of the step before.
+void Executor::feed_back(const PlanShape& from) {
+  if (program_.input < 0) return;
+  const int64_t width = program_.values[program_.input].width, last = rows_of(program_.hidden, from) - 1;
+  float* input = workspace_.value(program_.input);
+  const float* row = workspace_.value(program_.hidden) + last * width;
+  if (row == input) return;
+  RIDGE_CUDA(cudaMemcpyAsync(input, row, width * sizeof(float), cudaMemcpyDeviceToDevice, context_.stream()));
+}
+
+double Executor::time_decode(int64_t position, int64_t streams, int repetitions) {
+  if (!whole()) throw std::logic_error("CUDA: a part of a Program cannot decode on its own");
+  const CurrentDevice current(context_.device());
+  std::vector<int32_t> tokens(streams), positions(streams, static_cast<int32_t>(position)), which(streams),
+      outputs(streams);
+  for (int64_t i = 0; i < streams; ++i) {
+    tokens[i] = static_cast<int32_t>((i * 7919 + 13) % program_.vocab);
+    which[i] = outputs[i] = static_cast<int32_t>(i);
+  }
+  const core::Batch batch{tokens, positions, which, outputs};
+  core::check_batch(program_, config_, batch);
+  for (const int32_t stream : which) positions_.advance(stream, position + 1);
+  PlanShape shape{streams, streams, 1, true};
+  if (streams == 1) { // ends with the choice of the next token, as decoding does
+    shape.sample = true;
+    core::SamplerParams greedy;
+    greedy.temp = 0;
+    start_loop(core::Sampler(greedy, program_.choices()), static_cast<int32_t>(position) + 1);
+  }
+  batch_.load(batch, context_.stream());
+  for (int i = 0; i < 3; ++i) run(shape);
+  const std::vector<TimedEvent> events(repetitions + 1);
+  events[0].record(context_.stream());
+  for (int i = 0; i < repetitions; ++i) {
+    run(shape);
+    events[i + 1].record(context_.stream());
+  }
+  context_.synchronize();
+  std::vector<double> seconds(repetitions);
+  for (int i = 0; i < repetitions; ++i) seconds[i] = events[i + 1].seconds_since(events[i]);
+  std::ranges::nth_element(seconds, seconds.begin() + repetitions / 2);
+  return seconds[repetitions / 2];
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,137 @@
+// The class behind make_cuda_executor: a Program on the GPU, what it owns, and batches as graphs. Which kernels a batch
+// runs is in its plan (plan/batch_plan.h); how they are launched is in launches.h. executor.cpp has the batches and
+// their results, decoding.cpp the tokens that are chosen on the device.
+#pragma once
+
+#include "core/cache/rings.h"
+#include "kernels/cuda/cache/pinned_blocks.h"
+#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/executor/launches.h"
+#include "kernels/cuda/executor/profile.h"
+#include "kernels/cuda/sampling/batch_sampler.h"
+
+#include <map>
+
+namespace ridge::kernels::cuda {
+
+PlanShape shape_of(const core::Batch& batch);
+
+class Executor final : public core::Executor {
+ public:
+  // The device must be the current one. `program` must outlive the executor.
+  Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options);
+  ~Executor() override {
+    const CurrentDevice current(context_.device());
+    cudaStreamSynchronize(context_.stream());
+  }
+
+  void forward(const core::Batch& batch) override;
+  std::span<const float> logits(int64_t i) override;
+  std::span<const float> hidden() override;
+  const core::ExecutorConfig& config() const override { return config_; }
+  std::string_view description() const override { return description_; }
+  double memory_bytes() const override {
+    const MemoryPlan memory = allocated();
+    return static_cast<double>(memory.cache + memory.state + memory.scratch + memory.reserve);
+  }
+  MemoryPlan allocated() const;
+
+  int64_t saved_floats() const override { return core::state_elements(program_) + cache_.window_floats(); }
+  std::shared_ptr<float> make_state() override;
+  void save_state(int32_t stream, std::span<float> state, int64_t position) override;
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override;
+
+  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
+    const CurrentDevice current(context_.device());
+    cache_.copy(from, to, tokens, context_.stream());
+    positions_.copy(from, to);
+  }
+  bool continues_at(int32_t stream, int64_t position) const override {
+    return positions_.continues_at(stream, position);
+  }
+  std::string block_layout() const override { return "cuda 1" + core::left_out_of_blocks(program_, config_); }
+  int64_t block_bytes() const override { return cache_.block_bytes(); }
+  std::shared_ptr<std::byte> make_block() override;
+  void expect_blocks(int64_t count) override { blocks_.expect(count); }
+  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
+  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override;
+  void mark_state(int32_t stream) override;
+  void return_to_mark() override;
+  core::ExpertUse expert_use() override {
+    const CurrentDevice current(context_.device());
+    return experts_.use();
+  }
+
+  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
+  int32_t next_token(bool ahead) override;
+  bool can_choose(const core::SamplerParams& params) const override {
+    return whole() && BatchSampler::can_sample(params);
+  }
+  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
+  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
+  std::vector<int32_t> go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
+  std::span<const int32_t> chosen_tokens() override;
+
+  // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
+  // positions.
+  double time_decode(int64_t position, int64_t streams, int repetitions) override;
+  std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override;
+  std::string describe_plan(const core::Batch& batch) override;
+
+ private:
+  bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
+  int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
+    return program_.values[id].gathered ? shape.outputs : shape.tokens;
+  }
+  void take_expert_slots();
+  void load_input(std::span<const float> input);
+  void start_loop(const core::Sampler& sampler, int32_t position);
+  void run_decoded(const PlanShape& shape, int64_t next_position);
+  void feed_back(const PlanShape& from);
+  const BatchPlan& plan_of(const PlanShape& shape);
+  void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
+  void run(const PlanShape& shape);
+
+  const core::Program& program_;
+  core::ExecutorConfig config_;
+  CudaOptions options_;
+  Plan plan_;
+  std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
+  std::string description_;
+
+  DeviceContext context_;
+  int64_t free_before_; // bytes of the GPU's memory
+  ExpertStore experts_;
+  DeviceWeights weights_;
+  KvCache cache_;
+  StateMemory states_;
+  Workspace workspace_;
+  BatchMemory batch_;
+  DecodeLoop decoding_;
+  BatchSampler sampler_;
+  KernelLauncher launcher_;
+  PlanInputs plan_inputs_;
+
+  core::StreamPositions positions_;
+  int64_t marked_position_ = 0; // of the stream whose state is marked
+  int32_t decoding_stream_ = 0;
+  PinnedMemory logits_host_;
+  int64_t result_rows_ = 0;  // of the last forward()
+  bool result_read_ = false; // all of it, into logits_host_
+  PinnedMemory hidden_host_;
+  int64_t hidden_rows_ = 0; // of the last forward()
+  bool hidden_read_ = false;
+  // Of the steps of decoding, in turn: while the host reads those of one, the next step's come.
+  struct DecodedRows {
+    PinnedMemory host;
+    int64_t count = 0;
+  };
+  DecodedRows decoded_[2];
+  int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the forward() before them is one without rows
+  bool in_decoding_ = false;                   // hidden() gives decoded_
+  std::map<PlanShape, BatchPlan> plans_;
+  std::map<PlanShape, Graph> graphs_;
+  PinnedBlocks blocks_, state_copies_;
+};
+
+} // namespace ridge::kernels::cuda

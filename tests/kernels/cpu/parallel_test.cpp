@@ -368,8 +368,12 @@ TEST_CASE("recurrent recipes, a random eighth of them, go on from saved states a
       const double bound = exact ? 1e-9 : 1e-5;
       const auto whole = kernels::cpu::make_cpu_executor(program, config);
       const std::vector<float> expected = after_returning(*whole, ids);
-      CHECK(tests::nmse(after_returning(*on_ranks(program, config, ranks), ids), expected) <= bound);
-      CHECK(tests::nmse(tests::after_going_back(ranks_of(ranks), program, config, ids), expected) <= bound);
+      const auto difference = [&](const std::vector<float>& logits) { // sums in another order may choose other experts
+        return exact ? tests::nmse(logits, expected)
+                     : tests::nmse_of_most(logits, expected, expected.size() / ids.size());
+      };
+      CHECK(difference(after_returning(*on_ranks(program, config, ranks), ids)) <= bound);
+      CHECK(difference(tests::after_going_back(ranks_of(ranks), program, config, ids)) <= bound);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_parser.h"
+#include "text/white_space.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,11 +13,6 @@ namespace ridge::engine {
 namespace {
 
 constexpr size_t kTailBytes = 64; // of text that is searched again with what follows; longer than any trigger
-constexpr std::string_view kSpace = " \t\r\n";
-
-std::string_view trimmed_left(std::string_view text) {
-  return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
-}
 
 } // namespace
 
@@ -28,7 +24,7 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
   const bool bound = use.required || options.answer_schema;
   if (bound && !text::ReasoningSplitter(prompt).in_reasoning()) {
     const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
-    const std::string_view end = prompt.substr(0, prompt.find_last_not_of(kSpace) + 1);
+    const std::string_view end = text::trim_right(prompt);
     if (!markers.open.empty() && !end.ends_with(markers.close)) {
       options.reasoning_open = markers.open;
       options.reasoning_close = markers.close;
@@ -54,7 +50,7 @@ std::string CallConstraint::opened_by(std::string_view piece) const {
   if (!searching_ || splitter_.in_reasoning()) return {};
   const std::string text = tail_ + std::string(piece);
   if (rules_->syntax->at_start) {
-    const std::string_view start = trimmed_left(text);
+    const std::string_view start = text::trim_left(text);
     const bool opens = std::ranges::any_of(rules_->triggers, [&](const auto& t) { return start.starts_with(t); });
     return opens ? std::string(start) : std::string();
   }
@@ -111,7 +107,7 @@ void CallConstraint::accept(int32_t token) {
   if (!rules_->syntax->at_start) {
     if (tail_.size() > 2 * kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
   } else if (searching_) {
-    const std::string_view start = trimmed_left(tail_);
+    const std::string_view start = text::trim_left(tail_);
     searching_ = std::ranges::any_of(rules_->triggers, [&](const auto& t) { return t.starts_with(start); });
     if (!searching_) tail_.clear();
   }

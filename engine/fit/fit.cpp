@@ -1,6 +1,7 @@
 #include "engine/fit/fit.h"
 
 #include "core/cache/rings.h"
+#include "core/host_device/round_up.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit_gpus.h"
 #include "engine/machine.h"
@@ -25,8 +26,6 @@ int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& s
       if (seen.insert(program.weights[id].data).second) bytes += program.weights[id].total_bytes();
   return bytes;
 }
-
-int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 size_t first_gpu(const Placement& placement) {
   return placement.gpus.empty() ? 0 : static_cast<size_t>(placement.gpus[0]);
@@ -114,7 +113,7 @@ int64_t find_largest_context(const core::Program& program, core::ExecutorConfig 
   };
   const int64_t most = std::max<int64_t>(program.trained_context, 1);
   if (fits(most)) return most;
-  int64_t fitting = 0, too_much = padded(most, kStep) / kStep;
+  int64_t fitting = 0, too_much = core::round_up(most, kStep) / kStep;
   while (too_much - fitting > 1) {
     const int64_t middle = (fitting + too_much) / 2;
     (fits(middle * kStep) ? fitting : too_much) = middle;

@@ -4,6 +4,7 @@
 #include "text/calls/call_values.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/json_schema_text.h"
+#include "text/white_space.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +15,6 @@
 namespace ridge::text {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
 constexpr int kMaxDepth = 32; // of Gemma's nested values
 
 std::vector<std::string> characters(std::string_view text) {
@@ -31,9 +31,7 @@ std::string in_class(std::string_view character) { // as GBNF writes it between 
 
 // The characters of a mark from its first one on, up to where that one comes again.
 std::vector<std::string> core_of(std::string_view mark) {
-  mark.remove_prefix(std::min(mark.find_first_not_of(kSpace), mark.size()));
-  mark = mark.substr(0, mark.find_last_not_of(kSpace) + 1);
-  std::vector<std::string> all = characters(mark);
+  std::vector<std::string> all = characters(trim(mark));
   all.erase(std::find(all.begin() + 1, all.end(), all[0]), all.end());
   return all;
 }

@@ -3,6 +3,7 @@
 #include "text/calls/call_pattern.h"
 #include "text/calls/call_values.h"
 #include "text/calls/text_task.h"
+#include "text/white_space.h"
 
 #include <algorithm>
 
@@ -10,13 +11,6 @@ namespace ridge::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::string_view kWhiteSpace = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kWhiteSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
-}
 
 std::string json_text(std::string_view text) { return "\"" + escape_json(text) + "\""; }
 
@@ -28,7 +22,7 @@ JsonTypes types_of(const Tool& tool, const std::string& key) {
 
 // A tagged value that is no plain text, as JSON. `types`: what its schema allows.
 std::string json_of(std::string_view text, JsonTypes types) {
-  const std::string_view inner = trimmed(text);
+  const std::string_view inner = trim(text);
   Json value = parse_json(inner);
   if (value.is_discarded() && (!types.string || inner == "True" || inner == "False" || inner == "None"))
     value = read_python_value(inner).value_or(Json(Json::value_t::discarded));
@@ -290,7 +284,7 @@ class CallParser::Reader {
   }
 
   TextTask<bool> read_tagged(const Tool& tool) {
-    const std::string_view close = trimmed(syntax_.value_close);
+    const std::string_view close = trim(syntax_.value_close);
     bool first = true;
     while (true) {
       const bool opens = co_await match(syntax_.key_open);
@@ -300,7 +294,7 @@ class CallParser::Reader {
         if (whole_) co_return false;
         co_await more();
       }
-      const std::string key(trimmed(rest().substr(0, size)));
+      const std::string key(trim(rest().substr(0, size)));
       at_ += size;
       JsonTypes types = types_of(tool, key);
       bool is_text = types.only_string();

@@ -109,10 +109,4 @@ std::string write_pattern(std::string_view pattern, const PatternValues& values)
   return text;
 }
 
-size_t possible_start(std::string_view text, std::string_view marker) {
-  for (size_t size = std::min(text.size(), marker.size() - 1); size > 0; --size)
-    if (text.ends_with(marker.substr(0, size))) return size;
-  return 0;
-}
-
 } // namespace ridge::text

@@ -33,7 +33,4 @@ struct PatternValues {
 };
 std::string write_pattern(std::string_view pattern, const PatternValues& values);
 
-// How many bytes at the end of `text` may be the beginning of `marker`, short of all of it.
-size_t possible_start(std::string_view text, std::string_view marker);
-
 } // namespace ridge::text

@@ -1,6 +1,7 @@
 #include "text/calls/call_values.h"
 
 #include "core/strings/utf8.h"
+#include "text/white_space.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,7 +51,7 @@ class Reader {
     failed_ = true;
     return nullptr;
   }
-  void skip_space() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size())); }
+  void skip_space() { rest_ = trim_left(rest_); }
   bool take(std::string_view what) {
     skip_space();
     if (!rest_.starts_with(what)) return false;

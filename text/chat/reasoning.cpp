@@ -1,11 +1,12 @@
 // The markers, and the two state machines that search for them.
 #include "text/chat/reasoning.h"
 
+#include "text/white_space.h"
+
 #include <algorithm>
 #include <utility>
 
 namespace ridge::text {
-
 namespace {
 
 struct Section {
@@ -61,20 +62,6 @@ constexpr Section kPhrases{"Here is my thought process:", "Here is my response:"
 // Tags around the answer count where the prompt asks for them (Granite), or behind a section (Ernie, Hunyuan).
 constexpr std::string_view kAnswerTags[] = {"<response>", "</response>", "<answer>", "</answer>"};
 constexpr std::string_view kAskedTags = "<response></response>";
-
-constexpr std::string_view kSpace = " \t\r\n";
-
-// How many bytes at the end of `text` may be the beginning of `marker`.
-size_t possible_start(std::string_view text, std::string_view marker) {
-  for (size_t size = std::min(text.size(), marker.size() - 1); size > 0; --size)
-    if (text.ends_with(marker.substr(0, size))) return size;
-  return 0;
-}
-
-std::string_view trim_left(std::string_view text) {
-  return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
-}
-std::string_view trim_right(std::string_view text) { return text.substr(0, text.find_last_not_of(kSpace) + 1); }
 
 } // namespace
 

@@ -2,6 +2,7 @@
 // Each table is what run-time dispatch picks for this CPU.
 #pragma once
 
+#include "core/host_device/round_up.h"
 #include "core/kv_type.h"
 #include "core/ops.h"
 
@@ -15,7 +16,7 @@ inline constexpr int64_t kPanelRows = 32;      // rows of W that a matrix tile c
 inline constexpr int64_t kCodePanelCols = 512; // columns of W unpacked at once: the panel stays in L1
 inline constexpr int64_t kFloatPanelCols = 256;
 
-constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+using core::round_up;
 
 // One row of activations in 8 bits, x[i] ≈ scale of its 32 × code[i], or wide, in 16: x[i] ≈ scale × (256 × code[i] +
 // low[i]). What the dots need beside the codes is kept per 16 and per 32 values, because weight scales and offsets

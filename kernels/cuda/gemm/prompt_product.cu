@@ -1,5 +1,6 @@
 #include "kernels/cuda/gemm/prompt_product.h"
 
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/hopper.cuh"
 
 #include <algorithm>
@@ -176,7 +177,7 @@ class PromptProduct {
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
     product_.tokens = input.tokens;
-    product_.token_rows = static_cast<int>(padded(input.tokens, kPromptTokens));
+    product_.token_rows = static_cast<int>(core::round_up(input.tokens, kPromptTokens));
     product_.steps = static_cast<int>(tiles_of(input.cols));
     product_.gated = gated_;
     product_.glu = glu.value_or(FusedGlu{});
@@ -211,7 +212,6 @@ class PromptProduct {
   }
 
  private:
-  static int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
 
   // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns; and whether tiles
@@ -226,7 +226,7 @@ class PromptProduct {
     int64_t total = 0;
     for (const PromptMatrices& m : matrices_)
       for (int s = 0; s < segments_of(m.args); ++s)
-        total += padded(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
+        total += core::round_up(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
     const int64_t room = std::min(
         scratch_.buffer_bytes() / (int64_t{product_.steps} * kTileRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return std::min(rounds(rows, 256), rounds(rows, 128)); };
@@ -259,7 +259,7 @@ class PromptProduct {
                                              s == 0 ? slice(args.residual) : nullptr};
     for (int k = 0; k < stride_; ++k)
       from.segment[from.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows, product_.w_rows + k};
-    product_.w_rows += static_cast<int>(padded(int64_t{stride_} * rows, kRowsAtOnce));
+    product_.w_rows += static_cast<int>(core::round_up(int64_t{stride_} * rows, kRowsAtOnce));
   }
 
   void finish_pass() {

@@ -1,8 +1,10 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
 #include "core/cache/rings.h"
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/plan/workspace_plan.h"
 
 #include <algorithm>
@@ -11,9 +13,9 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kAligned = 256, kFloat = 4;
+using core::round_up;
 
-int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+constexpr int64_t kAligned = 256;
 
 bool is_vector(core::WeightRole role) {
   return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
@@ -30,7 +32,7 @@ int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup
       if (!seen.insert(op.weights[i]).second) continue;
       const quant::FormatInfo* format =
           is_vector(core::info_of(op.kind).weights.roles[i]) ? nullptr : quant::find_format(w.type);
-      bytes += padded(format ? w.count * layout_bytes(*format, w.cols).matrix(w.rows) : w.total_bytes(), kAligned);
+      bytes += round_up(format ? w.count * layout_bytes(*format, w.cols).matrix(w.rows) : w.total_bytes(), kAligned);
     }
   return bytes;
 }
@@ -60,12 +62,12 @@ int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig&
 
 CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config) {
   const int64_t heads = config.streams * rows * layer.heads;
-  return {padded(heads * core::head_bytes(config.k_type, layer.k_dim), kAligned),
-          layer.latent ? 0 : padded(heads * core::head_bytes(config.v_type, layer.v_dim), kAligned)};
+  return {round_up(heads * core::head_bytes(config.k_type, layer.k_dim), kAligned),
+          layer.latent ? 0 : round_up(heads * core::head_bytes(config.v_type, layer.v_dim), kAligned)};
 }
 
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config) {
-  return padded(config.streams * layer.width, 64); // kernels read 16 bytes at a time
+  return round_up(config.streams * layer.width, 64); // kernels read 16 bytes at a time
 }
 
 // Buffers of the upload are gone before the others come: chosen tokens, staged copies of caches, a marked state.
@@ -73,8 +75,8 @@ int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& 
   constexpr int64_t kMiB = 1 << 20, kKernelsAndGraphs = 160 * kMiB, kUpload = 128 * kMiB, kStaged = 32 * kMiB;
   constexpr int64_t kRowBytes = 16 << 10;                                               // of a sampler, beside its list
   const int64_t lists = (config.max_outputs + 1) * (program.choices() * 8 + kRowBytes); // and one of decoding,
-  const int64_t counts = program.choices() * kFloat + config.context * kFloat;          // with counts and a ring
-  const int64_t marked = static_cast<int64_t>(core::state_elements(program)) * kFloat;
+  const int64_t counts = program.choices() * kFloatBytes + config.context * kFloatBytes; // with counts and a ring
+  const int64_t marked = static_cast<int64_t>(core::state_elements(program)) * kFloatBytes;
   return kKernelsAndGraphs + std::max(kUpload, lists + counts + kStaged + marked);
 }
 
@@ -83,7 +85,8 @@ LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols) {
   const bool scalar = format.block_weights == 1;
   const int64_t group_weights = scalar ? 32 / format.block_bytes : format.packed ? 32 : 16;
   const auto payload = [&](int64_t groups) {
-    return padded(scalar ? 32 * groups : groups / (format.block_weights / group_weights) * format.block_bytes, kPiece);
+    return round_up(scalar ? 32 * groups : groups / (format.block_weights / group_weights) * format.block_bytes,
+                    kPiece);
   };
   const int64_t tile = payload(kTileGroups), groups = (cols + group_weights - 1) / group_weights;
   return {groups / kTileGroups * tile + payload(groups % kTileGroups), tile <= 340 ? 8 : tile <= 900 ? 4 : 2};
@@ -100,7 +103,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     const CacheBytes bytes = cache_bytes(program.kv_layers[i], rows[i].rows, config);
     memory.cache += bytes.keys + bytes.values;
   }
-  for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloat;
+  for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
   memory.scratch = plan_workspace(program, config, make_plan(program, true), limits).bytes() +
                    batch_bytes(config.max_batch) + expert_table_bytes(groups, limits.sm_count) +
                    mailbox_bytes(program, config);

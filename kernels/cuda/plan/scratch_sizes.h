@@ -9,6 +9,8 @@
 
 namespace ridge::kernels::cuda {
 
+inline constexpr int64_t kFloatBytes = 4, kF16Bytes = 2;
+
 // Products for small batches (small_batch/batch.h).
 inline constexpr int kBatchRows = 16;     // of a weight matrix in a tile
 inline constexpr int kMaxTileTokens = 32; // of a tile

@@ -1,5 +1,6 @@
 #include "kernels/cuda/plan/workspace_plan.h"
 
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
@@ -10,21 +11,19 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kFloat = 4, kHalf = 2;
-
-int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+using core::round_up;
 
 void plan_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                  WorkspacePlan& to) {
   for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
-    to.values.push_back((slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloat);
+    to.values.push_back((slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloatBytes);
   to.dataflow_offset.push_back(0);
   for (size_t id = 0; id < program.values.size(); ++id)
     to.dataflow_offset.push_back(to.dataflow_offset.back() +
-                                 (plan.dataflow_values[id] ? padded(program.values[id].width, 4) : 0));
-  to.dataflow = to.dataflow_offset.back() * kMatvecTokens * kFloat;
+                                 (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
+  to.dataflow = to.dataflow_offset.back() * kMatvecTokens * kFloatBytes;
   for (const core::RopeTable& table : program.rope_tables)
-    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloat);
+    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes);
 }
 
 // What the products of all steps need at most.
@@ -36,20 +35,20 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     const MatrixStep& m = step.matrix;
     const core::Weight& first = program.weights[m.parts[0].weight];
     const bool experts = m.ids != kNone;
-    const int64_t rows = padded(config.max_batch * (experts ? m.used : 1), kGemmRows);
-    to.half_x =
-        std::max({to.half_x, rows * padded(first.cols, kGemmColumns) * kHalf, interleaved_bytes(rows, first.cols)});
+    const int64_t rows = round_up(config.max_batch * (experts ? m.used : 1), kGemmRows);
+    to.half_x = std::max(
+        {to.half_x, rows * round_up(first.cols, kGemmColumns) * kF16Bytes, interleaved_bytes(rows, first.cols)});
     to.exponents = std::max(to.exponents, rows);
     if (m.glu) {
       const int64_t slots = std::min((experts ? config.max_batch : std::min(config.max_batch, kBatchTokens)) * m.used,
                                      half_slots(first.rows));
       to.glu_half = std::max(to.glu_half, interleaved_bytes(slots, first.rows));
-      to.glu_largest = std::max(to.glu_largest, slots * kLargestPitch * kFloat);
+      to.glu_largest = std::max(to.glu_largest, slots * kLargestPitch * kFloatBytes);
     }
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
     to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) * (kBatchTokens / kMaxTileTokens) *
-                                                  (first.cols / 256 + 1) * kMaxTileTokens * kBatchRows * kFloat);
+                                                  (first.cols / 256 + 1) * kMaxTileTokens * kBatchRows * kFloatBytes);
     if (experts) {
       to.batch_parts = kBatchScratchBytes;
       to.most_slots = std::max(to.most_slots, config.max_batch * m.used);
@@ -64,7 +63,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
   if (has_prompt_products(config, limits))
     to.decoded = expanded_bytes(to.widest_cols);
   else
-    to.gate = config.max_batch * gate_rows * kFloat;
+    to.gate = config.max_batch * gate_rows * kFloatBytes;
 }
 
 void plan_attention(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
@@ -72,16 +71,16 @@ void plan_attention(const core::Program& program, const core::ExecutorConfig& co
   int64_t most_kv_heads = 1;
   for (const core::KvLayer& kv : program.kv_layers) {
     if (kv.latent && kv.v_dim == 0) { // of an index
-      to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloat;
+      to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloatBytes;
     } else if (kv.latent) {
-      to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloat);
+      to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);
     } else {
       most_kv_heads = std::max(most_kv_heads, kv.heads);
       to.attention_partial =
-          std::max(to.attention_partial, attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloat);
+          std::max(to.attention_partial, attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloatBytes);
     }
   }
-  to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloat;
+  to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloatBytes;
 }
 
 int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(), of.end(), int64_t{0}); }

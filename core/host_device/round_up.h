@@ -1,0 +1,10 @@
+// The smallest multiple that is not below a number.
+#pragma once
+
+#include <cstdint>
+
+namespace ridge::core {
+
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+} // namespace ridge::core

@@ -1,0 +1,26 @@
+// White space as models write it around their marks, and the beginnings of marks at the end of a text that still grows.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+namespace ridge::text {
+
+inline constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+inline std::string_view trim_left(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
+}
+inline std::string_view trim_right(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kWhiteSpace) + 1);
+}
+inline std::string_view trim(std::string_view text) { return trim_left(trim_right(text)); }
+
+// How many bytes at the end of `text` may be the beginning of `mark`, short of all of it.
+inline size_t possible_start(std::string_view text, std::string_view mark) {
+  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size)
+    if (text.ends_with(mark.substr(0, size))) return size;
+  return 0;
+}
+
+} // namespace ridge::text

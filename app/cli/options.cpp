@@ -61,7 +61,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
 void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
   command
       .add_flag("--cpu-moe", o.experts_on_host,
-                "experts stay in the host's memory, and the GPU keeps copies of those used last; "
+                "experts stay in the host's memory, and the GPU keeps copies of those used most; "
                 "happens by itself where a model does not fit the GPU")
       ->excludes("--gpu-layers");
   command

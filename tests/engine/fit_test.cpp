@@ -228,7 +228,7 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   CHECK(tight.fits);
   CHECK(tight.gpu_layers == tight.layers);
   CHECK(tight.experts == kExperts);
-  CHECK(std::abs(static_cast<double>(tight.copies) / kExperts - 0.5) < 0.01);
+  CHECK(std::abs(static_cast<double>(tight.copies) / kExperts - 0.75 * 0.5) < 0.01); // a quarter is for spill places
   CHECK(static_cast<double>(tight.gpu->total()) <= gpu);
   CHECK(static_cast<double>(tight.gpu->total()) > gpu - static_cast<double>(tight.cpu->weights) / kExperts);
   CHECK(static_cast<double>(tight.cpu->weights) > 0.99 * static_cast<double>(roomy.gpu->weights));
@@ -247,7 +247,6 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   CHECK(std::abs(static_cast<double>(scarce.host_experts) / kExperts - 0.5 * 7 / 8) < 0.01);
   CHECK(static_cast<double>(scarce.gpu->total()) <= gpu);
   CHECK(scarce.copies > kExperts / 4);
-  CHECK(scarce.copies <= tight.copies);
   const engine::Fit limited = engine::fit(model.program, config, room_of(64e9, gpu), {.host_memory = all / 4});
   CHECK(std::abs(static_cast<double>(limited.host_experts) / kExperts - 0.25) < 0.01);
   CHECK(limited.fits);

@@ -40,7 +40,7 @@ struct CudaOptions {
   int device = 0;
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()
-  // Routed experts stay in page-locked host memory; the GPU keeps copies of those used last in whatever room is left
+  // Routed experts stay in page-locked host memory; the GPU keeps copies of those used most in whatever room is left
   // (experts/expert_cache.h). Without routed experts this changes nothing.
   bool experts_on_host = false;
   // Bytes of page-locked memory that these experts may take; -1: as many as they want. What has no room there, or where

@@ -7,8 +7,23 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512, kPieces = 4;  // pieces of 16 bytes that a thread has under way
-constexpr uint32_t kOldest = (1 << 21) - 1; // ages in steps count up to here
+constexpr int kThreads = 512, kPieces = 4; // pieces of 16 bytes that a thread has under way
+
+// Coldness, for comparing: how far the heat is below the most there can be, in 1/1024 of log2. An expert that every
+// step uses has the heat 1 / (1 - 2^(-1 / kUsesHalfLife)) = 145 < 2^8 now.
+constexpr float kPerStep = static_cast<float>(1 / kUsesHalfLife), kLog2Hottest = 8;
+constexpr uint32_t kColdest = (1 << 21) - 1;
+
+__device__ __forceinline__ uint32_t coldness(float heat, uint32_t step) {
+  const float below = kLog2Hottest - (heat - static_cast<float>(step) * kPerStep);
+  return static_cast<uint32_t>(fminf(fmaxf(below * 1024, 1), static_cast<float>(kColdest - 1)));
+}
+
+// The heat with a use in this step.
+__device__ __forceinline__ float used(float heat, uint32_t step) {
+  const float now = static_cast<float>(step) * kPerStep;
+  return fmaxf(heat, now) + log2f(1 + exp2f(-fabsf(heat - now)));
+}
 
 __global__ void clear_experts_kernel(const __grid_constant__ ExpertCacheArgs args) {
   for (int e = threadIdx.x; e < args.experts; e += kThreads) {
@@ -22,15 +37,15 @@ __global__ void clear_experts_kernel(const __grid_constant__ ExpertCacheArgs arg
 struct Choice {
   uint32_t wanted[core::kMostExperts / 32]; // bits
   int16_t slot_of[core::kMostExperts];
-  uint32_t ages[core::kMostExperts];         // of slots; 0: used in this step
+  uint32_t cold[core::kMostExperts];         // coldness of what slots have; 0: used in this step
   static_assert(core::kMostExperts <= 1024); // slots fit 10 bits
 
   __device__ __forceinline__ bool is_wanted(int e) const { return wanted[e / 32] >> e % 32 & 1; }
 
-  // The slot that was used longest ago, by a warp; -1 where this step uses all of them. An empty slot is the oldest.
-  __device__ __forceinline__ int oldest_slot(int slots) const {
-    uint32_t best = 0; // age, slot
-    for (int s = threadIdx.x; s < slots; s += kWarp) best = max(best, ages[s] << 10 | static_cast<uint32_t>(s));
+  // The slot with the coldest expert, by a warp; -1 where this step uses all of them. An empty slot is the coldest.
+  __device__ __forceinline__ int coldest_slot(int slots) const {
+    uint32_t best = 0; // coldness, slot
+    for (int s = threadIdx.x; s < slots; s += kWarp) best = max(best, cold[s] << 10 | static_cast<uint32_t>(s));
     best = warp_max(best);
     return best >> 10 == 0 ? -1 : static_cast<int>(best & 1023);
   }
@@ -40,37 +55,36 @@ struct Choice {
 __device__ __forceinline__ void read_tables(const ExpertCacheArgs& args, uint32_t step, Choice& choice) {
   for (int i = threadIdx.x; i < core::kMostExperts / 32; i += kThreads) choice.wanted[i] = 0;
   for (int e = threadIdx.x; e < args.experts; e += kThreads) choice.slot_of[e] = static_cast<int16_t>(args.slot_of[e]);
-  for (int s = threadIdx.x; s < args.slots; s += kThreads)
-    choice.ages[s] = args.expert_in[s] < 0 ? kOldest + 1 : min(step - args.used_in[s], kOldest);
+  for (int s = threadIdx.x; s < args.slots; s += kThreads) {
+    const int e = args.expert_in[s];
+    choice.cold[s] = e < 0 ? kColdest : coldness(args.heat[e], step);
+  }
 }
 
 // Puts expert `e` into a slot, in the tables. By one thread.
-__device__ __forceinline__ void take_slot(const ExpertCacheArgs& args, int e, int slot, uint32_t step, int number) {
+__device__ __forceinline__ void take_slot(const ExpertCacheArgs& args, int e, int slot) {
   if (const int before = args.expert_in[slot]; before >= 0) {
     args.slot_of[before] = -1;
     args.places[before] = before * args.block_bytes;
   }
   args.slot_of[e] = slot;
   args.expert_in[slot] = e;
-  args.used_in[slot] = step;
   args.places[e] = args.cached - args.host + slot * args.block_bytes;
-  args.copies[number] = e;
 }
 
-// Slots for the wanted experts that have none. Returns how many are to be copied, to the first warp.
+// Slots or spill places for the wanted experts without a slot. Returns how many are to be copied, to the first warp.
 __device__ __forceinline__ int choose_slots(const ExpertCacheArgs& args, const int32_t* ids, int count, uint32_t step,
                                             Choice& choice) {
   for (int i = threadIdx.x; i < count; i += kThreads) atomicOr(&choice.wanted[ids[i] / 32], 1u << ids[i] % 32);
   __syncthreads();
   for (int e = threadIdx.x; e < args.experts; e += kThreads) {
-    const int slot = choice.slot_of[e];
-    if (slot < 0 || !choice.is_wanted(e)) continue;
-    choice.ages[slot] = 0;
-    args.used_in[slot] = step;
+    if (!choice.is_wanted(e)) continue;
+    args.heat[e] = used(args.heat[e], step);
+    if (const int slot = choice.slot_of[e]; slot >= 0) choice.cold[slot] = 0;
   }
   __syncthreads();
   if (threadIdx.x >= kWarp) return 0;
-  int copies = 0, found = 0, missed = 0;
+  int copies = 0, spilled = 0, found = 0, missed = 0;
   for (int first = 0; first < args.experts; first += kWarp) {
     const int mine = first + static_cast<int>(threadIdx.x);
     const bool want = mine < args.experts && choice.is_wanted(mine), has = want && choice.slot_of[mine] >= 0;
@@ -78,13 +92,19 @@ __device__ __forceinline__ int choose_slots(const ExpertCacheArgs& args, const i
     uint32_t missing = __ballot_sync(~0u, want && !has);
     missed += __popc(missing);
     for (; missing; missing &= missing - 1) {
-      const int slot = choice.oldest_slot(args.slots);
-      if (slot < 0) break; // stays in the host's memory
+      const int e = first + __ffs(static_cast<int>(missing)) - 1, slot = choice.coldest_slot(args.slots);
+      const bool stays = slot < 0 && spilled == args.spill_places; // in the host's memory
       if (threadIdx.x == 0) {
-        take_slot(args, first + __ffs(static_cast<int>(missing)) - 1, slot, step, copies);
-        choice.ages[slot] = 0;
+        if (slot >= 0) {
+          take_slot(args, e, slot);
+          choice.cold[slot] = 0;
+        } else {
+          args.places[e] = stays ? e * args.block_bytes : args.spill - args.host + spilled * args.block_bytes;
+        }
+        if (!stays) args.copies[copies] = e;
       }
-      ++copies;
+      copies += !stays;
+      spilled += slot < 0 && !stays;
       __syncwarp();
     }
   }
@@ -104,9 +124,9 @@ __device__ __forceinline__ uint64_t published(const uint64_t* from) {
   return value;
 }
 
-__device__ __forceinline__ void copy_block(const uint8_t* host, uint8_t* slot, int64_t bytes) {
+__device__ __forceinline__ void copy_block(const uint8_t* host, uint8_t* copy, int64_t bytes) {
   const auto* from = reinterpret_cast<const uint4*>(host);
-  auto* to = reinterpret_cast<uint4*>(slot);
+  auto* to = reinterpret_cast<uint4*>(copy);
   const int64_t pieces = bytes / 16, stride = int64_t{gridDim.x} * kThreads;
   for (int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x; at < pieces; at += kPieces * stride) {
     uint4 piece[kPieces];
@@ -144,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   for (int i = 0; i < shared_copies; ++i) {
     const int e = args.copies[i];
-    copy_block(args.host + e * args.block_bytes, args.cached + args.slot_of[e] * args.block_bytes, args.block_bytes);
+    copy_block(args.host + e * args.block_bytes, const_cast<uint8_t*>(args.host) + args.places[e], args.block_bytes);
   }
   if (threadIdx.x == 0) args.steps[blockIdx.x] = step;
 }

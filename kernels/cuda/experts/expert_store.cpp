@@ -40,9 +40,11 @@ bool ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) 
   return true;
 }
 
-// One allocation for all slots, one for all tables.
+// One allocation for all slots, one for spill places, one for all tables.
 void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
+  const int64_t spill_places = sizes_.spill_places(slots, host_places_);
   slots_ = DeviceMemory(slot_bytes(groups_, slots), "experts");
+  spill_ = DeviceMemory(spill_places * sizes_.largest_block, "experts");
   uint8_t *slot = slots_.as(), *table = tables_.as() + kExpertAligned; // behind the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {
     to = reinterpret_cast<T*>(table);
@@ -56,10 +58,12 @@ void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
     args.block_bytes = group.block_bytes;
     args.experts = static_cast<int>(group.experts);
     args.slots = static_cast<int>(std::min(slots, group.experts));
+    args.spill = spill_.as();
+    args.spill_places = static_cast<int>(spill_places);
     take(args.places, group.experts);
     take(args.slot_of, group.experts);
     take(args.expert_in, group.experts);
-    take(args.used_in, group.experts);
+    take(args.heat, group.experts);
     take(args.copies, group.experts);
     take(args.steps, launch.sm_count);
     take(args.published, 1);

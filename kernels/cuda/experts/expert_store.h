@@ -56,7 +56,7 @@ class ExpertStore {
   int64_t table_bytes_;
   std::vector<PinnedMemory> host_; // by group; empty where planned only, or filed
   std::unique_ptr<FiledExperts> filed_;
-  DeviceMemory slots_, tables_;
+  DeviceMemory slots_, spill_, tables_;
   std::vector<ExpertCacheArgs> args_; // by group
 };
 

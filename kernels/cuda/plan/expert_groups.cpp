@@ -65,13 +65,13 @@ int64_t ExpertSizes::host_places(double host_bytes) const {
 }
 
 int64_t ExpertSizes::spill_places(int64_t copies, int64_t host_places) const {
-  return host_places == experts ? 0 : std::max<int64_t>(experts - copies - host_places, 0);
+  if (host_places < experts) return std::max<int64_t>(experts - copies - host_places, 0);
+  return largest_block == 0 ? 0 : std::min(experts - copies, copies * copy_bytes / 3 / largest_block);
 }
 
 int64_t ExpertSizes::gpu_bytes(int64_t copies, int64_t host_places) const {
-  const int64_t slots = copies * copy_bytes;
-  if (host_places == experts) return slots;
-  return slots + largest_file + (kMovedAtOnce + spill_places(copies, host_places)) * largest_block;
+  const int64_t bytes = copies * copy_bytes + spill_places(copies, host_places) * largest_block;
+  return host_places == experts ? bytes : bytes + largest_file + kMovedAtOnce * largest_block;
 }
 
 int64_t ExpertSizes::copies_in(int64_t room, int64_t host_places) const {

@@ -1,6 +1,7 @@
 // Which weights are routed experts': those may stay in the host's memory, because a token needs few of them.
 #pragma once
 
+#include "core/host_device/round_up.h"
 #include "core/program.h"
 
 #include <cstdint>
@@ -19,14 +20,13 @@ struct ExpertGroup {
 };
 
 inline constexpr int64_t kExpertAligned = 256;
-constexpr int64_t expert_aligned(int64_t bytes) {
-  return (bytes + kExpertAligned - 1) / kExpertAligned * kExpertAligned;
-}
+constexpr int64_t expert_aligned(int64_t bytes) { return core::round_up(bytes, kExpertAligned); }
 
 // Of so many slots of each layer, or as many as it has experts.
 int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots);
 
-inline constexpr int64_t kMovedAtOnce = 4; // experts that leave the GPU while others come
+inline constexpr int64_t kMovedAtOnce = 4;   // experts that leave the GPU while others come
+inline constexpr double kUsesHalfLife = 100; // steps after which an expert's use counts half
 
 // Of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.
 int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count);
@@ -43,9 +43,12 @@ struct ExpertSizes {
 
   // How many experts of each layer have room in so much of the host's memory. The others stay in the file.
   int64_t host_places(double host_bytes) const;
-  // What so many copies of each layer's experts take on the GPU. Where some experts are in the file alone, that
-  // includes a buffer for reading, blocks for moves, and places for those of a step that have no other.
+  // What so many copies of each layer's experts take on the GPU, with the spill places. Where some experts are in the
+  // file alone, that includes a buffer for reading and blocks for moves.
   int64_t gpu_bytes(int64_t copies, int64_t host_places) const;
+  // Blocks of the largest layer's size for a step's experts that have no copy. Where some experts are in the file
+  // alone, as many as can be without any place. Else as many as can be without a copy, in at most a quarter of the
+  // memory.
   int64_t spill_places(int64_t copies, int64_t host_places) const;
   // The most copies that have room in so many bytes of the GPU's memory; -1: not even none.
   int64_t copies_in(int64_t gpu_bytes, int64_t host_places) const;

@@ -1,5 +1,7 @@
 #include "kernels/cuda/plan/expert_tiers.h"
 
+#include "kernels/cuda/plan/expert_groups.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +24,7 @@ ExpertPlace ExpertTiers::place_of(int e) const {
 }
 
 void ExpertTiers::warm(Expert& expert) const {
-  const double now = static_cast<double>(step_) / kHalfLife;
+  const double now = static_cast<double>(step_) / kUsesHalfLife;
   expert.heat = now + std::log2(1 + std::exp2(expert.heat - now));
 }
 

@@ -2,9 +2,9 @@
 // in the host's memory, or in the model's file alone. This decides what is moved for a step; experts/filed_experts.h
 // moves it. Host code without CUDA.
 //
-// The experts that are used most stay: on the GPU first, then in the host's memory. How much an expert is used is a sum
-// over its uses in which one of kHalfLife steps ago counts half. What the GPU gives up goes to the host's memory, and
-// an expert that the GPU has need not be there as well; so together they hold as many experts as there are slots and
+// The experts that are used most stay: on the GPU first, then in the host's memory. An expert's heat is the sum of its
+// uses, where one of kUsesHalfLife steps ago counts half. What the GPU gives up goes to the host's memory, and an
+// expert that the GPU has need not be there as well; so together they hold as many experts as there are slots and
 // places.
 #pragma once
 
@@ -32,8 +32,6 @@ struct ExpertMove {
 
 class ExpertTiers {
  public:
-  static constexpr double kHalfLife = 100; // steps
-
   // Slots, places and spill places are together at least as many as there are experts. Spill places are lent for a
   // step: all layers share them.
   ExpertTiers(int experts, int slots, int host_places, int spill_places);
@@ -52,7 +50,7 @@ class ExpertTiers {
  private:
   struct Expert {
     int slot = -1, host = -1, spill = -1;
-    double heat = -1e30; // log2 of its uses, those of now counting 2 ^ (now / kHalfLife)
+    double heat = -1e30; // log2 of its uses, those of now counting 2 ^ (now / kUsesHalfLife)
     bool wanted = false;
   };
 

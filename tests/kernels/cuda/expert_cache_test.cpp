@@ -8,8 +8,8 @@
 #include "support/recipes/recipe_runs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <map>
 #include <random>
 #include <set>
 
@@ -49,10 +49,9 @@ struct Layer {
   cuda::DeviceContext context{0};
   cuda::ExpertStore store;
   cuda::DeviceMemory ids{sizeof(int32_t) * 1024, "ids"};
-  std::map<int, int> last_use; // by expert, steps from 1
+  std::vector<double> heat = std::vector<double>(kExperts, 1.0); // sums of uses, as of now
   std::set<int> copied;
   int64_t found = 0, missed = 0;
-  int step = 0;
 
   explicit Layer(int64_t copies)
       : store(program, {{.ids = 7, .experts = kExperts, .weights = {3}, .offsets = {0}, .block_bytes = kBlockBytes}},
@@ -78,36 +77,50 @@ struct Layer {
     check(std::set<int>(chosen.begin(), chosen.end()));
   }
 
+  // As many of the wanted experts have copies as there are slots, as many of the others as there are spill places, and
+  // where each is to be read, its bytes are.
   void check(const std::set<int>& wanted) {
-    ++step;
     const std::set<int> before = copied;
     for (const int e : wanted) ++(before.contains(e) ? found : missed);
     copied.clear();
     const std::vector<int64_t> places = read(args().places, kExperts);
-    std::set<int64_t> slots;
+    const int64_t first_slot = args().cached - args().host, first_spill = args().spill - args().host;
+    std::set<int64_t> taken;
+    int64_t copied_wanted = 0, spilled = 0;
     for (int e = 0; e < kExperts; ++e) {
-      if (places[e] != int64_t{e} * kBlockBytes) {
+      const auto is_in = [&](int64_t first, int64_t blocks) {
+        return places[e] >= first && places[e] < first + blocks * kBlockBytes;
+      };
+      if (is_in(first_slot, args().slots)) {
         copied.insert(e);
-        CHECK(slots.insert(places[e]).second); // no two in one slot
+        copied_wanted += wanted.contains(e);
+      } else if (is_in(first_spill, args().spill_places)) {
+        if (!wanted.contains(e)) continue; // of an earlier step: nothing reads it
+        ++spilled;
+      } else {
+        CHECK(places[e] == int64_t{e} * kBlockBytes);
       }
+      CHECK(taken.insert(places[e]).second);
       const std::vector<uint8_t> bytes = read(args().host + places[e], kBlockBytes);
       bool same = true;
       for (int i = 0; i < kBlockBytes; ++i) same &= bytes[i] == byte_of(int64_t{e} * kBlockBytes + i);
       CHECK(same);
     }
-    CHECK(std::ssize(copied) <= args().slots);
-    // As many of the wanted ones have copies as there are slots; those had to go that were used longest ago.
-    const auto wanted_copied = std::ranges::count_if(wanted, [&](int e) { return copied.contains(e); });
-    CHECK(wanted_copied == std::min<int64_t>(std::ssize(wanted), args().slots));
-    int kept = step, gone = 0;
-    for (const int e : before)
-      if (!wanted.contains(e))
-        copied.contains(e) ? kept = std::min(kept, last_use[e]) : gone = std::max(gone, last_use[e]);
-    CHECK(gone <= kept);
-    for (const int e : wanted) last_use[e] = step;
+    CHECK(copied_wanted == std::min<int64_t>(std::ssize(wanted), args().slots));
+    CHECK(spilled == std::min<int64_t>(std::ssize(wanted) - copied_wanted, args().spill_places));
+    check_coldest_went(before, wanted);
+    for (int e = 0; e < kExperts; ++e)
+      heat[e] = heat[e] * std::exp2(-1 / cuda::kUsesHalfLife) + (wanted.contains(e) ? 1 : 0);
     const core::ExpertUse use = store.use();
     CHECK(use.found == found);
     CHECK(use.missed == missed);
+  }
+
+  void check_coldest_went(const std::set<int>& before, const std::set<int>& wanted) {
+    double kept = 1e30, gone = 0;
+    for (const int e : before)
+      if (!wanted.contains(e)) copied.contains(e) ? kept = std::min(kept, heat[e]) : gone = std::max(gone, heat[e]);
+    CHECK(gone <= kept * 1.002); // heat is compared in 1/1024 of log2
   }
 };
 
@@ -138,7 +151,7 @@ TEST_CASE("rows of several weights are copied at once, also from runs") {
   CHECK(same);
 }
 
-TEST_CASE("CUDA: the GPU keeps copies of the experts that were used last") {
+TEST_CASE("CUDA: the GPU keeps copies of the experts that were used most, and of what else a step wants") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
@@ -278,7 +291,7 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
   CHECK(copies(0) == 64);
   const cuda::MemoryPlan plan = cuda::plan_memory(model.program, config, cuda::limits_for_plans(), true);
   const auto limit_for = [&](int64_t wanted) {
-    return static_cast<double>(plan.total() + wanted * plan.experts.copy_bytes);
+    return static_cast<double>(plan.total() + plan.experts.gpu_bytes(wanted, plan.experts.experts));
   };
   for (const int64_t wanted : {0, 8, 20, 40}) {
     CHECK(copies(limit_for(wanted)) == wanted);

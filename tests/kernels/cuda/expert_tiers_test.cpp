@@ -1,6 +1,7 @@
 // Which experts lie on the GPU, in the host's memory and in the file, by carrying out the moves on numbers.
 #include "kernels/cuda/plan/expert_tiers.h"
 
+#include "kernels/cuda/plan/expert_groups.h"
 #include "support/numerics.h"
 
 #include <doctest/doctest.h>
@@ -113,4 +114,28 @@ TEST_CASE("expert tiers: what is used most stays when everything else is wanted 
   const int64_t read = layer.read;
   for (int step = 0; step < 8; ++step) layer.use({step});
   CHECK(layer.read == read);
+}
+
+TEST_CASE("experts' sizes: as many copies as have room, and spill places in a quarter of it") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<kernels::cuda::ExpertGroup> groups(2 + random() % 60);
+    const auto experts = static_cast<int64_t>(1 + random() % 256);
+    for (kernels::cuda::ExpertGroup& group : groups) {
+      group.experts = experts;
+      group.block_bytes = static_cast<int64_t>(256 * (20 + random() % 10));
+    }
+    const kernels::cuda::ExpertSizes sizes = kernels::cuda::expert_sizes(groups);
+    const auto room = static_cast<int64_t>(random() % (sizes.all_bytes * 5 / 4));
+    const int64_t copies = sizes.copies_in(room, experts), spilled = sizes.spill_places(copies, experts);
+    CHECK(sizes.gpu_bytes(copies, experts) <= room);
+    if (copies < experts) CHECK(sizes.gpu_bytes(copies + 1, experts) > room);
+    CHECK(copies + spilled <= experts);
+    CHECK(spilled * sizes.largest_block * 4 <= sizes.gpu_bytes(copies, experts));
+    if (copies + spilled < experts) // a quarter is used up
+      CHECK((spilled + 1) * sizes.largest_block * 4 > sizes.gpu_bytes(copies, experts));
+    CHECK(sizes.gpu_bytes(0, experts) == 0);
+  }
 }

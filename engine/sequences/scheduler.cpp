@@ -143,7 +143,7 @@ void Scheduler::step() {
   if (awaits_) return await();
   std::vector<Piece> pieces = plan_step();
   if (pieces.empty()) return;
-  const bool alone = only_one() && !pieces[0].reading;
+  const bool alone = only_one() && !pieces[0].reading && pieces[0].wanted;
   if (alone) add_guesses(pieces[0]);
   if (alone && decoding_)
     decode(pieces[0]);
@@ -165,10 +165,14 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     } else if (std::ssize(tokens) > executor_.config().context) {
       end(stream, StopReason::context_full);
     } else {
-      pieces.push_back({i, {tokens.begin() + stream.cache.size(), tokens.end()}, false, true});
+      // More than one where a recurrent state went back behind wrong guesses; the streams behind it need one each.
+      const int64_t left = std::ssize(tokens) - stream.cache.size();
+      const int64_t count = std::min(left, room - (std::ssize(streams_) - 1 - i));
+      const auto first = tokens.begin() + stream.cache.size();
+      pieces.push_back({i, {first, first + count}, false, count == left});
+      room -= count;
     }
   }
-  for (const Piece& piece : pieces) room -= std::ssize(piece.tokens);
   if (!pieces.empty()) room = std::min(room, share_.tokens());
   std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each

@@ -24,6 +24,7 @@ if(NOT have_cuda)
   file(GLOB plan_sources CONFIGURE_DEPENDS ${cuda_dir}/plan/*.cpp) # host code, which its tests want
   add_library(ridge_cuda STATIC ${cuda_dir}/executor/without_cuda.cpp ${cuda_dir}/executor/options.cpp ${plan_sources}
               ${cuda_dir}/runtime/timeline.cpp)
+  compile_together(ridge_cuda 15)
   target_link_libraries(ridge_cuda PUBLIC ridge_quant)
   return()
 endif()

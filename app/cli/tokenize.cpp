@@ -23,7 +23,7 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const gguf::File& file) {
 
 // A token's bytes as one readable line: control characters, and what is no UTF-8, as in C.
 std::string quoted(const std::string& bytes) {
-  return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::ordered_json(bytes).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 struct TokenizeCommand {

@@ -30,9 +30,9 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const nlohmann::ordered_json::parse_error& error) {
     throw_error("{}: not JSON after byte {}", label, error.byte);
-  } catch (const nlohmann::json::exception&) {
+  } catch (const nlohmann::ordered_json::exception&) {
     throw_error("{}: a number is too large", label);
   }
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);

@@ -12,7 +12,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

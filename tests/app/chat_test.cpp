@@ -7,7 +7,7 @@
 #include <algorithm>
 
 using namespace ridge::tests;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

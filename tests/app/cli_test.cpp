@@ -8,7 +8,7 @@
 #include <filesystem>
 
 using namespace ridge::tests;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

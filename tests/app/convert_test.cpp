@@ -63,12 +63,12 @@ TEST_CASE("a truncated shard, a lying index and a lying config.json are named in
     check_refusal(c, "model.safetensors");
   }
   c.folder.write("model.safetensors", whole);
-  for (const auto& [key, value] : std::map<std::string, nlohmann::json>{{"hidden_size", 65536},
-                                                                        {"hidden_size", 1LL << 60},
-                                                                        {"intermediate_size", -5},
-                                                                        {"num_hidden_layers", 1 << 30},
-                                                                        {"num_key_value_heads", 0},
-                                                                        {"vocab_size", 1e300}}) {
+  for (const auto& [key, value] : std::map<std::string, nlohmann::ordered_json>{{"hidden_size", 65536},
+                                                                                {"hidden_size", 1LL << 60},
+                                                                                {"intermediate_size", -5},
+                                                                                {"num_hidden_layers", 1 << 30},
+                                                                                {"num_key_value_heads", 0},
+                                                                                {"vocab_size", 1e300}}) {
     CAPTURE(key);
     Checkpoint lying;
     lying.write();

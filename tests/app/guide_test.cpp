@@ -13,7 +13,7 @@
 #include <regex>
 
 using namespace ridge;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

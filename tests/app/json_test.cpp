@@ -10,7 +10,7 @@
 #include <sstream>
 
 using namespace ridge::tests;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 using namespace ridge::tests;
 using namespace ridge::measure;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 namespace {
 

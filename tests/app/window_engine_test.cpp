@@ -17,7 +17,7 @@
 using namespace ridge;
 using namespace ridge::tests;
 using namespace std::chrono_literals;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 namespace intent = core::intent;
 
 namespace {

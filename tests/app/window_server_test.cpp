@@ -18,7 +18,7 @@ namespace intent = core::intent;
 
 namespace {
 
-class Watched {
+class WatchedServer {
  public:
   std::shared_ptr<const Serving> now() const {
     const std::scoped_lock lock(mutex_);
@@ -61,7 +61,7 @@ const char* const kEndless = R"({"prompt": "ridge is", "stream": true})";
 } // namespace
 
 TEST_CASE("the window's server answers and shows its requests, and ends what it writes when it is switched off") {
-  Watched w;
+  WatchedServer w;
   const int port = w.start({"127.0.0.1", 0, 2, ""});
   CHECK(w.now()->model == "guide");
   CHECK(w.now()->slots.size() == 2);
@@ -94,10 +94,10 @@ TEST_CASE("the window's server answers and shows its requests, and ends what it 
 }
 
 TEST_CASE("the window's server says why it cannot start, asks for its key, and starts again elsewhere") {
-  Watched w;
+  WatchedServer w;
   const int port = w.start({"127.0.0.1", 0, 1, "secret"});
   CHECK(Socket(port).ask("POST /v1/completions", kShort).starts_with("HTTP/1.1 401"));
-  Watched other;
+  WatchedServer other;
   other.server.start({"127.0.0.1", port, 1, ""}, "");
   other.until([](const Serving& s) { return !s.problem.empty(); });
   CHECK(other.now()->problem.find("cannot listen") != std::string::npos);

@@ -8,7 +8,7 @@
 #include <sstream>
 
 using namespace ridge;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 TEST_CASE("a profile with waiting times shows them, and one layer along a line of time") {
   measure::StepProfile profile{16, 110e-6, 1e12, {}};

@@ -104,8 +104,8 @@ std::string message_of(const std::string& grammar) {
 }
 
 // A vocabulary of these pieces; token 0 ends the output.
-struct Vocabulary {
-  explicit Vocabulary(std::vector<std::string> text, std::vector<TokenTable::Special> special = {})
+struct TestVocabulary {
+  explicit TestVocabulary(std::vector<std::string> text, std::vector<TokenTable::Special> special = {})
       : pieces(std::move(text)), table(with_end(pieces), std::vector<int32_t>{0}, special) {}
   static std::vector<std::string>& with_end(std::vector<std::string>& pieces) {
     pieces.insert(pieces.begin(), "");
@@ -135,7 +135,7 @@ bool matches(const std::string& gbnf, const std::string& text) {
   const Grammar grammar = Grammar::parse(gbnf);
   std::vector<std::string> bytes;
   for (int b = 0; b < 256; ++b) bytes.push_back(std::string(1, static_cast<char>(b)));
-  const Vocabulary vocabulary(bytes);
+  const TestVocabulary vocabulary(bytes);
   GrammarMatcher matcher(grammar, vocabulary.table);
   for (const char c : text) {
     const int32_t token = 1 + static_cast<uint8_t>(c);
@@ -279,7 +279,7 @@ TEST_CASE("hostile grammars meet a limit") {
   CHECK_THROWS_WITH_AS(matches(doubling + "r40 ::= \"z\"", "z"), doctest::Contains("too ambiguous"), Error);
 
   const Grammar grammar = Grammar::parse("root ::= a*\na ::= \"x\" | \"x\" a | a2 a\na2 ::= \"x\" \"x\"? | \"x\" a2");
-  const Vocabulary vocabulary({"x", "xx", std::string(1000, 'x')});
+  const TestVocabulary vocabulary({"x", "xx", std::string(1000, 'x')});
   GrammarMatcher matcher(grammar, vocabulary.table);
   try {
     for (int i = 0; i < 100; ++i) matcher.accept(3);
@@ -293,7 +293,7 @@ TEST_CASE("hostile grammars meet a limit") {
 
 TEST_CASE("the mask allows exactly the tokens that can follow, and the end only where the output is complete") {
   const Grammar grammar = Grammar::parse(R"(root ::= "ab" ("c" | "dé"))");
-  const Vocabulary vocabulary(
+  const TestVocabulary vocabulary(
       {"a", "ab", "abc", "abd", "abx", "b", "c", "cc", "d", "d\xc3", "dé", "dè", "\xa9", "é", ""});
   GrammarMatcher matcher(grammar, vocabulary.table);
   CHECK(allowed(matcher, vocabulary.table) == Pieces{"a", "ab", "abc", "abd"});
@@ -314,7 +314,7 @@ TEST_CASE("the mask allows exactly the tokens that can follow, and the end only 
 
 TEST_CASE("tokens of equal bytes are allowed together; ids beyond the vocabulary never") {
   const Grammar grammar = Grammar::parse("root ::= \"a\"+");
-  const Vocabulary vocabulary({"a", "b", "a"});
+  const TestVocabulary vocabulary({"a", "b", "a"});
   GrammarMatcher matcher(grammar, vocabulary.table);
   std::vector<float> logits(10, 1.0f);
   matcher.apply(logits);
@@ -326,7 +326,7 @@ TEST_CASE("tokens of equal bytes are allowed together; ids beyond the vocabulary
 }
 
 TEST_CASE("a grammar can ask for tokens by number, by text and by negation") {
-  const Vocabulary vocabulary({"a", "b", "", ""}, {{"<think>", 3}, {"</think>", 4}});
+  const TestVocabulary vocabulary({"a", "b", "", ""}, {{"<think>", 3}, {"</think>", 4}});
   const auto first = [&](const std::string& gbnf, std::vector<int32_t> before) {
     const Grammar grammar = Grammar::parse(gbnf);
     GrammarMatcher matcher(grammar, vocabulary.table);
@@ -423,7 +423,7 @@ TEST_CASE("a mask forbids only tokens after which no output is possible") {
 TEST_CASE("masks stay right when the matcher has to forget its states") {
   // Ever deeper nesting makes ever new stacks, far more than are kept.
   const Grammar grammar = Grammar::parse("root ::= \"[\" root* \"]\" | \"{\" root \"}\" | \"(\" root \")\"");
-  const Vocabulary vocabulary({"[", "]", "{", "}", "(", ")", "}]", "[[", "{(", ")}"});
+  const TestVocabulary vocabulary({"[", "]", "{", "}", "(", ")", "}]", "[[", "{(", ")}"});
   GrammarMatcher matcher(grammar, vocabulary.table);
   std::mt19937_64 random(5);
   std::vector<char> open;
@@ -456,7 +456,7 @@ TEST_CASE("masks stay right when the matcher has to forget its states") {
 
 TEST_CASE("the sampler keeps to a grammar and asks for a whole mask only when it must") {
   const Grammar grammar = Grammar::parse("root ::= [a-c]{3}");
-  const Vocabulary vocabulary({"a", "b", "c", "d", "ab", "abcd"});
+  const TestVocabulary vocabulary({"a", "b", "c", "d", "ab", "abcd"});
   ridge::core::SamplerParams params;
   params.temp = 1.5f;
   for (int64_t seed = 0; seed < 200; ++seed) {

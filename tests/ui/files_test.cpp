@@ -114,7 +114,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(User& user, app::WindowEngine& engine, const ui::Window& window) {
+void use_lab_and_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   REQUIRE(wait_for([&] {
     return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
@@ -137,5 +137,5 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   options.panel = "quant";
   ui::Window window(options);
   app::WindowEngine engine(tests::guide_setup(), [&] { window.wake(); });
-  run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
+  run_with_user(window, engine, [&](User& user) { use_lab_and_files(user, engine, window); });
 }

@@ -29,7 +29,7 @@ double cpu_seconds() {
 }
 
 // The user's side; runs beside the window, which must stay in the main thread.
-void use(User& user, const app::WindowEngine& engine, const ui::Window& window) {
+void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto idle = [&] { return now()->state == core::EngineState::idle; };
   user.click(500, 720); // into the composer
@@ -83,7 +83,7 @@ TEST_CASE("a question is typed, the answer streams, every panel opens, the windo
   setup.request.sampling.max_tokens = 40;
   ui::Window window({});
   app::WindowEngine engine(setup, [&] { window.wake(); });
-  run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
+  run_with_user(window, engine, [&](User& user) { use_panels(user, engine, window); });
 }
 
 TEST_CASE("a model that cannot be opened leaves a window with a message, and another can be opened") {

@@ -66,7 +66,7 @@ const Json& SchemaParts::referenced(const std::string& reference, const std::str
   }
   try {
     return document_.at(Json::json_pointer(pointer));
-  } catch (const nlohmann::json::exception&) {
+  } catch (const nlohmann::ordered_json::exception&) {
     fail_schema(path, fmt::format("`$ref` to `{}`: there is nothing at that place", reference));
   }
 }

@@ -19,9 +19,10 @@ namespace ridge::tests {
 
 struct Recipe {
   std::string name;
-  nlohmann::json document;
+  nlohmann::ordered_json document;
 
-  explicit Recipe(std::string of) : name(std::move(of)), document(nlohmann::json::parse(read_file(path() + ".json"))) {}
+  explicit Recipe(std::string of)
+      : name(std::move(of)), document(nlohmann::ordered_json::parse(read_file(path() + ".json"))) {}
 
   std::string path() const { return reference_dir() + "/recipes/" + name; }
   std::vector<int32_t> ids() const { return document["ids"]; }
@@ -72,7 +73,7 @@ struct Recipe {
     return gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(std::move(image)), name);
   }
 
-  static gguf::OwnedValue value(int type, const nlohmann::json& value) { // GGUF's ids of types
+  static gguf::OwnedValue value(int type, const nlohmann::ordered_json& value) { // GGUF's ids of types
     switch (type) {
     case 4: return value.get<uint32_t>();
     case 5: return value.get<int32_t>();
@@ -92,7 +93,7 @@ struct Recipe {
   }
 
   // FNV-1a of the name starts a SplitMix64 sequence; its upper 24 bits are uniform in offset ± amplitude.
-  std::vector<float> weights(const nlohmann::json& tensor) const {
+  std::vector<float> weights(const nlohmann::ordered_json& tensor) const {
     uint64_t state = 0xcbf29ce484222325;
     for (const unsigned char c : tensor[0].get<std::string>()) state = (state ^ c) * 0x100000001b3;
     state ^= document["seed"].get<uint64_t>();

@@ -1,7 +1,7 @@
 // The meaning of a Program in the plainest terms: every op in double precision over decoded weights, the whole history
 // of a stream computed anew. Executors are compared with it.
 //
-// The meaning of an op is naive_NAME in tests/oracle/NAME.cpp, for every row of core/ops.def.
+// The meaning of an op is naive_NAME in NAME.cpp of tests/oracle/, for every row of core/ops.def.
 #pragma once
 
 #include "core/executor.h"

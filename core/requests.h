@@ -21,15 +21,15 @@ struct GpuOptions {
 
 // Which model runs, where, and with how much room.
 struct ModelOptions {
-  std::string model;           // a GGUF file; empty: the built-in guide
-  std::string device = "auto"; // or cuda, cpu
-  int64_t context = -1;        // tokens; -1: the model's own, at most engine::kDefaultContext; 0: the model's own
-  int64_t batch = 2048, ubatch = 512; // tokens evaluated at once; the smaller one counts
-  int threads = 0;                    // of the CPU; 0: all cores
-  int64_t gpu_layers = -1;            // the last so many layers run on the GPU; -1: all for which there is room
-  bool experts_on_host = false;       // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;             // that may be taken on a GPU, such as 8GiB; empty: what is free
-  std::string host_memory;            // that experts in the host's memory may take; empty: what is free
+  std::string model;                // a GGUF file; empty: the built-in guide
+  std::string device = "auto";      // or cuda, cpu
+  int64_t context = -1;             // tokens; -1: the model's own, at most engine::kDefaultContext; 0: the model's own
+  int64_t batch = 2048, ubatch = 0; // tokens evaluated at once, the smaller one counts; ubatch 0: as many as pay
+  int threads = 0;                  // of the CPU; 0: all cores
+  int64_t gpu_layers = -1;          // the last so many layers run on the GPU; -1: all for which there is room
+  bool experts_on_host = false;     // routed experts stay in the host's memory, with copies on the GPU
+  std::string gpu_memory;           // that may be taken on a GPU, such as 8GiB; empty: what is free
+  std::string host_memory;          // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
   std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
@@ -120,13 +120,13 @@ struct BenchRequest {
   // head in draft_model, or of the shape's; empty: no such test
   std::string speculation, draft_model;
   std::string accepted; // how often guesses of draft heads are taken for right: 0.8; empty: no such test
-  std::string batches = "2048", ubatches = "512"; // tokens
-  std::string k_types = "f16", v_types = "f16";   // of the KV cache
-  std::string threads = "0";                      // 0: all cores
-  std::string gpu_layers = "-1";                  // -1: all for which there is room
-  bool experts_on_host = false;                   // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;                         // that may be taken on a GPU, such as 8GiB; empty: what is free
-  std::string host_memory;                        // that experts in the host's memory may take; empty: what is free
+  std::string batches = "2048", ubatches = "0"; // tokens; ubatches 0: as many as pay
+  std::string k_types = "f16", v_types = "f16"; // of the KV cache
+  std::string threads = "0";                    // 0: all cores
+  std::string gpu_layers = "-1";                // -1: all for which there is room
+  bool experts_on_host = false;                 // routed experts stay in the host's memory, with copies on the GPU
+  std::string gpu_memory;                       // that may be taken on a GPU, such as 8GiB; empty: what is free
+  std::string host_memory;                      // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
   std::string device = "auto";
   ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say

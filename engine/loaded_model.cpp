@@ -109,9 +109,13 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
 }
 
 // Returns false where the GPU has no room even so.
-bool start_with_experts_on_host(LoadedModel& model, const core::ExecutorConfig& config, Placement wanted,
+bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config, Placement wanted,
                                 const LoadSteps& steps) {
-  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, available_memory(), wanted);
+  Room room = free_room();
+  room.choose_gpu(wanted);
+  if (wanted.gpu_memory > 0) room.gpu = std::min(room.gpu, wanted.gpu_memory);
+  config = config_with_experts_on_host(model.program, config, room, wanted);
+  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, room.cpu, wanted);
   if (!kernels::cuda::fits(model.program, config, cuda_options(wanted, true))) return false;
   model.executor = on_cuda(model.program, config, cuda_options(wanted, true), steps);
   model.gpu_share = 1;
@@ -228,7 +232,8 @@ Placement placement_of(const core::ModelOptions& options) {
           bytes(options.host_memory, "--host-memory", -1),
           parse_gpus(options.ranks.gpus),
           static_cast<int>(options.ranks.tensor_parallel),
-          static_cast<int>(options.ranks.pipeline)};
+          static_cast<int>(options.ranks.pipeline),
+          options.ubatch > 0 ? 0 : options.batch};
 }
 
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,

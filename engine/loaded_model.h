@@ -72,6 +72,7 @@ struct Placement {
   std::vector<int> gpus = {};   // numbers of those that may be used; empty: all, as few as hold the model
   int ranks = 0;                // that layers are shared out to (ranks/ranks.h); 0: one per GPU that is named
   int stages = 1;               // of layers, one after the other, each with such ranks
+  int64_t long_batch = 0;       // tokens of a prompt at once where experts stay in the host's memory; 0: as elsewhere
 };
 Placement
 placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs

@@ -12,11 +12,19 @@
 
 namespace ridge::engine {
 
+namespace {
+
+int64_t tokens_at_once(const core::ModelOptions& options) {
+  return std::min(options.ubatch > 0 ? options.ubatch : kDefaultUbatch, options.batch);
+}
+
+} // namespace
+
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context) {
   const int64_t context = options.context;
   core::ExecutorConfig config;
   config.context = context < 0 ? std::min(trained_context, kDefaultContext) : context == 0 ? trained_context : context;
-  config.max_batch = std::min({options.ubatch, options.batch, config.context});
+  config.max_batch = std::min(tokens_at_once(options), config.context);
   config.max_outputs = 1;
   config.threads = options.threads;
   const auto cache_type = [](const std::string& name) {
@@ -29,7 +37,7 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
 
 void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options, int64_t streams) {
   config.streams = streams;
-  config.max_batch = std::max(streams, std::min({options.ubatch, options.batch, config.context * streams}));
+  config.max_batch = std::max(streams, std::min(tokens_at_once(options), config.context * streams));
 }
 
 namespace {

@@ -13,7 +13,7 @@
 
 namespace ridge::engine {
 
-inline constexpr int64_t kDefaultContext = 8192; // tokens
+inline constexpr int64_t kDefaultContext = 8192, kDefaultUbatch = 512; // tokens
 
 // The executor that the options ask for; trained_context: of the model, tokens.
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);

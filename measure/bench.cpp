@@ -211,7 +211,7 @@ class Bench {
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
     int64_t passed_on = 0; // of the current -b
     while (count > 0) {
-      const int64_t rows = std::min({count, setting_.ubatch, setting_.batch - passed_on});
+      const int64_t rows = std::min({count, common_.ubatch_tokens, setting_.batch - passed_on});
       passed_on = (passed_on + rows) % setting_.batch;
       const std::vector<int32_t> tokens = random_tokens(rows), streams(rows, stream);
       std::vector<int32_t> positions(rows);
@@ -294,6 +294,13 @@ class Bench {
   core::Cost cost_;
 };
 
+// Tokens of a prompt that are evaluated at once. An executor for short tests is made for fewer.
+int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
+  const int64_t chosen =
+      setting.ubatch > 0 ? setting.ubatch : std::max(engine::kDefaultUbatch, executor.config().max_batch);
+  return std::min(setting.batch, chosen);
+}
+
 // Tests one open model with every setting of the plan.
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
                  const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
@@ -318,7 +325,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     row.backend = backend_of(loaded);
     row.device = loaded.executor->description();
     row.batch_tokens = setting.batch;
-    row.ubatch_tokens = setting.ubatch;
+    row.ubatch_tokens = ubatch_of(setting, *loaded.executor);
     row.k_type = setting.k_type;
     row.v_type = setting.v_type;
     row.threads = options.threads;

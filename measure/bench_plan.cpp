@@ -21,13 +21,13 @@ std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
   const std::vector<std::string> types = {"f16", "f32", "q8_0"};
   std::vector<BenchSetting> settings;
   for (const int64_t batch : parse_counts(r.batches, "--batch-size", 1, 1 << 20))
-    for (const int64_t ubatch : parse_counts(r.ubatches, "--ubatch-size", 1, 1 << 16))
+    for (const int64_t ubatch : parse_counts(r.ubatches, "--ubatch-size", 0, 1 << 16))
       for (const int64_t threads : parse_counts(r.threads, "--threads", 0, 1024))
         for (const std::string& k_type : parse_words(r.k_types, "--cache-type-k", types))
           for (const std::string& v_type : parse_words(r.v_types, "--cache-type-v", types))
             for (const int64_t layers : layer_counts(r.gpu_layers))
               for (const int64_t streams : parse_counts(r.streams, "--batch", 1, 4096))
-                settings.push_back({batch, std::min(batch, ubatch), threads, streams, layers, k_type, v_type});
+                settings.push_back({batch, ubatch, threads, streams, layers, k_type, v_type});
   return settings;
 }
 

@@ -16,7 +16,7 @@ struct BenchNames {
 
 // What an executor is made for; the tests of one setting share it.
 struct BenchSetting {
-  int64_t batch, ubatch, threads, streams, gpu_layers;
+  int64_t batch, ubatch, threads, streams, gpu_layers; // ubatch 0: the executor's
   std::string k_type, v_type;
 };
 

@@ -133,7 +133,8 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the head's file (-md)")
       ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
-  list("--ubatch-size", o->request.ubatches, "of these, evaluated at once (-ub)");
+  list("--ubatch-size", o->request.ubatches,
+       "of these, evaluated at once (-ub); 0: 512, or all where experts stay in the host's memory");
   list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->request.v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,

@@ -33,9 +33,12 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("--ubatch-size", o.ubatch, "of these, evaluated at once (-ub): scratch memory grows with it")
+  command
+      .add_option("--ubatch-size", o.ubatch,
+                  fmt::format("of these, evaluated at once (-ub): scratch memory grows with it (default: {}, or all "
+                              "where experts stay in the host's memory)",
+                              engine::kDefaultUbatch))
       ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str()
       ->type_name("N");
   command.add_option("-t,--threads", o.threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))

@@ -174,6 +174,20 @@ double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_byte
   return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMostKept);
 }
 
+core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
+                                                 const Room& room, const Placement& wanted) {
+  constexpr int64_t kMostLost = 8; // copies: one in so many
+  const auto copies = [&](const core::ExecutorConfig& tried) {
+    const ExpertNeed need = expert_need(program, tried, room.limits);
+    return need.copies_in(room.gpu, host_places(need, room, wanted));
+  };
+  core::ExecutorConfig longer = config;
+  longer.max_batch = std::max(config.max_batch, std::min(wanted.long_batch, config.context * config.streams));
+  if (longer.max_batch == config.max_batch) return config;
+  const int64_t before = copies(config);
+  return before > 0 && copies(longer) >= before - before / kMostLost ? longer : config;
+}
+
 int32_t layers_together(const core::Program& program, int32_t layers) {
   const int32_t all = core::layer_count(program) + 1;
   return layers == 0 ? 0 : all - core::next_cut(program, all - layers);
@@ -261,7 +275,8 @@ static void place_on_one(Fit& found, const core::Program& program, const Placeme
     found.full_gpu_bytes = token_bytes(*parts.gpu, config, full);
   }
   if (!places.experts_on_host) return;
-  const ExpertNeed need = expert_need(program, config, left.limits);
+  found.config = config_with_experts_on_host(program, config, left, placement);
+  const ExpertNeed need = expert_need(program, found.config, left.limits);
   found.experts = need.sizes.experts;
   found.host_experts = host_places(need, left, placement);
   found.copies = std::max<int64_t>(need.copies_in(left.gpu, found.host_experts), 0);

@@ -67,6 +67,12 @@ struct Room {
 };
 Room free_room(); // of this machine, now; asks every GPU
 
+// How a model is configured whose routed experts stay in the host's memory. A batch of a prompt wants nearly all
+// experts, whatever its length, so it has as many tokens as the placement allows where that costs the GPU few of its
+// copies.
+core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
+                                                 const Room& room, const Placement& wanted);
+
 // What a GPU has of a model that several share: of layers, the output being the last one, a rank's part.
 struct RankFit {
   int gpu = 0, stages = 1, rank = 0, ranks = 1;

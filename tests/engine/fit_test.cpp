@@ -250,6 +250,16 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   const engine::Fit limited = engine::fit(model.program, config, room_of(64e9, gpu), {.host_memory = all / 4});
   CHECK(std::abs(static_cast<double>(limited.host_experts) / kExperts - 0.25) < 0.01);
   CHECK(limited.fits);
+  // Longer batches of prompts, unless they cost more than an eighth of the copies.
+  CHECK(tight.config.max_batch == 512);
+  const engine::Fit longer = engine::fit(model.program, config, room_of(64e9, gpu), {.long_batch = 2048});
+  CHECK(longer.config.max_batch == 2048);
+  CHECK(longer.gpu->scratch > tight.gpu->scratch);
+  CHECK(longer.copies < tight.copies);
+  CHECK(longer.copies >= tight.copies - tight.copies / 8);
+  const double few = static_cast<double>(tight.gpu->total() - tight.gpu->weights * 9 / 10);
+  CHECK(engine::fit(model.program, config, room_of(64e9, few), {.long_batch = 2048}).config.max_batch == 512);
+  CHECK(engine::fit(model.program, config, room_of(64e9, 40e9), {.long_batch = 2048}).config.max_batch == 512);
   const engine::Fit dense =
       engine::fit(Shape("llama-1b:Q4_K_M").program, config, room_of(64e9, 1e9), {.experts_on_host = true});
   CHECK(dense.experts == 0);

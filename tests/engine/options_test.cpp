@@ -157,4 +157,7 @@ TEST_CASE("a step of many sequences takes as many tokens as the options allow, a
   CHECK(step(256, 512, 32) == 512);
   CHECK(step(100, 512, 3) == 300);
   CHECK(step(256, 16, 32) == 32); // a token of each
+  CHECK(step(4096, 0, 1) == 512);
+  CHECK(engine::placement_of({.ubatch = 256}).long_batch == 0);
+  CHECK(engine::placement_of({.batch = 1024}).long_batch == 1024);
 }

@@ -139,7 +139,8 @@ struct Launchers {
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
-    const bool single = args.tokens == 1 || args.ids || args.slots > 1; // experts differ from token to token
+    // Experts differ from token to token. In exact mode a token's sums are made in one order, whatever comes with it.
+    const bool single = args.tokens == 1 || args.ids || args.slots > 1 || exact;
     const int most = matvec_warps<false>(launch, args.cols, 1);
     if constexpr (kHasExactKernel<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
       // Of float formats the two differ in nothing else: little room is enough to do without.

@@ -187,6 +187,47 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
     }
 }
 
+TEST_CASE("CUDA: in exact mode logits are the same to the bit, however many tokens a step evaluates") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Type type : {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_K, Type::IQ4_XS})
+    for (const int64_t experts : {0, 4}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(type);
+      CAPTURE(experts);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape;
+      shape.hidden = 256 * model.integer(1, 6);
+      shape.experts = experts;
+      shape.used = experts / 2;
+      model.transformer(shape, type, type);
+      core::ExecutorConfig config = config_for(150);
+      config.exact = true;
+      config.k_type = config.v_type = core::KvType::f32;
+      const auto executor = make_cuda_executor(model.program, config);
+      const std::vector<int32_t> tokens = some_tokens(model, 150);
+      const auto in_pieces = [&](auto next_size) {
+        std::vector<float> all;
+        for (int64_t at = 0; at < std::ssize(tokens);) {
+          const int64_t size = std::min<int64_t>(next_size(), std::ssize(tokens) - at);
+          const std::vector<float> logits =
+              run(*executor, {tokens.begin() + at, tokens.begin() + at + size}, static_cast<int32_t>(at));
+          all.insert(all.end(), logits.begin(), logits.end());
+          at += size;
+        }
+        return all;
+      };
+      const std::vector<float> reference = in_pieces([] { return 1; });
+      for (const int64_t size : {2, 3, 16}) {
+        CAPTURE(size);
+        CHECK(in_pieces([&] { return size; }) == reference);
+      }
+      CHECK(in_pieces([&] { return model.integer(1, 32); }) == reference);
+    }
+}
+
 TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one token and for many") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

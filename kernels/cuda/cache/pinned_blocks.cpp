@@ -1,6 +1,7 @@
 #include "kernels/cuda/cache/pinned_blocks.h"
 
 #include "core/error.h"
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/runtime/context.h"
 
 #include <sys/mman.h>
@@ -13,18 +14,18 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr size_t kLargePage = size_t{2} << 20;
-constexpr int64_t kMostChunkBytes = 32 << 20; // other calls of the driver wait while one is locked: a millisecond
+using core::round_up;
 
-constexpr size_t whole(size_t bytes, size_t of) { return (bytes + of - 1) / of * of; }
+constexpr int64_t kLargePage = 2 << 20;
+constexpr int64_t kMostChunkBytes = 32 << 20; // other calls of the driver wait while one is locked: a millisecond
 
 // Memory that lies in large pages where the system has them, and is locked.
 class Chunk {
  public:
-  explicit Chunk(size_t bytes)
-      : data_(static_cast<std::byte*>(std::aligned_alloc(kLargePage, whole(bytes, kLargePage)))) {
+  explicit Chunk(int64_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(kLargePage, round_up(bytes, kLargePage)))) {
     if (!data_) throw std::bad_alloc();
-    madvise(data_, whole(bytes, kLargePage), MADV_HUGEPAGE);
+    madvise(data_, round_up(bytes, kLargePage), MADV_HUGEPAGE);
     std::memset(data_, 0, bytes); // here, where no call of the driver waits for it
     if (const cudaError_t status = cudaHostRegister(data_, bytes, cudaHostRegisterDefault); status != cudaSuccess) {
       cudaGetLastError();
@@ -46,7 +47,7 @@ class Chunk {
 } // namespace
 
 PinnedBlocks::PinnedBlocks(int device, size_t block_bytes)
-    : device_(device), block_bytes_(static_cast<int64_t>(whole(std::max<size_t>(block_bytes, 1), 256))),
+    : device_(device), block_bytes_(round_up(std::max<int64_t>(static_cast<int64_t>(block_bytes), 1), 256)),
       return_(std::make_shared<Return>()) {
   return_->to = this;
 }
@@ -68,7 +69,7 @@ PinnedBlocks::~PinnedBlocks() {
 
 std::vector<PinnedBlocks::Block> PinnedBlocks::make_chunk(int64_t blocks) const {
   const CurrentDevice current(device_);
-  const auto chunk = std::make_shared<Chunk>(static_cast<size_t>(blocks * block_bytes_));
+  const auto chunk = std::make_shared<Chunk>(blocks * block_bytes_);
   std::vector<Block> made;
   for (int64_t i = 0; i < blocks; ++i) made.emplace_back(chunk, chunk->data() + i * block_bytes_);
   return made;

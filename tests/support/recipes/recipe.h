@@ -31,6 +31,13 @@ struct Recipe {
 
   std::vector<float> golden_draft() const { return read_array<float>(path() + ".mtp.f32"); } // of draft heads, the same
 
+  // Whether there is a tensor with this in its name.
+  bool has_tensor(std::string_view part) const {
+    return std::ranges::any_of(document["tensors"], [&](const nlohmann::ordered_json& tensor) {
+      return tensor[0].get_ref<const std::string&>().find(part) != std::string::npos;
+    });
+  }
+
   gguf::File open() const { return opened(image()); }
   // With the tensors of these names in another type.
   gguf::File open_as(quant::Type type, const std::set<std::string>& encoded) const {

@@ -1,17 +1,37 @@
 // What was planned of a GPU's memory without one, against what an executor allocates: to the byte.
 #include "device.h"
+#include "gguf/writer.h"
 #include "greedy.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "models/model.h"
+#include "models/synthetic.h"
 #include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
+#include "support/temporary_folder.h"
 
 #include "core/sampler.h"
+
+#include <filesystem>
+#include <fstream>
 
 using namespace ridge;
 using kernels::cuda::MemoryPlan;
 
 namespace {
+
+// What is planned is room enough, and a byte less is not. Weights are not read.
+void check_room(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
+  CAPTURE(experts_on_host);
+  kernels::cuda::CudaOptions options;
+  options.experts_on_host = experts_on_host;
+  const MemoryPlan plan =
+      kernels::cuda::plan_memory(program, config, kernels::cuda::limits_for_plans(), experts_on_host);
+  if (static_cast<double>(plan.total()) > kernels::cuda::device_info().free_bytes) return;
+  options.memory_limit = static_cast<double>(plan.total());
+  CHECK(kernels::cuda::fits(program, config, options));
+  options.memory_limit -= 1;
+  CHECK_FALSE(kernels::cuda::fits(program, config, options));
+}
 
 void check_plan(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
   CAPTURE(experts_on_host);
@@ -27,10 +47,26 @@ void check_plan(const core::Program& program, const core::ExecutorConfig& config
   CHECK(taken.state == plan.state);
   CHECK(taken.scratch == plan.scratch);
   CHECK(taken.reserve == 0);
-  options.memory_limit = static_cast<double>(plan.total());
-  CHECK(kernels::cuda::fits(program, config, options));
-  options.memory_limit -= 1;
-  CHECK_FALSE(kernels::cuda::fits(program, config, options));
+  check_room(program, config, experts_on_host);
+}
+
+// A file in the shape of a large model, with a hole in place of the weights, but for what is checked when it is opened.
+gguf::File weightless_file(const tests::TemporaryFolder& folder, const models::Shape& shape, const std::string& type) {
+  const gguf::Metadata metadata = models::metadata_of(shape);
+  std::vector<gguf::TensorInfo> tensors = models::tensors_of(shape);
+  models::SyntheticSpec::parse(std::string(shape.name) + ":" + type)
+      .set_types(tensors, shape.architecture, shape.layers);
+  const std::vector<std::byte> head = gguf::file_head(metadata, tensors);
+  const std::string path = folder.write("model.gguf", {reinterpret_cast<const char*>(head.data()), head.size()});
+  std::filesystem::resize_file(path, gguf::file_bytes(metadata, tensors));
+  gguf::File file = gguf::File::open(path);
+  if (const gguf::Tensor* factors = file.find_tensor("rope_freqs.weight")) {
+    const auto at = factors->data.data() - file.tensors()[0].data.data() + std::ssize(head);
+    const std::vector<float> ones(factors->data.size() / sizeof(float), 1);
+    std::fstream out(path, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(at).write(reinterpret_cast<const char*>(ones.data()), std::ssize(factors->data));
+  }
+  return file;
 }
 
 } // namespace
@@ -80,6 +116,29 @@ TEST_CASE("CUDA: an executor allocates what was planned, whatever its heads, bat
           check_plan(model.program, config, experts > 0);
         }
     }
+}
+
+TEST_CASE("CUDA: an executor allocates what was planned, for every shape of bench that the GPU has room for") {
+  REQUIRE_DEVICE();
+  tests::Share share;
+  for (const models::Shape& shape : models::shapes()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(shape.name);
+    const tests::TemporaryFolder folder;
+    models::Shape without_heads = shape;
+    without_heads.draft_layers = 0;
+    const gguf::File file = weightless_file(folder, without_heads,
+                                            std::string_view(shape.name).starts_with("gpt-oss") ? "MXFP4" : "Q4_K_M");
+    const core::Program program = models::build_program(file);
+    core::ExecutorConfig config; // as commands have it
+    config.context = std::min<int64_t>(program.trained_context, 8192);
+    config.max_outputs = 1;
+    for (const int64_t batch : {512, 2048}) {
+      CAPTURE(batch);
+      config.max_batch = batch;
+      for (const bool experts_on_host : {false, true}) check_room(program, config, experts_on_host);
+    }
+  }
 }
 
 TEST_CASE("CUDA: a rank of two allocates what was planned, but for what GPUs exchange by, which is no executor's") {

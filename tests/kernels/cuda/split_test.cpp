@@ -27,6 +27,18 @@ tests::MakeExecutor cut_before(int32_t layer) {
   };
 }
 
+// On the GPUs that there are, in turn.
+tests::MakeExecutor in_stages(int stages) {
+  return [stages](const core::Program& program, const core::ExecutorConfig& config) {
+    return core::make_pipeline_executor(program, config, stages,
+                                        [](const core::Program& part, const core::ExecutorConfig& config, int stage) {
+                                          kernels::cuda::CudaOptions options;
+                                          options.device = stage % kernels::cuda::device_count();
+                                          return kernels::cuda::make_cuda_executor(part, config, options);
+                                        });
+  };
+}
+
 } // namespace
 
 TEST_CASE("CUDA: a model split between CPU and GPU is the model, wherever it is cut") {
@@ -44,6 +56,25 @@ TEST_CASE("CUDA: a model split between CPU and GPU is the model, wherever it is 
       CHECK(tests::worst_error(cut_before(layer), model, tests::exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
       CHECK(tests::worst_error(cut_before(layer), model, tests::fast_config(), {9, 1, 1, 20, 2, 1}) < 1e-2);
       CHECK(tests::worst_error_of_streams(cut_before(layer), model, tests::exact_config()) < 1e-8);
+    }
+  }
+}
+
+TEST_CASE("CUDA: a model in stages, each on a GPU, is the model") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t experts : {0, 3}) {
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.layers = 4;
+    shape.experts = shape.used = experts;
+    model.transformer(shape, Type::Q8_0, Type::Q6_K);
+    for (const int stages : {2, 3, 5}) {
+      CAPTURE(stages);
+      CHECK(tests::worst_error(in_stages(stages), model, tests::exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
+      CHECK(tests::worst_error(in_stages(stages), model, tests::fast_config(), {9, 1, 1, 20, 2, 1}) < 1e-2);
+      CHECK(tests::worst_error_of_streams(in_stages(stages), model, tests::exact_config()) < 1e-8);
     }
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 
 namespace ridge::engine {
 namespace {
@@ -21,9 +20,12 @@ DraftHead::DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& gree
 
 void DraftHead::keep(int64_t count) {
   size_ = std::min(size_, std::max(count, first_token_));
-  if (count > 0) return;
-  first_row_ = -1;
-  rows_.assign(width_, 0.0f);
+  if (count > first_row_) {
+    rows_.resize((std::min(count, rows_end()) - first_row_) * width_); // the others are another text's
+  } else {
+    first_row_ = size_ - 1;
+    rows_.assign(first_row_ < 0 ? width_ : 0, 0.0f);
+  }
 }
 
 void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
@@ -33,11 +35,8 @@ void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
     position += past;
     rows = rows.subspan(past * width_);
   }
-  if (position < first_row_ || position > rows_end()) { // not known: 0, as before the first token
-    first_row_ = std::min(position, unread);
-    rows_.assign((position - first_row_) * width_, 0.0f);
-  }
-  rows_.resize((position - first_row_) * width_);
+  if (rows.empty()) return;
+  rows_.resize((position - first_row_) * width_); // those that never came are 0, as before the first token
   rows_.insert(rows_.end(), rows.begin(), rows.end());
 }
 
@@ -61,8 +60,8 @@ std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, int64_t c
 }
 
 std::vector<int32_t> DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses) {
-  if (guesses > 0) size_ = std::min(size_, end - 1); // logits are wanted
-  if (size_ <= first_row_ || end > rows_end() + 1) throw std::logic_error("a draft head lacks hidden rows");
+  if (guesses > 0) size_ = std::min(size_, end - 1);                   // logits are wanted
+  rows_.resize((std::max(rows_end(), end - 1) - first_row_) * width_); // those that never came are 0
   std::vector<int32_t> made;
   while (size_ < end) {
     const int64_t count = std::min(end - size_, executor_.config().max_batch);

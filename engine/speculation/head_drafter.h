@@ -23,14 +23,14 @@ class DraftHead {
 
   int64_t size() const { return size_; } // tokens that the cache holds, with those before LoadedHead::first_token
   // The first token whose row is yet to come before all tokens can be read.
-  int64_t missing_row() const { return size_ > first_row_ ? rows_end() : size_ - 1; }
+  int64_t missing_row() const { return rows_end(); }
   void keep(int64_t count); // goes back to the first `count` tokens
   // Hidden rows of the tokens from `position` on. Those that were there from there on are dropped.
   void add_rows(int64_t position, std::span<const float> rows);
 
-  // Reads `text` up to token `end`, whose rows are there but for the last one's; `next` gets the rows that come out.
-  // Returns so many guesses of what follows, each made with the row of the one before; of a head with a next one at
-  // most one. They end early, with -1, where logits are unusable.
+  // Reads `text` up to token `end`; rows of tokens before the last one that never came are 0. `next` gets the rows that
+  // come out. Returns so many guesses of what follows, each made with the row of the one before; of a head with a next
+  // one at most one. They end early, with -1, where logits are unusable.
   std::vector<int32_t> read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses = 0);
 
  private:
@@ -43,8 +43,8 @@ class DraftHead {
   const int64_t width_;
   core::Sampler& greedy_;
   int64_t size_;
-  // Rows of tokens from first_row_ on, some that were read already among them. That of token -1, before the first, is
-  // 0.
+  // Rows of tokens from first_row_ < size_ on, some that were read already among them. That of token -1, before the
+  // first, is 0.
   int64_t first_row_ = -1;
   std::vector<float> rows_;
 };

@@ -153,7 +153,7 @@ class Scheduler {
   void await();
   void decode(const Piece& piece);
   int64_t worth_guessing(const Stream& stream, int64_t known, int64_t most);
-  int64_t most_guesses(const Sequence& sequence, int64_t known) const;
+  int64_t most_guesses(const Sequence& sequence, int64_t known, int64_t coming) const;
   void add_guesses(Piece& piece);
 
   void end(Stream& stream, StopReason stop, std::exception_ptr error = nullptr);

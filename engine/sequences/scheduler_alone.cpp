@@ -69,7 +69,7 @@ void Scheduler::await() {
   Sequence& sequence = *stream.sequence;
   const int64_t position = stream.cache.size();
   const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
-                     !somebody_joins() && worth_guessing(stream, 1, most_guesses(sequence, 1) - 1) == 0;
+                     !somebody_joins() && worth_guessing(stream, 1, most_guesses(sequence, 1, 1)) == 0;
   const double start = seconds_now();
   const int32_t token = executor_.next_token(ahead);
   const double seconds = seconds_now() - start;
@@ -123,12 +123,13 @@ int64_t Scheduler::worth_guessing(const Stream& stream, int64_t known, int64_t m
   return speculator_->worth(sequence.tokens_, known, most);
 }
 
-int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known) const {
+// Behind `known` tokens of a step, of which `coming` are not chosen yet.
+int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known, int64_t coming) const {
   const core::ExecutorConfig& config = executor_.config();
-  const int64_t room = config.context - std::ssize(sequence.tokens_);
+  const int64_t room = config.context - std::ssize(sequence.tokens_) - coming;
   const int64_t most = std::min({config.max_outputs - 1, config.max_batch - known, room});
   const int64_t limit = sequence.request_.limit;
-  return limit < 0 ? most : std::min(most, limit - sequence.generated_ - 1);
+  return limit < 0 ? most : std::min(most, limit - sequence.generated_ - coming - 1);
 }
 
 // What may follow a piece, where trying it pays.
@@ -136,7 +137,7 @@ void Scheduler::add_guesses(Piece& piece) {
   const Stream& stream = streams_[piece.stream];
   Sequence& sequence = *stream.sequence;
   const int64_t known = std::ssize(piece.tokens);
-  if (worth_guessing(stream, known, most_guesses(sequence, known)) == 0) return;
+  if (worth_guessing(stream, known, most_guesses(sequence, known, 0)) == 0) return;
   std::vector<int32_t> guesses = speculator_->draft();
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
   if (is_end) guesses.erase(std::ranges::find_if(guesses, is_end), guesses.end());

@@ -72,9 +72,9 @@ TEST_CASE("a room holds at most 25 files") {
   for (const char* top : {"core", "quant", "gguf", "text", "hub", "models", "kernels", "engine", "convert", "measure",
                           "server", "ui", "app"})
     for (const Source& source : sources(top)) ++files[source.path.parent_path().string()];
-  for (const auto& [folder, count] : files) {
-    CAPTURE(folder);
-    if (folder != "quant/formats") CHECK(count <= 25);
+  for (const auto& file : files) { // not a structured binding: clang 14 cannot capture it
+    CAPTURE(file.first);
+    if (file.first != "quant/formats") CHECK(file.second <= 25);
   }
 }
 

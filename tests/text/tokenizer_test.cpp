@@ -236,6 +236,10 @@ TEST_CASE("ids outside the vocabulary are refused") {
   CHECK_THROWS_WITH_AS(tokenizer.decode(std::vector{past}), doctest::Contains("token id"), Error);
   CHECK_THROWS_AS(tokenizer.decode(std::vector{-1}), Error);
   CHECK_THROWS_AS(StreamDecoder(tokenizer).push(past), Error);
+  for (const int32_t id : {past, past + 100000, -1}) { // a model may choose one: its matrix may have more rows
+    CHECK(tokenizer.piece(id).empty());
+    CHECK_FALSE(tokenizer.is_eog(id));
+  }
 }
 
 TEST_CASE("long runs of anything end") { // the bound only tells a hang from work

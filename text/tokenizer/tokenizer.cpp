@@ -273,7 +273,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
 }
 
 void Tokenizer::append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const {
-  if (id < 0 || id >= vocab_size()) throw_error("token id {}: the vocabulary has {} tokens", id, vocab_size());
+  if (!has(id)) throw_error("token id {}: the vocabulary has {} tokens", id, vocab_size());
   const bool splits = is_special(id) || kind(id) == TokenKind::user_defined; // what follows starts as a text does
   std::string_view bytes = piece(id);
   if (is_special(id) && !render_special) bytes = {};

@@ -76,14 +76,17 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;
 
   int32_t vocab_size() const { return vocabulary_.size(); }
-  // Ids below are in [0, vocab_size()).
+  // What a model chooses may lie past the vocabulary, where its matrix has more rows: it adds nothing and ends nothing.
+  bool has(int32_t id) const { return id >= 0 && id < vocab_size(); }
   std::string_view piece(int32_t id) const { // the bytes that the token adds to a text; special tokens: their text
+    if (!has(id)) return {};
     return std::string_view(pieces_).substr(piece_offsets_[id], piece_offsets_[id + 1] - piece_offsets_[id]);
   }
+  bool is_eog(int32_t id) const { return has(id) && end_of_generation_[id]; } // generation stops here
+  // Ids below are in [0, vocab_size()).
   std::string_view token_text(int32_t id) const { return vocabulary_.text(id); } // as stored: "Ġthe", "▁the", "<0x0A>"
   TokenKind kind(int32_t id) const { return vocabulary_.kind(id); }
   bool is_special(int32_t id) const { return kind(id) == TokenKind::control || kind(id) == TokenKind::unknown; }
-  bool is_eog(int32_t id) const { return end_of_generation_[id]; }                         // generation stops here
   int32_t find(std::string_view token_text) const { return vocabulary_.find(token_text); } // -1: no such token
 
   const SpecialIds& special() const { return special_; }

@@ -160,10 +160,10 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     Stream& stream = streams_[i];
     if (!stream.sequence) continue;
     const std::vector<int32_t>& tokens = stream.sequence->tokens_;
-    if (!stream.sequence->text_done(stream.cache.size())) {
-      if (!shares_prefix(stream)) reading.push_back(i);
-    } else if (std::ssize(tokens) > executor_.config().context) {
+    if (std::ssize(tokens) > executor_.config().context) {
       end(stream, StopReason::context_full);
+    } else if (!stream.sequence->text_done(stream.cache.size())) {
+      if (!shares_prefix(stream)) reading.push_back(i);
     } else {
       // More than one where a recurrent state went back behind wrong guesses; the streams behind it need one each.
       const int64_t left = std::ssize(tokens) - stream.cache.size();

@@ -84,7 +84,7 @@ kernels::cuda::CudaOptions cuda_options(const Placement& placement, bool experts
   options.experts_on_host = experts_on_host;
   options.host_limit = placement.host_memory;
   options.memory_limit = placement.gpu_memory;
-  if (!placement.gpus.empty()) options.device = placement.gpus[0];
+  options.device = placement.first_gpu();
   return options;
 }
 
@@ -137,8 +137,7 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
                    const LoadSteps& steps) {
   if (wanted.gpu_layers >= 0 || wanted.experts_on_host) return false;
   const kernels::cuda::CudaOptions options = cuda_options(wanted, false);
-  const int ranks = wanted.stages > 1 ? wanted.stages * std::max(1, wanted.ranks) : wanted.ranks;
-  const std::vector<int> gpus = gpus_for_ranks(model.program, config, wanted.gpus, ranks, options);
+  const std::vector<int> gpus = gpus_for_ranks(model.program, config, wanted.gpus, ranks_in_all(wanted), options);
   if (gpus.size() < 2) return false;
   const auto progress = [&](double done, double total) {
     if (steps.progress) steps.progress("copying to the GPUs", static_cast<int64_t>(done), static_cast<int64_t>(total));
@@ -201,15 +200,20 @@ std::unique_ptr<core::Executor> start_head(const core::Program& head, const core
   return on_cpu(head, config, steps);
 }
 
+// What is left of a limit on the first GPU's memory, of which so much was free before.
+double memory_left(const Placement& placement, double free_before) {
+  if (placement.gpu_memory <= 0) return placement.gpu_memory;
+  const double taken = free_before - kernels::cuda::device_info(placement.first_gpu()).free_bytes;
+  return std::max(1.0, placement.gpu_memory - taken); // 0 would be no limit
+}
+
 // Starts the draft heads of a model. Returns what is left of the placement.
 Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, const std::string& device, bool on_gpu,
                       Placement placement, const LoadSteps& steps) {
   for (LoadedHead& head : model.heads) {
-    const double free_before = on_gpu ? kernels::cuda::device_info().free_bytes : 0;
+    const double free_before = on_gpu ? kernels::cuda::device_info(placement.first_gpu()).free_bytes : 0;
     head.executor = start_head(head.program, head_config(config), device, on_gpu, placement, steps);
-    if (on_gpu && placement.gpu_memory > 0) // 0 would be no limit
-      placement.gpu_memory =
-          std::max(1.0, placement.gpu_memory - free_before + kernels::cuda::device_info().free_bytes);
+    if (on_gpu) placement.gpu_memory = memory_left(placement, free_before);
   }
   return placement;
 }
@@ -218,7 +222,8 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
 
 void start_executor(LoadedHead& head, const core::ExecutorConfig& config, const std::string& name,
                     const Placement& placement, const LoadSteps& steps) {
-  const bool on_gpu = name != "cpu" && placement.gpu_layers != 0 && kernels::cuda::device_info().usable;
+  const bool on_gpu =
+      name != "cpu" && placement.gpu_layers != 0 && kernels::cuda::device_info(placement.first_gpu()).usable;
   head.executor = start_head(head.program, config, name, on_gpu, placement, steps);
 }
 
@@ -226,14 +231,29 @@ Placement placement_of(const core::ModelOptions& options) {
   const auto bytes = [](const std::string& size, const char* flag, double otherwise) {
     return size.empty() ? otherwise : static_cast<double>(core::parse_bytes(size, flag));
   };
+  const std::vector<int> gpus = parse_gpus(options.ranks.gpus);
+  if (gpus.size() > 1 && (options.gpu_layers >= 0 || options.experts_on_host))
+    throw Error(fmt::format("--gpus {}: {} takes one GPU; name one, or leave it away", options.ranks.gpus,
+                            options.experts_on_host ? "--cpu-moe" : "-ngl"),
+                Error::kUsage);
   return {options.gpu_layers,
           options.experts_on_host,
           bytes(options.gpu_memory, "--gpu-memory", 0),
           bytes(options.host_memory, "--host-memory", -1),
-          parse_gpus(options.ranks.gpus),
+          gpus,
           static_cast<int>(options.ranks.tensor_parallel),
           static_cast<int>(options.ranks.pipeline),
           options.ubatch > 0 ? 0 : options.batch};
+}
+
+int ranks_in_all(const Placement& placement) {
+  if (placement.stages <= 1) return placement.ranks;
+  const int named = static_cast<int>(placement.gpus.size());
+  if (placement.ranks > 0 || named == 0) return placement.stages * std::max(1, placement.ranks);
+  if (named % placement.stages != 0)
+    throw Error(fmt::format("--pipeline {}: {} GPUs are named, which is no multiple of that", placement.stages, named),
+                Error::kUsage);
+  return named;
 }
 
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
@@ -244,7 +264,9 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   const int64_t gpu_layers = placement.gpu_layers;
   const bool wants_gpu = name != "cpu" && gpu_layers != 0;
   kernels::cuda::DeviceInfo gpu;
-  if (wants_gpu) gpu = kernels::cuda::device_info(placement.gpus.empty() ? 0 : placement.gpus[0]);
+  if (wants_gpu) gpu = kernels::cuda::device_info(placement.first_gpu());
+  if (wants_gpu && kernels::cuda::device_count() > 0)
+    gpus_to_use(placement.gpus, 0, kernels::cuda::device_count()); // says which are not there
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {
@@ -260,16 +282,20 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
     return gpu.usable ? Device::cuda : Device::cpu;
   }
   if (wants_gpu) {
-    if (!gpu.usable && gpu_layers > 0) note(fmt::format("running on the CPU: {}", gpu.problem));
+    if (!gpu.usable && (gpu_layers > 0 || !placement.gpus.empty()))
+      note(fmt::format("running on the CPU: {}", gpu.problem));
     if (gpu.usable) {
       try {
-        if (start_on_gpu(model, config, rest, steps)) return Device::cuda;
+        if (start_on_gpu(model, config, rest, steps)) {
+          model.gpu_memory_left = memory_left(placement, gpu.free_bytes);
+          return Device::cuda;
+        }
       } catch (const kernels::cuda::OutOfMemory& error) {
         if (name == "cuda" || gpu_layers > 0)
           throw kernels::cuda::OutOfMemory(fmt::format("{}; {}", error.what(), to_need_less));
         note(fmt::format("running on the CPU: {}", error.what()));
       } catch (const Error& error) {
-        if (name == "cuda" || gpu_layers > 0) throw;
+        if (name == "cuda" || gpu_layers > 0 || error.exit_code == Error::kUsage) throw;
         note(fmt::format("running on the CPU: {}", error.what()));
       }
     }

@@ -40,6 +40,7 @@ struct LoadedModel {
   std::unique_ptr<core::Executor> executor;   // runs program
   double gpu_share = 0;                       // of the bytes that one token reads
   std::vector<int> gpus = {};                 // that run it; empty: the first, or none
+  double gpu_memory_left = 0;                 // of Placement::gpu_memory, on the first of them; 0: no limit
   std::vector<LoadedHead> heads = {};         // those that guess; program then keeps hidden rows
 
   // The tokenizer, or an Error that says the file has none.
@@ -73,16 +74,21 @@ struct Placement {
   int ranks = 0;                // that layers are shared out to (ranks/ranks.h); 0: one per GPU that is named
   int stages = 1;               // of layers, one after the other, each with such ranks
   int64_t long_batch = 0;       // tokens of a prompt at once where experts stay in the host's memory; 0: as elsewhere
+
+  int first_gpu() const { return gpus.empty() ? 0 : gpus[0]; }
 };
-Placement
-placement_of(const core::ModelOptions& options); // throws a usage Error for what is no size or no list of GPUs
+// Throws a usage Error for what is no size or no list of GPUs, or for several GPUs where layers are not shared out.
+Placement placement_of(const core::ModelOptions& options);
+// Ranks of all stages; 0: one per GPU that is named. GPUs that are named are shared out to the stages, all of them,
+// where no number of ranks is given. Throws a usage Error where that does not come out even.
+int ranks_in_all(const Placement& placement);
 
 // `name` is auto, cuda or cpu. auto falls back to the CPU, with a note where there is a GPU that cannot be used; cuda
-// throws Error then. Weights are copied to the GPU, or read once for the CPU, with progress.
-// What the placement leaves open: where a model does not fit the GPU, its routed experts stay in the host's memory or,
-// as far as that has no room, in the file; where it has none, as many layers as fit run on the GPU and the rest on the
-// CPU. A note says so. Draft heads come first, and the model gets what is left. to_need_less: advice for when the GPU
-// has too little memory.
+// throws Error then. GPUs that are named and not there are a usage Error where there are others. Weights are copied to
+// the GPU, or read once for the CPU, with progress. What the placement leaves open: where a model does not fit the GPU,
+// its routed experts stay in the host's memory or, as far as that has no room, in the file; where it has none, as many
+// layers as fit run on the GPU and the rest on the CPU. A note says so. Draft heads come first, and the model gets what
+// is left. to_need_less: advice for when the GPU has too little memory.
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
                       const Placement& placement = {}, const LoadSteps& steps = {},
                       const char* to_need_less = "lower -ngl (layers on the GPU), -c (context) or -ub (batch)");

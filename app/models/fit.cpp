@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/speculation/speculation.h"
+#include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -33,6 +34,8 @@ struct FitCommand {
     const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
     if (placement.gpu_memory > 0) room.gpus.assign(presumed_gpus(placement, room), placement.gpu_memory);
     if (model.device == "cpu") room.without_gpus();
+    if (model.device == "cuda" && room.gpu <= 0 && room.gpus.empty())
+      throw_error("--device cuda: {}; --gpu-memory plans as if there were a GPU", kernels::cuda::device_info().problem);
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
     const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
@@ -100,7 +103,7 @@ struct FitCommand {
     row("host memory", fmt::format("{} of {} experts of each layer beside the GPU's {}: {}", fit.host_experts,
                                    fit.experts, fit.copies, taken));
     row("file", fmt::format("read when wanted: experts that have no place in memory, {} of {} in each layer",
-                            std::max<int64_t>(fit.experts - fit.host_experts - fit.copies, 0), fit.experts));
+                            fit.experts_in_file_only(), fit.experts));
   }
 
   static void print_device(const char* name, const std::optional<engine::Need>& need, double room, int32_t layers,
@@ -149,7 +152,7 @@ struct FitCommand {
                          {"layers", fit.layers},
                          {"gpu_layers", fit.gpu_layers},
                          {"experts_on_host", fit.host_experts},
-                         {"experts_in_file_only", fit.experts - fit.host_experts},
+                         {"experts_in_file_only", fit.experts_in_file_only()},
                          {"expert_copies_on_gpu", fit.copies},
                          {"gpu", device(fit.gpu, room)},
                          {"gpus", gpus},

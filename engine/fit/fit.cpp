@@ -27,10 +27,6 @@ int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& s
   return bytes;
 }
 
-size_t first_gpu(const Placement& placement) {
-  return placement.gpus.empty() ? 0 : static_cast<size_t>(placement.gpus[0]);
-}
-
 // The parts of a model with so many of its last layers on the GPU.
 struct Parts {
   std::optional<core::SplitProgram> split;
@@ -208,7 +204,7 @@ int32_t layers_that_fit(const core::Program& program, const std::function<bool(c
 }
 
 void Room::choose_gpu(const Placement& placement) {
-  if (const size_t first = first_gpu(placement); first < gpus.size()) gpu = gpus[first];
+  if (const auto first = static_cast<size_t>(placement.first_gpu()); first < gpus.size()) gpu = gpus[first];
 }
 
 Room free_room() {
@@ -238,7 +234,7 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
   weight_bytes(model, mapped);
   for (const LoadedHead& head : heads) {
     const core::ExecutorConfig own = head_config(config);
-    if (room.gpu > 0 && placement.gpu_layers != 0)
+    if (found.left.gpu > 0 && placement.gpu_layers != 0)
       if (const Need need = gpu_need(head.program, own, room.limits);
           static_cast<double>(need.total()) <= found.left.gpu) {
         found.gpu += need;
@@ -251,7 +247,8 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
     found.cpu += need;
     found.left.cpu -= static_cast<double>(need.total());
   }
-  if (const size_t first = first_gpu(placement); first < room.gpus.size()) found.left.gpus[first] = found.left.gpu;
+  if (const auto first = static_cast<size_t>(placement.first_gpu()); first < room.gpus.size())
+    found.left.gpus[first] = found.left.gpu;
   return found;
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/runtime/limits.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -104,6 +105,11 @@ struct Fit {
   int64_t largest_context = 0;                   // tokens for which it fits, at most what it was trained for; 0: none
   double cpu_bytes = 0, gpu_bytes = 0;           // that a token reads at the beginning of a text, of ranks the slowest
   double full_cpu_bytes = 0, full_gpu_bytes = 0; // and at the end of the context
+
+  // Of a layer. Where the host's memory has all experts, the GPU's are copies of these, else others.
+  int64_t experts_in_file_only() const {
+    return host_experts == experts ? 0 : std::max<int64_t>(experts - host_experts - copies, 0);
+  }
 };
 
 // Where a model goes that starts with `config`, as start_executor places it. Room::gpu counts, or Room::gpus where

@@ -54,7 +54,7 @@ bool have_room(const std::vector<RankFit>& ranks) {
 WaysToShare ways_to_share(const core::Program& program, const Room& room, const Placement& wanted) {
   WaysToShare found;
   if (room.gpus.empty() || wanted.gpu_layers >= 0 || wanted.experts_on_host) return found;
-  const int ranks = wanted.stages > 1 ? wanted.stages * std::max(1, wanted.ranks) : wanted.ranks;
+  const int ranks = ranks_in_all(wanted);
   const std::vector<int> gpus = gpus_to_use(wanted.gpus, ranks, static_cast<int>(room.gpus.size()));
   if (gpus.size() < 2) return found;
   if (ranks > 0 || !wanted.gpus.empty()) {

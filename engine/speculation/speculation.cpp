@@ -33,7 +33,12 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
   check_vocabulary(draft->need_tokenizer(), draft->file.path(), model);
   core::ExecutorConfig config = executor_config(of_draft, draft->program.trained_context);
   config.max_outputs = 1;
-  start_executor(*draft, config, options.device, {}, steps);
+  // Beside the model, on the first of its GPUs.
+  Placement beside;
+  if (options.gpu_layers == 0) beside.gpu_layers = 0;
+  if (!model.gpus.empty()) beside.gpus = {model.gpus[0]};
+  beside.gpu_memory = model.gpu_memory_left;
+  start_executor(*draft, config, options.device, beside, steps);
   return std::make_unique<ModelDrafter>(std::move(draft), model.program.vocab);
 }
 

@@ -81,6 +81,25 @@ TEST_CASE("bench measures draft heads, of whose guesses a share counts as right,
   CHECK(tests[3]["tokens_per_step"] < 1.2);
 }
 
+TEST_CASE("GPUs that are asked for and not there are said to be missing") {
+  if (std::filesystem::exists("/dev/nvidia0")) {
+    MESSAGE("skipped: there is a GPU");
+    return;
+  }
+  const Result refused = run_ridge({"fit", "-m", tiny_model(), "--device", "cuda"});
+  CHECK(refused.status == 1);
+  CHECK(refused.err.starts_with("ridge: error: --device cuda: "));
+  const Result presumed = run_ridge({"fit", "-m", tiny_model(), "--device", "cuda", "--gpu-memory", "24GiB"});
+  CHECK(presumed.status == 0);
+  CHECK(presumed.out.find("GPU") != std::string::npos);
+  const Result named = run_ridge({"run", "-m", tiny_model(), "--raw", "-p", "x", "-n", "2", "--gpus", "1"});
+  CHECK(named.status == 0);
+  CHECK(named.err.find("running on the CPU: ") != std::string::npos);
+  const Result several = run_ridge({"run", "-m", tiny_model(), "-p", "x", "--gpus", "0,1", "-ngl", "99"});
+  CHECK(several.status == 2);
+  CHECK(several.err.starts_with("ridge: error: --gpus 0,1: -ngl takes one GPU"));
+}
+
 TEST_CASE("bench measures an EAGLE-3 head in a file of its own") {
   const auto write = [](const char* name, const std::vector<std::byte>& image) {
     return folder().write(name, {reinterpret_cast<const char*>(image.data()), image.size()});

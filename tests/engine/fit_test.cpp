@@ -182,6 +182,15 @@ TEST_CASE("several GPUs that share a model have a part each, and the largest con
   CHECK(stages.ranks[0].first_layer == 0);
   CHECK(stages.ranks[1].end_layer == stages.ranks[2].first_layer);
   CHECK(stages.ranks[3].end_layer == stages.layers);
+  // All GPUs that are named, where no number of ranks is given.
+  const engine::Room four = room_of_gpus({24e9, 24e9, 24e9, 24e9});
+  const engine::Fit pairs = engine::fit(model.program, config, four, {.gpus = {0, 1, 2, 3}, .stages = 2});
+  REQUIRE(pairs.ranks.size() == 4);
+  CHECK(pairs.ranks[1].ranks == 2);
+  CHECK(pairs.ranks[3].need.total() == stages.ranks[3].need.total());
+  CHECK(engine::fit(model.program, config, four, {.stages = 2}).ranks.size() == 2);
+  CHECK_THROWS_WITH_AS(engine::fit(model.program, config, four, {.gpus = {0, 1, 2}, .stages = 2}),
+                       doctest::Contains("no multiple"), Error);
   CHECK_THROWS_AS(engine::fit(model.program, config, room_of_gpus({24e9}), {.ranks = 2}), Error);
   CHECK_THROWS_AS(engine::fit(model.program, config, room_of_gpus({24e9, 24e9}), {.gpus = {0, 2}}), Error);
 }
@@ -247,6 +256,8 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   CHECK(std::abs(static_cast<double>(scarce.host_experts) / kExperts - 0.5 * 7 / 8) < 0.01);
   CHECK(static_cast<double>(scarce.gpu->total()) <= gpu);
   CHECK(scarce.copies > kExperts / 4);
+  CHECK(tight.experts_in_file_only() == 0);
+  CHECK(scarce.experts_in_file_only() == kExperts - scarce.host_experts - scarce.copies);
   const engine::Fit limited = engine::fit(model.program, config, room_of(64e9, gpu), {.host_memory = all / 4});
   CHECK(std::abs(static_cast<double>(limited.host_experts) / kExperts - 0.25) < 0.01);
   CHECK(limited.fits);
@@ -297,6 +308,10 @@ TEST_CASE("draft heads that are to guess count, and leave less room for the mode
   CHECK(roomy.heads.cpu.total() == 0);
   CHECK(roomy.heads.left.gpu == 24e9 - static_cast<double>(on_gpu));
   CHECK(roomy.gpu_layers == roomy.layers);
+  engine::Room presumed = room_of(64e9); // GPUs that are only said to be there
+  presumed.gpus = {24e9, 24e9};
+  CHECK(fit(presumed).heads.gpu.total() == on_gpu);
+  CHECK(fit(presumed).heads.left.gpus[0] == 24e9 - static_cast<double>(on_gpu));
   // The heads come first: of what is left, not all layers fit.
   const engine::Fit tight = fit(room_of(64e9, static_cast<double>(roomy.gpu->total() + on_gpu) - 1));
   CHECK(tight.heads.gpu.total() == on_gpu);

@@ -161,3 +161,16 @@ TEST_CASE("a step of many sequences takes as many tokens as the options allow, a
   CHECK(engine::placement_of({.ubatch = 256}).long_batch == 0);
   CHECK(engine::placement_of({.batch = 1024}).long_batch == 1024);
 }
+
+TEST_CASE("several GPUs are not named where a single one is used") {
+  core::ModelOptions options;
+  options.ranks.gpus = "0,1";
+  CHECK(engine::placement_of(options).gpus == std::vector<int>{0, 1});
+  options.gpu_layers = 99;
+  CHECK_THROWS_WITH_AS(engine::placement_of(options), doctest::Contains("-ngl"), Error);
+  options.gpu_layers = -1;
+  options.experts_on_host = true;
+  CHECK_THROWS_WITH_AS(engine::placement_of(options), doctest::Contains("--cpu-moe"), Error);
+  options.ranks.gpus = "1";
+  CHECK(engine::placement_of(options).first_gpu() == 1);
+}

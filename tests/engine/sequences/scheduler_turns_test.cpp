@@ -221,6 +221,32 @@ TEST_CASE("turns: where copies break, what was preempted is evaluated again, and
     }
 }
 
+TEST_CASE("turns: a sequence that was preempted at the context's end, and whose rows were lost, ends there") {
+  History executor({.streams = 1, .context = 53});
+  PrefixSettings prefixes = kRoom;
+  prefixes.warn = [](const std::string&) {};
+  Scheduler scheduler(executor, executor.program, nullptr, prefixes, {.seconds = kNever, .patience = kNever});
+  std::shared_ptr<Sequence> better;
+  SequenceRequest request = limited(3, 400, 5);
+  request.is_end = [&, count = 0](int32_t) mutable { // behind the 51st token there is no room for it
+    if (++count != 51) return false;
+    SequenceRequest of_better = limited(4, 30);
+    of_better.is_end = [&](int32_t) {
+      executor.copies_break = true;
+      return false;
+    };
+    better = scheduler.submit(std::move(of_better));
+    return false;
+  };
+  const auto first = scheduler.submit(std::move(request));
+  const Reply reply = Reply::of(*first);
+  REQUIRE(better);
+  CHECK(Reply::of(*better).tokens.size() == 30);
+  CHECK(reply.tokens.size() == 51);
+  CHECK(reply.stop == engine::StopReason::context_full);
+  CHECK(first->times_preempted() == 1);
+}
+
 TEST_CASE("turns: a scheduler that is destroyed ends what runs and what was preempted") {
   History executor({.streams = 2, .context = 1 << 20});
   std::vector<std::shared_ptr<Sequence>> sequences;

@@ -1,18 +1,15 @@
 // Pulling from a hub that behaves, and from ones that do not: what is said, what is asked again, and what is left on
 // the disk.
-#include "core/error.h"
 #include "hub/hub_cache.h"
 #include "hub/names.h"
-#include "hub/pull.h"
+#include "hub/puller.h"
 #include "hub/speed.h"
 #include "support/fake_hub.h"
-#include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
 #include <filesystem>
-#include <random>
 #include <sys/resource.h>
 
 using namespace ridge;
@@ -21,64 +18,6 @@ using namespace ridge::tests;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string random_bytes(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::string bytes(count, '\0');
-  for (char& c : bytes) c = static_cast<char>(random());
-  return bytes;
-}
-
-const std::string kBig = random_bytes(3'000'000, 1), kSmall = random_bytes(1000, 2);
-
-std::string read_whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// A cache in a folder of its own, asked as a person would.
-struct Puller {
-  TemporaryFolder folder;
-  PullOptions options;
-  std::vector<std::string> notes;
-
-  explicit Puller(const std::string& endpoint) {
-    options.asker.endpoint = endpoint;
-    options.cache = folder / "hub";
-    options.downloads = folder / "downloads";
-    options.asker.retry_seconds = 0.001;
-    options.asker.tries = 3;
-    options.note = [this](const std::string& line) { notes.push_back(line); };
-  }
-  Pulled pull(const std::string& what) { return hub::pull(*parse_reference(what), options); }
-  std::string refusal(const std::string& what) {
-    try {
-      pull(what);
-    } catch (const Error& error) {
-      const std::string line = error.what();
-      CHECK(line.find('\n') == std::string::npos);
-      CHECK(line.size() < 700);
-      return line;
-    }
-    return "(no error)";
-  }
-  // Files that lie there, links included, by their path below the folder.
-  std::vector<std::string> files() const {
-    std::vector<std::string> found;
-    for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
-      if (!entry.is_directory() || entry.is_symlink())
-        found.push_back(fs::relative(entry.path().parent_path(), folder.path()) / entry.path().filename());
-    std::ranges::sort(found);
-    return found;
-  }
-  bool has_model() const {
-    for (const std::string& file : files())
-      if (file.find("snapshots") != std::string::npos || file.ends_with(".gguf")) return true;
-    return false;
-  }
-};
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 const std::string kRepository = "hub/models--acme--Tall-GGUF";
 
@@ -378,91 +317,6 @@ TEST_CASE("a full disk is one line, and with room again the pull goes on") {
   std::signal(SIGXFSZ, before);
   CHECK(holds(said, "cannot write: File too large"));
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
-}
-
-TEST_CASE("a file of any address is pulled, and one that changed meanwhile from its beginning") {
-  std::string content = kBig, tag = "\"a\"";
-  bool dying = true;
-  FakeServer server([&](const HttpRequest& request, const HttpReply& reply) {
-    if (request.path != "/models/Wide-Q8_0.gguf?download=1") return reply.send(404, ""), true;
-    const std::string range = request.header("range");
-    if (dying && range != "bytes=0-0") {
-      reply.raw(fmt::format(
-          "HTTP/1.1 206 x\r\nETag: {}\r\nContent-Length: 3000000\r\nContent-Range: bytes 0-2999999/3000000\r\n\r\n{}",
-          tag, content.substr(0, 1'200'000)));
-      return false;
-    }
-    const bool changed = !request.header("if-range").empty() && request.header("if-range") != tag;
-    if (changed) return reply.send(200, content, "ETag: " + tag + "\r\n"), true;
-    return send_file(request, reply, content, "ETag: " + tag + "\r\n");
-  });
-  Puller puller("http://127.0.0.1:1");
-  const std::string url = server.address() + "/models/Wide-Q8_0.gguf?download=1";
-  puller.options.asker.tries = 1;
-  CHECK(holds(puller.refusal(url), "Wide-Q8_0.gguf: "));
-  dying = false;
-  SUBCASE("unchanged") {
-    server.clear();
-    const Pulled pulled = puller.pull(url);
-    CHECK(pulled.path == puller.folder / "downloads/Wide-Q8_0.gguf");
-    CHECK(server.requests()[1].header("range") == "bytes=1200000-2999999");
-    CHECK(server.requests()[1].header("if-range") == "\"a\"");
-  }
-  SUBCASE("changed") {
-    content = random_bytes(3'000'000, 9);
-    tag = "\"b\"";
-  }
-  CHECK(read_whole(puller.pull(url).path) == content);
-  CHECK(puller.files() == std::vector<std::string>{"downloads/Wide-Q8_0.gguf"});
-  const Place place[] = {{Source::ridge, puller.options.downloads}};
-  CHECK(remove_model(local_models(place).at(0)) == 3'000'000);
-  CHECK(holds(puller.refusal(server.address() + "/Other-Q8_0.gguf"), "status 404"));
-  CHECK(holds(puller.refusal(server.address() + "/page.html"), "names no GGUF file"));
-  CHECK(holds(puller.refusal("http://127.0.0.1:1/x.gguf"), "127.0.0.1"));
-}
-
-TEST_CASE("references are read, and wrong ones refused") {
-  const auto read = [](const char* text) {
-    const auto r = parse_reference(text);
-    return r ? fmt::format("{}|{}|{}|{}|{}", r->repository, r->revision, r->type, r->file, r->url) : "none";
-  };
-  CHECK(read("hf:a/b") == "a/b|main|||");
-  CHECK(read("hf:a/b:Q4_K_M") == "a/b|main|Q4_K_M||");
-  CHECK(read("hf:a/b@v1:UD-Q4_K_XL") == "a/b|v1|UD-Q4_K_XL||");
-  CHECK(read("hf:a/b/c/d.gguf") == "a/b|main||c/d.gguf|");
-  CHECK(read("https://huggingface.co/a/b") == "a/b|main|||");
-  CHECK(read("https://huggingface.co/a/b/resolve/main/c/d.gguf?download=true") == "a/b|main||c/d.gguf|");
-  CHECK(read("https://hf.co/a/b/blob/v2/d.gguf") == "a/b|v2||d.gguf|");
-  CHECK(read("https://example.org/d.gguf") == "|main|||https://example.org/d.gguf");
-  CHECK(read("model.gguf") == "none");
-  CHECK(read("a/b") == "none");
-  for (const char* wrong :
-       {"hf:", "hf:a", "hf:a/", "hf:a/..", "hf:../b", "hf:a/b/../c.gguf", "hf:a/b:", "hf:a/b:x y", "hf:a/b@",
-        "hf:a/b@../x", "hf:a/b/readme.md", "hf:a--b/c", "hf:a/b\n", "https://", "https:///x.gguf", "https://x/a b.gguf",
-        "https://huggingface.co/a/b/resolve/main/x.txt", "https://huggingface.co/a"})
-    CHECK_THROWS_AS_MESSAGE(parse_reference(wrong), Error, wrong);
-  CHECK(type_in_name("Qwen3-8B-Q4_K_M") == "Q4_K_M");
-  CHECK(type_in_name("x.iq4_xs") == "IQ4_XS");
-  CHECK(type_in_name("Qwen3-8B") == "");
-  CHECK(next_page(R"(<https://h/a?p=2>; rel="next", <https://h/a?p=9>; rel="last")") == "https://h/a?p=2");
-  CHECK(next_page(R"(<https://h/a>; rel="first")") == "");
-}
-
-TEST_CASE("the type that is nearest to the usual one is chosen") {
-  const auto chosen = [](std::vector<std::string> names, const std::string& type = "") {
-    std::vector<RemoteModel> models;
-    for (const std::string& name : names) models.push_back({name, {}});
-    const RemoteModel* model = model_of_type(models, type);
-    return model ? model->name : "none";
-  };
-  CHECK(chosen({"x-Q8_0", "x-Q4_K_M", "x-Q4_0"}) == "x-Q4_K_M");
-  CHECK(chosen({"x-Q8_0", "x-Q5_K_M", "x-F16"}) == "x-Q5_K_M");
-  CHECK(chosen({"x-mxfp4", "x-F16"}) == "x-mxfp4");
-  CHECK(chosen({"only"}) == "only");
-  CHECK(chosen({"one", "two"}) == "none");
-  CHECK(chosen({"long-x-Q4_K_M", "x-Q4_K_M"}) == "x-Q4_K_M");
-  CHECK(chosen({"UD-Q4_K_XL/x-UD-Q4_K_XL", "x-Q8_0"}, "UD-Q4_K_XL") == "UD-Q4_K_XL/x-UD-Q4_K_XL");
-  CHECK(chosen({"x-IQ4_XS", "x-Q4_K_M"}, "Q4_XS") == "none");
 }
 
 TEST_CASE("the line of progress says speed and time left") {

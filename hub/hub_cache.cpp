@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRecord = ".ridge-pulled"; // a blob's name on each line
 constexpr const char* kIncomplete = ".ridge.incomplete";
 
 void make_folder(const fs::path& folder) {
@@ -33,7 +32,7 @@ void make_folder(const fs::path& folder) {
 
 std::set<std::string> pulled_blobs(const fs::path& repository) {
   std::set<std::string> blobs;
-  std::ifstream record(repository / kRecord);
+  std::ifstream record(repository / kPulledRecord);
   for (std::string line; std::getline(record, line);)
     if (is_hash(line, 64) || is_hash(line, 40)) blobs.insert(line);
   return blobs;
@@ -100,7 +99,7 @@ void HubCache::make_folders() { make_folder(folder_ + "/blobs"); }
 
 void HubCache::note_pulled(const RemoteFile& file) const {
   if (pulled_blobs(folder_).contains(file.blob)) return;
-  const std::string path = folder_ + "/" + kRecord, line = file.blob + "\n";
+  const std::string path = folder_ + "/" + kPulledRecord, line = file.blob + "\n";
   const int record = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   const bool good = record >= 0 && ::write(record, line.data(), line.size()) == std::ssize(line);
   if (!good) throw_error("{}: cannot write: {}", path, std::strerror(errno));
@@ -173,11 +172,11 @@ int64_t remove_model(const LocalModel& model) {
   std::string record;
   for (const std::string& blob : pulled) record += blob + "\n";
   if (record.empty()) {
-    fs::remove(repository / kRecord, problem);
+    fs::remove(repository / kPulledRecord, problem);
     if (!fs::exists(repository / "snapshots", problem)) fs::remove_all(repository / "refs", problem);
     remove_empty(repository / "blobs", repository.parent_path());
   } else {
-    core::AtomicFile file((repository / kRecord).string(), record.size());
+    core::AtomicFile file((repository / kPulledRecord).string(), record.size());
     file.write(std::as_bytes(std::span(record)));
     file.commit();
   }

@@ -15,6 +15,8 @@
 
 namespace ridge::hub {
 
+inline constexpr const char* kPulledRecord = ".ridge-pulled"; // a blob's name on each line
+
 class HubCache {
  public:
   HubCache(const std::string& cache, const std::string& repository); // OWNER/REPO, which is_repository()

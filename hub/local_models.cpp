@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "gguf/shard_name.h"
+#include "hub/hub_cache.h"
 #include "hub/manifest.h"
 #include "hub/names.h"
 
@@ -70,7 +71,9 @@ class Collector {
       origin.erase(0, kPrefix.size());
       if (const size_t dashes = origin.find("--"); dashes != std::string::npos) origin.replace(dashes, 2, "/");
       for (const fs::path& snapshot : snapshots(repo, left))
-        walk(snapshot, kDeepest, left, [&](const fs::path& path) { add_file(path, origin, Source::hugging_face); });
+        walk(snapshot, kDeepest, left, [&](const fs::path& path) {
+          if (is_listed(path, repo)) add_file(path, origin, Source::hugging_face);
+        });
     }
   }
 
@@ -96,6 +99,8 @@ class Collector {
     walk(place.folder, kDeepest, left, [&](const fs::path& path) {
       const std::string folder = path.parent_path().lexically_relative(place.folder).string();
       const bool published = place.source == Source::lm_studio && folder.find('/') != std::string::npos;
+      const std::string name = path.filename().string();
+      if (place.source == Source::ridge ? !is_gguf_file(name) : !is_model_file(name)) return;
       add_file(path, published ? folder : path.parent_path().string(), place.source);
     });
   }
@@ -116,9 +121,17 @@ class Collector {
     return found;
   }
 
+  // Of a repository's files the models, and whatever ridge pulled: somebody named it, and is to find it again.
+  static bool is_listed(const fs::path& path, const fs::path& repo) {
+    const std::string name = path.filename().string();
+    if (is_model_file(name) || !is_gguf_file(name)) return is_model_file(name);
+    std::error_code problem;
+    const std::string blob = fs::read_symlink(path, problem).filename().string();
+    return is_hash(blob, 64) && read_small(repo / kPulledRecord).find(blob + "\n") != std::string::npos;
+  }
+
   void add_file(const fs::path& path, const std::string& origin, Source source) {
     const std::string file = path.filename().string();
-    if (!is_model_file(file)) return;
     const auto shard = gguf::shard_name(file);
     if (shard && (shard->number != 1 || shard->count > kMostParts)) return;
     LocalModel model{shard ? shard->stem : file.substr(0, file.size() - 5), origin, source, path.string()};

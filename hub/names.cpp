@@ -12,6 +12,18 @@ namespace {
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
+bool is_letter(char c) { return c != '_' && is_word(c) && (c < '0' || c > '9'); }
+
+// Whether a name's first or last word is this one: what stands beside it is no letter.
+bool begins_with_word(std::string_view name, std::string_view word) {
+  return name.starts_with(word) && (name.size() == word.size() || !is_letter(name[word.size()]));
+}
+bool ends_with_word(std::string_view name, std::string_view word) {
+  return name.ends_with(word) && (name.size() == word.size() || !is_letter(name[name.size() - word.size() - 1]));
+}
+
+constexpr std::string_view kGguf = ".gguf";
+
 } // namespace
 
 std::string lower(std::string_view text) {
@@ -33,12 +45,20 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
+bool is_gguf_file(std::string_view path) {
+  return lower(path).ends_with(kGguf) && path.size() > kGguf.size() && path[path.size() - kGguf.size() - 1] != '/';
+}
+
+// Models that can draft for themselves have MTP in their names, and those quantized with importance say imatrix. So
+// only what a name begins or ends with tells what a file is; a projector's ends with a type, too.
 bool is_model_file(std::string_view file_name) {
-  const std::string small = lower(file_name);
-  if (!small.ends_with(".gguf") || small == ".gguf") return false;
-  for (const char* other : {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"})
-    if (small.find(other) != std::string::npos) return false;
-  return true;
+  if (!is_gguf_file(file_name)) return false;
+  std::string name = lower(file_name.substr(0, file_name.size() - kGguf.size()));
+  for (const char* drafter : {"mtp-", "eagle3-", "dflash-", "dspark-"})
+    if (name.starts_with(drafter)) return false;
+  if (begins_with_word(name, "imatrix") || ends_with_word(name, "imatrix")) return false;
+  if (const size_t type = type_in_name(name).size(); type > 0) name.resize(name.size() - type - 1);
+  return !begins_with_word(name, "mmproj") && !ends_with_word(name, "mmproj");
 }
 
 std::string type_in_name(std::string_view name) {

@@ -11,7 +11,10 @@ std::string lower(std::string_view text); // ASCII
 std::string upper(std::string_view text);
 std::string environment(const char* name); // a variable's value; empty where it is not set
 
-// Whether a file name is a language model's: not a projector of images, a drafter or an importance matrix.
+bool is_gguf_file(std::string_view path); // by its name: any file that a person may name
+
+// Whether a file name is a language model's: not a projector of images, a drafter or an importance matrix. For files
+// that nobody named: where a model is to be chosen, or those of other programs are listed.
 bool is_model_file(std::string_view file_name);
 
 // The type that the name of a model ends with, in upper case: "Q4_K_M" of "Qwen3-8B-Q4_K_M". Empty where there is none.

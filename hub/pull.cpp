@@ -57,7 +57,7 @@ Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
   const Asker& asker = options.asker;
   Connection connection(asker);
   const Listing listing = list_repository(connection, reference);
-  const std::vector<RemoteModel> models = models_of(listing.files);
+  const std::vector<RemoteModel> models = models_of(listing.files, reference.file);
   std::vector<std::string> others;
   const RemoteModel& model = choose_model(models, reference, &others);
   const std::string label = fs::path(model.name).filename().string();
@@ -137,7 +137,7 @@ Probe probe(Connection& connection, const std::string& url) {
 Pulled pull_address(const std::string& url, const PullOptions& options) {
   std::string name = url.substr(0, url.find_first_of("?#"));
   name = name.substr(name.rfind('/') + 1);
-  if (!is_safe_path(name) || !is_model_file(name))
+  if (!is_safe_path(name) || !is_gguf_file(name))
     throw_error("{}: names no GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
   if (options.downloads.empty()) throw_error("there is no folder for models: set XDG_DATA_HOME or HOME");
   std::error_code problem;
@@ -193,6 +193,7 @@ const LocalModel* find_pulled(std::span<const LocalModel> models, const Referenc
   for (const LocalModel& model : models)
     if (model.source == Source::hugging_face && model.origin == reference.repository && model.whole) {
       if (!reference.file.empty() && model.path.ends_with("/" + reference.file)) return &model;
+      if (!is_model_file(fs::path(model.path).filename().string())) continue; // one that has to be named
       of_repository.push_back({model.name, {}});
       found.push_back(&model);
     }

@@ -52,7 +52,7 @@ Reference parse_repository(std::string_view text, std::string_view whole) {
   found.repository = take_parts(rest, 2);
   found.file = rest;
   if (!is_repository(found.repository)) refuse(whole, "is no OWNER/REPO");
-  if (!found.file.empty() && (!is_safe_path(found.file) || !is_model_file(found.file) || !found.type.empty()))
+  if (!found.file.empty() && (!is_safe_path(found.file) || !is_gguf_file(found.file) || !found.type.empty()))
     refuse(whole, "what follows the repository is no GGUF file");
   return found;
 }
@@ -74,7 +74,7 @@ std::optional<Reference> parse_reference(std::string_view text) {
     found.revision = take_parts(rest, 1);
     found.file = rest;
     if (!is_revision(found.revision) || (found.file.empty() && kind != "tree") ||
-        (!found.file.empty() && (!is_safe_path(found.file) || !is_model_file(found.file))))
+        (!found.file.empty() && (!is_safe_path(found.file) || !is_gguf_file(found.file))))
       refuse(text, "is no GGUF file");
     return found;
   }

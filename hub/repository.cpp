@@ -104,12 +104,15 @@ std::string next_page(std::string_view link) {
   return "";
 }
 
-std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files) {
+std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files, const std::string& named) {
+  const auto named_shard = gguf::shard_name(named);
   std::map<std::string, std::map<int64_t, RemoteFile>> parts; // by the name, how many it is of, and the number
   std::vector<RemoteModel> models;
   for (const RemoteFile& file : files) {
-    if (!is_model_file(file.path.substr(file.path.rfind('/') + 1))) continue;
-    if (const auto shard = gguf::shard_name(file.path))
+    const auto shard = gguf::shard_name(file.path);
+    const bool is_named = shard && named_shard ? shard->stem == named_shard->stem : file.path == named;
+    if (!is_named && !is_model_file(file.path.substr(file.path.rfind('/') + 1))) continue;
+    if (shard)
       parts[fmt::format("{}/{}", shard->stem, shard->count)][shard->number] = file;
     else
       models.push_back({file.path.substr(0, file.path.size() - 5), {file}});

@@ -33,8 +33,9 @@ std::string parse_commit(std::string_view json, const std::string& where);
 // The address of the next page in a Link header; empty: there is none.
 std::string next_page(std::string_view link);
 
-// The GGUF models among the files, those of which parts are missing left out.
-std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files);
+// The GGUF models among the files, those of which parts are missing left out, and the model that the file `named` is
+// of, whatever it is.
+std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files, const std::string& named = "");
 
 // The model of a type, by its name; of several the one with the shortest, with the names of the `others`. No type:
 // Q4_K_M and where there is none the nearest to it, or the only model there is. Null where there is none.

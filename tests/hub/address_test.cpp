@@ -49,3 +49,13 @@ TEST_CASE("a file of any address is pulled, and one that changed meanwhile from 
   CHECK(holds(puller.refusal(server.address() + "/page.html"), "names no GGUF file"));
   CHECK(holds(puller.refusal("http://127.0.0.1:1/x.gguf"), "127.0.0.1"));
 }
+
+TEST_CASE("an address names its file, whatever that is called") {
+  FakeServer server(
+      [](const HttpRequest& request, const HttpReply& reply) { return send_file(request, reply, kSmall); });
+  Puller puller("http://127.0.0.1:1");
+  CHECK(puller.pull(server.address() + "/mmproj-F16.gguf").path == puller.folder / "downloads/mmproj-F16.gguf");
+  const Place place[] = {{Source::ridge, puller.options.downloads}};
+  REQUIRE(local_models(place).size() == 1);
+  CHECK(remove_model(local_models(place)[0]) == 1000);
+}

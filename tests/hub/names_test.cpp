@@ -53,3 +53,33 @@ TEST_CASE("the type that is nearest to the usual one is chosen") {
   CHECK(chosen({"UD-Q4_K_XL/x-UD-Q4_K_XL", "x-Q8_0"}, "UD-Q4_K_XL") == "UD-Q4_K_XL/x-UD-Q4_K_XL");
   CHECK(chosen({"x-IQ4_XS", "x-Q4_K_M"}, "Q4_XS") == "none");
 }
+
+TEST_CASE("projectors, drafters and importance matrices are known by what their names begin or end with") {
+  for (const char* model : {"Qwen3.6-27B-MTP-Q8_0.gguf", "GLM-4.6V-Flash-heretic-imatrix-Q4_K_M.gguf",
+                            "Tiny-MTP-Q8_0.gguf", "Wide-EAGLE3-tuned-Q4_K_M.gguf", "x-dflash-1b.gguf",
+                            "Old-imatrixed.gguf", "Seer-with-mmproj-inside-Q8_0.gguf", "mtp.gguf", "good.GGUF"})
+    CHECK_MESSAGE(is_model_file(model), model);
+  for (const char* other : {"mmproj-F16.gguf",
+                            "mmproj.gguf",
+                            "mmproj_f16.gguf",
+                            "Seer-8B.mmproj-Q8_0.gguf",
+                            "Seer-8B-mmproj-f16.gguf",
+                            "Seer-8B-mmproj.gguf",
+                            "mtp-Qwen3.6-27B-Q8_0.gguf",
+                            "MTP-x.gguf",
+                            "eagle3-x.gguf",
+                            "dflash-x.gguf",
+                            "dspark-x.gguf",
+                            "imatrix.gguf",
+                            "imatrix_x.gguf",
+                            "imatrix-x-Q8_0.gguf",
+                            "model.imatrix.gguf",
+                            "Wide-8B-imatrix.gguf",
+                            "Wide-8B_imatrix.GGUF",
+                            "imatrix.dat",
+                            ".gguf",
+                            "readme.md"})
+    CHECK_MESSAGE(!is_model_file(other), other);
+  CHECK(is_gguf_file("a/b/mmproj-F16.gguf"));
+  CHECK_FALSE(is_gguf_file("a/b/.gguf"));
+}

@@ -64,6 +64,33 @@ TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the toke
   CHECK(puller.files().empty());
 }
 
+TEST_CASE("what is named by its file is pulled and removed whatever its name, and else never chosen") {
+  FakeHub hub;
+  hub.files = {{"mtp-Tall-Q4_K_M.gguf", "head"},
+               {"mmproj-Tall-00001-of-00002.gguf", "left"},
+               {"mmproj-Tall-00002-of-00002.gguf", "right"},
+               {"Tall-MTP-Q8_0.gguf", kSmall}};
+  Puller puller(hub.hub.address());
+  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q4_K_M") == "hf:acme/Tall-GGUF:Q4_K_M: there is no Q4_K_M; there are: Q8_0");
+  const Place place[] = {{Source::hugging_face, puller.options.cache}};
+  for (const char* file : {"mtp-Tall-Q4_K_M.gguf", "mmproj-Tall-00001-of-00002.gguf"}) {
+    const Reference named = *parse_reference(fmt::format("hf:acme/Tall-GGUF/{}", file));
+    const Pulled pulled = hub::pull(named, puller.options);
+    CHECK(pulled.path.ends_with(file));
+    CHECK(pulled.bytes == (pulled.path.ends_with("-00002.gguf") ? 9 : 4));
+    const std::vector<LocalModel> models = local_models(place);
+    REQUIRE(find_pulled(models, named));
+    CHECK(find_pulled(models, *parse_reference("hf:acme/Tall-GGUF")) == nullptr);
+    CHECK(remove_model(*find_pulled(models, named)) == pulled.bytes);
+    CHECK(puller.files().empty());
+  }
+  CHECK(puller.pull("hf:acme/Tall-GGUF").path.ends_with("/Tall-MTP-Q8_0.gguf"));
+  fs::create_symlink("../../blobs/" + std::string(64, 'a'),
+                     puller.folder / (kRepository + "/snapshots/" + hub.commit + "/mmproj-of-another-tool.gguf"));
+  puller.folder.write(kRepository + "/blobs/" + std::string(64, 'a'), "eyes");
+  CHECK(local_models(place).size() == 1);
+}
+
 TEST_CASE("all parts of a split model are pulled, and what others put there is not removed") {
   FakeHub hub;
   hub.files = {{"Big-Q4_K_M-00001-of-00002.gguf", kSmall},

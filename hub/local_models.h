@@ -29,6 +29,7 @@ struct Place {
 
 // Where this user's programs keep models, by their environment variables and defaults. The folders need not be there.
 std::vector<Place> places();
+std::string hugging_face_home();  // of its tools' settings; empty where there is no home
 std::string hugging_face_cache(); // the first of them; empty where there is no home
 std::string download_folder();    // for files of no hub: $XDG_DATA_HOME/ridge/models; empty likewise
 

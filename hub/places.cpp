@@ -34,11 +34,15 @@ std::string_view name_of(Source source) {
   return "folder";
 }
 
+std::string hugging_face_home() {
+  const std::string named = environment("HF_HOME");
+  return named.empty() ? below(cache_folder(), "/huggingface") : named;
+}
+
 std::string hugging_face_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
     if (std::string folder = environment(name); !folder.empty()) return folder;
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return home + "/hub";
-  return below(cache_folder(), "/huggingface/hub");
+  return below(hugging_face_home(), "/hub");
 }
 
 std::string download_folder() { return below(core::data_folder(), "/models"); }

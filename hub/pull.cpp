@@ -19,19 +19,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// HF_TOKEN, or what `huggingface-cli login` wrote.
-std::string find_token(const std::string& cache) {
-  std::string token = environment("HF_TOKEN");
+// HF_TOKEN, or what `huggingface-cli login` wrote. That is not beside the cache where HF_HUB_CACHE names another.
+std::string find_token() {
+  std::string token = environment("HF_TOKEN"), where = "HF_TOKEN";
   if (token.empty()) {
-    std::string path = environment("HF_TOKEN_PATH");
-    const std::string home = environment("HF_HOME");
-    if (path.empty()) path = (home.empty() ? fs::path(cache).parent_path().string() : home) + "/token";
-    std::ifstream file(path);
+    where = environment("HF_TOKEN_PATH");
+    const std::string home = hugging_face_home();
+    if (where.empty() && !home.empty()) where = home + "/token";
+    std::ifstream file(where);
     std::getline(file, token);
   }
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   for (const char c : token)
-    if (c <= ' ' || c > '~') throw_error("HF_TOKEN: is no token: it has characters that no token has");
+    if (c <= ' ' || c > '~') throw_error("{}: holds no token: it has characters that no token has", where);
   return token;
 }
 
@@ -182,7 +182,7 @@ PullOptions pull_options() {
   options.asker.endpoint = environment("HF_ENDPOINT");
   if (options.asker.endpoint.empty()) options.asker.endpoint = "https://huggingface.co";
   while (options.asker.endpoint.ends_with('/')) options.asker.endpoint.pop_back();
-  options.asker.token = find_token(options.cache);
+  options.asker.token = find_token();
   return options;
 }
 

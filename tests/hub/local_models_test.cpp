@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "hub/local_models.h"
 #include "hub/manifest.h"
+#include "hub/pull.h"
 #include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -167,4 +168,35 @@ TEST_CASE("places follow the environment") {
   const std::vector<Place> all = places();
   CHECK(std::ranges::count(all, Source::ollama, &Place::source) == 1);
   CHECK(std::ranges::count(all, "/home/me/models", &Place::folder) == 1);
+}
+
+TEST_CASE("the token is found where Hugging Face's tools keep it") {
+  const TemporaryFolder folder;
+  put(folder, ".cache/huggingface/token", "hf_default\n");
+  put(folder, "xdg/huggingface/token", "hf_xdg");
+  put(folder, "home/token", "hf_home");
+  put(folder, "elsewhere/token", "hf_beside_the_cache");
+  put(folder, "named", "hf_named");
+  put(folder, "bad", "no token");
+  const auto token_with = [&](std::vector<std::pair<const char*, std::string>> variables) {
+    for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HF_TOKEN",
+                             "HF_TOKEN_PATH", "HF_ENDPOINT"})
+      ::unsetenv(name);
+    ::setenv("HOME", folder.path().c_str(), 1);
+    for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+    const std::string token = pull_options().asker.token;
+    for (const auto& [name, value] : variables) ::unsetenv(name);
+    return token;
+  };
+  CHECK(token_with({}) == "hf_default");
+  CHECK(token_with({{"HF_HUB_CACHE", folder / "elsewhere/hub"}}) == "hf_default");
+  CHECK(token_with({{"HF_HUB_CACHE", folder / "elsewhere/hub"}, {"XDG_CACHE_HOME", folder / "xdg"}}) == "hf_xdg");
+  CHECK(token_with({{"HF_HUB_CACHE", folder / "elsewhere/hub"}, {"HF_HOME", folder / "home"}}) == "hf_home");
+  CHECK(token_with({{"HF_HOME", folder / "home"}, {"HF_TOKEN_PATH", folder / "named"}}) == "hf_named");
+  CHECK(token_with({{"HF_TOKEN_PATH", folder / "named"}, {"HF_TOKEN", "hf_told"}}) == "hf_told");
+  CHECK(token_with({{"HF_HOME", folder / "nowhere"}}) == "");
+  CHECK(token_with({{"HOME", ""}}) == "");
+  const std::string bad = folder / "bad";
+  CHECK_THROWS_WITH_AS(token_with({{"HF_TOKEN_PATH", bad}}),
+                       (bad + ": holds no token: it has characters that no token has").c_str(), Error);
 }

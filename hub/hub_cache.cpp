@@ -38,6 +38,16 @@ std::set<std::string> pulled_blobs(const fs::path& repository) {
   return blobs;
 }
 
+// Removes a file or a link, which need not be there, and returns the bytes that are free then.
+int64_t remove_file(const fs::path& path) {
+  std::error_code problem;
+  const bool is_file = fs::symlink_status(path, problem).type() == fs::file_type::regular;
+  const auto bytes = is_file ? static_cast<int64_t>(fs::file_size(path, problem)) : 0;
+  const bool removed = fs::remove(path, problem);
+  if (problem) throw_error("{}: cannot be removed: {}", path.string(), problem.message());
+  return removed ? bytes : 0;
+}
+
 // Whether a link below `folder` leads to the blob.
 bool is_linked(const fs::path& folder, const fs::path& blob) {
   std::error_code problem;
@@ -134,15 +144,12 @@ int64_t HubCache::remove_incomplete() const {
   return freed;
 }
 
+// Parts go from the last to the first, by which a model is found: one of which a part cannot be removed is still
+// listed.
 int64_t remove_model(const LocalModel& model) {
   int64_t freed = 0;
   if (model.source == Source::ridge) {
-    for (const std::string& part : model.parts) {
-      std::error_code problem;
-      const auto bytes = fs::file_size(part, problem);
-      if (!fs::remove(part, problem)) throw_error("{}: cannot be removed: {}", part, problem.message());
-      freed += static_cast<int64_t>(bytes);
-    }
+    for (size_t i = model.parts.size(); i-- > 0;) freed += remove_file(model.parts[i]);
     return freed;
   }
   const std::string from(name_of(model.source));

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "hub/file_hash.h"
 #include "hub/names.h"
 
 #include <fcntl.h>
@@ -72,6 +73,14 @@ int64_t remove_incomplete_files(const fs::path& repository) {
     ::close(file);
   }
   return freed;
+}
+
+// The name of the blob that a part of a snapshot is: what its link leads to. A cache that was copied without links
+// (cp -L) has files in their place, which their bytes tell from those of others. Empty: the part is not there.
+std::string blob_of(const fs::path& part) {
+  std::error_code problem;
+  if (fs::is_symlink(part, problem)) return fs::read_symlink(part, problem).filename().string();
+  return fs::is_regular_file(part, problem) ? file_sha256(part.string()) : "";
 }
 
 // Removes empty folders from `folder` up to, but not, `top`.
@@ -161,18 +170,20 @@ int64_t remove_model(const LocalModel& model) {
   while (repository.has_relative_path() && repository.filename() != "snapshots") repository = repository.parent_path();
   repository = repository.parent_path();
   std::set<std::string> pulled = pulled_blobs(repository);
-  std::error_code problem;
-  for (const std::string& part : model.parts)
-    if (fs::is_symlink(part, problem) && !pulled.contains(fs::read_symlink(part, problem).filename().string()))
-      refuse();
+  if (pulled.empty()) refuse();
+  std::vector<std::string> blobs;
   for (const std::string& part : model.parts) {
-    if (!fs::is_symlink(part, problem)) continue; // a part that was not pulled yet
-    const fs::path blob = repository / "blobs" / fs::read_symlink(part, problem).filename();
-    if (!fs::remove(part, problem)) throw_error("{}: cannot be removed: {}", part, problem.message());
+    blobs.push_back(blob_of(part));
+    if (!blobs.back().empty() && !pulled.contains(blobs.back())) refuse();
+  }
+  std::error_code problem;
+  for (size_t i = blobs.size(); i-- > 0;) {
+    if (blobs[i].empty()) continue; // a part that was not pulled yet
+    freed += remove_file(model.parts[i]);
+    const fs::path blob = repository / "blobs" / blobs[i];
     if (is_linked(repository / "snapshots", blob)) continue;
-    const auto bytes = fs::file_size(blob, problem);
-    if (fs::remove(blob, problem)) freed += static_cast<int64_t>(bytes);
-    pulled.erase(blob.filename().string());
+    freed += remove_file(blob);
+    pulled.erase(blobs[i]);
   }
   freed += remove_incomplete_files(repository);
   remove_empty(fs::path(model.path).parent_path(), repository);

@@ -3,10 +3,10 @@
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "hub/file_hash.h"
+#include "hub/incomplete_file.h"
 #include "hub/names.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,19 +59,12 @@ bool is_linked(const fs::path& folder, const fs::path& blob) {
   return false;
 }
 
-// Removes what stopped pulls left in a repository's folder, but not what a process is writing.
+// Removes what stopped pulls left in a repository's folder.
 int64_t remove_incomplete_files(const fs::path& repository) {
   int64_t freed = 0;
   std::error_code problem;
-  for (const auto& entry : fs::directory_iterator(repository / "blobs", problem)) {
-    if (!entry.path().filename().string().ends_with(kIncomplete)) continue;
-    const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (file < 0) continue;
-    struct stat info;
-    if (::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &info) == 0 && ::unlink(entry.path().c_str()) == 0)
-      freed += info.st_blocks * 512;
-    ::close(file);
-  }
+  for (const auto& entry : fs::directory_iterator(repository / "blobs", problem))
+    if (entry.path().filename().string().ends_with(kIncomplete)) freed += remove_stopped(entry.path().string());
   return freed;
 }
 
@@ -158,7 +151,8 @@ int64_t HubCache::remove_incomplete() const {
 int64_t remove_model(const LocalModel& model) {
   int64_t freed = 0;
   if (model.source == Source::ridge) {
-    for (size_t i = model.parts.size(); i-- > 0;) freed += remove_file(model.parts[i]);
+    for (size_t i = model.parts.size(); i-- > 0;)
+      freed += remove_stopped(model.parts[i] + kIncompleteDownload) + remove_file(model.parts[i]);
     return freed;
   }
   const std::string from(name_of(model.source));

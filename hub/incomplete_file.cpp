@@ -26,6 +26,16 @@ struct Notes { // then how much of each piece is there: int64_t
 
 } // namespace
 
+int64_t remove_stopped(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return 0;
+  struct stat info;
+  const bool removed =
+      ::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &info) == 0 && ::unlink(path.c_str()) == 0;
+  ::close(file);
+  return removed ? info.st_blocks * 512 : 0;
+}
+
 IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wait) : path_(std::move(path)) {
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -15,6 +15,12 @@
 
 namespace ridge::hub {
 
+inline constexpr const char* kIncompleteDownload = ".incomplete"; // behind the name of a file of an address
+
+// Removes what a stopped pull left at `path`, if anything, but not what a process is writing. Returns the bytes that
+// are free then.
+int64_t remove_stopped(const std::string& path);
+
 class IncompleteFile {
  public:
   // Opens or makes the file at `path`. Calls wait() again and again while another process has it; gives up where it

@@ -156,7 +156,7 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
     return true;
   };
   if (is_there()) return {target, found.bytes};
-  IncompleteFile incomplete(target + ".incomplete", waiting(options, name));
+  IncompleteFile incomplete(target + kIncompleteDownload, waiting(options, name));
   if (is_there()) {
     incomplete.remove();
     return {target, found.bytes};

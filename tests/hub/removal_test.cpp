@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 using namespace ridge;
 using namespace ridge::hub;
 using namespace ridge::tests;
@@ -40,11 +43,19 @@ TEST_CASE("files instead of links are removed where their hash says that ridge p
   CHECK(puller.files().empty());
 }
 
-TEST_CASE("a model pulled by address is removed also where parts are missing") {
+TEST_CASE("a model pulled by address is removed also where parts are missing or stopped half way") {
   const TemporaryFolder folder;
-  folder.write("Wide-00001-of-00003.gguf", "one");
-  folder.write("Wide-00003-of-00003.gguf", "three");
+  folder.write("Wide-00001-of-00004.gguf", "one");
+  folder.write("Wide-00003-of-00004.gguf", "three");
+  folder.write("Wide-00002-of-00004.gguf.incomplete", std::string(10'000, 'x'));
+  const std::string busy = folder.write("Wide-00004-of-00004.gguf.incomplete", "y"); // which a process is writing
+  folder.write("Other.gguf.incomplete", "z");
+  const int file = ::open(busy.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
   const Place place[] = {{Source::ridge, folder.path()}};
-  CHECK(remove_model(local_models(place).at(0)) == 8);
-  CHECK(folder.file_count() == 0);
+  CHECK(remove_model(local_models(place).at(0)) >= 10'008);
+  ::close(file);
+  CHECK(folder.file_count() == 2);
+  CHECK(fs::exists(busy));
+  CHECK(local_models(place).empty());
 }

@@ -3,10 +3,13 @@
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
+#include "hub/file_hash.h"
 #include "hub/hub_cache.h"
 #include "hub/names.h"
 
 #include <fmt/ranges.h>
+
+#include <sys/stat.h>
 
 #include <charconv>
 #include <chrono>
@@ -134,6 +137,30 @@ Probe probe(Connection& connection, const std::string& url) {
   }
 }
 
+// Whether the file of an address is here already: one of its size, with the hash that the server gave.
+bool is_there(const std::string& target, const std::string& name, const Probe& found, const PullOptions& options) {
+  std::error_code ignored;
+  if (!fs::exists(target, ignored)) return false;
+  if (static_cast<int64_t>(fs::file_size(target, ignored)) != found.bytes)
+    throw_error("{}: is there already, with another size; remove it first: ridge rm {}", target,
+                name.substr(0, name.size() - 5));
+  const auto note = [&](const char* line) {
+    if (options.note) options.note(fmt::format("{}: {}", name, line));
+  };
+  if (found.sha256.empty()) {
+    note("is there already with the right size and was not fetched again; the server has no checksum");
+    return true;
+  }
+  const auto checking = [&](int64_t done) {
+    if (options.progress) options.progress("checking " + name, done, found.bytes);
+    if (options.asker.cancel && options.asker.cancel->load()) throw Error(fmt::format("{}: was cancelled", name), 130);
+  };
+  const bool same = file_sha256(target, checking) == found.sha256;
+  note(same ? "is there already, with the right SHA-256"
+            : "the file that is there has another SHA-256 than the server's; fetching it again");
+  return same;
+}
+
 Pulled pull_address(const std::string& url, const PullOptions& options) {
   std::string name = url.substr(0, url.find_first_of("?#"));
   name = name.substr(name.rfind('/') + 1);
@@ -147,17 +174,14 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   Connection connection(options.asker);
   const Probe found = probe(connection, url);
   const std::string target = options.downloads + "/" + name;
-  const auto is_there = [&] {
-    std::error_code ignored;
-    if (!fs::exists(target, ignored)) return false;
-    if (static_cast<int64_t>(fs::file_size(target, ignored)) != found.bytes)
-      throw_error("{}: is there already, with another size; remove it first: ridge rm {}", target,
-                  name.substr(0, name.size() - 5));
-    return true;
+  const auto inode = [&] {
+    struct stat info;
+    return ::stat(target.c_str(), &info) == 0 ? info.st_ino : 0;
   };
-  if (is_there()) return {target, found.bytes};
+  const ino_t checked = inode();
+  if (is_there(target, name, found, options)) return {target, found.bytes};
   IncompleteFile incomplete(target + kIncompleteDownload, waiting(options, name));
-  if (is_there()) {
+  if (inode() != checked && is_there(target, name, found, options)) { // another process has pulled it meanwhile
     incomplete.remove();
     return {target, found.bytes};
   }

@@ -5,9 +5,13 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <filesystem>
+
 using namespace ridge;
 using namespace ridge::hub;
 using namespace ridge::tests;
+namespace fs = std::filesystem;
 
 TEST_CASE("a file of any address is pulled, and one that changed meanwhile from its beginning") {
   std::string content = kBig, tag = "\"a\"";
@@ -58,4 +62,54 @@ TEST_CASE("an address names its file, whatever that is called") {
   const Place place[] = {{Source::ridge, puller.options.downloads}};
   REQUIRE(local_models(place).size() == 1);
   CHECK(remove_model(local_models(place)[0]) == 1000);
+}
+
+TEST_CASE("a file that is there already is checked where the server has a hash, and else said to be old") {
+  std::string hash;
+  FakeServer server([&](const HttpRequest& request, const HttpReply& reply) {
+    return send_file(request, reply, kBig, hash.empty() ? "" : "X-Linked-ETag: \"" + hash + "\"\r\n");
+  });
+  Puller puller("http://127.0.0.1:1");
+  const std::string url = server.address() + "/Wide-Q8_0.gguf", there = puller.folder / "downloads/Wide-Q8_0.gguf";
+  fs::create_directories(puller.options.downloads);
+  const std::string other = random_bytes(kBig.size(), 7);
+  puller.folder.write("downloads/Wide-Q8_0.gguf", other);
+
+  CHECK(puller.pull(url).path == there);
+  CHECK(read_whole(there) == other);
+  REQUIRE(puller.notes.size() == 1);
+  CHECK(puller.notes[0] == "Wide-Q8_0.gguf: is there already with the right size and was not fetched again; the server "
+                           "has no checksum");
+  puller.notes.clear();
+  hash = sha256_of(kBig);
+  SUBCASE("another file") {
+    std::vector<std::string> shown;
+    puller.options.progress = [&](const std::string& what, int64_t, int64_t) { shown.push_back(what); };
+    CHECK(puller.pull(url).path == there);
+    CHECK(read_whole(there) == kBig);
+    REQUIRE(puller.notes.size() == 2);
+    CHECK(puller.notes[0] ==
+          "Wide-Q8_0.gguf: the file that is there has another SHA-256 than the server's; fetching it "
+          "again");
+    REQUIRE_FALSE(shown.empty());
+    CHECK(shown[0] == "checking Wide-Q8_0.gguf");
+    puller.notes.clear();
+    server.clear();
+    CHECK(puller.pull(url).path == there);
+    CHECK(server.requests().size() == 1);
+    CHECK(puller.notes == std::vector<std::string>{"Wide-Q8_0.gguf: is there already, with the right SHA-256"});
+  }
+  SUBCASE("another file, and nothing to be had") {
+    hash = std::string(64, 'a');
+    CHECK(holds(puller.refusal(url), "has the SHA-256 "));
+    CHECK(read_whole(there) == other);
+  }
+  SUBCASE("cancelled") {
+    std::atomic<bool> cancel = false;
+    puller.options.asker.cancel = &cancel;
+    puller.options.progress = [&](const std::string&, int64_t, int64_t) { cancel = true; };
+    CHECK(holds(puller.refusal(url), "was cancelled"));
+    CHECK(read_whole(there) == other);
+  }
+  CHECK(puller.files() == std::vector<std::string>{"downloads/Wide-Q8_0.gguf"});
 }

@@ -4,7 +4,6 @@
 #include "core/strings/printable.h"
 #include "gguf/shard_name.h"
 #include "hub/hub_cache.h"
-#include "hub/manifest.h"
 #include "hub/names.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
-// Names of files, repositories and models: what they say, and which are safe to use as paths.
+// Names of files, repositories and models: what they say, what a manifest names, and which are safe to use as paths.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ std::string type_in_name(std::string_view name);
 
 // Whether `text` is `digits` hexadecimal digits in lower case.
 bool is_hash(std::string_view text, size_t digits);
+
+// The blob that is the model of an Ollama manifest, as a file name: "sha256-0123…". Nothing where the text is no
+// manifest, has no model or several, or names anything but a hash.
+std::optional<std::string> model_blob(std::string_view manifest);
 
 // Whether a path stays below the folder it is joined to and can be shown: relative, its parts neither empty nor "." nor
 // "..", no control characters, no part longer than file systems take.

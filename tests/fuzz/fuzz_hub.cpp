@@ -1,7 +1,6 @@
 // What hubs and other programs write: manifests, lists of files, names, addresses. Every path that comes out must stay
 // below the folder it is joined to.
 #include "core/error.h"
-#include "hub/manifest.h"
 #include "hub/names.h"
 #include "hub/reference.h"
 #include "hub/repository.h"

@@ -1,7 +1,7 @@
 // Which models are found where other programs put them, and by which names; also among hostile names and manifests.
 #include "core/error.h"
 #include "hub/local_models.h"
-#include "hub/manifest.h"
+#include "hub/names.h"
 #include "hub/pull.h"
 #include "support/temporary_folder.h"
 

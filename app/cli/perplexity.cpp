@@ -66,6 +66,7 @@ class Reader {
 struct PerplexityCommand {
   core::ModelOptions model;
   std::string file, ids, against, base;
+  std::string text; // of the file: standard input can be read only once, and two models cut it into tokens
   int64_t context = 512, chunks = -1;
   uint32_t top = 128;
   bool parse_special = false, divergence = false, exact = false, json = false;
@@ -92,6 +93,7 @@ struct PerplexityCommand {
       tokens.assign(reference_file->tokens().begin(), reference_file->tokens().end());
       bos = reference_file->header().bos;
     } else {
+      text = core::read_text_file(ids.empty() ? file : ids);
       tokens = read_tokens(reader.model);
       if (reader.model.tokenizer && reader.model.tokenizer->add_bos()) bos = reader.model.tokenizer->bos();
     }
@@ -158,9 +160,8 @@ struct PerplexityCommand {
 
   std::vector<int32_t> read_tokens(const engine::LoadedModel& loaded) const {
     std::vector<int32_t> tokens =
-        ids.empty() ? loaded.need_tokenizer().encode(core::read_text_file(file),
-                                                     {.add_special = true, .parse_special = parse_special})
-                    : parse_ids(core::read_text_file(ids), "--ids-file");
+        ids.empty() ? loaded.need_tokenizer().encode(text, {.add_special = true, .parse_special = parse_special})
+                    : parse_ids(text, "--ids-file");
     for (const int32_t token : tokens)
       if (token >= loaded.program.vocab)
         throw_error("token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);

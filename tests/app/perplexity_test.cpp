@@ -106,6 +106,31 @@ TEST_CASE("a model does not diverge from itself, and diverges from another") {
   CHECK(other["kld_median_nats"] <= other["kld_p99_nats"]);
 }
 
+TEST_CASE("a text from standard input goes to both models, and to two of other tokens it is refused") {
+  const std::vector<std::string> args = {"perplexity",  "--json",     "--device", "cpu",      "-m",
+                                         other_model(), "-c",         "128",      "--chunks", "2",
+                                         "--against",   tiny_model(), "-f"};
+  const auto from = [&](const std::string& file, const std::string& input) {
+    std::vector<std::string> all = args;
+    all.push_back(file);
+    const Result result = run_ridge(all, input);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    return json::parse(result.out);
+  };
+  const json piped = from("-", read_file(kHarbour)), read = from(kHarbour, "");
+  CHECK(piped["scored_tokens"] == 2 * 63);
+  CHECK(piped["divergence"]["kld_mean_nats"] == read["divergence"]["kld_mean_nats"]);
+
+  TinyModel no_bos;
+  no_bos.further.set("tokenizer.ggml.add_bos_token", false);
+  no_bos.write(folder() / "no-bos.gguf");
+  const Result refused =
+      run_ridge({"perplexity", "-m", tiny_model(), "-f", "-", "-c", "128", "--against", folder() / "no-bos.gguf"},
+                read_file(kHarbour));
+  CHECK(refused.status == 1);
+  CHECK(refused.err.find("cuts this text into other tokens") != std::string::npos);
+}
+
 TEST_CASE("a base file gives what the model itself gives, at 8 + 8 k bytes a position") {
   const std::string base = folder() / "base.kld";
   perplexity({"-m", tiny_model(), "-f", kHarbour, "-c", "128", "--chunks", "4", "--kl-divergence-base", base,

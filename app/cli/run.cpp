@@ -37,13 +37,8 @@ struct RunCommand {
 
     const std::vector<int32_t> raw_tokens = tokenizer.encode(request.prompt, {.add_special = true});
     core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
-    if (model.context < 0 && request.sampling.max_tokens > 0) {
-      // Room for what was asked for, also past the length the model was trained for: then it is said.
-      const int64_t needed = std::ssize(raw_tokens) + request.sampling.max_tokens + (request.raw ? 0 : kTemplateRoom);
-      if (request.raw && needed > loaded.program.trained_context)
-        note(fmt::format("going past the {} tokens the model was trained for", loaded.program.trained_context));
-      config.context = std::max(config.context, needed);
-    }
+    if (model.context < 0 && request.sampling.max_tokens > 0)
+      config.context = context_for(std::ssize(raw_tokens), config.context, loaded.program.trained_context);
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program,
                             engine::make_speculator(model, loaded, load_on_terminal()));
@@ -53,6 +48,7 @@ struct RunCommand {
     const engine::TextSink sink = [&](std::string_view part, bool reasoning) {
       if (!json) printer.print(part, reasoning);
     };
+    if (request.raw) note_limit(std::ssize(raw_tokens), session.context());
     const engine::Answer answer = request.raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
                                               : chat(loaded, session, answerer, sink, interrupt.flag());
     std::optional<measure::StepProfile> step;
@@ -73,12 +69,31 @@ struct RunCommand {
     if (answer.stop == engine::StopReason::interrupted) throw Error("interrupted", kInterrupted);
   }
 
+  // Room for what was asked for. -n only limits an answer, which mostly ends before: so a chat gets no more than the
+  // model was trained for. A text that is completed as it is may well go on past that, and then it is said.
+  int64_t context_for(int64_t prompt, int64_t usual, int64_t trained) const {
+    const int64_t most = request.raw ? kLongestContext : std::max(usual, trained);
+    const int64_t answer = std::min(request.sampling.max_tokens, kLongestContext); // so that no sum overflows
+    const int64_t context = std::clamp(prompt + answer + (request.raw ? 0 : kTemplateRoom), usual, most);
+    if (request.raw && context > trained)
+      note(fmt::format("going past the {} tokens the model was trained for", trained));
+    return context;
+  }
+
+  // Says where the context is full before as many tokens are there as were asked for. The last one takes no room.
+  void note_limit(int64_t prompt, int64_t context) const {
+    if (const int64_t room = context - prompt + 1; room > 0 && room < request.sampling.max_tokens)
+      note(fmt::format("-n {}: the context of {} tokens has room for {} behind the prompt (-c sets it)",
+                       request.sampling.max_tokens, context, room));
+  }
+
   engine::Answer chat(const engine::LoadedModel& loaded, engine::Session& session, engine::Answerer& answerer,
                       const engine::TextSink& sink, const std::atomic<bool>* cancel) const {
     const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
     engine::Conversation conversation(loaded, session, chosen,
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
+    if (request.sampling.max_tokens > 0) note_limit(conversation.tokens_with(request.prompt), session.context());
     conversation.add_user(request.prompt);
     return conversation.answer(answerer, sink, cancel);
   }
@@ -117,8 +132,9 @@ struct RunCommand {
             {"right_tokens_by_place", counts.right}};
   }
 
-  static constexpr int64_t kTemplateRoom = 1024; // tokens that a chat template may add around a message
-  static constexpr int kInterrupted = 130;       // as a shell reports a program that Ctrl-C ended
+  static constexpr int64_t kTemplateRoom = 1024;        // tokens that a chat template may add around a message
+  static constexpr int64_t kLongestContext = INT32_MAX; // that executors take
+  static constexpr int kInterrupted = 130;              // as a shell reports a program that Ctrl-C ended
 };
 
 } // namespace

@@ -220,6 +220,66 @@ TEST_CASE("run gives the reference completions") {
   }
 }
 
+TEST_CASE("run -n is a limit: a chat gets no longer context for it than the model was trained for") {
+  const auto answer = [](const std::string& limit, std::vector<std::string> more) {
+    std::vector<std::string> args = {"run",    "-m",       tiny_model(), "-p", "on",        "-n",
+                                     limit,    "--device", "cpu",        "-s", "1",         "--json",
+                                     "--spec", "off",      "--temp",     "0",  "--grammar", "root ::= \"a\""};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result result = run_ridge(args);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    CHECK(json::parse(result.out)["content"] == "a");
+    return result.err;
+  };
+  const std::string bare = answer("3", {});
+  CHECK(bare.empty());
+  for (const char* limit : {"1000", "100000000", "2147483647", "9223372036854775807"}) {
+    const std::string said = answer(limit, {});
+    CAPTURE(said);
+    CHECK(said.starts_with(std::string("-n ") + limit + ": the context of 512 tokens has room for "));
+    CHECK(std::ranges::count(said, '\n') == 1);
+  }
+  CHECK(answer("100", {"-c", "64"}).starts_with("-n 100: the context of 64 tokens has room for "));
+  const std::string raw = answer("1000", {"--raw"}); // goes on past what the model was trained for
+  CHECK(raw == "going past the 512 tokens the model was trained for\n");
+  for (const char* limit : {"2147483647", "9223372036854775807"}) {
+    const std::string said = answer(limit, {"--raw"});
+    CAPTURE(said);
+    CHECK(said.find(std::string("-n ") + limit + ": the context of 2147483647 tokens has room for ") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("run says exactly how many tokens of an answer the context has room for") {
+  for (const bool raw : {false, true}) {
+    std::vector<std::string> args = {"run",      "-m",  tiny_model(), "-p", "on", "--ignore-eos", "--json",
+                                     "--device", "cpu", "-s",         "1",  "-c", "64",           "-n"};
+    if (raw) args.insert(args.begin() + 1, "--raw");
+    const auto with = [&](int64_t limit) {
+      std::vector<std::string> all = args;
+      all.push_back(std::to_string(limit));
+      return run_ridge(all);
+    };
+    const Result cut = with(100);
+    const json report = json::parse(cut.out);
+    CHECK(report["stop"] == "context_full");
+    const int64_t tokens = report["usage"]["completion_tokens"];
+    CHECK(cut.err.find("has room for " + std::to_string(tokens) + " behind") != std::string::npos);
+    CHECK(with(tokens).err.empty());
+    CHECK(json::parse(with(tokens).out)["stop"] == "limit");
+  }
+}
+
+TEST_CASE("run gives a long prompt room where the model was trained for it") {
+  TinyModel model;
+  model.context = 16384;
+  model.write(folder() / "long.gguf");
+  const std::string text(9000, 'x'); // more than the 8192 tokens that a context has by itself
+  const Result result = run_ridge({"run", "-m", folder() / "long.gguf", "-f", "-", "-n", "1", "--device", "cpu"}, text);
+  CHECK_MESSAGE(result.status == 0, result.err);
+  CHECK(result.err.empty());
+}
+
 TEST_CASE("the same seed gives the same text, another seed another") {
   const auto text = [](const char* seed) {
     return run_ridge({"run", "-m", tiny_model(), "--raw", "-p", "on", "-n", "30", "-s", seed, "--ignore-eos"}).out;

@@ -12,6 +12,7 @@
 #include "core/split.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
+#include "engine/ranks/ranks.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include <fmt/format.h>
@@ -32,6 +33,7 @@ struct ImatrixCommand {
   bool process_output = false, parse_special = false, json = false;
 
   void run() const {
+    engine::need_one_process("imatrix", "each has only a part of every matrix");
     const double start = core::seconds_now();
     engine::LoadedModel loaded = engine::open_model(model, load_on_terminal());
     core::check_output(out, {model, text});

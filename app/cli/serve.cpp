@@ -7,6 +7,7 @@
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
 #include "engine/options.h"
+#include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
 #include "server/server.h"
 
@@ -79,6 +80,7 @@ struct ServeCommand {
     engine::check_speculation(setup.model);
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+    if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);
     if (!key_file.empty()) settings.key = read_key();
     if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");

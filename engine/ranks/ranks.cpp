@@ -43,6 +43,33 @@ bool fit_together(const core::Program& program, const core::ExecutorConfig& conf
   return true;
 }
 
+// Alive as long as the model that this process shares with others.
+struct SharedModel {};
+std::weak_ptr<const SharedModel> shared_model;
+bool shared_one = false; // at some time
+
+// A communicator that keeps a SharedModel, because an executor keeps its communicators.
+class SharedCommunicator final : public core::Communicator {
+ public:
+  SharedCommunicator(std::unique_ptr<core::Communicator> inner, std::shared_ptr<const SharedModel> model)
+      : inner_(std::move(inner)), model_(std::move(model)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int ranks() const override { return inner_->ranks(); }
+  void all_reduce(std::span<float> values) override { inner_->all_reduce(values); }
+  void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
+    inner_->all_gather(part, rows, first, whole);
+  }
+  void fail(const std::string& why) override { inner_->fail(why); }
+  void check() const override { inner_->check(); }
+
+ private:
+  const std::unique_ptr<core::Communicator> inner_;
+  const std::shared_ptr<const SharedModel> model_;
+};
+
+constexpr const char* kByItself = "start it by itself, without torchrun or mpirun (WORLD_SIZE)";
+
 } // namespace
 
 core::Shard shard(const core::Program& program, int rank, int ranks, bool sizes_only) {
@@ -124,6 +151,16 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
                                                 const core::ProcessRank& me, bool on_gpu,
                                                 const kernels::cuda::CudaOptions& options) {
+  const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
+    kernels::cuda::CudaOptions own_options = options;
+    own_options.device = me.local_rank;
+    return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
+                  : kernels::cpu::make_cpu_executor(own, own_config);
+  };
+  if (!shared_model.expired()) return start(program, config);
+  if (shared_one)
+    throw_error("several processes share out one model, with one setting, and this is a second: give only one, or {}",
+                kByItself);
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
   const std::string what = fmt::format(
@@ -132,12 +169,6 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
   core::ProcessLinks links = core::join_processes(me, what);
   auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
-  const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
-    kernels::cuda::CudaOptions own_options = options;
-    own_options.device = me.local_rank;
-    return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
-                  : kernels::cpu::make_cpu_executor(own, own_config);
-  };
   core::ExecutorConfig own = config_of_ranks(program, config);
   if (me.rank > 0) {
     own.communicator = communicator.get();
@@ -149,12 +180,20 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
   std::vector<core::Shard> shards(static_cast<size_t>(me.ranks));
   shards[0] = shard(program, 0, me.ranks);
   std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
-  communicators[0] = std::move(communicator);
+  const auto model = std::make_shared<const SharedModel>();
+  communicators[0] = std::make_unique<SharedCommunicator>(std::move(communicator), model);
+  shared_model = model;
+  shared_one = true;
   return core::make_parallel_executor(
       std::move(shards), own, std::move(communicators),
       [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
         return rank == 0 ? start(program, config) : core::make_remote_executor(std::move(links.commands[rank]), config);
       });
+}
+
+void need_one_process(std::string_view command, std::string_view why) {
+  if (const int ranks = core::ProcessRank::from_environment().ranks; ranks > 1)
+    throw Error(fmt::format("{}: is one of {} processes, and {}: {}", command, ranks, why, kByItself), Error::kUsage);
 }
 
 } // namespace ridge::engine

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::engine {
@@ -40,9 +41,16 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
 
 // One of several processes (core::ProcessRank). Rank 0 gets an executor of the whole; the others run what it asks for
 // until it is gone, and then throw RankEnded, which is no error. `on_gpu`: on the GPU of the process's number.
+// The first model that rank 0 starts is shared out. Those that it starts while that one is there run in its process
+// alone, such as a draft model. Throws Error for one that it starts after that: the others have ended. One thread at a
+// time may call it.
 struct RankEnded {};
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
                                                 const core::ProcessRank& me, bool on_gpu,
                                                 const kernels::cuda::CudaOptions& options);
+
+// Throws a usage Error where this process is one of several, for a command that they cannot share. Before anything
+// is loaded: then every rank says so at once, and none waits for another. `why`: "each has only a part of …".
+void need_one_process(std::string_view command, std::string_view why);
 
 } // namespace ridge::engine

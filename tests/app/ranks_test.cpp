@@ -3,9 +3,13 @@
 #include "support/numerics.h"
 #include "support/socket.h"
 
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <thread>
 
 using namespace ridge::tests;
+using json = nlohmann::ordered_json;
 
 namespace {
 
@@ -29,6 +33,16 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
                                   RIDGE_BINARY};
   all.insert(all.end(), args.begin(), args.end());
   return run(all);
+}
+
+// Of two processes with the same command, by rank.
+std::vector<Result> run_two(const std::vector<std::string>& args) {
+  const int port = free_port();
+  std::vector<Result> results(2);
+  std::thread thread([&] { results[1] = run_rank(1, 2, port, args); });
+  results[0] = run_rank(0, 2, port, args);
+  thread.join();
+  return results;
 }
 
 std::vector<std::string> logits_to(const std::string& out) {
@@ -87,4 +101,59 @@ TEST_CASE("ranks that do not come, or run something else, are named") {
   const Result confused = run_rank(5, 3, port, logits_to(out));
   CHECK(confused.status == 2);
   CHECK(confused.err == "ridge: error: RANK=5: expected a number from 0 to 2\n");
+}
+
+TEST_CASE("commands that several processes cannot share are refused by every one of them at once") {
+  const std::string text = folder().write("ranks.txt", std::string(200, 'x')), out = folder() / "never.gguf";
+  const std::vector<std::vector<std::string>> commands = {
+      {"imatrix", "-m", tiny_model(), "-f", text, "-o", out, "-c", "32", "--device", "cpu"},
+      {"serve", "-m", tiny_model(), "-m", tiny_model(), "--port", "0", "--device", "cpu"},
+      {"serve", "--models-dir", folder() / "", "--port", "0", "--device", "cpu"}};
+  for (const std::vector<std::string>& command : commands)
+    for (int rank = 0; rank < 2; ++rank) { // alone: nobody waits for the other
+      const Result result = run_rank(rank, 2, free_port(), command);
+      CAPTURE(result.err);
+      CHECK(result.status == 2);
+      CHECK(result.out.empty());
+      CHECK(result.err.starts_with("ridge: error: " + command[0] + ": is one of 2 processes, and "));
+      CHECK(result.err.find("start it by itself, without torchrun or mpirun") != std::string::npos);
+      CHECK(std::ranges::count(result.err, '\n') == 1);
+    }
+  CHECK(!std::filesystem::exists(out));
+}
+
+TEST_CASE("a second model beside the one that processes share runs in the first of them") {
+  TinyModel other;
+  other.seed = 9;
+  const std::string draft = folder() / "ranks-draft.gguf", text = folder().write("second.txt", std::string(300, 'y'));
+  other.write(draft);
+  const std::vector<std::string> drafted = {"run", "-m",       tiny_model(), "-md",    draft,         "-p",
+                                            "on",  "-n",       "12",         "--temp", "0",           "-t",
+                                            "1",   "--device", "cpu",        "--json", "--ignore-eos"};
+  const std::vector<std::string> against = {"perplexity", "-m", tiny_model(), "--against", draft, "-f",    text,
+                                            "-c",         "64", "--exact",    "--device",  "cpu", "--json"};
+  for (const std::vector<std::string>& command : {drafted, against}) {
+    const Result alone = run_ridge(command);
+    const std::vector<Result> two = run_two(command);
+    REQUIRE_MESSAGE(two[0].status == 0, two[0].err);
+    CHECK(two[1].status == 0);
+    CHECK(two[1].out.empty());
+    const json shared = json::parse(two[0].out), one = json::parse(alone.out);
+    if (command[0] == "run") {
+      CHECK(shared["content"] == one["content"]);
+      CHECK(shared["speculation"]["guessed_tokens"] > 0);
+      continue;
+    }
+    const double found = shared["divergence"]["kld_mean_nats"], expected = one["divergence"]["kld_mean_nats"];
+    CHECK(found == doctest::Approx(expected).epsilon(1e-4));
+    CHECK(found > 0.01);
+  }
+}
+
+TEST_CASE("a second setting after the first is refused by the first of several processes at once") {
+  const std::vector<Result> two =
+      run_two({"bench", "-m", tiny_model(), "-p", "8", "-n", "0", "-t", "1,2", "-r", "1", "--device", "cpu"});
+  CHECK(two[0].status == 1);
+  CHECK(two[0].err.find("share out one model, with one setting, and this is a second") != std::string::npos);
+  CHECK(two[1].status == 0);
 }

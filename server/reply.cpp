@@ -13,6 +13,23 @@ void reply(httplib::Response& response, const Json& json, int status) {
   response.set_content(Client::to_text(json) + "\n", "application/json");
 }
 
+// httplib 0.11 has no way to say so. It closes a connection whose response could not be written to its end, so this one
+// ends with a failure, behind its last byte.
+void reply_and_close(const httplib::Request& request, httplib::Response& response, const Json& json, int status) {
+  auto& changed = const_cast<httplib::Request&>(request);
+  changed.headers.erase("Connection");
+  changed.set_header("Connection", "close");            // from where httplib takes the response's
+  if (request.method == "HEAD") changed.method = "GET"; // it would have no content that could fail
+  response.status = status;
+  std::string text = Client::to_text(json) + "\n";
+  const size_t size = text.size();
+  response.set_content_provider(size, "application/json",
+                                [text = std::move(text)](size_t offset, size_t length, httplib::DataSink& sink) {
+                                  sink.write(text.data() + offset, length);
+                                  return false;
+                                });
+}
+
 Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter) {
   if (form == ErrorForm::anthropic)
     return {{"type", "error"},

@@ -11,6 +11,8 @@
 namespace ridge::server {
 
 void reply(httplib::Response& response, const Json& json, int status = 200);
+// For a request whose body, or the rest of it, nobody reads: what comes of it would be taken for the next request.
+void reply_and_close(const httplib::Request& request, httplib::Response& response, const Json& json, int status);
 
 // How an API writes errors.
 enum class ErrorForm { openai, anthropic, ollama };

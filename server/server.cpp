@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <strings.h>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -40,6 +41,34 @@ bool has_key(const httplib::Request& request, const std::string& key) {
       equal_in_constant_time(std::string_view(authorization).substr(kBearer.size()), key))
     return true;
   return equal_in_constant_time(request.get_header_value("x-api-key"), key);
+}
+
+void check_key(const httplib::Request& request, const std::string& key) {
+  if (!key.empty() && request.path != "/health" && !has_key(request, key))
+    throw ApiError(401, "authentication_error", "the API key is missing or wrong");
+}
+
+// Of a request whose body was not read yet. httplib holds it to kMostBytes by what Content-Length says, and only by
+// that: chunks, and what follows a head without a length, it would read to their end, and compressed bodies it would
+// decompress whatever they grow to.
+void check_length(const httplib::Request& request) {
+  const auto refuse = [](int status, const char* problem) { throw ApiError(status, kInvalid, problem); };
+  if (request.has_header("Transfer-Encoding"))
+    refuse(411, "Transfer-Encoding: chunked bodies are not taken; send the body at once, with its Content-Length");
+  const auto [begin, end] = request.headers.equal_range("Content-Encoding");
+  for (auto at = begin; at != end; ++at)
+    if (!at->second.empty() && strcasecmp(at->second.c_str(), "identity") != 0)
+      refuse(415, "Content-Encoding: compressed bodies are not taken; send the body uncompressed");
+  if (!request.has_header("Content-Length")) {
+    const bool bodiless = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS" ||
+                          request.method == "DELETE"; // of which httplib reads none then
+    if (!bodiless) refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
+    return;
+  }
+  const std::string length = request.get_header_value("Content-Length");
+  if (request.get_header_value_count("Content-Length") > 1 || length.empty() ||
+      length.find_first_not_of("0123456789") != std::string::npos)
+    refuse(400, "Content-Length: expected one number, of the body's bytes");
 }
 
 // The model that a request names; nothing where it names none or there is only one.
@@ -167,7 +196,12 @@ void Server::listen() {
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
   if (!settings_.cors.empty()) server.set_default_headers({{"Access-Control-Allow-Origin", settings_.cors}});
-  server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+  const auto refuse = [this](const httplib::Request& request, httplib::Response& response, const std::string& type,
+                             const std::string& message, int status) {
+    const ErrorForm form = form_of(request.path);
+    http_->answer(form, response, [&] { reply_and_close(request, response, error_json(form, type, message), status); });
+  };
+  server.set_pre_routing_handler([this, refuse](const httplib::Request& request, httplib::Response& response) {
     using Handled = httplib::Server::HandlerResponse;
     // All bodies are JSON, whatever they are called. httplib would take curl's -d for a form, of 8 KiB at most.
     const_cast<httplib::Request&>(request).headers.erase("Content-Type");
@@ -177,14 +211,18 @@ void Server::listen() {
       response.status = 204;
       return Handled::Handled;
     }
-    if (settings_.key.empty() || request.path == "/health" || has_key(request, settings_.key))
+    try {
+      check_key(request, settings_.key);
+      check_length(request);
       return Handled::Unhandled;
-    reply(response, error_json(form_of(request.path), "authentication_error", "the API key is missing or wrong"), 401);
-    return Handled::Handled;
+    } catch (const ApiError& error) {
+      refuse(request, response, error.type, error.what(), error.status);
+      return Handled::Handled;
+    }
   });
-  server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
-    if (response.body.empty())
-      reply(response, error_json(form_of(request.path), kInvalid, status_text(response.status)), response.status);
+  server.set_error_handler([refuse](const httplib::Request& request, httplib::Response& response) {
+    if (response.body.empty() && !response.content_provider_)
+      refuse(request, response, kInvalid, status_text(response.status), response.status);
   });
 #define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
   server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \

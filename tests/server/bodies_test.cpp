@@ -1,0 +1,98 @@
+// Bodies that are there to harm: they are refused before they take memory or time.
+#include "support/endpoint.h"
+#include "support/socket.h"
+
+#include <string>
+
+using namespace ridge;
+using server::Json;
+using tests::Endpoint;
+using tests::Socket;
+
+namespace {
+
+// All that comes back on a connection, and for what follows behind the answer's first byte.
+std::string answer(const Endpoint& endpoint, const std::string& bytes, const std::string& later = {}) {
+  Socket socket(endpoint.server.port());
+  if (!socket.send(bytes) || !socket.wait_for_byte()) return "";
+  if (!later.empty()) socket.send(later);
+  return "H" + socket.rest();
+}
+
+int64_t count(const std::string& text, const std::string& part) {
+  int64_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("a body of a length that nobody can know before is refused, and the connection closed") {
+  const Endpoint endpoint([] { return tests::open_history({}); });
+  // Behind each of these the body holds a request, which must not be answered.
+  const std::string inside = "GET /health HTTP/1.1\r\n\r\n";
+  const auto refused = [&](const std::string& head, const std::string& status, const std::string& message) {
+    CAPTURE(head);
+    const std::string text = answer(endpoint, head + "\r\n\r\n", inside);
+    CHECK(text.starts_with("HTTP/1.1 " + status + " "));
+    CHECK(text.find("\r\nConnection: close\r\n") != std::string::npos);
+    CHECK(text.find(message) != std::string::npos);
+    CHECK(count(text, "HTTP/1.1") == 1);
+  };
+  const std::string chat = "POST /v1/chat/completions HTTP/1.1", n = "\r\nContent-Length: 26";
+  for (const std::string encoding : {"chunked", "Chunked", "gzip, chunked", "identity"})
+    refused(chat + "\r\nTransfer-Encoding: " + encoding + n, "411", "with its Content-Length");
+  for (const char* method : {"GET", "HEAD", "DELETE", "PUT"})
+    refused(std::string(method) + " /health HTTP/1.1\r\nTransfer-Encoding: chunked", "411", "with its Content-Length");
+  for (const std::string encoding : {"gzip", "deflate", "br", "GZIP", "zstd", "identity\r\nContent-Encoding: gzip"})
+    refused(chat + "\r\nContent-Encoding: " + encoding + n, "415", "send the body uncompressed");
+  for (const char* method : {"POST", "PUT", "PATCH", "PRI"})
+    refused(std::string(method) + " /v1/messages HTTP/1.1", "411", "Content-Length is missing");
+  for (const std::string length : {"-1", "x", "2, 2", "2\r\nContent-Length: 3"})
+    refused(chat + "\r\nContent-Length: " + length, "400", "expected one number");
+  refused("POST /v1/messages HTTP/1.1", "411", R"({"type":"error","error":{"type":"invalid_request_error")");
+}
+
+TEST_CASE("an endless body is not read on") {
+  const Endpoint endpoint([] { return tests::open_history({}); });
+  Socket socket(endpoint.server.port());
+  REQUIRE(socket.send("POST /v1/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"));
+  const std::string chunk = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
+  int64_t sent = 0;
+  while (sent < 64 && socket.send(chunk)) ++sent;
+  CHECK(sent < 40); // MiB; what fits between the two sides
+  const std::string health = answer(endpoint, "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+  CHECK(health.starts_with("HTTP/1.1 200"));
+}
+
+TEST_CASE("bodies of a known length, empty ones, and requests without one go on as they were") {
+  const Endpoint endpoint([] { return tests::open_history({}); });
+  httplib::Client client = endpoint.client();
+  client.set_keep_alive(true);
+  const std::string body = R"({"content": "text"})";
+  for (const httplib::Headers& headers : {httplib::Headers{}, httplib::Headers{{"Content-Encoding", "Identity"}}}) {
+    const httplib::Result result = client.Post("/tokenize", headers, body, "application/json");
+    REQUIRE(result);
+    CHECK(result->status == 200);
+    CHECK(!result->get_header_value("Keep-Alive").empty());
+  }
+  const httplib::Result empty = client.Post("/tokenize", "", "application/json");
+  REQUIRE(empty);
+  CHECK(empty->status == 400);
+  CHECK(empty->body.find("the body is no JSON") != std::string::npos);
+  CHECK(client.Get("/health")->status == 200);
+  const std::string last = "Connection: close\r\n\r\n";
+  for (const std::string length : {"", "Content-Length: 0\r\n"}) {
+    CHECK(answer(endpoint, "GET /health HTTP/1.1\r\n" + length + last).starts_with("HTTP/1.1 200"));
+    CHECK(answer(endpoint, "DELETE /nothing HTTP/1.1\r\n" + length + last).starts_with("HTTP/1.1 404"));
+  }
+}
+
+TEST_CASE("the body of a request with a wrong key is not taken for the next one") {
+  const Endpoint endpoint([] { return tests::open_history({}); }, "secret");
+  const std::string inside = "GET /health HTTP/1.1\r\n\r\n";
+  const std::string head = "POST /tokenize HTTP/1.1\r\nContent-Length: " + std::to_string(inside.size()) + "\r\n\r\n";
+  const std::string text = answer(endpoint, head, inside);
+  CHECK(text.starts_with("HTTP/1.1 401"));
+  CHECK(count(text, "HTTP/1.1") == 1);
+}

@@ -1,4 +1,6 @@
 // Bodies that are there to harm: they are refused before they take memory or time.
+#include "core/clock.h"
+#include "server/api_error.h"
 #include "support/endpoint.h"
 #include "support/socket.h"
 
@@ -95,4 +97,52 @@ TEST_CASE("the body of a request with a wrong key is not taken for the next one"
   const std::string text = answer(endpoint, head, inside);
   CHECK(text.starts_with("HTTP/1.1 401"));
   CHECK(count(text, "HTTP/1.1") == 1);
+}
+
+TEST_CASE("a body is read in a time that grows with its length alone") {
+  const auto repeated = [](int64_t n, const auto& item) {
+    std::string text;
+    for (int64_t i = 0; i < n; ++i) text += (i ? "," : "") + item(i);
+    return text;
+  };
+  const auto member = [](int64_t i) { return "\"key" + std::to_string(i) + "\":0"; };
+  const auto problem = [](const std::string& body) -> std::string {
+    try {
+      server::parse_body(body);
+      return "";
+    } catch (const server::ApiError& error) {
+      return error.what();
+    }
+  };
+  const double start = core::seconds_now();
+  CHECK(problem("{" + repeated(10'000, member) + "}") == "");
+  CHECK(problem("{" + repeated(10'001, member) + "}") == "the body has an object of more than 10000 members");
+  CHECK(problem("{" + repeated(1'000'000, member) + "}") == "the body has an object of more than 10000 members");
+  CHECK(problem("{\"a\":[" + repeated(3'000'000, [](int64_t) { return std::string("{}"); }) + "]}") ==
+        "the body has more than 2000000 objects and lists");
+  const std::string large = "{" + repeated(10'000, member) + "}";
+  CHECK(problem("{\"a\":[" + repeated(50, [&](int64_t) { return large; }) + "]}") == "");
+  for (const std::string part : {"{}", "[]", "{\"a\":1}"})
+    CHECK(problem("{\"a\":[" + repeated(200'000, [&](int64_t) { return part; }) + "]}") == "");
+  CHECK(problem("{\"a\":[" + repeated(200'000, [](int64_t i) { return std::to_string(i); }) + "]}") == "");
+  CHECK(problem("{\"a\":\"" + std::string((32 << 20) - 8, 'x') + "\"}") == "");
+#ifndef RIDGE_SANITIZED
+  CHECK(core::seconds_now() - start < 15);
+#endif
+}
+
+TEST_CASE("a body is read as any JSON, members in their order") {
+  for (const std::string text :
+       {R"({})", R"({"b":[],"a":{"x":[1,-2,2.5,true,null,"t\u20ac"],"":{}},"c":18446744073709551615,"d":[[],[{}]]})",
+        R"({"a":1,"b":2,"a":3,"c":{"x":1,"y":0,"x":{"y":[1,2]}},"a":{"z":1}})"})
+    CHECK(server::parse_body(text).dump() == Json::parse(text).dump());
+  for (const int levels : {64, 65}) {
+    std::string text;
+    for (int i = 0; i < levels; ++i) text += R"({"a":)";
+    text += "1" + std::string(static_cast<size_t>(levels), '}');
+    if (levels == 64)
+      CHECK(server::parse_body(text).dump() == text);
+    else
+      CHECK_THROWS_WITH_AS(server::parse_body(text), "the body nests deeper than 64 levels", server::ApiError);
+  }
 }

@@ -49,16 +49,20 @@ void check_key(const httplib::Request& request, const std::string& key) {
 }
 
 // Of a request whose body was not read yet. httplib holds it to kMostBytes by what Content-Length says, and only by
-// that: chunks, and what follows a head without a length, it would read to their end, and compressed bodies it would
-// decompress whatever they grow to.
+// that. Chunks of a POST are counted as they come (with_body); what else has no length it would read to its end, and
+// compressed bodies it would decompress whatever they grow to.
 void check_length(const httplib::Request& request) {
   const auto refuse = [](int status, const char* problem) { throw ApiError(status, kInvalid, problem); };
-  if (request.has_header("Transfer-Encoding"))
-    refuse(411, "Transfer-Encoding: chunked bodies are not taken; send the body at once, with its Content-Length");
+  const bool encoded = request.has_header("Transfer-Encoding");
+  if (encoded && (request.method != "POST" || request.has_header("Content-Length") ||
+                  request.get_header_value_count("Transfer-Encoding") > 1 ||
+                  strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") != 0))
+    refuse(411, "Transfer-Encoding: only a POST may come in chunks; send the body with its Content-Length");
   const auto [begin, end] = request.headers.equal_range("Content-Encoding");
   for (auto at = begin; at != end; ++at)
     if (!at->second.empty() && strcasecmp(at->second.c_str(), "identity") != 0)
       refuse(415, "Content-Encoding: compressed bodies are not taken; send the body uncompressed");
+  if (encoded) return;
   if (!request.has_header("Content-Length")) {
     const bool bodiless = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS" ||
                           request.method == "DELETE"; // of which httplib reads none then
@@ -70,6 +74,36 @@ void check_length(const httplib::Request& request) {
       length.find_first_not_of("0123456789") != std::string::npos)
     refuse(400, "Content-Length: expected one number, of the body's bytes");
 }
+
+// A handler of POSTs whose body is held to kMostBytes also where its head does not say how long it is.
+template <typename Serve>
+httplib::Server::HandlerWithContentReader with_body(Serve serve) {
+  return [serve](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& read) {
+    std::string& body = const_cast<httplib::Request&>(request).body;
+    bool fits = true;
+    const bool whole = read([&](const char* bytes, size_t count) {
+      fits = count <= kMostBytes - body.size();
+      if (fits) body.append(bytes, count);
+      return fits;
+    });
+    if (whole) return serve(request, response);
+    if (!fits || response.status < 400) response.status = fits ? 400 : 413; // the error handler says what that is
+  };
+}
+
+// Routes by their method.
+struct Routes {
+  httplib::Server& server;
+
+  template <typename Serve>
+  void Get(const char* path, Serve serve) {
+    server.Get(path, serve);
+  }
+  template <typename Serve>
+  void Post(const char* path, Serve serve) {
+    server.Post(path, with_body(serve));
+  }
+};
 
 // The model that a request names; nothing where it names none or there is only one.
 std::optional<std::string> model_wanted(const Models& models, const httplib::Request& request) {
@@ -224,8 +258,9 @@ void Server::listen() {
     if (response.body.empty() && !response.content_provider_)
       refuse(request, response, kInvalid, status_text(response.status), response.status);
   });
+  Routes routes{server};
 #define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
-  server.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
+  routes.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
     http_->answer(ErrorForm::form, response, [&] {                                                                     \
       serve(ErrorForm::form, models_, request, response,                                                               \
             [&] { with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); }); });          \
@@ -233,6 +268,9 @@ void Server::listen() {
   });
 #include "server/routes.def"
 #undef RIDGE_ROUTE
+  server.Post(".*", [](const httplib::Request&, httplib::Response& response, const httplib::ContentReader&) {
+    response.status = 404; // whose body nobody reads
+  });
   port_ = settings_.port;
   const bool bound = settings_.port == 0 ? (port_ = server.bind_to_any_port(settings_.host)) > 0
                                          : server.bind_to_port(settings_.host, settings_.port);

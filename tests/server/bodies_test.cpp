@@ -29,7 +29,7 @@ int64_t count(const std::string& text, const std::string& part) {
 
 } // namespace
 
-TEST_CASE("a body of a length that nobody can know before is refused, and the connection closed") {
+TEST_CASE("a body of a length that nobody can know is refused, and the connection closed") {
   const Endpoint endpoint([] { return tests::open_history({}); });
   // Behind each of these the body holds a request, which must not be answered.
   const std::string inside = "GET /health HTTP/1.1\r\n\r\n";
@@ -44,6 +44,8 @@ TEST_CASE("a body of a length that nobody can know before is refused, and the co
   const std::string chat = "POST /v1/chat/completions HTTP/1.1", n = "\r\nContent-Length: 26";
   for (const std::string encoding : {"chunked", "Chunked", "gzip, chunked", "identity"})
     refused(chat + "\r\nTransfer-Encoding: " + encoding + n, "411", "with its Content-Length");
+  for (const std::string encoding : {"gzip, chunked", "identity", "chunked\r\nTransfer-Encoding: chunked"})
+    refused(chat + "\r\nTransfer-Encoding: " + encoding, "411", "with its Content-Length");
   for (const char* method : {"GET", "HEAD", "DELETE", "PUT"})
     refused(std::string(method) + " /health HTTP/1.1\r\nTransfer-Encoding: chunked", "411", "with its Content-Length");
   for (const std::string encoding : {"gzip", "deflate", "br", "GZIP", "zstd", "identity\r\nContent-Encoding: gzip"})
@@ -55,14 +57,29 @@ TEST_CASE("a body of a length that nobody can know before is refused, and the co
   refused("POST /v1/messages HTTP/1.1", "411", R"({"type":"error","error":{"type":"invalid_request_error")");
 }
 
+TEST_CASE("a POST may come in chunks") { // as .NET sends JSON
+  const Endpoint endpoint([] { return tests::open_history({}); });
+  const std::string body = "8\r\n{\"conten\r\nB\r\nt\": \"text\"}\r\n0\r\n\r\n";
+  const std::string head = "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n";
+  CHECK(answer(endpoint, head + "Connection: close\r\n\r\n" + body).starts_with("HTTP/1.1 200"));
+  const std::string two = answer(endpoint, head + "\r\n" + body, head + "Connection: close\r\n\r\n" + body);
+  CHECK(count(two, "HTTP/1.1 200") == 2);
+  CHECK(answer(endpoint, "POST /nothing HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+            .starts_with("HTTP/1.1 404"));
+  CHECK(answer(endpoint, head + "\r\n" + "x\r\n").starts_with("HTTP/1.1 400"));
+}
+
 TEST_CASE("an endless body is not read on") {
   const Endpoint endpoint([] { return tests::open_history({}); });
-  Socket socket(endpoint.server.port());
-  REQUIRE(socket.send("POST /v1/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"));
-  const std::string chunk = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
-  int64_t sent = 0;
-  while (sent < 64 && socket.send(chunk)) ++sent;
-  CHECK(sent < 40); // MiB; what fits between the two sides
+  for (const char* path : {"/v1/messages", "/nothing"}) {
+    CAPTURE(path);
+    Socket socket(endpoint.server.port());
+    REQUIRE(socket.send("POST " + std::string(path) + " HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"));
+    const std::string chunk = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
+    int64_t sent = 0;
+    while (sent < 200 && socket.send(chunk)) ++sent;
+    CHECK(sent < 60); // MiB: 32, and what fits between the two sides
+  }
   const std::string health = answer(endpoint, "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
   CHECK(health.starts_with("HTTP/1.1 200"));
 }

@@ -224,10 +224,14 @@ void Models::watch_idle(const std::stop_token& stop) {
     const double now = seconds_now();
     for (Entry& entry : entries_) {
       if (!entry.model || loading_) continue;
-      if (entry.model->service().users() > 0)
+      if (entry.model->service().users() > 0) {
         entry.last_used = now;
-      else if (now - entry.last_used > settings_.idle_seconds)
+      } else if (now - entry.last_used > settings_.idle_seconds) {
+        loading_ = true; // whoever wants a model waits until this one's memory is free
         unload(entry, lock, "which nobody used");
+        loading_ = false;
+        changed_.notify_all();
+      }
     }
   }
 }

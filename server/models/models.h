@@ -93,7 +93,7 @@ class Models {
   mutable std::mutex mutex_; // of all below
   std::condition_variable changed_;
   std::vector<Entry> entries_; // as many as files, for good
-  bool loading_ = false;       // one at a time, so that it is known what is free
+  bool loading_ = false;       // or unloading; one at a time, so that it is known what is free
   bool stopping_ = false;
   mutable std::mutex capabilities_mutex_;
   mutable std::map<std::string, Json> capabilities_; // of files that were read, by path

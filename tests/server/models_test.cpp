@@ -21,9 +21,10 @@ using tests::Socket;
 namespace {
 
 struct SeveralModels {
-  explicit SeveralModels(const tests::TemporaryFolder& folder, double memory_bytes = 0, double idle_seconds = 0)
-      : models(server::model_files(folder.path()), {setup(), memory_bytes, idle_seconds}, {},
-               [](const std::string&) {}),
+  explicit SeveralModels(
+      const tests::TemporaryFolder& folder, double memory_bytes = 0, double idle_seconds = 0,
+      const engine::Notice& log = [](const std::string&) {})
+      : models(server::model_files(folder.path()), {setup(), memory_bytes, idle_seconds}, {}, log),
         server(models, {"127.0.0.1", 0, "", ""}), thread([this] { server.run(); }) {}
   ~SeveralModels() {
     server.stop();
@@ -166,6 +167,23 @@ TEST_CASE("a model that nobody uses is unloaded after a while") {
   CHECK(endpoint.get("/api/ps")["models"][0].contains("expires_at"));
   CHECK(soon([&] { return endpoint.loaded() == ""; }));
   CHECK(endpoint.answers("a"));
+}
+
+TEST_CASE("a model is not loaded again while its idle copy still goes") {
+  const ThreeFiles files;
+  std::atomic<bool> going = false, together = false;
+  const SeveralModels endpoint(files.folder, 0, 0.3, [&](const std::string& line) {
+    if (line.find("is unloaded") != std::string::npos) { // it goes for as long as this takes
+      going = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+      going = false;
+    }
+    if (line.find("is loaded") != std::string::npos && going) together = true;
+  });
+  CHECK(endpoint.answers("a"));
+  CHECK(soon([&] { return going.load(); }));
+  CHECK(endpoint.answers("a"));
+  CHECK(!together);
 }
 
 TEST_CASE("a folder's models have names of their own, and split ones are one") {

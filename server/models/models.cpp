@@ -296,10 +296,15 @@ bool Models::idle() const {
 
 void Models::drain() {
   if (only_) return only_->drain();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !loading_; });
-  for (Entry& entry : entries_)
-    if (entry.model) entry.model->service().drain();
+  std::vector<ModelService::Use> loaded; // which stay so
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !loading_; });
+    for (Entry& entry : entries_)
+      if (entry.model) loaded.emplace_back(entry.model->service());
+  }
+  // Without the lock: prompts may be long on their way to the disk, and idle() answers meanwhile.
+  for (const ModelService::Use& use : loaded) use.service().drain();
 }
 
 } // namespace ridge::server

@@ -66,7 +66,7 @@ class Models {
 
   void stop();       // requests that wait for a model are refused
   void drain();      // waits for all requests to end; after stop()
-  bool idle() const; // no request is being answered
+  bool idle() const; // no request is being answered; never waits for drain()
 
  private:
   struct Entry {

@@ -186,6 +186,30 @@ TEST_CASE("a model is not loaded again while its idle copy still goes") {
   CHECK(!together);
 }
 
+TEST_CASE("whoever asks whether models are idle does not wait until they are drained") {
+  const ThreeFiles files;
+  SeveralModels endpoint(files.folder);
+  Socket writing(endpoint.server.port());
+  const Json body = {{"model", "a"}, {"prompt", "hello"}, {"max_tokens", 500}, {"n", 16}, {"stream", true}};
+  REQUIRE(writing.request("POST /v1/completions", body.dump()));
+  REQUIRE(writing.wait_for_byte());
+  endpoint.models.stop();
+  std::atomic<bool> drained = false;
+  std::thread draining([&] {
+    endpoint.models.drain();
+    drained = true;
+  });
+  int asked = 0;
+  for (; !drained && asked < 5; ++asked) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!drained) CHECK(!endpoint.models.idle());
+  }
+  CHECK(asked == 5);
+  CHECK(!drained);
+  CHECK(writing.rest().find("data: [DONE]") != std::string::npos);
+  draining.join();
+}
+
 TEST_CASE("a folder's models have names of their own, and split ones are one") {
   const tests::TemporaryFolder folder;
   CHECK_THROWS_AS(server::model_files(folder.path()), Error);

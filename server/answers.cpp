@@ -13,7 +13,7 @@ namespace ridge::server {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
-constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of one of several answers
+constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for one of any of several answers
 
 } // namespace
 
@@ -73,9 +73,16 @@ bool Answers::follow(const std::function<bool()>& client_is_there, const Take& t
 bool Answers::follow_all(const std::function<bool()>& client_is_there, const Take& take) {
   const auto left = [&] { return std::ranges::count(answers_, false, &Answer::ended); };
   while (left() > 0) {
-    const std::chrono::milliseconds patience = left() > 1 ? kPatienceAmongSeveral : kPatience;
+    bool ready = false; // a token of each that has one, so that none waits for another
     for (size_t i = 0; i < answers_.size(); ++i)
-      if (!answers_[i].ended && answers_[i].sequence->wait(patience)) advance(i, take);
+      if (!answers_[i].ended && answers_[i].sequence->wait(std::chrono::milliseconds(0))) {
+        advance(i, take);
+        ready = true;
+      }
+    if (!ready) { // tokens of a step come together: any of them will do
+      const auto next = std::ranges::find(answers_, false, &Answer::ended);
+      next->sequence->wait(left() > 1 ? kPatienceAmongSeveral : kPatience);
+    }
     if (service_.abandoned() || !client_is_there()) return false;
   }
   return true;

@@ -2,8 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
-
-#include <sha2.h>
+#include "hub/file_hash.h"
 
 #include <algorithm>
 #include <charconv>
@@ -20,27 +19,23 @@ constexpr int64_t kNoteEvery = int64_t{1} << 20; // bytes between notes for the 
 
 class Hash {
  public:
-  Hash() { SHA256Init(&state_); }
   // What there is of the file behind what was added, up to `end`, but not more than `most` bytes.
   void follow(const IncompleteFile& file, int64_t end, int64_t most = kStep) {
     for (int64_t left = std::min(end - at_, most); left > 0;) {
       const size_t n = file.read(at_, std::span(buffer_).first(static_cast<size_t>(std::min<int64_t>(left, kBuffer))));
       if (n == 0) throw_error("the file became shorter");
-      SHA256Update(&state_, reinterpret_cast<const uint8_t*>(buffer_.data()), n);
+      hash_.add(std::span(buffer_).first(n));
       at_ += static_cast<int64_t>(n);
       left -= static_cast<int64_t>(n);
     }
   }
   int64_t at() const { return at_; }
-  std::string text() {
-    char digits[SHA256_DIGEST_STRING_LENGTH];
-    return SHA256End(&state_, digits);
-  }
+  std::string text() { return hash_.text(); }
   static constexpr int64_t kStep = int64_t{8} << 20;
 
  private:
   static constexpr int64_t kBuffer = int64_t{1} << 20;
-  SHA2_CTX state_;
+  Sha256 hash_;
   std::vector<char> buffer_ = std::vector<char>(kBuffer);
   int64_t at_ = 0;
 };

@@ -2,8 +2,6 @@
 
 #include "core/error.h"
 
-#include <sha2.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -12,6 +10,17 @@
 #include <vector>
 
 namespace ridge::hub {
+
+Sha256::Sha256() { SHA256Init(&state_); }
+
+void Sha256::add(std::span<const char> bytes) {
+  SHA256Update(&state_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+}
+
+std::string Sha256::text() {
+  char digits[SHA256_DIGEST_STRING_LENGTH];
+  return SHA256End(&state_, digits);
+}
 
 std::string file_sha256(const std::string& path, const std::function<void(int64_t done)>& step) {
   const struct File {
@@ -22,20 +31,18 @@ std::string file_sha256(const std::string& path, const std::function<void(int64_
   } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // does not wait for a pipe of that name
   const auto fail = [&] { throw_error("{}: cannot be read: {}", path, std::strerror(errno)); };
   if (file.fd < 0) fail();
-  SHA2_CTX state;
-  SHA256Init(&state);
+  Sha256 hash;
   std::vector<char> buffer(size_t{4} << 20);
   for (int64_t done = 0;;) {
     const ssize_t n = ::read(file.fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail();
     if (n == 0) break;
-    SHA256Update(&state, reinterpret_cast<const uint8_t*>(buffer.data()), static_cast<size_t>(n));
+    hash.add(std::span(buffer).first(static_cast<size_t>(n)));
     done += n;
     if (step) step(done);
   }
-  char digits[SHA256_DIGEST_STRING_LENGTH];
-  return SHA256End(&state, digits);
+  return hash.text();
 }
 
 } // namespace ridge::hub

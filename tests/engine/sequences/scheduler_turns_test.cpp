@@ -48,6 +48,16 @@ SequenceRequest limited(int32_t token, int64_t limit, int64_t priority = 0) {
   return request;
 }
 
+// Of an important sequence of 30 tokens, from whose first one on copies break.
+SequenceRequest breaking_copies(History& executor) {
+  SequenceRequest request = limited(4, 30);
+  request.is_end = [&executor](int32_t) {
+    executor.copies_break = true;
+    return false;
+  };
+  return request;
+}
+
 } // namespace
 
 TEST_CASE("turns: sequences that are preempted return what each returns alone") {
@@ -200,12 +210,7 @@ TEST_CASE("turns: where copies break, what was preempted is evaluated again, and
       request.is_end = [&, count = 0](int32_t) mutable { // the scheduler's thread, behind the 50th token
         if (++count != 50) return false;
         executor.copies_break = before;
-        SequenceRequest of_better = limited(4, 30);
-        of_better.is_end = [&](int32_t) {
-          executor.copies_break = true;
-          return false;
-        };
-        better = scheduler.submit(std::move(of_better));
+        better = scheduler.submit(breaking_copies(executor));
         return false;
       };
       const auto first = scheduler.submit(std::move(request));
@@ -230,12 +235,7 @@ TEST_CASE("turns: a sequence that was preempted at the context's end, and whose 
   SequenceRequest request = limited(3, 400, 5);
   request.is_end = [&, count = 0](int32_t) mutable { // behind the 51st token there is no room for it
     if (++count != 51) return false;
-    SequenceRequest of_better = limited(4, 30);
-    of_better.is_end = [&](int32_t) {
-      executor.copies_break = true;
-      return false;
-    };
-    better = scheduler.submit(std::move(of_better));
+    better = scheduler.submit(breaking_copies(executor));
     return false;
   };
   const auto first = scheduler.submit(std::move(request));

@@ -265,8 +265,8 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   const bool wants_gpu = name != "cpu" && gpu_layers != 0;
   kernels::cuda::DeviceInfo gpu;
   if (wants_gpu) gpu = kernels::cuda::device_info(placement.first_gpu());
-  if (wants_gpu && kernels::cuda::device_count() > 0)
-    gpus_to_use(placement.gpus, 0, kernels::cuda::device_count()); // says which are not there
+  if (const int here = wants_gpu && !placement.gpus.empty() ? kernels::cuda::device_count() : 0; here > 0)
+    gpus_to_use(placement.gpus, 0, here); // says which are not there
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {

@@ -13,7 +13,7 @@ namespace ridge::server {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
-constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for one of any of several answers
+constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of any of several answers
 
 } // namespace
 

@@ -111,9 +111,11 @@ class SplitMerge {
   __device__ __forceinline__ void store(int i, const float4& four) const {
     float* to = is_result() ? block_.result(i / lanes()) + i % lanes() * 4 : parts_ + 2 * kAttentionRows + i * 4;
     store_latest(to, four);
-    if (block_.args.out_half && is_result()) { // four neighbouring columns: the first, third, second, fourth
-      auto* half = reinterpret_cast<uint2*>(block_.half_result(i / lanes(), i % lanes() * 4));
-      *half = {pack_half2(four.x, four.z), pack_half2(four.y, four.w)};
+    if (block_.args.out_half && is_result()) { // the third column lies behind the first, the fourth behind the second
+      const auto pair = [&](int k, float a, float b) {
+        *reinterpret_cast<uint32_t*>(block_.half_result(i / lanes(), i % lanes() * 4 + k)) = pack_half2(a, b);
+      };
+      pair(0, four.x, four.z), pair(1, four.y, four.w);
     }
   }
   // What each split's outputs are multiplied by, per row.

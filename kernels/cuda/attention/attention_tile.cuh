@@ -109,8 +109,9 @@ struct AttentionBlock {
   __device__ __forceinline__ __half* half_result(int row, int column) const {
     const int token = first_token + (kRope ? 0 : row / group);
     const int at = (kv_head * group + (kRope ? row : row % group)) * width.get() + column;
-    return reinterpret_cast<__half*>(args.out_half) + interleaved_place(args.tokens, token, at / 8) * 8 +
-           interleaved_column(at % 8);
+    auto* halves = reinterpret_cast<__half*>(args.out_half);
+    if (args.half_layout == HalfLayout::wide) return halves + wide_place(args.tokens, token, at);
+    return halves + interleaved_place(args.tokens, token, at / 8) * 8 + interleaved_column(at % 8);
   }
   __device__ __forceinline__ int64_t part_size() const { return part_floats(width.get()); }
   __device__ __forceinline__ float* parts() const {

@@ -8,6 +8,7 @@
 #include "kernels/cuda/matvec/matvec.cuh"
 #include "kernels/cuda/small_batch/batch.cuh"
 #include "kernels/cuda/small_batch/expert_dots.cuh"
+#include "kernels/cuda/small_batch/wide_batch.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -293,6 +294,26 @@ struct Launchers {
     }
   }
 
+  template <int kTileTokens>
+  static void wide_batch_with(const Launch& launch, WideArgs args) {
+    constexpr auto kernel = &wide_batch_kernel<Format, kTileTokens>;
+    allow_shared(kernel, kWideSharedBytes);
+    BatchArgs& batch = args.batch;
+    const int block_tiles = kWideRows / kBatchRows * (kWideGroups >> args.log2_parts);
+    batch.stamps = launch.stamps();
+    launch(kernel, (batch.row_tiles + block_tiles - 1) / block_tiles * batch.ranges, kWideThreads, kWideSharedBytes,
+           args);
+    if (batch.ranges > 1 && !batch.leaves_sums) launch_batch_finish(launch, batch, kTileTokens);
+  }
+
+  static void wide_batch(const Launch& launch, const WideArgs& args, int tile_tokens) {
+    switch (tile_tokens) {
+    case 32: return wide_batch_with<32>(launch, args);
+    case 64: return wide_batch_with<64>(launch, args);
+    default: return wide_batch_with<96>(launch, args);
+    }
+  }
+
   static bool can_dot_experts(const ChipLimits& chip, const BatchArgs& args) {
     if constexpr (DotFormat<Format>) {
       ExpertDotArgs cut{args};
@@ -331,6 +352,7 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
           .gemm = &L::gemm,
           .cut_batch = &L::cut_batch,
           .batch = &L::batch,
+          .wide_batch = &L::wide_batch,
           .can_dot_experts = &L::can_dot_experts,
           .expert_dots = &L::expert_dots,
           .expand = &L::expand};

@@ -5,7 +5,7 @@
 #include "kernels/cuda/gemm/prompt_product.h"
 #include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/runtime/device.h"
-#include "kernels/cuda/small_batch/batch.h"
+#include "kernels/cuda/small_batch/wide_batch.h"
 #include "quant/registry.h"
 
 namespace ridge::kernels::cuda {
@@ -17,6 +17,7 @@ struct BatchCut {
   bool split_columns = false; // into ranges, whose sums are added up through memory
   int left_ranges = 0;        // that another kernel adds up; 0: none does
   int token_tiles = 0, row_tiles = 0;
+  int log2_parts = 0; // of a wide batch
 };
 
 struct FormatKernels {
@@ -51,6 +52,9 @@ struct FormatKernels {
   // columns.
   BatchCut (*cut_batch)(const ChipLimits&, const BatchArgs&, int tile_tokens);
   void (*batch)(const Launch&, const BatchArgs&, int tile_tokens);
+
+  // The same on Hopper for one tile of 32, 64 or 96 tokens, without experts (wide_batch.cuh), cut up as args say.
+  void (*wide_batch)(const Launch&, const WideArgs&, int tile_tokens);
 
   // The same with integers for experts that at most 8 tokens chose, in tiles of as many (expert_dots.cuh), where there
   // is such a product for the format and room for it. Asking follows no pointers.

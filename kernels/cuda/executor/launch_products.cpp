@@ -3,6 +3,8 @@
 
 #include "kernels/cuda/ops/ops.h"
 
+#include <algorithm>
+
 namespace ridge::kernels::cuda {
 
 static_assert(kMostSiblingMatrices == kMostPromptMatrices);
@@ -117,7 +119,7 @@ void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& cal
                    .exponents = workspace_.exponents()};
   if (call.products.size() > 1) { // what that one left
     const MatrixStep& summed = call.products[1].matrix;
-    const BatchCut cut = cut_batch(summed, call.rows, call.tile_tokens);
+    const BatchCut cut = call.wide ? cut_wide_batch(summed, call.rows) : cut_batch(summed, call.rows, call.tile_tokens);
     args.sums = workspace_.batch_parts();
     args.bias = weights_.vector(summed.parts[0].bias);
     args.sum_out = value(plan, m.x);
@@ -159,7 +161,12 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
     args.x_floats = value(plan, m.x);
     args.x_largest = workspace_.glu_largest();
   }
-  format_of(m).batch(launch, args, call.tile_tokens);
+  if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
+  const BatchCut cut = cut_wide_batch(m, call.rows);
+  args.token_tiles = cut.token_tiles;
+  args.row_tiles = cut.row_tiles;
+  args.ranges = std::max(1, cut.left_ranges);
+  format_of(m).wide_batch(launch, {args, cut.log2_parts}, call.tile_tokens);
 }
 
 void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
@@ -202,12 +209,28 @@ BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile
   return format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
 }
 
+BatchCut KernelLauncher::cut_wide_batch(const MatrixStep& m, int64_t tokens) const {
+  const BatchArgs args = batch_args(any_plan(), m, tokens);
+  const auto row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
+  const std::optional<WideCut> cut =
+      cuda::cut_wide_batch(context_.limits(), row_tiles, args.product.cols, static_cast<int>(wide_rows(tokens)),
+                           m.residual != kNone && m.parts.size() == 1);
+  if (!cut) return {};
+  const bool split = cut->ranges > 1;
+  return {true, split, split ? cut->ranges : 0, 1, row_tiles, cut->log2_parts};
+}
+
 bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
   return format_of(m).can_dot_experts(context_.limits(), batch_args(any_plan(), m, slots));
 }
 
 KernelChoices::SmallBatch KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
   const BatchCut cut = cut_batch(m, tokens, tile_tokens);
+  return {cut.fits, cut.split_columns, cut.left_ranges > 0};
+}
+
+KernelChoices::SmallBatch KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
+  const BatchCut cut = cut_wide_batch(m, tokens);
   return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }
 

@@ -79,6 +79,7 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Kernel
   args.out = value(plan, out) + call.first_row * width(out);
   if (call.writes_half) {
     args.out_half = workspace_.half_x();
+    args.half_layout = call.layout;
     args.exponents = workspace_.exponents();
   }
   args.positions = batch_.device().positions + call.first_row;

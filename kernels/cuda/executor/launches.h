@@ -31,6 +31,7 @@ class KernelLauncher final : public KernelChoices {
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second) const override;
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
+  SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
   bool can_rope_in_attention(const HeadsStep& heads) const override;
   bool can_rope_prompts(const HeadsStep& heads) const override;
@@ -54,6 +55,7 @@ class KernelLauncher final : public KernelChoices {
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
+  BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;
   void launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;

@@ -11,6 +11,7 @@ enum class HalfLayout : uint8_t {
   rows,        // one after the other (gemm.h)
   interleaved, // chunks of columns, as small_batch/ has them in shared memory
   tiles,       // of an operand of `tiled_rows` rows (prompt_product.h)
+  wide,        // the same in another order of columns, as wide_batch.cuh multiplies them
 };
 
 // Interleaved activations lie in chunks of 1024 columns, each of all rows, so that a copy of one piece of memory brings
@@ -33,6 +34,19 @@ RIDGE_HD constexpr int64_t interleaved_place(int64_t rows, int64_t row, int64_t 
 // Of a piece's columns.
 RIDGE_HD constexpr int interleaved_column(int column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
+}
+
+// Wide activations are tiles of 64 columns, each of all rows, as in prompt_product.h. A lane of four decodes a span of
+// 32 columns, and brings four of them to a product of 16. So in 128 columns product j has columns 4 j … 4 j + 3 of each
+// of the four spans, in the order of mma's operands: the first and third of each span, then the second and fourth.
+inline constexpr int kWideColumns = 128;
+RIDGE_HD constexpr int64_t wide_rows(int64_t rows) { return (rows + 31) / 32 * 32; }
+// Where a column of a row lies, of wide_rows(rows). In halves. Column c + 2 lies behind c, where c % 4 < 2.
+RIDGE_HD constexpr int64_t wide_place(int64_t rows, int64_t row, int64_t column) {
+  const int64_t span = column % kWideColumns / 32, product = column % 32 / 4;
+  const int64_t tile = column / kWideColumns * 2 + product / 4;
+  const int64_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
+  return (tile * wide_rows(rows) + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
 
 } // namespace ridge::kernels::cuda

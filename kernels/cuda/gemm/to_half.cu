@@ -101,12 +101,18 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
 
   const auto store = [&](int64_t first, const float(&v)[8]) {
     const int64_t piece = first / 8;
+    const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
+    if (args.layout == HalfLayout::wide) {
+#pragma unroll
+      for (int c = 0; c < 6; c += c == 1 ? 3 : 1)
+        *reinterpret_cast<uint32_t*>(args.out + wide_place(args.rows, row, first + c)) = pair(c, c + 2);
+      return;
+    }
     const bool interleaved = args.layout == HalfLayout::interleaved;
     const int64_t at = args.layout == HalfLayout::tiles
                            ? (piece / 8 * args.tiled_rows + row) * 8 + (piece % 8 ^ row % 8)
                        : interleaved ? interleaved_place(args.rows, row, piece)
                                      : row * (args.stride / 8) + piece;
-    const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
     reinterpret_cast<uint4*>(args.out)[at] = interleaved ? uint4{pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)}
                                                          : uint4{pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
   };

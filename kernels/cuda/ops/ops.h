@@ -172,9 +172,10 @@ struct Window {
 struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
   float* out;     // [tokens, heads * v_dim]
-  // For launch_attention: the same as f16, interleaved (half_layout.h), with exponents of 0: a weighted mean of values
-  // of an f16 cache has room in it. Or null.
+  // For launch_attention: the same as f16, interleaved or wide (half_layout.h), with exponents of 0: a weighted mean of
+  // values of an f16 cache has room in it. Or null.
   uint16_t* out_half = nullptr;
+  HalfLayout half_layout = HalfLayout::interleaved;
   int8_t* exponents = nullptr; // [tokens]
   const int32_t* positions;
   const int32_t* streams;

@@ -223,9 +223,11 @@ void BatchPlanner::write_half(KernelCall& attention) {
   const MatrixStep* next = next_matrix(out);
   if (!next || next->norm != kNone || next->ids != kNone) return;
   if (attention.rows != shape().tokens || width(out) % kGemmColumns != 0) return;
-  if (!in_.kernels.attention_writes_half(*attention.op) || !fits_small_batch(*next, rows_of(out))) return;
+  const std::optional<HalfLayout> layout = small_batch_layout(*next, rows_of(out));
+  if (!layout || !in_.kernels.attention_writes_half(*attention.op)) return;
   attention.writes_half = true;
-  converted_ = {out, kNone, width(out), HalfLayout::interleaved};
+  attention.layout = *layout;
+  converted_ = {out, kNone, width(out), *layout};
 }
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) { return BatchPlanner(inputs, shape).run(); }

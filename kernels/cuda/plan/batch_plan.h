@@ -100,10 +100,11 @@ struct KernelCall {
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t output = 0;                                    // sample: whose logits
   int64_t cols = 0;                                      // to_half: columns
-  HalfLayout layout = HalfLayout::rows;                  // to_half
+  HalfLayout layout = HalfLayout::rows;                  // to_half, and attention that writes_half
   int64_t place = 0;                                     // exchange: among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
+  bool wide = false;        // small_batch by products of warpgroups; to_half: it is such a one's sums that it adds up
   int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up
   bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
   // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
@@ -138,6 +139,7 @@ class KernelChoices {
     bool leaves_sums;   // by another kernel
   };
   virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
+  virtual SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0; // all tokens in one tile
 
   virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0; // in tiles of 8 tokens
 

@@ -50,7 +50,9 @@ class BatchPlanner {
   void add_attention(const core::Op& op);
   void add_attention(const core::Op& op, const TokenRun& rows, bool one_run);
   void write_half(KernelCall& attention);
-  bool fits_small_batch(const MatrixStep& m, int64_t rows) const;
+  std::optional<HalfLayout> small_batch_layout(const MatrixStep& m, int64_t rows) const;
+  bool takes_wide_batch(const MatrixStep& m, int64_t rows) const;
+  void add_small_batch(KernelCall batch, const KernelChoices::SmallBatch& fit);
   void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);
   const MatrixStep* next_matrix(ValueId x) const;
   bool can_leave_sums(const MatrixStep& m) const;

@@ -2,10 +2,13 @@
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/plan/wide_cut.h"
 
 #include <utility>
 
 namespace ridge::kernels::cuda {
+
+static_assert(kMostWideTokens == kBatchTokens);
 
 void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   const int64_t rows = rows_of(m.x);
@@ -51,6 +54,7 @@ void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, Half
   if (summed_) {
     to_half.products.push_back(summed_->products[0]);
     to_half.tile_tokens = summed_->tile_tokens;
+    to_half.wide = summed_->wide;
     summed_.reset();
   }
   clearer_ = batch_.calls.size();
@@ -72,8 +76,8 @@ bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
 
 // A small batch's input: what gate and up wrote as f16, or the conversion of `rows` rows.
 void BatchPlanner::add_input(KernelCall& batch, const MatrixStep& m, int64_t rows) {
-  if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone)
-    return convert(m, rows, weight(m.parts[0].weight).cols, HalfLayout::interleaved);
+  if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone || batch.wide)
+    return convert(m, rows, weight(m.parts[0].weight).cols, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
   batch.reads_half = true;
   half_of_ = kNone;
   clearer_.reset();
@@ -112,33 +116,54 @@ void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
   add(experts);
 }
 
-bool BatchPlanner::fits_small_batch(const MatrixStep& m, int64_t rows) const {
-  return has_tensor_products(in_.config, in_.limits) && in_.limits.small_batch && rows > kMatvecTokens &&
-         rows <= kBatchTokens && in_.kernels.small_batch(m, rows, 8).fits;
+// Products of warpgroups pay for more than 16 tokens.
+bool BatchPlanner::takes_wide_batch(const MatrixStep& m, int64_t rows) const {
+  return in_.limits.prompt_products && rows > 16 && in_.kernels.wide_batch(m, rows).fits;
+}
+
+// How a product for small batches wants its input, where there is one for so many rows.
+std::optional<HalfLayout> BatchPlanner::small_batch_layout(const MatrixStep& m, int64_t rows) const {
+  if (!has_tensor_products(in_.config, in_.limits) || !in_.limits.small_batch || rows <= kMatvecTokens ||
+      rows > kBatchTokens)
+    return std::nullopt;
+  if (takes_wide_batch(m, rows)) return HalfLayout::wide;
+  if (in_.kernels.small_batch(m, rows, 8).fits) return HalfLayout::interleaved;
+  return std::nullopt;
+}
+
+// Behind its input.
+void BatchPlanner::add_small_batch(KernelCall batch, const KernelChoices::SmallBatch& fit) {
+  const MatrixStep& m = batch.products[0].matrix;
+  const bool follows_sibling = std::exchange(sibling_runs_, false);
+  add_input(batch, m, batch.rows);
+  if (fit.leaves_sums && can_leave_sums(m)) {
+    batch.leaves_sums = true;
+    summed_ = batch;
+  }
+  if (!fit.leaves_sums) write_half(batch, m, batch.rows);
+  if (!fit.split_columns) { // there is one scratch for partial sums
+    batch.sibling_follows = sibling_follows_[step_];
+    batch.follows_sibling = follows_sibling;
+  }
+  sibling_runs_ = batch.sibling_follows;
+  add(std::move(batch));
 }
 
 void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   const bool small = in_.limits.small_batch && rows <= kBatchTokens,
              tiled = has_prompt_products(in_.config, in_.limits) && !small;
-  const bool follows_sibling = std::exchange(sibling_runs_, false);
-  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2) {
-    const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile);
-    if (!fit.fits) continue;
-    KernelCall batch = product_call(Kernel::small_batch, m, rows);
-    batch.tile_tokens = tile;
-    add_input(batch, m, rows);
-    if (fit.leaves_sums && can_leave_sums(m)) {
-      batch.leaves_sums = true;
-      summed_ = batch;
-    }
-    if (!fit.leaves_sums) write_half(batch, m, rows);
-    if (!fit.split_columns) { // there is one scratch for partial sums
-      batch.sibling_follows = sibling_follows_[step_];
-      batch.follows_sibling = follows_sibling;
-    }
-    sibling_runs_ = batch.sibling_follows;
-    return add(batch);
+  KernelCall batch = product_call(Kernel::small_batch, m, rows);
+  if (small && takes_wide_batch(m, rows)) {
+    batch.wide = true;
+    batch.tile_tokens = static_cast<int>(wide_rows(rows));
+    return add_small_batch(std::move(batch), in_.kernels.wide_batch(m, rows));
   }
+  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2)
+    if (const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile); fit.fits) {
+      batch.tile_tokens = tile;
+      return add_small_batch(std::move(batch), fit);
+    }
+  sibling_runs_ = false;
   convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
   if (tiled) {
     prompt_products_.push_back(product(m));

@@ -61,6 +61,7 @@ std::string flags_of(const KernelCall& call) {
   flag(any([](const auto& p) { return p.matrix.glu.has_value(); }), "gated");
   flag(any([](const auto& p) { return p.matrix.residual != kNone; }), "add");
   flag(call.layout == HalfLayout::tiles, "tiled");
+  flag(call.wide, "wide");
   flag(call.gathers, "gathers");
   flag(call.writes_half, "writes-half");
   flag(call.reads_half, "reads-half");

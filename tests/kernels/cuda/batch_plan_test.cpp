@@ -21,11 +21,14 @@ namespace {
 struct Kernels final : kernels::cuda::KernelChoices {
   bool pairs = true, fast = true, ropes_in_attention = true;
   int largest_tile = 32; // of small batches
-  bool split_columns = false, leaves_sums = false, dots = true;
+  bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
   bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns, leaves_sums};
+  }
+  SmallBatch wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
+    return {wide, split_columns, leaves_sums};
   }
   bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
   bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast && ropes_in_attention; }
@@ -165,15 +168,21 @@ TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one t
 
 TEST_CASE("batch plan: small batches convert an input once, in the largest tile for which there is room") {
   Setting setting(one_layer());
-  for (const auto& [tokens, tile] : std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {64, 32}}) {
+  for (const auto& [tokens, tile] :
+       std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {16, 16}, {17, 32}, {64, 64}, {65, 96}}) {
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count(plan, small_batch) == 5);
-    // Gate and up write what is multiplied next, and so does attention, but for prompts.
-    CHECK(count(plan, to_half) == (tile < 32 ? 3 : 5));
-    CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::interleaved);
+    // Gate and up write what is multiplied next, of tiles up to 16 tokens; and so does attention, but for prompts.
+    CHECK(count(plan, to_half) == 3 + (tile > 16) + (count(plan, attention) == 0));
+    CHECK(call_of(plan, small_batch).wide == (tile >= 32));
+    CHECK(call_of(plan, to_half).layout ==
+          (tile < 32 ? kernels::cuda::HalfLayout::interleaved : kernels::cuda::HalfLayout::wide));
     CHECK(count(plan, clear_dataflow) == 0);
     CHECK(call_of(plan, small_batch).tile_tokens == tile);
   }
+  setting.kernels.wide = false;
+  CHECK(call_of(setting.plan(64), to_half).layout == kernels::cuda::HalfLayout::interleaved);
+  CHECK(call_of(setting.plan(64), small_batch).tile_tokens == 32);
   setting.kernels.largest_tile = 8;
   CHECK(call_of(setting.plan(64), small_batch).tile_tokens == 8);
   CHECK(call_of(setting.plan(64, 1), matvec).rows == 1); // one row of logits

@@ -1,0 +1,274 @@
+// out = x Wᵀ for 17 to 96 rows of activations on Hopper, with products of warpgroups (wgmma).
+//
+// In batch.cuh each warp reads the activations from shared memory for 16 rows of weights; with 32 tokens that takes 58
+// % of shared memory's time. Here four warps have 16 rows each, and the tensor cores read the activations once for
+// all 64. A warp decodes as in batch.cuh: lane 4 g + t a span of rows g and g + 8, which are its part of the left
+// operand of eight products. That operand may stay in registers. The right one, the activations of these 128 columns (a
+// unit), streams through a ring in shared memory, because all columns would not fit. Weights come straight into
+// registers, two units ahead.
+//
+// The four warpgroups of a block have different rows and the same columns, or the same rows and a part of the columns
+// each, whose sums meet in shared memory; or two of each. Ranges of columns may be the work of different blocks, too,
+// as in batch.cuh.
+#pragma once
+
+#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/small_batch/batch_result.cuh"
+#include "kernels/cuda/small_batch/span_weights.cuh"
+#include "kernels/cuda/small_batch/wide_batch.h"
+
+namespace ridge::kernels::cuda {
+
+template <int kTokens>
+struct WideShape {
+  static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2; // tiles of 64 columns
+  static constexpr int kSlots = kWideRingBytes / kUnitBytes;                                 // of all rings of a block
+  static constexpr int kTokenTiles = kTokens / 8;
+};
+
+#ifdef RIDGE_HAS_WGMMA
+
+// What a warpgroup computes: 64 rows, four row tiles of 16, over some units of columns.
+struct WideTask {
+  int row_tile; // this warp's, past the last one where there are no more
+  int group, part, range;
+  int first_unit, units;
+
+  __device__ __forceinline__ explicit WideTask(const WideArgs& args) {
+    const int row_groups = kWideGroups >> args.log2_parts, tiles = args.batch.row_tiles;
+    const int blocks = (tiles + 4 * row_groups - 1) / (4 * row_groups); // of a range
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);       // so the compiler knows: the same for a warp
+    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = blockIdx.x / blocks;
+    row_tile = (blockIdx.x % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
+    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns,
+              pieces = args.batch.ranges << args.log2_parts, piece = (range << args.log2_parts) + part;
+    first_unit = static_cast<int>(int64_t{piece} * all / pieces);
+    units = static_cast<int>(int64_t{piece + 1} * all / pieces) - first_unit;
+  }
+};
+
+// Activations of a part's columns on their way through shared memory, a slot per unit. One thread brings them, the
+// warpgroups of the part read them. What all units need is kept in registers (BarrierAddress::kept).
+template <int kTokens>
+class WideRing {
+  using Shape = WideShape<kTokens>;
+
+ public:
+  // Of `count` slots from `slots` on; `full` and `empty` are their barriers.
+  __device__ __forceinline__ WideRing(uint8_t* slots, CopyBarrier* full, CopyBarrier* empty, int count)
+      : slots_(slots), tiles_(static_cast<uint32_t>(tile_descriptor(slots))), full_(BarrierAddress(full).kept()),
+        empty_(BarrierAddress(empty).kept()), count_(count) {}
+
+  // Brings a unit when a slot is free.
+  __device__ __forceinline__ void bring(const uint8_t* from) {
+    (empty_ + in_.slot).wait(in_.parity ^ 1);
+    (full_ + in_.slot).arrive_expecting(Shape::kUnitBytes);
+    (full_ + in_.slot).bulk_copy(slots_ + in_.slot * Shape::kUnitBytes, from, Shape::kUnitBytes);
+    in_.advance(count_);
+  }
+  // Waits for the next unit; the lower half of its tile_descriptor.
+  __device__ __forceinline__ uint32_t next() const {
+    (full_ + out_.slot).wait(out_.parity);
+    return tiles_ + out_.slot * (Shape::kUnitBytes / 16);
+  }
+  __device__ __forceinline__ void release() {
+    if (threadIdx.x % kWarp == 0) (empty_ + out_.slot).arrive();
+    out_.advance(count_);
+  }
+
+ private:
+  struct Place {
+    int slot = 0, parity = 0;
+    __device__ __forceinline__ void advance(int count) {
+      if (++slot == count) slot = 0, parity ^= 1;
+    }
+  };
+  uint8_t* slots_;
+  uint32_t tiles_; // lower half of the first slot's descriptor
+  BarrierAddress full_, empty_;
+  int count_;
+  Place in_, out_;
+};
+
+// The weights of a lane: rows g and g + 8 of a row tile.
+template <typename Format>
+class WideWeights {
+  using U = TileLayout<Format>;
+  static constexpr int kTileUnits = kTileSpans<Format> / 4, kTileStep = U::kRowBlockRows * U::kBytes;
+  static_assert(kTileSpans<Format> % 4 == 0);
+
+ public:
+  using Unit = SpanWeights<Format>[2];
+
+  __device__ __forceinline__ WideWeights(const BatchArgs& args, int row_tile)
+      : groups_(static_cast<int>(U::groups_of(args.product.cols))) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      int row;
+      const GemmSegment& segment =
+          batch_row(args, min(row_tile, args.row_tiles - 1), threadIdx.x % kWarp / 4 + 8 * h, row);
+      row = min(row, segment.rows - 1);
+      in_row_block_[h] = row % U::kRowBlockRows;
+      size_t address = __cvta_generic_to_global(segment.weights + (row - in_row_block_[h]) * args.product.row_bytes +
+                                                in_row_block_[h] * U::kBytes);
+      asm volatile("" : "+l"(address)); // not in two parts, which every load would add up again
+      row_[h] = static_cast<const uint8_t*>(__cvta_global_to_generic(address));
+    }
+  }
+  // Units of full warp tiles.
+  __device__ __forceinline__ int full_units() const { return groups_ / kTileGroups * kTileUnits; }
+
+  // kFull: of a full warp tile, else of the one behind them.
+  template <bool kFull>
+  __device__ __forceinline__ void fetch(Unit& to, int unit) const {
+    const unsigned tile = unsigned(unit) / kTileUnits;
+    const int groups = kFull ? kTileGroups : groups_ - static_cast<int>(tile) * kTileGroups;
+    const int shorter = kFull ? 0 : U::kBytes - U::rounded(Layout<Format>::tile_payload(groups));
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      to[h].fetch_nearest(row_[h] + tile * kTileStep - in_row_block_[h] * shorter, groups, span(unit));
+  }
+  __device__ __forceinline__ void decode(uint32_t (&a)[2][16], const Unit& from, int unit) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) from[h].template halves<ColumnOrder::interleaved>(a[h], span(unit));
+  }
+
+ private:
+  // This lane's, of the unit's warp tile.
+  static __device__ __forceinline__ int span(unsigned unit) { return unit % kTileUnits * 4 + threadIdx.x % 4; }
+
+  const uint8_t* row_[2]; // its first warp tile
+  int in_row_block_[2], groups_;
+};
+
+// sum += the weights of a unit times its activations.
+template <int kTokens>
+__device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], const uint32_t (&a)[2][16], uint32_t x) {
+  constexpr uint32_t kTile = WideShape<kTokens>::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t first[4] = {a[0][4 * i], a[1][4 * i], a[0][4 * i + 1], a[1][4 * i + 1]};
+    const uint32_t second[4] = {a[0][4 * i + 2], a[1][4 * i + 2], a[0][4 * i + 3], a[1][4 * i + 3]};
+    wgmma(sum, first, x + i / 2 * kTile + i % 2 * 4);
+    wgmma(sum, second, x + i / 2 * kTile + i % 2 * 4 + 2);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+}
+
+// Adds up the sums of a block's parts, [token tiles][warpgroups][threads] in shared memory, and finishes: each part
+// some of the tokens.
+template <int kTokens>
+__device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
+                                            const float (&sum)[kTokens / 2]) {
+  constexpr int kTokenTiles = WideShape<kTokens>::kTokenTiles;
+  const BatchArgs& batch = args.batch;
+  const int thread = threadIdx.x % 128, lane = threadIdx.x % kWarp;
+  __syncthreads(); // the rings are not needed any more
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n)
+    shared[n * kWideThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
+  __syncthreads();
+  if (work.row_tile >= batch.row_tiles) return;
+  const BatchResults results(batch, work.row_tile, 0);
+#pragma unroll 1
+  for (int n = work.part; n < kTokenTiles; n += 1 << args.log2_parts) {
+    int slot[2];
+    float scale[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = 8 * n + lane % 4 * 2 + i;
+      slot[i] = token < batch.product.tokens ? token : -1;
+      scale[i] = slot[i] < 0 ? 0 : batch_scale(batch.product.exponent[token]);
+    }
+    float4 total = {};
+#pragma unroll 1
+    for (int part = 0; part < 1 << args.log2_parts; ++part)
+      total = total + shared[n * kWideThreads + ((work.group << args.log2_parts) + part) * 128 + thread];
+    total = {total.x * scale[0], total.y * scale[1], total.z * scale[0], total.w * scale[1]};
+    if (batch.ranges == 1) {
+      results.write(results.addends(slot) + total, slot);
+      continue;
+    }
+    const int64_t next_token = int64_t{batch.row_tiles} * kBatchRows;
+    float* to = batch.partial + batch_sums_at(batch, kTokens, work.range, 8 * n + lane % 4 * 2) +
+                work.row_tile * kBatchRows + lane / 4;
+    to[0] = total.x, to[next_token] = total.y;
+    to[8] = total.z, to[next_token + 8] = total.w;
+  }
+}
+
+#endif
+
+template <typename Format, int kTokens>
+__global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __grid_constant__ WideArgs args) {
+#ifdef RIDGE_HAS_WGMMA
+  using Shape = WideShape<kTokens>;
+  // Units whose weights are under way; of floats there is no room for two.
+  constexpr int kAhead = quant::FloatFormat<Format> ? 1 : 2;
+  extern __shared__ uint8_t wide_memory[];
+  __shared__ CopyBarrier full[Shape::kSlots], empty[Shape::kSlots];
+  const BatchArgs& batch = args.batch;
+  uint8_t* slots = wide_memory + (1024 - shared_address(wide_memory) % 1024) % 1024;
+  const WideTask work(args);
+  const int row_groups = kWideGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Shape::kSlots; ++i) full[i].init(1), empty[i].init(4 * row_groups);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  stamp(batch.stamps, kStarts);
+  if (!batch.sibling_follows) let_successor_start();
+  const WideWeights<Format> weights(batch, work.row_tile);
+  typename WideWeights<Format>::Unit raw[kAhead];
+  const int end = work.first_unit + work.units, full_end = min(end, weights.full_units());
+  const auto fetch = [&](int i, int unit) {
+    if (unit < full_end)
+      weights.template fetch<true>(raw[i], unit);
+    else if (unit < end)
+      weights.template fetch<false>(raw[i], unit);
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) fetch(i, work.first_unit + i); // weights are no kernel's output
+  if (!batch.follows_sibling) wait_for_predecessor();
+  if (batch.sibling_follows) let_successor_start(); // which then finds the activations ready
+  stamp(batch.stamps, kMayGoOn);
+
+  WideRing<kTokens> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
+                         empty + work.part * count, count);
+  const bool brings = work.group == 0 && threadIdx.x % 128 == 0;
+  const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * Shape::kUnitBytes;
+  int to_bring = brings ? work.units : 0;
+  const auto bring = [&] {
+    if (to_bring == 0) return;
+    ring.bring(x);
+    x += Shape::kUnitBytes;
+    --to_bring;
+  };
+  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
+  // wait for the slowest of several warpgroups.
+  for (int i = (count + 1) / 2; i > 0; --i) bring();
+
+  float sum[kTokens / 2] = {};
+#pragma unroll 1
+  for (int base = work.first_unit; base < end; base += kAhead)
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int unit = base + i;
+      if (unit >= end) break;
+      uint32_t a[2][16];
+      bring();
+      weights.decode(a, raw[i], unit);
+      fetch(i, unit + kAhead);
+      multiply_unit<kTokens>(sum, a, ring.next());
+      ring.release();
+    }
+  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), sum);
+  if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
+  stamp_latest(batch.stamps, kEnds);
+#endif
+}
+
+} // namespace ridge::kernels::cuda

@@ -112,8 +112,8 @@ __device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const typenam
   }
 }
 
-// Span `span` of a warp tile of `groups` groups; weights past these are zero, or with fetch_nearest those of the last
-// group. `fetch` only loads, so that a kernel can call it long before `halves`.
+// Span `span` of a warp tile of `groups` groups; weights past these are zero, with fetch_nearest those of the last
+// group, and with fetch_real there are none. These only load, so that a kernel can call them long before `halves`.
 template <typename Format>
 class SpanWeights {
  public:
@@ -122,8 +122,21 @@ class SpanWeights {
     if (real_) L::fetch(raw_, tile, groups, span);
   }
   __device__ __forceinline__ void fetch_nearest(const uint8_t* tile, int groups, int span) {
-    L::fetch(raw_, tile, groups, min(span, groups - 1));
+    fetch_real(tile, groups, min(span, groups - 1));
+  }
+  __device__ __forceinline__ void fetch_real(const uint8_t* tile, int groups, int span) {
+    L::fetch(raw_, tile, groups, span);
     real_ = true;
+  }
+  // The same in other registers, from here on.
+  __device__ __forceinline__ SpanWeights copy() const {
+    SpanWeights other = *this;
+    uint32_t words[sizeof(raw_) / 4];
+    memcpy(words, &other.raw_, sizeof(raw_));
+#pragma unroll
+    for (uint32_t& word : words) asm volatile("" : "+r"(word));
+    memcpy(&other.raw_, words, sizeof(raw_));
+    return other;
   }
   template <ColumnOrder kOrder = ColumnOrder::natural>
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int span) const {
@@ -161,6 +174,9 @@ class SpanWeights<Format> {
       L::fetch(raw_[k], tile, groups, min(span * kGroups + k, groups - 1));
       real_[k] = true;
     }
+  }
+  __device__ __forceinline__ void fetch_real(const uint8_t* tile, int groups, int span) {
+    fetch_nearest(tile, groups, span);
   }
   template <ColumnOrder kOrder = ColumnOrder::natural>
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int) const {

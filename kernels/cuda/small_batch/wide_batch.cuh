@@ -5,7 +5,7 @@
 // all 64. A warp decodes as in batch.cuh: lane 4 g + t a span of rows g and g + 8, which are its part of the left
 // operand of eight products. That operand may stay in registers. The right one, the activations of these 128 columns (a
 // unit), streams through a ring in shared memory, because all columns would not fit. Weights come straight into
-// registers, two units ahead.
+// registers, a pair of units ahead.
 //
 // The four warpgroups of a block have different rows and the same columns, or the same rows and a part of the columns
 // each, whose sums meet in shared memory; or two of each. Ranges of columns may be the work of different blocks, too,
@@ -33,7 +33,7 @@ struct WideShape {
 struct WideTask {
   int row_tile; // this warp's, past the last one where there are no more
   int group, part, range;
-  int first_unit, units;
+  int first_unit, units; // first_unit is even
 
   __device__ __forceinline__ explicit WideTask(const WideArgs& args) {
     const int row_groups = kWideGroups >> args.log2_parts, tiles = args.batch.row_tiles;
@@ -41,10 +41,10 @@ struct WideTask {
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);       // so the compiler knows: the same for a warp
     group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = blockIdx.x / blocks;
     row_tile = (blockIdx.x % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
-    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns,
+    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns, pairs = (all + 1) / 2,
               pieces = args.batch.ranges << args.log2_parts, piece = (range << args.log2_parts) + part;
-    first_unit = static_cast<int>(int64_t{piece} * all / pieces);
-    units = static_cast<int>(int64_t{piece + 1} * all / pieces) - first_unit;
+    const auto first_of = [&](int n) { return min(all, 2 * static_cast<int>(int64_t{n} * pairs / pieces)); };
+    first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
   }
 };
 
@@ -91,12 +91,13 @@ class WideRing {
   Place in_, out_;
 };
 
-// The weights of a lane: rows g and g + 8 of a row tile.
-template <typename Format>
+// The weights of a lane: rows g and g + 8 of a row tile. kUnits are fetched at once: the assembler has all loads that
+// cross a loop's end wait for each other. A pair shares addresses, too.
+template <typename Format, int kUnits>
 class WideWeights {
   using U = TileLayout<Format>;
   static constexpr int kTileUnits = kTileSpans<Format> / 4, kTileStep = U::kRowBlockRows * U::kBytes;
-  static_assert(kTileSpans<Format> % 4 == 0);
+  static_assert(kTileSpans<Format> % 8 == 0, "a pair of units is in one warp tile");
 
  public:
   using Unit = SpanWeights<Format>[2];
@@ -110,33 +111,50 @@ class WideWeights {
           batch_row(args, min(row_tile, args.row_tiles - 1), threadIdx.x % kWarp / 4 + 8 * h, row);
       row = min(row, segment.rows - 1);
       in_row_block_[h] = row % U::kRowBlockRows;
-      size_t address = __cvta_generic_to_global(segment.weights + (row - in_row_block_[h]) * args.product.row_bytes +
-                                                in_row_block_[h] * U::kBytes);
-      asm volatile("" : "+l"(address)); // not in two parts, which every load would add up again
-      row_[h] = static_cast<const uint8_t*>(__cvta_global_to_generic(address));
+      row_[h] = opaque(segment.weights + (row - in_row_block_[h]) * args.product.row_bytes +
+                       in_row_block_[h] * U::kBytes); // not in two parts, which every load would add up again
     }
   }
   // Units of full warp tiles.
   __device__ __forceinline__ int full_units() const { return groups_ / kTileGroups * kTileUnits; }
 
-  // kFull: of a full warp tile, else of the one behind them.
+  // kUnits units from `unit` on. kFull: of a full warp tile, else of the one behind them.
   template <bool kFull>
-  __device__ __forceinline__ void fetch(Unit& to, int unit) const {
+  __device__ __forceinline__ void fetch(Unit (&to)[kUnits], int unit) const {
     const unsigned tile = unsigned(unit) / kTileUnits;
     const int groups = kFull ? kTileGroups : groups_ - static_cast<int>(tile) * kTileGroups;
     const int shorter = kFull ? 0 : U::kBytes - U::rounded(Layout<Format>::tile_payload(groups));
 #pragma unroll
-    for (int h = 0; h < 2; ++h)
-      to[h].fetch_nearest(row_[h] + tile * kTileStep - in_row_block_[h] * shorter, groups, span(unit));
-  }
-  __device__ __forceinline__ void decode(uint32_t (&a)[2][16], const Unit& from, int unit) const {
+    for (int h = 0; h < 2; ++h) {
+      const uint8_t* at = row_[h] + tile * kTileStep - in_row_block_[h] * shorter;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) from[h].template halves<ColumnOrder::interleaved>(a[h], span(unit));
+      for (int i = 0; i < kUnits; ++i) {
+        if (i > 0) at = opaque(at); // what both units need is loaded twice: a copy would wait for it here
+        if constexpr (kFull)
+          to[i][h].fetch_real(at, groups, span(unit, i));
+        else
+          to[i][h].fetch_nearest(at, groups, span(unit, i));
+      }
+    }
+  }
+  // Unit number i of those from `unit` on.
+  __device__ __forceinline__ void decode(uint32_t (&a)[2][16], const Unit& from, int unit, int i) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) from[h].template halves<ColumnOrder::interleaved>(a[h], span(unit, i));
   }
 
  private:
-  // This lane's, of the unit's warp tile.
-  static __device__ __forceinline__ int span(unsigned unit) { return unit % kTileUnits * 4 + threadIdx.x % 4; }
+  // An address of which the compiler knows nothing.
+  static __device__ __forceinline__ const uint8_t* opaque(const uint8_t* global) {
+    size_t address = __cvta_generic_to_global(global);
+    asm volatile("" : "+l"(address));
+    return static_cast<const uint8_t*>(__cvta_global_to_generic(address));
+  }
+  // This lane's, of the warp tile of `unit`, which is a multiple of kUnits; in bits, so that the compiler sees what
+  // those of two units share.
+  static __device__ __forceinline__ int span(unsigned unit, unsigned i) {
+    return static_cast<int>((unit & (kTileUnits - kUnits)) * 4 | 4 * i | threadIdx.x % 4);
+  }
 
   const uint8_t* row_[2]; // its first warp tile
   int in_row_block_[2], groups_;
@@ -206,8 +224,6 @@ template <typename Format, int kTokens>
 __global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __grid_constant__ WideArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = WideShape<kTokens>;
-  // Units whose weights are under way; of floats there is no room for two.
-  constexpr int kAhead = quant::FloatFormat<Format> ? 1 : 2;
   extern __shared__ uint8_t wide_memory[];
   __shared__ CopyBarrier full[Shape::kSlots], empty[Shape::kSlots];
   const BatchArgs& batch = args.batch;
@@ -221,17 +237,18 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __gri
   __syncthreads();
   stamp(batch.stamps, kStarts);
   if (!batch.sibling_follows) let_successor_start();
-  const WideWeights<Format> weights(batch, work.row_tile);
-  typename WideWeights<Format>::Unit raw[kAhead];
+  constexpr int kUnits = quant::FloatFormat<Format> || kTokens > 64 ? 1 : 2; // for more there are no registers
+  using Weights = WideWeights<Format, kUnits>;
+  const Weights weights(batch, work.row_tile);
+  typename Weights::Unit raw[kUnits];
   const int end = work.first_unit + work.units, full_end = min(end, weights.full_units());
-  const auto fetch = [&](int i, int unit) {
+  const auto fetch = [&](int unit) {
     if (unit < full_end)
-      weights.template fetch<true>(raw[i], unit);
+      weights.template fetch<true>(raw, unit);
     else if (unit < end)
-      weights.template fetch<false>(raw[i], unit);
+      weights.template fetch<false>(raw, unit);
   };
-#pragma unroll
-  for (int i = 0; i < kAhead; ++i) fetch(i, work.first_unit + i); // weights are no kernel's output
+  fetch(work.first_unit); // weights are no kernel's output
   if (!batch.follows_sibling) wait_for_predecessor();
   if (batch.sibling_follows) let_successor_start(); // which then finds the activations ready
   stamp(batch.stamps, kMayGoOn);
@@ -252,19 +269,26 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __gri
   for (int i = (count + 1) / 2; i > 0; --i) bring();
 
   float sum[kTokens / 2] = {};
+  // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded.
+  constexpr int kLast = kUnits - 1;
+  constexpr bool kCopies = kUnits > 1 && kTokens <= 32;
 #pragma unroll 1
-  for (int base = work.first_unit; base < end; base += kAhead)
+  for (int unit = work.first_unit; unit < end; unit += kUnits) {
+    typename Weights::Unit last;
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int unit = base + i;
-      if (unit >= end) break;
+    for (int h = 0; h < 2; ++h)
+      if constexpr (kCopies) last[h] = raw[kLast][h].copy();
+#pragma unroll
+    for (int i = 0; i <= kLast; ++i) {
+      if (unit + i >= end) break;
       uint32_t a[2][16];
       bring();
-      weights.decode(a, raw[i], unit);
-      fetch(i, unit + kAhead);
+      weights.decode(a, kCopies && i == kLast ? last : raw[i], unit, i);
+      if (i == (kCopies ? 0 : kLast)) fetch(unit + kUnits);
       multiply_unit<kTokens>(sum, a, ring.next());
       ring.release();
     }
+  }
   finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), sum);
   if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
   stamp_latest(batch.stamps, kEnds);

@@ -78,16 +78,18 @@ class BatchEpilogue {
 
   // Behind the task's last row tile.
   __device__ __forceinline__ void end() const {
-    unsigned* to = tasks_.args.out_largest;
-    if (!kHalf || !to) return;
+    if constexpr (kHalf) {
+      unsigned* to = tasks_.args.out_largest;
+      if (!to) return;
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; ++n)
+      for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float largest = largest_[n][i]; // over the lanes that have other rows of this token
-        for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, lanes));
-        if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kLargestPitch, __float_as_uint(largest));
-      }
+        for (int i = 0; i < 2; ++i) {
+          float largest = largest_[n][i]; // over the lanes that have other rows of this token
+          for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, lanes));
+          if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kLargestPitch, __float_as_uint(largest));
+        }
+    }
   }
 
  private:

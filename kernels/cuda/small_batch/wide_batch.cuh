@@ -162,7 +162,10 @@ class WideWeights {
 
 // sum += the weights of a unit times its activations.
 template <int kTokens>
-__device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], const uint32_t (&a)[2][16], uint32_t x) {
+__device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) // decoded before the fence; else the compiler may wait between the products
+    asm volatile("" : "+r"(a[i / 16][i % 16])::"memory");
   constexpr uint32_t kTile = WideShape<kTokens>::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
   wgmma_fence();
 #pragma unroll

@@ -162,18 +162,13 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
 }
 
 Pulled pull_address(const std::string& url, const PullOptions& options) {
-  std::string name = url.substr(0, url.find_first_of("?#"));
-  name = name.substr(name.rfind('/') + 1);
-  if (!is_safe_path(name) || !is_gguf_file(name))
-    throw_error("{}: names no GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
-  if (options.downloads.empty()) throw_error("there is no folder for models: set XDG_DATA_HOME or HOME");
+  const std::string target = place_of_address(url, options.downloads), name = fs::path(target).filename().string();
   std::error_code problem;
   fs::create_directories(options.downloads, problem);
   if (problem) throw_error("{}: cannot create the folder: {}", options.downloads, problem.message());
 
   Connection connection(options.asker);
   const Probe found = probe(connection, url);
-  const std::string target = options.downloads + "/" + name;
   const auto inode = [&] {
     struct stat info;
     return ::stat(target.c_str(), &info) == 0 ? info.st_ino : 0;
@@ -208,6 +203,20 @@ PullOptions pull_options() {
   while (options.asker.endpoint.ends_with('/')) options.asker.endpoint.pop_back();
   options.asker.token = find_token();
   return options;
+}
+
+std::string place_of_address(const std::string& url, const std::string& downloads) {
+  std::string name = url.substr(0, url.find_first_of("?#"));
+  name = name.substr(name.rfind('/') + 1);
+  if (!is_safe_path(name) || !is_gguf_file(name))
+    throw_error("{}: names no GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
+  if (downloads.empty()) throw_error("there is no folder for models: set XDG_DATA_HOME or HOME");
+  return downloads + "/" + name;
+}
+
+int64_t remove_stopped_pull(const Reference& reference) {
+  if (reference.url.empty()) return HubCache(hugging_face_cache(), reference.repository).remove_incomplete();
+  return remove_stopped(place_of_address(reference.url, download_folder()) + kIncompleteDownload);
 }
 
 const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference) {

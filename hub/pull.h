@@ -32,6 +32,12 @@ struct Pulled {
 // any point.
 Pulled pull(const Reference& reference, const PullOptions& options);
 
+// Where the file of an address goes in the folder `downloads`. Throws Error where the address names no GGUF file.
+std::string place_of_address(const std::string& url, const std::string& downloads);
+
+// Removes what a stopped pull left, if anything. Returns the bytes that are free then.
+int64_t remove_stopped_pull(const Reference& reference);
+
 // The model that a reference means, where one is here already: of its repository the file, or of its type. Null where
 // there is none, or where only the hub knows (another revision than main). Asks nobody.
 const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference);

@@ -13,6 +13,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 namespace ridge::app {
 
 std::string pull_model(const hub::Reference& reference) {
@@ -43,14 +46,21 @@ void pull(const std::vector<std::string>& wanted) {
   for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference));
 }
 
+// What was pulled by this reference.
+const hub::LocalModel* pulled_model(std::span<const hub::LocalModel> models, const hub::Reference& reference) {
+  if (reference.url.empty()) return hub::find_pulled(models, reference);
+  const std::string path = hub::place_of_address(reference.url, hub::download_folder());
+  const auto found = std::ranges::find(models, path, &hub::LocalModel::path);
+  return found == models.end() ? nullptr : &*found;
+}
+
 void remove(const std::vector<std::string>& wanted) {
   for (const std::string& text : wanted) {
     const std::vector<hub::LocalModel> models = hub::local_models(hub::places());
     const auto reference = hub::parse_reference(text);
-    const hub::LocalModel* model = reference ? hub::find_pulled(models, *reference) : hub::find_model(models, text);
-    if (!model && reference && !reference->repository.empty()) { // a pull of it may have been stopped
-      const int64_t freed = hub::HubCache(hub::hugging_face_cache(), reference->repository).remove_incomplete();
-      if (freed > 0) {
+    const hub::LocalModel* model = reference ? pulled_model(models, *reference) : hub::find_model(models, text);
+    if (!model && reference) { // a pull of it may have been stopped
+      if (const int64_t freed = hub::remove_stopped_pull(*reference); freed > 0) {
         fmt::print("{}: what was pulled of it is removed, {} more are free\n", text,
                    core::human_bytes(static_cast<double>(freed)));
         continue;
@@ -85,7 +95,7 @@ void add_pull_commands(CLI::App& app) {
   command->callback([wanted] { pull(*wanted); });
 
   command = app.add_subcommand("rm", "remove models that ridge pulled");
-  command->add_option("model", *wanted, "as `ridge models` names it, or hf:OWNER/REPO:TYPE")
+  command->add_option("model", *wanted, "as `ridge models` names it, hf:OWNER/REPO:TYPE or https://HOST/FILE.gguf")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name(kLocalModelType)
       ->required();

@@ -88,6 +88,23 @@ TEST_CASE("rm leaves what others put there") {
   CHECK(home.files() == std::vector<std::string>{"Mine.gguf"});
 }
 
+TEST_CASE("rm takes the address of a file that was pulled, whole or not") {
+  Home home("http://127.0.0.1:1");
+  const fs::path models = home.folder / ".local/share/ridge/models";
+  fs::create_directories(models);
+  fs::copy_file(tiny_model(), models / "Tiny.gguf");
+  std::ofstream(models / "Large.gguf.incomplete") << "half";
+  CHECK(
+      home.ridge({"rm", "https://example.org/a/Large.gguf?download=1"}).out.find("what was pulled of it is removed") !=
+      std::string::npos);
+  CHECK(home.files() == std::vector<std::string>{"Tiny.gguf"});
+  CHECK(home.ridge({"rm", "https://example.org/Tiny.gguf"}).out.find("Tiny.gguf: removed") != std::string::npos);
+  CHECK(home.files().empty());
+  const Result gone = home.ridge({"rm", "https://example.org/Tiny.gguf"});
+  CHECK(gone.status == 1);
+  CHECK(gone.err == "ridge: error: https://example.org/Tiny.gguf: there is no such model here (ridge models)\n");
+}
+
 TEST_CASE("a pull that was killed goes on, also by two processes at once") {
   FakeHub hub;
   const std::string bytes(6'000'000, 'x');

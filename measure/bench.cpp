@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/options.h"
+#include "engine/ranks/ranks.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 #include "engine/speculation/speculator.h"
@@ -383,9 +384,11 @@ const char* backend_of(const engine::LoadedModel& model) {
 
 void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
   const BenchPlan plan = plan_bench(request, names);
-  const int64_t models = std::ssize(request.files) + std::ssize(request.shapes);
+  const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes)); // the guide
+  if (models > 1 || plan.settings.size() > 1)
+    engine::need_one_process("bench", "they share out one model, with one setting, not several");
   TestCount count;
-  count.all = plan.tests_of_model() * std::max(models, int64_t{1}); // the guide
+  count.all = plan.tests_of_model() * models;
   for_each_model(request, plan.heads, steps.load, [&](engine::LoadedModel& model, const std::string& name) {
     if (steps.opened) steps.opened(model);
     bench_model(model, name, plan, request, steps, count);

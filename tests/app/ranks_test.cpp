@@ -150,10 +150,16 @@ TEST_CASE("a second model beside the one that processes share runs in the first 
   }
 }
 
-TEST_CASE("a second setting after the first is refused by the first of several processes at once") {
-  const std::vector<Result> two =
-      run_two({"bench", "-m", tiny_model(), "-p", "8", "-n", "0", "-t", "1,2", "-r", "1", "--device", "cpu"});
-  CHECK(two[0].status == 1);
-  CHECK(two[0].err.find("share out one model, with one setting, and this is a second") != std::string::npos);
-  CHECK(two[1].status == 0);
+TEST_CASE("several processes refuse to measure several settings or models, before the first") {
+  const std::vector<std::string> one = {"bench", "-m", tiny_model(), "-p",       "8",  "-n",
+                                        "0",     "-r", "1",          "--device", "cpu"};
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"-t", "1,2"}, {"-m", tiny_model()}}) {
+    std::vector<std::string> command = one;
+    command.insert(command.end(), more.begin(), more.end());
+    for (const Result& result : run_two(command)) {
+      CHECK(result.status == 2);
+      CHECK(result.out.empty());
+      CHECK(result.err.find("they share out one model, with one setting, not several") != std::string::npos);
+    }
+  }
 }

@@ -299,10 +299,11 @@ struct Launchers {
     constexpr auto kernel = &wide_batch_kernel<Format, kTileTokens>;
     allow_shared(kernel, kWideSharedBytes);
     BatchArgs& batch = args.batch;
-    const int block_tiles = kWideRows / kBatchRows * (kWideGroups >> args.log2_parts);
+    constexpr int kGroups = wide_groups(kTileTokens);
+    const int block_tiles = kWideRows / kBatchRows * (kGroups >> args.log2_parts);
     batch.stamps = launch.stamps();
-    launch(kernel, (batch.row_tiles + block_tiles - 1) / block_tiles * batch.ranges, kWideThreads, kWideSharedBytes,
-           args);
+    launch(kernel, (batch.row_tiles + block_tiles - 1) / block_tiles * batch.ranges * batch.token_tiles, kGroups * 128,
+           kWideSharedBytes, args);
     if (batch.ranges > 1 && !batch.leaves_sums) launch_batch_finish(launch, batch, kTileTokens);
   }
 
@@ -310,7 +311,10 @@ struct Launchers {
     switch (tile_tokens) {
     case 32: return wide_batch_with<32>(launch, args);
     case 64: return wide_batch_with<64>(launch, args);
-    default: return wide_batch_with<96>(launch, args);
+    case 96: return wide_batch_with<96>(launch, args);
+    case 128: return wide_batch_with<128>(launch, args);
+    case 192: return wide_batch_with<192>(launch, args);
+    default: return wide_batch_with<256>(launch, args);
     }
   }
 

@@ -212,12 +212,11 @@ BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile
 BatchCut KernelLauncher::cut_wide_batch(const MatrixStep& m, int64_t tokens) const {
   const BatchArgs args = batch_args(any_plan(), m, tokens);
   const auto row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
-  const std::optional<WideCut> cut =
-      cuda::cut_wide_batch(context_.limits(), row_tiles, args.product.cols, static_cast<int>(wide_rows(tokens)),
-                           m.residual != kNone && m.parts.size() == 1);
+  const std::optional<WideCut> cut = cuda::cut_wide_batch(context_.limits(), row_tiles, args.product.cols, tokens,
+                                                          m.residual != kNone && m.parts.size() == 1);
   if (!cut) return {};
   const bool split = cut->ranges > 1;
-  return {true, split, split ? cut->ranges : 0, 1, row_tiles, cut->log2_parts};
+  return {true, split, split ? cut->ranges : 0, wide_tiles(tokens), row_tiles, cut->log2_parts};
 }
 
 bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {

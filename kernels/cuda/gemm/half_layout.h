@@ -36,17 +36,24 @@ RIDGE_HD constexpr int interleaved_column(int column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
 }
 
-// Wide activations are tiles of 64 columns, each of all rows, as in prompt_product.h. A lane of four decodes a span of
-// 32 columns, and brings four of them to a product of 16. So in 128 columns product j has columns 4 j … 4 j + 3 of each
-// of the four spans, in the order of mma's operands: the first and third of each span, then the second and fourth.
-inline constexpr int kWideColumns = 128;
-RIDGE_HD constexpr int64_t wide_rows(int64_t rows) { return (rows + 31) / 32 * 32; }
-// Where a column of a row lies, of wide_rows(rows). In halves. Column c + 2 lies behind c, where c % 4 < 2.
+// Wide activations are one or two tiles of up to 256 rows. For every 128 columns these come one behind the other, each
+// as two tiles of 64 columns as in prompt_product.h. A lane of four decodes a span of 32 columns, and brings four of
+// them to a product of 16. So in 128 columns product j has columns 4 j … 4 j + 3 of each of the four spans, in the
+// order of mma's operands: the first and third of each span, then the second and fourth.
+inline constexpr int kWideColumns = 128, kMostWideRows = 512;
+RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMostWideRows / 2 ? 1 : 2; }
+// Rows of a tile: 32, 64, 96, 128, 192 or 256.
+RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
+  const int needed = static_cast<int>((rows + wide_tiles(rows) - 1) / wide_tiles(rows)), step = needed <= 128 ? 32 : 64;
+  return (needed + step - 1) / step * step;
+}
+// Where a column of a row lies. In halves. Column c + 2 lies behind c, where c % 4 < 2.
 RIDGE_HD constexpr int64_t wide_place(int64_t rows, int64_t row, int64_t column) {
+  const int64_t tile_rows = wide_tile_rows(rows), tile = row >= tile_rows;
   const int64_t span = column % kWideColumns / 32, product = column % 32 / 4;
-  const int64_t tile = column / kWideColumns * 2 + product / 4;
+  const int64_t unit = column / kWideColumns * wide_tiles(rows) + tile;
   const int64_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
-  return (tile * wide_rows(rows) + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
+  return ((2 * unit + product / 4) * tile_rows + row - tile * tile_rows) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
 
 } // namespace ridge::kernels::cuda

@@ -139,7 +139,7 @@ class KernelChoices {
     bool leaves_sums;   // by another kernel
   };
   virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
-  virtual SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0; // all tokens in one tile
+  virtual SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0;
 
   virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0; // in tiles of 8 tokens
 

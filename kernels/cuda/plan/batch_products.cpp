@@ -8,8 +8,6 @@
 
 namespace ridge::kernels::cuda {
 
-static_assert(kMostWideTokens == kBatchTokens);
-
 void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   const int64_t rows = rows_of(m.x);
   if (!m.beside.empty() && rows > 1) { // only one token's experts are multiplied slot by slot
@@ -118,16 +116,16 @@ void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
 
 // Products of warpgroups pay for more than 16 tokens.
 bool BatchPlanner::takes_wide_batch(const MatrixStep& m, int64_t rows) const {
-  return in_.limits.prompt_products && rows > 16 && in_.kernels.wide_batch(m, rows).fits;
+  return in_.limits.prompt_products && in_.limits.small_batch && rows > 16 && rows <= kMostWideRows &&
+         in_.kernels.wide_batch(m, rows).fits;
 }
 
 // How a product for small batches wants its input, where there is one for so many rows.
 std::optional<HalfLayout> BatchPlanner::small_batch_layout(const MatrixStep& m, int64_t rows) const {
-  if (!has_tensor_products(in_.config, in_.limits) || !in_.limits.small_batch || rows <= kMatvecTokens ||
-      rows > kBatchTokens)
+  if (!has_tensor_products(in_.config, in_.limits) || !in_.limits.small_batch || rows <= kMatvecTokens)
     return std::nullopt;
   if (takes_wide_batch(m, rows)) return HalfLayout::wide;
-  if (in_.kernels.small_batch(m, rows, 8).fits) return HalfLayout::interleaved;
+  if (rows <= kBatchTokens && in_.kernels.small_batch(m, rows, 8).fits) return HalfLayout::interleaved;
   return std::nullopt;
 }
 
@@ -153,9 +151,9 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   const bool small = in_.limits.small_batch && rows <= kBatchTokens,
              tiled = has_prompt_products(in_.config, in_.limits) && !small;
   KernelCall batch = product_call(Kernel::small_batch, m, rows);
-  if (small && takes_wide_batch(m, rows)) {
+  if (takes_wide_batch(m, rows)) {
     batch.wide = true;
-    batch.tile_tokens = static_cast<int>(wide_rows(rows));
+    batch.tile_tokens = wide_tile_rows(rows);
     return add_small_batch(std::move(batch), in_.kernels.wide_batch(m, rows));
   }
   for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2)

@@ -7,7 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Times in units of what 128 columns of four warpgroups' rows take: 1.1 µs on an H200.
+// Times in units of what 128 columns of a block's rows take: 1.1 µs on an H200.
 constexpr double kStart = 3;               // a block's first weights and its sums
 constexpr double kFinish = 7;              // a kernel that adds up ranges,
 constexpr double kFinishNext = 1;          // or the next conversion, which reads them, too
@@ -18,23 +18,26 @@ int64_t tiles(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_til
 
 } // namespace
 
-std::optional<WideCut> cut_wide_batch(const ChipLimits& chip, int64_t row_tiles, int64_t cols, int tokens,
+std::optional<WideCut> cut_wide_batch(const ChipLimits& chip, int64_t row_tiles, int64_t cols, int64_t tokens,
                                       bool next_adds) {
   if (chip.shared_per_block < kWideSharedBytes + kWideStaticBytes) return std::nullopt;
+  const int of_tile = wide_tile_rows(tokens), groups = wide_groups(of_tile);
+  const int64_t token_tiles = wide_tiles(tokens), slots = wide_slots(of_tile);
   const int64_t row_groups = tiles(row_tiles, kWideRows / kBatchRows), units = tiles(cols, kWideColumns);
   std::optional<WideCut> best;
   double least = 0;
   for (const int log2_parts : {0, 1, 2}) {
     const int64_t parts = int64_t{1} << log2_parts;
+    if (parts > groups || parts * 2 > slots) break; // each part has a ring of its own
     const int64_t most_ranges = std::max<int64_t>(1, units / std::max<int64_t>(parts, 2)); // plan_workspace
     for (int64_t ranges = 1; ranges <= most_ranges; ++ranges) {
-      const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * tokens * kFloatBytes;
+      const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * token_tiles * of_tile * kFloatBytes;
       if (sum_bytes > kBatchScratchBytes) break;
-      const int64_t blocks = tiles(row_groups, kWideGroups / parts) * ranges;
+      const int64_t blocks = tiles(row_groups, groups / parts) * ranges * token_tiles;
       const auto block = static_cast<double>(tiles(units, parts * ranges)) + kStart;
       const double multiply = static_cast<double>(tiles(blocks, chip.sm_count)) * block,
-                   load = static_cast<double>(blocks * kWideColumns * tokens * kF16Bytes) * static_cast<double>(units) /
-                          static_cast<double>(ranges) / kL2BytesPerUnit,
+                   load = static_cast<double>(blocks * kWideColumns * of_tile * kF16Bytes) *
+                          static_cast<double>(units) / static_cast<double>(ranges) / kL2BytesPerUnit,
                    finish = ranges == 1 ? 0
                             : next_adds ? kFinishNext
                                         : kFinish;

@@ -47,8 +47,9 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     }
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
-    to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) * (kBatchTokens / kMaxTileTokens) *
-                                                  (first.cols / 256 + 1) * kMaxTileTokens * kBatchRows * kFloatBytes);
+    to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) *
+                                                  (limits.prompt_products ? kMostWideRows : kBatchTokens) *
+                                                  (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
       to.batch_parts = kBatchScratchBytes;
       to.most_slots = std::max(to.most_slots, config.max_batch * m.used);

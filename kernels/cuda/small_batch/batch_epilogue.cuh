@@ -71,8 +71,10 @@ class BatchEpilogue {
       else if (kept)
         kept[n * kWarp] = sum[n];
       else
-        leave(tasks_.sums(range.number, work.tokens.first + 8 * n + lane_ % 4 * 2) + row_tile * kBatchRows + lane_ / 4,
-              sum[n]);
+        leave_sums(args,
+                   tasks_.sums(range.number, work.tokens.first + 8 * n + lane_ % 4 * 2) + row_tile * kBatchRows +
+                       lane_ / 4,
+                   sum[n]);
     }
   }
 
@@ -98,12 +100,6 @@ class BatchEpilogue {
     if (!args.x_largest) return args.product.exponent[row];
     const float largest = __uint_as_float(args.x_largest[row * kLargestPitch]);
     return fits_half(largest) ? 0 : half_exponent(largest);
-  }
-  // For rows g and g + 8 of two tokens. Eight lanes fill 32 bytes.
-  __device__ __forceinline__ void leave(float* to, float4 sum) const {
-    const int64_t next_token = int64_t{tasks_.args.row_tiles} * kBatchRows;
-    to[0] = sum.x, to[next_token] = sum.y;
-    to[8] = sum.z, to[next_token + 8] = sum.w;
   }
 
   const Tasks& tasks_;

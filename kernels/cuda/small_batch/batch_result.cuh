@@ -27,6 +27,14 @@ __device__ __forceinline__ float batch_scale(int exponent) {
 
 __device__ __forceinline__ float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
+// Leaves a lane's sums over a range of columns, as BatchResults has them, at its first token and row in
+// BatchArgs::partial. Eight lanes fill 32 bytes.
+__device__ __forceinline__ void leave_sums(const BatchArgs& args, float* to, float4 sum) {
+  const int64_t next_token = int64_t{args.row_tiles} * kBatchRows;
+  to[0] = sum.x, to[next_token] = sum.y;
+  to[8] = sum.z, to[next_token + 8] = sum.w;
+}
+
 // The results that a lane has of a row tile and 8 tokens, as mma.sync leaves them: those of rows g and g + 8, first for
 // tokens 2 t and 2 t + 1 of row g. g = lane / 4, t = lane % 4.
 class BatchResults {
@@ -37,7 +45,7 @@ class BatchResults {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const GemmSegment& segment = batch_row(args, row_tile, g + 8 * h, row_[h]);
-      segment_[h] = &segment;
+      out_[h] = segment.out, rows_[h] = segment.rows;
       real_[h] = row_[h] < segment.rows;
       bias_[h] = segment.bias && real_[h] ? segment.bias[int64_t{expert} * segment.rows + row_[h]] : 0;
     }
@@ -80,15 +88,16 @@ class BatchResults {
   }
   __device__ __forceinline__ float residual(int h, int slot) const {
     const float* from = args_.product.residual;
-    return from && real_[h] && slot >= 0 ? from[int64_t{slot} * segment_[h]->rows + row_[h]] : 0;
+    return from && real_[h] && slot >= 0 ? from[place(h, slot)] : 0;
   }
   __device__ __forceinline__ void store(int h, int slot, float value) const {
-    if (real_[h] && slot >= 0) segment_[h]->out[int64_t{slot} * segment_[h]->rows + row_[h]] = value;
+    if (real_[h] && slot >= 0) out_[h][place(h, slot)] = value;
   }
+  __device__ __forceinline__ int64_t place(int h, int slot) const { return int64_t{slot} * rows_[h] + row_[h]; }
 
   const BatchArgs& args_;
-  const GemmSegment* segment_[2];
-  int row_[2];
+  float* out_[2];
+  int row_[2], rows_[2];
   bool real_[2];
   float bias_[2];
 };

@@ -1,4 +1,4 @@
-// out = x Wᵀ for 17 to 96 rows of activations on Hopper, with products of warpgroups (wgmma).
+// out = x Wᵀ for 17 to 512 rows of activations on Hopper, with products of warpgroups (wgmma).
 //
 // In batch.cuh each warp reads the activations from shared memory for 16 rows of weights; with 32 tokens that takes 58
 // % of shared memory's time. Here four warps have 16 rows each, and the tensor cores read the activations once for
@@ -9,7 +9,7 @@
 //
 // The four warpgroups of a block have different rows and the same columns, or the same rows and a part of the columns
 // each, whose sums meet in shared memory; or two of each. Ranges of columns may be the work of different blocks, too,
-// as in batch.cuh.
+// as in batch.cuh, and tiles of tokens are. Blocks that have the same weights are neighbours.
 #pragma once
 
 #include "kernels/cuda/gemm/half_layout.h"
@@ -23,8 +23,10 @@ namespace ridge::kernels::cuda {
 template <int kTokens>
 struct WideShape {
   static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2; // tiles of 64 columns
-  static constexpr int kSlots = kWideRingBytes / kUnitBytes;                                 // of all rings of a block
-  static constexpr int kTokenTiles = kTokens / 8;
+  static constexpr int kSlots = wide_slots(kTokens), kTokenTiles = kTokens / 8;
+  static constexpr int kGroups = wide_groups(kTokens), kThreads = kGroups * 128;
+  // Of two warpgroups each decodes its next unit while its products are made: of four, others do.
+  static constexpr bool kOverlaps = kGroups == 2;
 };
 
 #ifdef RIDGE_HAS_WGMMA
@@ -32,15 +34,17 @@ struct WideShape {
 // What a warpgroup computes: 64 rows, four row tiles of 16, over some units of columns.
 struct WideTask {
   int row_tile; // this warp's, past the last one where there are no more
-  int group, part, range;
+  int group, part, range, token_tile;
   int first_unit, units; // first_unit is even
 
-  __device__ __forceinline__ explicit WideTask(const WideArgs& args) {
-    const int row_groups = kWideGroups >> args.log2_parts, tiles = args.batch.row_tiles;
+  __device__ __forceinline__ WideTask(const WideArgs& args, int groups) {
+    const int row_groups = groups >> args.log2_parts, tiles = args.batch.row_tiles;
     const int blocks = (tiles + 4 * row_groups - 1) / (4 * row_groups); // of a range
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);       // so the compiler knows: the same for a warp
-    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = blockIdx.x / blocks;
-    row_tile = (blockIdx.x % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
+    const int block = blockIdx.x / args.batch.token_tiles;
+    token_tile = blockIdx.x - block * args.batch.token_tiles;
+    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = block / blocks;
+    row_tile = (block % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
     const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns, pairs = (all + 1) / 2,
               pieces = args.batch.ranges << args.log2_parts, piece = (range << args.log2_parts) + part;
     const auto first_of = [&](int n) { return min(all, 2 * static_cast<int>(int64_t{n} * pairs / pieces)); };
@@ -68,13 +72,16 @@ class WideRing {
     in_.advance(count_);
   }
   // Waits for the next unit; the lower half of its tile_descriptor.
-  __device__ __forceinline__ uint32_t next() const {
+  __device__ __forceinline__ uint32_t next() {
     (full_ + out_.slot).wait(out_.parity);
-    return tiles_ + out_.slot * (Shape::kUnitBytes / 16);
-  }
-  __device__ __forceinline__ void release() {
-    if (threadIdx.x % kWarp == 0) (empty_ + out_.slot).arrive();
+    const uint32_t tile = tiles_ + out_.slot * (Shape::kUnitBytes / 16);
     out_.advance(count_);
+    return tile;
+  }
+  // The first unit that was not released yet.
+  __device__ __forceinline__ void release() {
+    if (threadIdx.x % kWarp == 0) (empty_ + freed_).arrive();
+    if (++freed_ == count_) freed_ = 0;
   }
 
  private:
@@ -87,7 +94,7 @@ class WideRing {
   uint8_t* slots_;
   uint32_t tiles_; // lower half of the first slot's descriptor
   BarrierAddress full_, empty_;
-  int count_;
+  int count_, freed_ = 0;
   Place in_, out_;
 };
 
@@ -160,7 +167,7 @@ class WideWeights {
   int in_row_block_[2], groups_;
 };
 
-// sum += the weights of a unit times its activations.
+// Begins sum += the weights of a unit times its activations.
 template <int kTokens>
 __device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
 #pragma unroll
@@ -176,63 +183,68 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_
     wgmma(sum, second, x + i / 2 * kTile + i % 2 * 4 + 2);
   }
   wgmma_commit();
-  wgmma_wait<0>();
+}
+
+// What the sums of each token of a tile are multiplied by, 0 where there is none: [kTokens] in shared memory.
+template <int kTokens>
+__device__ __forceinline__ void load_scales(const BatchArgs& args, int token_tile, float* scales) {
+  for (int i = threadIdx.x; i < kTokens; i += WideShape<kTokens>::kThreads) {
+    const int token = token_tile * kTokens + i;
+    scales[i] = token < args.product.tokens ? batch_scale(args.product.exponent[token]) : 0;
+  }
 }
 
 // Adds up the sums of a block's parts, [token tiles][warpgroups][threads] in shared memory, and finishes: each part
 // some of the tokens.
 template <int kTokens>
 __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
-                                            const float (&sum)[kTokens / 2]) {
-  constexpr int kTokenTiles = WideShape<kTokens>::kTokenTiles;
+                                            const float* scales, const float (&sum)[kTokens / 2]) {
+  using Shape = WideShape<kTokens>;
+  constexpr int kTokenTiles = Shape::kTokenTiles;
   const BatchArgs& batch = args.batch;
-  const int thread = threadIdx.x % 128, lane = threadIdx.x % kWarp;
+  const int lane = threadIdx.x % kWarp, parts = 1 << args.log2_parts;
   __syncthreads(); // the rings are not needed any more
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n)
-    shared[n * kWideThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
-  __syncthreads();
+    shared[n * Shape::kThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
+  if (parts > 1) __syncthreads();
   if (work.row_tile >= batch.row_tiles) return;
   const BatchResults results(batch, work.row_tile, 0);
+  const float4* of_group = shared + work.group * parts * 128 + threadIdx.x % 128;
+  const int first = work.token_tile * kTokens + lane % 4 * 2;
+#pragma unroll 2
+  for (int n = work.part; n < kTokenTiles; n += parts) {
+    const float2 scale = reinterpret_cast<const float2*>(scales)[4 * n + lane % 4];
+    const int token = first + 8 * n, tokens = batch.product.tokens;
+    const int slot[2] = {token < tokens ? token : -1, token + 1 < tokens ? token + 1 : -1};
+    float4 total = of_group[n * Shape::kThreads];
 #pragma unroll 1
-  for (int n = work.part; n < kTokenTiles; n += 1 << args.log2_parts) {
-    int slot[2];
-    float scale[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int token = 8 * n + lane % 4 * 2 + i;
-      slot[i] = token < batch.product.tokens ? token : -1;
-      scale[i] = slot[i] < 0 ? 0 : batch_scale(batch.product.exponent[token]);
-    }
-    float4 total = {};
-#pragma unroll 1
-    for (int part = 0; part < 1 << args.log2_parts; ++part)
-      total = total + shared[n * kWideThreads + ((work.group << args.log2_parts) + part) * 128 + thread];
-    total = {total.x * scale[0], total.y * scale[1], total.z * scale[0], total.w * scale[1]};
-    if (batch.ranges == 1) {
+    for (int part = 1; part < parts; ++part) total = total + of_group[n * Shape::kThreads + part * 128];
+    total = {total.x * scale.x, total.y * scale.y, total.z * scale.x, total.w * scale.y};
+    if (batch.ranges == 1)
       results.write(results.addends(slot) + total, slot);
-      continue;
-    }
-    const int64_t next_token = int64_t{batch.row_tiles} * kBatchRows;
-    float* to = batch.partial + batch_sums_at(batch, kTokens, work.range, 8 * n + lane % 4 * 2) +
-                work.row_tile * kBatchRows + lane / 4;
-    to[0] = total.x, to[next_token] = total.y;
-    to[8] = total.z, to[next_token + 8] = total.w;
+    else
+      leave_sums(batch,
+                 batch.partial + batch_sums_at(batch, kTokens, work.range, token) + work.row_tile * kBatchRows +
+                     lane / 4,
+                 total);
   }
 }
 
 #endif
 
 template <typename Format, int kTokens>
-__global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __grid_constant__ WideArgs args) {
+__global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
+    wide_batch_kernel(const __grid_constant__ WideArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = WideShape<kTokens>;
   extern __shared__ uint8_t wide_memory[];
   __shared__ CopyBarrier full[Shape::kSlots], empty[Shape::kSlots];
+  __shared__ alignas(8) float scales[kTokens];
   const BatchArgs& batch = args.batch;
   uint8_t* slots = wide_memory + (1024 - shared_address(wide_memory) % 1024) % 1024;
-  const WideTask work(args);
-  const int row_groups = kWideGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
+  const WideTask work(args, Shape::kGroups);
+  const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shape::kSlots; ++i) full[i].init(1), empty[i].init(4 * row_groups);
     fence_barrier_init();
@@ -240,7 +252,8 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __gri
   __syncthreads();
   stamp(batch.stamps, kStarts);
   if (!batch.sibling_follows) let_successor_start();
-  constexpr int kUnits = quant::FloatFormat<Format> || kTokens > 64 ? 1 : 2; // for more there are no registers
+  constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // for more there are no registers
+  constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMostOfPairs ? 1 : 2;
   using Weights = WideWeights<Format, kUnits>;
   const Weights weights(batch, work.row_tile);
   typename Weights::Unit raw[kUnits];
@@ -259,40 +272,63 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_batch_kernel(const __gri
   WideRing<kTokens> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
                          empty + work.part * count, count);
   const bool brings = work.group == 0 && threadIdx.x % 128 == 0;
-  const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * Shape::kUnitBytes;
+  const int next_unit = batch.token_tiles * Shape::kUnitBytes;
+  const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * next_unit +
+                  work.token_tile * Shape::kUnitBytes;
   int to_bring = brings ? work.units : 0;
   const auto bring = [&] {
     if (to_bring == 0) return;
     ring.bring(x);
-    x += Shape::kUnitBytes;
+    x += next_unit;
     --to_bring;
   };
   // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
   // wait for the slowest of several warpgroups.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
+  load_scales<kTokens>(batch, work.token_tile, scales);
 
   float sum[kTokens / 2] = {};
-  // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded.
-  constexpr int kLast = kUnits - 1;
-  constexpr bool kCopies = kUnits > 1 && kTokens <= 32;
-#pragma unroll 1
-  for (int unit = work.first_unit; unit < end; unit += kUnits) {
-    typename Weights::Unit last;
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      if constexpr (kCopies) last[h] = raw[kLast][h].copy();
-#pragma unroll
-    for (int i = 0; i <= kLast; ++i) {
-      if (unit + i >= end) break;
-      uint32_t a[2][16];
-      bring();
-      weights.decode(a, kCopies && i == kLast ? last : raw[i], unit, i);
-      if (i == (kCopies ? 0 : kLast)) fetch(unit + kUnits);
-      multiply_unit<kTokens>(sum, a, ring.next());
+  // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded. What
+  // is multiplied and what is decoded meanwhile must be in different registers, so that these are two steps, too.
+  constexpr bool kCopies = kUnits == 2 && (kTokens < 64 || Shape::kOverlaps);
+  constexpr int kSteps = Shape::kOverlaps ? 2 : kUnits;
+  const auto step = [&](const typename Weights::Unit& weights_of, int unit, int i) {
+    uint32_t a[2][16];
+    if (!Shape::kOverlaps) bring();
+    weights.decode(a, weights_of, unit, i);
+    if (i == (kCopies ? 0 : kUnits - 1)) fetch(unit + kUnits);
+    const uint32_t x_tile = ring.next();
+    if (Shape::kOverlaps) {
+      wgmma_wait<0>();
+      if (unit + i > work.first_unit) ring.release();
+    }
+    multiply_unit<kTokens>(sum, a, x_tile);
+    if (Shape::kOverlaps) {
+      bring(); // perhaps where the unit before was
+    } else {
+      wgmma_wait<0>();
       ring.release();
     }
+  };
+  int unit = work.first_unit;
+#pragma unroll 1
+  for (; unit + (Shape::kOverlaps ? 1 : 0) < end; unit += kSteps) {
+    typename Weights::Unit second;
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      if constexpr (kCopies) second[h] = raw[1][h].copy();
+    step(raw[0], unit, 0);
+    if constexpr (kSteps == 2) {
+      if (!Shape::kOverlaps && unit + 1 == end) break;
+      if constexpr (kUnits == 2)
+        step(kCopies ? second : raw[1], unit, 1);
+      else
+        step(raw[0], unit + 1, 0);
+    }
   }
-  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), sum);
+  if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
+  if (Shape::kOverlaps) wgmma_wait<0>();
+  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), scales, sum);
   if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
   stamp_latest(batch.stamps, kEnds);
 #endif

@@ -1,4 +1,4 @@
-// The arguments of a product for 17 to 96 rows of activations on Hopper.
+// The arguments of a product for 17 to 512 rows of activations on Hopper.
 #pragma once
 
 #include "kernels/cuda/plan/wide_cut.h"

@@ -133,7 +133,7 @@ TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
   shape.value_type = Type::Q6_K;
   Setting setting(shape);
   for (const bool pairs : {false, true})
-    for (const int64_t tokens : {1, 2, 8, 64, 96, 512}) {
+    for (const int64_t tokens : {1, 2, 8, 64, 96, 192, 512}) {
       setting.kernels.pairs = pairs;
       int32_t step = 0;
       for (const KernelCall& call : setting.plan(tokens).calls) {
@@ -180,6 +180,10 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
     CHECK(count(plan, clear_dataflow) == 0);
     CHECK(call_of(plan, small_batch).tile_tokens == tile);
   }
+  for (const auto& [tokens, tile] :
+       std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}}) // one or two
+    CHECK(call_of(setting.plan(tokens, tokens), small_batch).tile_tokens == tile);
+  CHECK(count(setting.plan(513, 513), small_batch) == 0);
   setting.kernels.wide = false;
   CHECK(call_of(setting.plan(64), to_half).layout == kernels::cuda::HalfLayout::interleaved);
   CHECK(call_of(setting.plan(64), small_batch).tile_tokens == 32);
@@ -248,21 +252,21 @@ TEST_CASE(
 
 TEST_CASE("batch plan: prompts go through the prompt product where the chip has it, else through the plain one") {
   Setting setting(one_layer());
-  const BatchPlan plan = setting.plan(512);
+  const BatchPlan plan = setting.plan(600);
   CHECK(count(plan, prompt_product) == 4);
   CHECK(count(plan, prompt_rope) == 1);
   CHECK(count(plan, prompt_attention) == 1);
   CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::tiles);
   setting.limits.prompt_products = false;
-  const BatchPlan older = setting.plan(512);
+  const BatchPlan older = setting.plan(600);
   CHECK(count(older, prompt_product) == 0);
   CHECK(count(older, gemm) == 4);
   CHECK(count(older, gate_up_glu) == 1);
   CHECK(count(older, attention) == 1);
   CHECK(call_of(older, to_half).layout == kernels::cuda::HalfLayout::rows);
   setting.limits.shared_per_block = 64 << 10;
-  CHECK(count(setting.plan(512), gemm) == 0);
-  CHECK(count(setting.plan(512), matvec) == 5);
+  CHECK(count(setting.plan(600), gemm) == 0);
+  CHECK(count(setting.plan(600), matvec) == 5);
 }
 
 TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {
@@ -293,7 +297,7 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   setting.kernels.split_columns = true;
   for (const KernelCall& call : setting.plan(8).calls) CHECK_FALSE((call.sibling_follows || call.follows_sibling));
 
-  const BatchPlan prompt = setting.plan(512);
+  const BatchPlan prompt = setting.plan(600);
   CHECK(call_of(prompt, prompt_product).products.size() == 2);
   CHECK(count(prompt, prompt_product) == 4);
 }

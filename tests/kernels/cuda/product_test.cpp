@@ -96,7 +96,8 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
     model.finish(x);
     CAPTURE(cols);
     // Around the tiles of 8, 16, 32 and 128 tokens, and anywhere.
-    for (const int64_t count : {int64_t{2}, model.integer(3, 40), model.integer(41, 96), model.integer(97, 300)}) {
+    for (const int64_t count :
+         {int64_t{2}, model.integer(3, 40), model.integer(41, 96), model.integer(97, 192), model.integer(193, 300)}) {
       CAPTURE(count);
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> expected = naive(model, tokens);

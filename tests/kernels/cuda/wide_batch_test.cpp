@@ -13,7 +13,7 @@ using namespace ridge::kernels::cuda;
 using namespace ridge;
 
 TEST_CASE("wide activations: every column of every row has a place of its own, where its product looks for it") {
-  for (const int64_t rows : {17, 32, 33, 96}) {
+  for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512}) {
     CAPTURE(rows);
     std::set<int64_t> places;
     for (int64_t row = 0; row < rows; ++row)
@@ -22,9 +22,9 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
         places.insert(place);
         // Of 128 columns, span, product of 16, and which of the four that this product takes of the span.
         const int64_t span = column % 128 / 32, product = column % 32 / 4, of_four = column % 4;
-        const int64_t tile = place / 64 / wide_rows(rows), in_row = place % 64;
-        CHECK(place / 64 % wide_rows(rows) == row);
-        CHECK(tile == column / 128 * 2 + product / 4);
+        const int64_t of_tile = wide_tile_rows(rows), tile = place / 64 / of_tile, in_row = place % 64;
+        CHECK(place / 64 % of_tile == row % of_tile);
+        CHECK(tile == (column / 128 * wide_tiles(rows) + row / of_tile) * 2 + product / 4);
         const int64_t at =
             ((in_row / 8) ^ (row % 8)) * 8 + in_row % 8 - product % 4 * 16; // among the product's columns
         // Lane t of four has columns 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of mma's left operand: the first and third of
@@ -32,7 +32,7 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
         CHECK(at == 2 * span + (of_four % 2 ? 8 : 0) + of_four / 2);
       }
     CHECK(std::ssize(places) == rows * 512);
-    CHECK(*places.rbegin() < wide_rows(rows) * 512);
+    CHECK(*places.rbegin() < wide_tiles(rows) * wide_tile_rows(rows) * 512);
   }
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
   for (int round = 0; round < 2000; ++round) {
     const int64_t cols = 32 * static_cast<int64_t>(1 + random() % (round % 2 ? 1000 : 30)),
                   row_tiles = static_cast<int64_t>(1 + random() % (round % 3 ? 2000 : 20));
-    const int tokens = 32 * static_cast<int>(1 + random() % 3);
+    const auto tokens = static_cast<int64_t>(17 + random() % (kMostWideRows - 16));
     CAPTURE(cols);
     CAPTURE(row_tiles);
     CAPTURE(tokens);
@@ -53,24 +53,26 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
     const int64_t pieces = int64_t{cut->ranges} << cut->log2_parts;
     CHECK((cut->ranges == 1 || pieces <= (cols + kWideColumns - 1) / kWideColumns));
     CHECK(cut->ranges <= cols / 256 + 1); // for so many plan_workspace has room
-    if (cut->ranges > 1) CHECK(cut->ranges * row_tiles * kBatchRows * tokens * kFloatBytes <= kBatchScratchBytes);
+    if (cut->ranges > 1)
+      CHECK(cut->ranges * row_tiles * kBatchRows * wide_tiles(tokens) * wide_tile_rows(tokens) * kFloatBytes <=
+            kBatchScratchBytes);
   }
   CHECK_FALSE(cut_wide_batch({132, 99 << 10}, 256, 4096, 32, true));
 }
 
 TEST_CASE("wide batches: matrices of an 8B keep most multiprocessors busy, down with the fewest sums to add") {
-  for (const int tokens : {32, 64, 96}) {
+  for (const int tokens : {32, 64, 96, 128, 192, 256}) {
     CAPTURE(tokens);
     const auto blocks = [&](int64_t rows, int64_t cols, bool next_adds) {
       const WideCut cut = cut_wide_batch(kPresumedLimits, rows / kBatchRows, cols, tokens, next_adds).value();
-      const int64_t row_groups = kWideGroups >> cut.log2_parts;
+      const int64_t row_groups = wide_groups(tokens) >> cut.log2_parts;
       return (rows / kWideRows + row_groups - 1) / row_groups * cut.ranges;
     };
-    CHECK(blocks(28672, 4096, false) == 112); // gate and up
+    CHECK(blocks(28672, 4096, false) == (tokens > 96 ? 224 : 112)); // gate and up
     for (const int64_t count : {blocks(4096, 14336, true), blocks(4096, 4096, true), blocks(5120, 4096, false)}) {
       CHECK(count >= 64);
       CHECK(count <= 132);
     }
-    CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1); // v runs beside q and k
+    if (tokens <= 64) CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1); // runs beside q, k
   }
 }

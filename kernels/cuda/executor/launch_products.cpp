@@ -115,7 +115,11 @@ void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& cal
                    .out = workspace_.half_x(),
                    .stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns,
                    .layout = call.layout,
-                   .tiled_rows = (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens,
+                   .tiled_rows = call.layout == HalfLayout::sorted_wide
+                                     ? call.tile_tokens
+                                     : (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens,
+                   .places = workspace_.slot_places(),
+                   .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
   if (call.products.size() > 1) { // what that one left
     const MatrixStep& summed = call.products[1].matrix;
@@ -162,6 +166,12 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
     args.x_largest = workspace_.glu_largest();
   }
   if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
+  if (args.tiles) {
+    args.token_tiles = static_cast<int>(most_expert_tiles(call.rows, first_weight(m).count, call.tile_tokens));
+    args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
+    args.ranges = 1;
+    return format_of(m).wide_batch(launch, {args, 0}, call.tile_tokens);
+  }
   const BatchCut cut = cut_wide_batch(m, call.rows);
   args.token_tiles = cut.token_tiles;
   args.row_tiles = cut.row_tiles;

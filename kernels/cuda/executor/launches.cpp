@@ -190,7 +190,8 @@ void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call,
 
 void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   launch_group_slots(launch, ids(plan, call.outputs[0]), static_cast<int>(call.rows), static_cast<int>(call.experts),
-                     call.tile_tokens, workspace_.slot_order(), workspace_.expert_tiles(), workspace_.tile_count());
+                     call.tile_tokens, workspace_.slot_order(), workspace_.slot_places(), workspace_.expert_tiles(),
+                     workspace_.tile_count());
 }
 
 void KernelLauncher::fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

@@ -42,7 +42,8 @@ class Workspace {
 
   int32_t* tile_count() const { return slots_.as<int32_t>(); }
   int32_t* slot_order() const { return tile_count() + 1; }
-  ExpertTile* expert_tiles() const { return reinterpret_cast<ExpertTile*>(slot_order() + sizes_.most_slots); }
+  int32_t* slot_places() const { return slot_order() + sizes_.most_slots; }
+  ExpertTile* expert_tiles() const { return reinterpret_cast<ExpertTile*>(slot_places() + sizes_.most_slots); }
 
   float* attention_partial() const { return attention_partial_.as<float>(); }
   float* latent_partial() const { return latent_partial_.as<float>(); }

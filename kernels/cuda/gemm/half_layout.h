@@ -12,6 +12,7 @@ enum class HalfLayout : uint8_t {
   interleaved, // chunks of columns, as small_batch/ has them in shared memory
   tiles,       // of an operand of `tiled_rows` rows (prompt_product.h)
   wide,        // the same in another order of columns, as wide_batch.cuh multiplies them
+  sorted_wide, // likewise, of experts: rows of tiles that have one expert each (batch.h)
 };
 
 // Interleaved activations lie in chunks of 1024 columns, each of all rows, so that a copy of one piece of memory brings
@@ -47,13 +48,21 @@ RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
   const int needed = static_cast<int>((rows + wide_tiles(rows) - 1) / wide_tiles(rows)), step = needed <= 128 ? 32 : 64;
   return (needed + step - 1) / step * step;
 }
-// Where a column of a row lies. In halves. Column c + 2 lies behind c, where c % 4 < 2.
+// Where a column of a tile's row lies, `unit` being the tile's 128 columns among all. In halves. Column c + 2 lies
+// behind c, where c % 4 < 2.
+RIDGE_HD constexpr int64_t wide_unit_place(int64_t tile_rows, int64_t unit, int64_t row, int64_t column) {
+  const int64_t span = column % kWideColumns / 32, product = column % 32 / 4;
+  const int64_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
+  return ((2 * unit + product / 4) * tile_rows + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
+}
 RIDGE_HD constexpr int64_t wide_place(int64_t rows, int64_t row, int64_t column) {
   const int64_t tile_rows = wide_tile_rows(rows), tile = row >= tile_rows;
-  const int64_t span = column % kWideColumns / 32, product = column % 32 / 4;
-  const int64_t unit = column / kWideColumns * wide_tiles(rows) + tile;
-  const int64_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
-  return ((2 * unit + product / 4) * tile_rows + row - tile * tile_rows) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
+  return wide_unit_place(tile_rows, column / kWideColumns * wide_tiles(rows) + tile, row - tile * tile_rows, column);
+}
+// Of sorted rows, `place` of which is one of a tile; all columns of a tile lie together.
+RIDGE_HD constexpr int64_t sorted_wide_place(int64_t tile_rows, int64_t cols, int64_t place, int64_t column) {
+  const int64_t tile = place / tile_rows, units = (cols + kWideColumns - 1) / kWideColumns;
+  return wide_unit_place(tile_rows, tile * units + column / kWideColumns, place - tile * tile_rows, column);
 }
 
 } // namespace ridge::kernels::cuda

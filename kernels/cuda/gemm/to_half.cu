@@ -102,10 +102,18 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   const auto store = [&](int64_t first, const float(&v)[8]) {
     const int64_t piece = first / 8;
     const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
-    if (args.layout == HalfLayout::wide) {
+    const auto store_wide = [&](auto&& place) {
 #pragma unroll
       for (int c = 0; c < 6; c += c == 1 ? 3 : 1)
-        *reinterpret_cast<uint32_t*>(args.out + wide_place(args.rows, row, first + c)) = pair(c, c + 2);
+        *reinterpret_cast<uint32_t*>(args.out + place(first + c)) = pair(c, c + 2);
+    };
+    if (args.layout == HalfLayout::wide)
+      return store_wide([&](int64_t column) { return wide_place(args.rows, row, column); });
+    if (args.layout == HalfLayout::sorted_wide) {
+      for (int i = 0; i < args.used; ++i) {
+        const int place = args.places[row * args.used + i];
+        store_wide([&](int64_t column) { return sorted_wide_place(args.tiled_rows, cols, place, column); });
+      }
       return;
     }
     const bool interleaved = args.layout == HalfLayout::interleaved;

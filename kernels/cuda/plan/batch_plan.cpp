@@ -124,6 +124,17 @@ int64_t BatchPlanner::fewest_columns(ValueId ids) const {
   return fewest;
 }
 
+// The tokens of a tile of products of warpgroups, 0 where another kernel multiplies these experts.
+int BatchPlanner::wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) const {
+  int64_t most_columns = 0;
+  for (const Step& step : steps_) {
+    if (step.kind != Step::Kind::matrix || step.matrix.ids != ids) continue;
+    if (step.matrix.of_heads) return 0; // not measured
+    most_columns = std::max(most_columns, weight(step.matrix.parts[0].weight).cols);
+  }
+  return wide_expert_tile_tokens(in_.limits, slots, experts, most_columns);
+}
+
 void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
   if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
@@ -152,7 +163,7 @@ void BatchPlanner::add_op(const Step& step) {
   plain.kernel = Kernel::sort_experts;
   plain.rows = slots;
   plain.experts = experts;
-  plain.tile_tokens = expert_tile_tokens(slots, experts);
+  plain.tile_tokens = expert_tile(plain.outputs[0], slots, experts);
   add(plain);
 }
 

@@ -104,8 +104,10 @@ struct KernelCall {
   int64_t place = 0;                                     // exchange: among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
-  bool wide = false;        // small_batch by products of warpgroups; to_half: it is such a one's sums that it adds up
-  int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up
+  bool wide =
+      false; // small_batch, expert_batch by products of warpgroups; to_half: it is such a one's sums that it adds up
+  int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up,
+                            // or that wants its input sorted_wide
   bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
   // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
   bool writes_half = false, reads_half = false;
@@ -170,6 +172,11 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols);
 int expert_tile_tokens(int64_t slots, int64_t experts);
+// The same for products of warpgroups; 0 where they do not pay, or where inputs of `cols` columns take more than
+// kMostSortedWideBytes.
+int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t cols);
+// What inputs take, tiles that are not full included.
+int64_t sorted_wide_bytes(int64_t slots, int64_t experts, int64_t cols);
 // Whether sorted slots are so few that integer products are faster than those of small batches. One H200, 128 experts
 // of 768: 7 % with twice as many slots, nothing with three times as many, and with four times as many 9 % slower.
 bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols);

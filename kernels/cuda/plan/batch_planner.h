@@ -30,6 +30,11 @@ class BatchPlanner {
     return rows > 1 && sorts_experts(in_.config, in_.limits, rows * used, experts, fewest_columns(ids));
   }
   int64_t fewest_columns(ValueId ids) const;
+  int wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) const;
+  int expert_tile(ValueId ids, int64_t slots, int64_t experts) const {
+    const int wide = wide_expert_tile(ids, slots, experts);
+    return wide > 0 ? wide : expert_tile_tokens(slots, experts);
+  }
   ValueId placed(ValueId id) const { return id != kNone && id == gathered_.from ? gathered_.to : id; }
 
   bool has_rows(const Step& step) const {
@@ -100,6 +105,7 @@ class BatchPlanner {
     core::WeightId norm;
     int64_t cols;
     HalfLayout layout;
+    ValueId ids; // by which it is sorted
     bool operator==(const Converted&) const = default;
   };
   std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same

@@ -29,7 +29,8 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
   if (m.ids != kNone && sorts(m.ids, rows, m.used, first.count) &&
-      (dots_experts(m, slots) || in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits))
+      (dots_experts(m, slots) || wide_expert_tile(m.ids, slots, first.count) > 0 ||
+       in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits))
     return add_experts(m, rows);
   add_matvec(m, rows);
 }
@@ -42,12 +43,14 @@ bool BatchPlanner::dots_experts(const MatrixStep& m, int64_t slots) const {
 }
 
 void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
-  const Converted wanted = {m.x, m.norm, cols, layout};
+  const Converted wanted = {m.x, m.norm, cols, layout, layout == HalfLayout::sorted_wide ? m.ids : kNone};
   if (converted_ == wanted) return;
   converted_ = wanted;
   KernelCall to_half = product_call(Kernel::to_half, m, rows);
   to_half.cols = cols;
   to_half.layout = layout;
+  if (layout == HalfLayout::sorted_wide)
+    to_half.tile_tokens = wide_expert_tile(m.ids, rows_of(m.x) * m.used, weight(m.parts[0].weight).count);
   to_half.gathers = false;
   if (summed_) {
     to_half.products.push_back(summed_->products[0]);
@@ -75,7 +78,10 @@ bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
 // A small batch's input: what gate and up wrote as f16, or the conversion of `rows` rows.
 void BatchPlanner::add_input(KernelCall& batch, const MatrixStep& m, int64_t rows) {
   if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone || batch.wide)
-    return convert(m, rows, weight(m.parts[0].weight).cols, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
+    return convert(m, rows, weight(m.parts[0].weight).cols,
+                   !batch.wide      ? HalfLayout::interleaved
+                   : m.ids != kNone ? HalfLayout::sorted_wide
+                                    : HalfLayout::wide);
   batch.reads_half = true;
   half_of_ = kNone;
   clearer_.reset();
@@ -103,12 +109,13 @@ void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
   const int64_t slots = rows * m.used;
   const int64_t inputs = width(m.x) != first.cols ? slots : rows;
   KernelCall experts = product_call(Kernel::expert_batch, m, slots);
-  experts.tile_tokens = expert_tile_tokens(slots, first.count);
+  experts.tile_tokens = expert_tile(m.ids, slots, first.count);
   if (dots_experts(m, slots)) {
     experts.kernel = Kernel::expert_dots;
     if (m.norm != kNone) convert(m, inputs, first.cols, HalfLayout::interleaved);
     return add(experts);
   }
+  experts.wide = wide_expert_tile(m.ids, slots, first.count) > 0;
   add_input(experts, m, inputs);
   write_half(experts, m, slots);
   add(experts);

@@ -1,11 +1,21 @@
 // Which kinds of products a chip and a configuration have.
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
+
+#include <algorithm>
 
 namespace ridge::kernels::cuda {
 namespace {
 
 bool has_few_columns(int64_t cols) { return cols <= kChunkColumns; }
+
+// Of products of warpgroups: the smallest tile in which the tokens of most experts find room.
+int tile_of_most(int64_t slots, int64_t experts) {
+  const int64_t each = slots / experts;
+  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMostWideRows / 2));
+}
 
 } // namespace
 
@@ -31,6 +41,15 @@ bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limit
 
 bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols) {
   return has_few_columns(cols) && 2 * slots <= 5 * experts;
+}
+
+int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t cols) {
+  if (!limits.prompt_products || !limits.small_batch || slots <= 12 * experts) return 0;
+  return sorted_wide_bytes(slots, experts, cols) > kMostSortedWideBytes ? 0 : tile_of_most(slots, experts);
+}
+
+int64_t sorted_wide_bytes(int64_t slots, int64_t experts, int64_t cols) {
+  return (slots + experts * tile_of_most(slots, experts)) * core::round_up(cols, kWideColumns) * kF16Bytes;
 }
 
 int expert_tile_tokens(int64_t slots, int64_t experts) {

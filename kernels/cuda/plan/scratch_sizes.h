@@ -26,6 +26,10 @@ constexpr int64_t half_slots(int64_t cols) { return kHalfBytes / interleaved_byt
 struct ExpertTile {
   int expert, first, count;
 };
+inline constexpr int64_t kMostSortedWideBytes = 192 << 20; // of inputs that lie in such tiles
+constexpr int64_t most_expert_tiles(int64_t slots, int64_t experts, int tile_tokens) {
+  return slots / tile_tokens + experts;
+}
 
 // Products of prompts (gemm/prompt_product.h).
 inline constexpr int kTileColumns = 64; // of an operand

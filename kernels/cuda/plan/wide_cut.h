@@ -14,7 +14,7 @@ constexpr int wide_groups(int tile_tokens) { return tile_tokens > 96 ? 2 : 4; }
 inline constexpr int kWideRows = 64;                           // of weights, per warpgroup
 inline constexpr int kWideRingBytes = 192 << 10;               // of shared memory, for activations,
 inline constexpr int kWideSharedBytes = kWideRingBytes + 1024; // and what aligns them
-inline constexpr int kWideStaticBytes = 2048;                  // barriers, scales
+inline constexpr int kWideStaticBytes = 3072;                  // barriers, WideTokens
 constexpr int wide_slots(int tile_tokens) { return kWideRingBytes / (kWideColumns * tile_tokens * 2); } // of all rings
 
 struct WideCut {

@@ -51,16 +51,19 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
                                                   (limits.prompt_products ? kMostWideRows : kBatchTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
+      if (limits.prompt_products && !m.of_heads)
+        to.half_x = std::max(to.half_x, std::min(kMostSortedWideBytes, sorted_wide_bytes(config.max_batch * m.used,
+                                                                                         first.count, first.cols)));
       to.batch_parts = kBatchScratchBytes;
       to.most_slots = std::max(to.most_slots, config.max_batch * m.used);
-      tiles = std::max(tiles, config.max_batch * m.used / 8 + first.count);
+      tiles = std::max(tiles, most_expert_tiles(config.max_batch * m.used, first.count, 8));
     } else {
       to.widest_cols = std::max(to.widest_cols, first.cols);
       if (m.glu) gate_rows = std::max(gate_rows, first.rows);
     }
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
-  to.slots = (to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
+  to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
   if (has_prompt_products(config, limits))
     to.decoded = expanded_bytes(to.widest_cols);
   else

@@ -12,11 +12,11 @@ constexpr int kThreads = 1024, kFinishThreads = 128;
 
 // One block. Slots are sorted by expert (in any order within one), and each expert's are cut into tiles.
 __global__ void __launch_bounds__(kThreads)
-    group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, ExpertTile* tiles,
-                       int* tile_count, Stamp* stamps) {
-  extern __shared__ int count[];             // [experts], then the next free place of each
+    group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, int* places,
+                       ExpertTile* tiles, int* tile_count, Stamp* stamps) {
+  extern __shared__ int count[];             // [experts], then the next free place of each, then what its first
   __shared__ int2 of_warp[kThreads / kWarp]; // slots and tiles
-  int* next = count + experts;
+  int *next = count + experts, *to_place = next + experts; // place is before its place among all tiles' rows
   const DependentWork work(stamps);
   for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
   __syncthreads();
@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kThreads)
       add(0, warp);
       next[e] = first + slots_so_far - mine;
       const int tile = first_tile + tiles_so_far - tiles_of_mine;
+      to_place[e] = tile * tile_tokens - next[e];
       for (int i = 0; i < tiles_of_mine; ++i)
         tiles[tile + i] = {e, next[e] + i * tile_tokens, min(tile_tokens, mine - i * tile_tokens)};
       if (e == experts - 1) *tile_count = tile + tiles_of_mine;
@@ -44,7 +45,10 @@ __global__ void __launch_bounds__(kThreads)
     if (begin + kThreads < experts) add(warp, kThreads / kWarp);
     __syncthreads();
   }
-  for (int i = threadIdx.x; i < slots; i += kThreads) order[atomicAdd(&next[ids[i]], 1)] = i;
+  for (int i = threadIdx.x; i < slots; i += kThreads) {
+    const int e = ids[i], at = atomicAdd(&next[e], 1);
+    order[at] = i, places[i] = at + to_place[e];
+  }
 }
 
 // A warp per row tile and 8 tokens.
@@ -77,9 +81,9 @@ void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_t
 }
 
 void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
-                        ExpertTile* tiles, int* tile_count) {
-  launch(group_slots_kernel, 1, kThreads, 2 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, tiles,
-         tile_count, launch.stamps());
+                        int* places, ExpertTile* tiles, int* tile_count) {
+  launch(group_slots_kernel, 1, kThreads, 3 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, places,
+         tiles, tile_count, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

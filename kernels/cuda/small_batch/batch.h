@@ -51,9 +51,10 @@ struct BatchArgs {
   Stamp* stamps; // the launcher fills this in
 };
 
-// Sorts `slots` choices of experts: `order` [slots], `tiles` [slots / tile_tokens + experts] and their number.
+// Sorts `slots` choices of experts: `order` [slots], `tiles` [most_expert_tiles] and their number. `places` [slots]:
+// where each slot's row is among those of all tiles, each of `tile_tokens`.
 void launch_group_slots(const Launch&, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
-                        ExpertTile* tiles, int* tile_count);
+                        int* places, ExpertTile* tiles, int* tile_count);
 
 // Adds up the sums that different blocks made of ranges of columns, and finishes.
 void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);

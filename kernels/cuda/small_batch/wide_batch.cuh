@@ -41,14 +41,23 @@ struct WideTask {
     const int row_groups = groups >> args.log2_parts, tiles = args.batch.row_tiles;
     const int blocks = (tiles + 4 * row_groups - 1) / (4 * row_groups); // of a range
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);       // so the compiler knows: the same for a warp
-    const int block = blockIdx.x / args.batch.token_tiles;
-    token_tile = blockIdx.x - block * args.batch.token_tiles;
+    const bool experts = args.batch.tiles != nullptr;
+    // Blocks with the same weights are neighbours; of experts, those with the same activations.
+    const int block = experts ? blockIdx.x % blocks : blockIdx.x / args.batch.token_tiles;
+    token_tile = experts ? blockIdx.x / blocks : blockIdx.x - block * args.batch.token_tiles;
     group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = block / blocks;
     row_tile = (block % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
     const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns, pairs = (all + 1) / 2,
               pieces = args.batch.ranges << args.log2_parts, piece = (range << args.log2_parts) + part;
     const auto first_of = [&](int n) { return min(all, 2 * static_cast<int>(int64_t{n} * pairs / pieces)); };
     first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
+  }
+
+  // Of the tile. Count 0: there is nothing to do.
+  __device__ __forceinline__ ExpertTile tokens(const BatchArgs& args, int tile_tokens) const {
+    if (args.tiles) return token_tile < *args.tile_count ? args.tiles[token_tile] : ExpertTile{};
+    const int first = token_tile * tile_tokens;
+    return {0, first, min(tile_tokens, args.product.tokens - first)};
   }
 };
 
@@ -109,7 +118,8 @@ class WideWeights {
  public:
   using Unit = SpanWeights<Format>[2];
 
-  __device__ __forceinline__ WideWeights(const BatchArgs& args, int row_tile)
+  // `expert`: where it begins, in bytes behind the first one.
+  __device__ __forceinline__ WideWeights(const BatchArgs& args, int64_t expert, int row_tile)
       : groups_(static_cast<int>(U::groups_of(args.product.cols))) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -118,7 +128,7 @@ class WideWeights {
           batch_row(args, min(row_tile, args.row_tiles - 1), threadIdx.x % kWarp / 4 + 8 * h, row);
       row = min(row, segment.rows - 1);
       in_row_block_[h] = row % U::kRowBlockRows;
-      row_[h] = opaque(segment.weights + (row - in_row_block_[h]) * args.product.row_bytes +
+      row_[h] = opaque(segment.weights + expert + (row - in_row_block_[h]) * args.product.row_bytes +
                        in_row_block_[h] * U::kBytes); // not in two parts, which every load would add up again
     }
   }
@@ -185,20 +195,27 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_
   wgmma_commit();
 }
 
-// What the sums of each token of a tile are multiplied by, 0 where there is none: [kTokens] in shared memory.
+// The tokens of a tile.
 template <int kTokens>
-__device__ __forceinline__ void load_scales(const BatchArgs& args, int token_tile, float* scales) {
-  for (int i = threadIdx.x; i < kTokens; i += WideShape<kTokens>::kThreads) {
-    const int token = token_tile * kTokens + i;
-    scales[i] = token < args.product.tokens ? batch_scale(args.product.exponent[token]) : 0;
+struct WideTokens {
+  int2 slot[kTokens / 2];    // rows of activations or slots, -1 where there is none
+  float2 scale[kTokens / 2]; // of their sums
+
+  __device__ __forceinline__ void load(const BatchArgs& args, const ExpertTile& tokens) {
+    for (int i = threadIdx.x; i < kTokens; i += WideShape<kTokens>::kThreads) {
+      const bool real = i < tokens.count;
+      const int s = !real ? -1 : args.tiles ? args.order[tokens.first + i] : tokens.first + i;
+      reinterpret_cast<int*>(slot)[i] = s;
+      reinterpret_cast<float*>(scale)[i] = real ? batch_scale(args.product.exponent[s / args.used]) : 0;
+    }
   }
-}
+};
 
 // Adds up the sums of a block's parts, [token tiles][warpgroups][threads] in shared memory, and finishes: each part
 // some of the tokens.
 template <int kTokens>
 __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
-                                            const float* scales, const float (&sum)[kTokens / 2]) {
+                                            const WideTokens<kTokens>& tokens, const float (&sum)[kTokens / 2]) {
   using Shape = WideShape<kTokens>;
   constexpr int kTokenTiles = Shape::kTokenTiles;
   const BatchArgs& batch = args.batch;
@@ -209,14 +226,13 @@ __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask
     shared[n * Shape::kThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
   if (parts > 1) __syncthreads();
   if (work.row_tile >= batch.row_tiles) return;
-  const BatchResults results(batch, work.row_tile, 0);
+  const BatchResults results(batch, work.row_tile, batch.tiles ? batch.tiles[work.token_tile].expert : 0);
   const float4* of_group = shared + work.group * parts * 128 + threadIdx.x % 128;
-  const int first = work.token_tile * kTokens + lane % 4 * 2;
 #pragma unroll 2
   for (int n = work.part; n < kTokenTiles; n += parts) {
-    const float2 scale = reinterpret_cast<const float2*>(scales)[4 * n + lane % 4];
-    const int token = first + 8 * n, tokens = batch.product.tokens;
-    const int slot[2] = {token < tokens ? token : -1, token + 1 < tokens ? token + 1 : -1};
+    const int pair = 4 * n + lane % 4;
+    const float2 scale = tokens.scale[pair];
+    const int slot[2] = {tokens.slot[pair].x, tokens.slot[pair].y};
     float4 total = of_group[n * Shape::kThreads];
 #pragma unroll 1
     for (int part = 1; part < parts; ++part) total = total + of_group[n * Shape::kThreads + part * 128];
@@ -225,8 +241,8 @@ __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask
       results.write(results.addends(slot) + total, slot);
     else
       leave_sums(batch,
-                 batch.partial + batch_sums_at(batch, kTokens, work.range, token) + work.row_tile * kBatchRows +
-                     lane / 4,
+                 batch.partial + batch_sums_at(batch, kTokens, work.range, work.token_tile * kTokens + 2 * pair) +
+                     work.row_tile * kBatchRows + lane / 4,
                  total);
   }
 }
@@ -240,22 +256,29 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   using Shape = WideShape<kTokens>;
   extern __shared__ uint8_t wide_memory[];
   __shared__ CopyBarrier full[Shape::kSlots], empty[Shape::kSlots];
-  __shared__ alignas(8) float scales[kTokens];
+  __shared__ WideTokens<kTokens> tokens;
   const BatchArgs& batch = args.batch;
   uint8_t* slots = wide_memory + (1024 - shared_address(wide_memory) % 1024) % 1024;
+  const bool experts = batch.tiles != nullptr; // then what there is to do is known behind the predecessor
+  stamp(batch.stamps, kStarts);
+  if (!batch.sibling_follows) let_successor_start();
+  if (experts) wait_for_predecessor();
   const WideTask work(args, Shape::kGroups);
+  const ExpertTile tile = work.tokens(batch, kTokens);
+  if (tile.count == 0) {
+    stamp(batch.stamps, kMayGoOn);
+    return stamp_latest(batch.stamps, kEnds);
+  }
   const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shape::kSlots; ++i) full[i].init(1), empty[i].init(4 * row_groups);
     fence_barrier_init();
   }
   __syncthreads();
-  stamp(batch.stamps, kStarts);
-  if (!batch.sibling_follows) let_successor_start();
   constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // for more there are no registers
   constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMostOfPairs ? 1 : 2;
   using Weights = WideWeights<Format, kUnits>;
-  const Weights weights(batch, work.row_tile);
+  const Weights weights(batch, batch.experts.of(tile.expert), work.row_tile);
   typename Weights::Unit raw[kUnits];
   const int end = work.first_unit + work.units, full_end = min(end, weights.full_units());
   const auto fetch = [&](int unit) {
@@ -265,16 +288,17 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
       weights.template fetch<false>(raw, unit);
   };
   fetch(work.first_unit); // weights are no kernel's output
-  if (!batch.follows_sibling) wait_for_predecessor();
+  if (!experts && !batch.follows_sibling) wait_for_predecessor();
   if (batch.sibling_follows) let_successor_start(); // which then finds the activations ready
   stamp(batch.stamps, kMayGoOn);
 
   WideRing<kTokens> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
                          empty + work.part * count, count);
   const bool brings = work.group == 0 && threadIdx.x % 128 == 0;
-  const int next_unit = batch.token_tiles * Shape::kUnitBytes;
+  const int next_unit = experts ? Shape::kUnitBytes : batch.token_tiles * Shape::kUnitBytes,
+            all_units = (batch.product.cols + kWideColumns - 1) / kWideColumns;
   const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * next_unit +
-                  work.token_tile * Shape::kUnitBytes;
+                  int64_t{work.token_tile} * (experts ? all_units : 1) * Shape::kUnitBytes;
   int to_bring = brings ? work.units : 0;
   const auto bring = [&] {
     if (to_bring == 0) return;
@@ -285,7 +309,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
   // wait for the slowest of several warpgroups.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
-  load_scales<kTokens>(batch, work.token_tile, scales);
+  tokens.load(batch, tile);
 
   float sum[kTokens / 2] = {};
   // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded. What
@@ -328,7 +352,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   }
   if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
   if (Shape::kOverlaps) wgmma_wait<0>();
-  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), scales, sum);
+  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), tokens, sum);
   if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
   stamp_latest(batch.stamps, kEnds);
 #endif

@@ -322,6 +322,23 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(call_of(batch, expert_batch).tile_tokens == 32);
   CHECK(call_of(batch, sort_experts).tile_tokens == 32);
   CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
+  CHECK_FALSE(call_of(setting.plan(48), expert_batch).wide); // 12 an expert
+  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
+    const BatchPlan many = setting.plan(tokens);
+    CHECK(call_of(many, sort_experts).tile_tokens == tile);
+    for (const int which : {0, 1}) {
+      const KernelCall& experts = call_of(many, expert_batch, which);
+      CHECK(experts.wide);
+      CHECK(experts.tile_tokens == tile);
+    }
+    const auto converts = [&](const KernelCall& call) {
+      return call.kernel == to_half && call.layout == kernels::cuda::HalfLayout::sorted_wide &&
+             call.tile_tokens == tile;
+    };
+    CHECK(std::ranges::count_if(many.calls, converts) == 2); // for gate and up, and for down
+  }
+  setting.limits.prompt_products = false;
+  CHECK_FALSE(call_of(setting.plan(64), expert_batch).wide);
   CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
   shape.hidden = shape.width = 2048;
   CHECK(count(Setting(shape).plan(4), expert_batch) == 2);

@@ -36,6 +36,18 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
   }
 }
 
+TEST_CASE("wide activations: sorted rows are those of tiles that lie one behind the other") {
+  constexpr int64_t kCols = 320, kTile = 96, kTileHalves = 384 * kTile; // whole units of 128 columns
+  std::set<int64_t> places;
+  for (int64_t row = 0; row < 3 * kTile; ++row)
+    for (int64_t column = 0; column < kCols; ++column) {
+      const int64_t place = sorted_wide_place(kTile, kCols, row, column);
+      places.insert(place);
+      CHECK(place == row / kTile * kTileHalves + wide_place(kTile, row % kTile, column));
+    }
+  CHECK(std::ssize(places) == 3 * kTile * kCols);
+}
+
 TEST_CASE("wide batches: every part has columns, and sums have room") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

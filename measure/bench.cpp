@@ -229,6 +229,17 @@ class Bench {
     }
   }
 
+  // One step of the test.
+  StepProfile profile_of(const BenchRow& row) {
+    const int64_t of_prompt = std::min({row.prompt, row.ubatch_tokens, model_.executor->config().max_batch});
+    const bool one_stream = row.prompt > 0 || row.verified > 0;
+    const std::vector<int32_t> tokens = random_tokens(!one_stream     ? row.streams
+                                                      : of_prompt > 0 ? of_prompt
+                                                                      : row.verified);
+    return profile_step(*model_.executor, model_.program, {tokens, row.depth, one_stream, row.prompt > 0},
+                        row.read_bytes_per_second);
+  }
+
   // One token of every stream.
   void step(int64_t position) {
     const int64_t n = setting_.streams;
@@ -271,9 +282,7 @@ class Bench {
     row.bytes = cost_.bytes();
     row.flops = cost_.flops;
     row.read_bytes_per_second = (roof_before + peaks_.read_bytes_per_second()) / 2;
-    if (request_.profile && row.generated > 0)
-      row.profile =
-          profile_step(*model_.executor, model_.program, random_tokens(row.streams), depth, row.read_bytes_per_second);
+    if (request_.profile) row.profile = profile_of(row);
     row.peak_name = peaks_.products().how;
     row.peak_flops = peaks_.products().value;
     ++count_.done;

@@ -62,6 +62,11 @@ std::string layer_timeline(const StepProfile& profile) {
   return text;
 }
 
+std::string what_of(const StepProfile& profile) {
+  if (profile.tokens > profile.streams) return fmt::format("one step of {} tokens", profile.tokens);
+  return profile.streams > 1 ? fmt::format("one decoding step of {} streams", profile.streams) : "one decoding step";
+}
+
 } // namespace
 
 std::string name_without_layer(const core::Op& op) {
@@ -69,26 +74,30 @@ std::string name_without_layer(const core::Op& op) {
   return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
 }
 
-StepProfile profile_step(core::Executor& executor, const core::Program& program, std::span<const int32_t> tokens,
-                         int64_t position, double read_bytes_per_second, int repetitions) {
-  const int64_t streams = std::ssize(tokens);
-  const std::vector<int32_t> positions(streams, static_cast<int32_t>(position));
-  std::vector<int32_t> every_stream(streams);
-  std::iota(every_stream.begin(), every_stream.end(), 0);
-  const core::Batch batch{tokens, positions, every_stream, every_stream};
+StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& profiled,
+                         double read_bytes_per_second, int repetitions) {
+  const int64_t count = std::ssize(profiled.tokens), streams = profiled.one_stream ? 1 : count;
+  std::vector<int32_t> each(count), positions(count, static_cast<int32_t>(profiled.position)), of_stream(count, 0);
+  std::iota(each.begin(), each.end(), 0);
+  if (profiled.one_stream)
+    std::iota(positions.begin(), positions.end(), positions[0]);
+  else
+    of_stream = each;
+  const std::span<const int32_t> outputs = std::span(each).last(profiled.only_last ? 1 : count);
+  const core::Batch batch{profiled.tokens, positions, of_stream, outputs};
   const core::ExecutorConfig& config = executor.config();
-  const core::Step step{streams,
-                        position,
+  const core::Step step{count,
+                        profiled.position,
                         streams,
-                        streams,
+                        std::ssize(outputs),
                         core::bytes_per_element(config.k_type),
                         core::bytes_per_element(config.v_type)};
 
   const auto go_back = [&] {
-    for (const int32_t stream : batch.streams) executor.load_state(stream, {}, position);
+    for (int32_t stream = 0; stream < streams; ++stream) executor.load_state(stream, {}, profiled.position);
   };
   go_back();
-  StepProfile profile{position, 0, read_bytes_per_second, {}, streams};
+  StepProfile profile{profiled.position, 0, read_bytes_per_second, {}, count, streams};
   for (const core::OpTime& time : executor.profile(batch, repetitions)) {
     OpProfile op{"",
                  program.ops[time.ops.at(0)].layer,
@@ -142,11 +151,9 @@ std::string profile_table(const StepProfile& profile) {
   const auto waiting_cell = [&](const Line& l) {
     return waiting ? cell(l.waiting / static_cast<double>(l.count)) : std::string();
   };
-  std::string text =
-      fmt::format("one decoding step{} at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} "
-                  "{:>10}\n",
-                  profile.streams > 1 ? fmt::format(" of {} streams", profile.streams) : "", profile.position, "ops",
-                  "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
+  std::string text = fmt::format("{} at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} {:>10}\n",
+                                 what_of(profile), profile.position, "ops", "count", "each",
+                                 waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
   for (const Line& l : lines) {
     const double floor = l.bytes / profile.read_bytes_per_second;
     text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}\n", shortened(l.name, 44), l.count,

@@ -1,4 +1,4 @@
-// Where the time of one decoding step goes, op by op: what --profile shows.
+// Where the time of one step goes, op by op: what --profile shows.
 #pragma once
 
 #include "core/executor.h"
@@ -22,19 +22,26 @@ struct OpProfile {
 // "attn_q" of "blk.3.attn_q".
 std::string name_without_layer(const core::Op& op);
 
+// Tokens that are evaluated at once behind `position` others: one of each of some streams, or all of the first one.
+struct ProfiledStep {
+  std::span<const int32_t> tokens;
+  int64_t position = 0;
+  bool one_stream = false;
+  bool only_last = false; // its logits are wanted, as of a prompt; else all tokens'
+};
+
 struct StepProfile {
   int64_t position;    // tokens in the context before this step, of each stream
   double step_seconds; // the undivided step: forward() as it always runs
   double read_bytes_per_second;
-  std::vector<OpProfile> ops; // in order; empty: this executor has no times
-  int64_t streams = 1;        // that decode together
-  std::string plan = {};      // Executor::describe_plan
+  std::vector<OpProfile> ops;      // in order; empty: this executor has no times
+  int64_t tokens = 1, streams = 1; // evaluated at once, of so many streams
+  std::string plan = {};           // Executor::describe_plan
 };
 
-// Profiles one step that evaluates tokens[i] at `position` of stream i, with logits of each. Evaluates it twice as
-// often as `repetitions`. The cache must hold what lies before.
-StepProfile profile_step(core::Executor& executor, const core::Program& program, std::span<const int32_t> tokens,
-                         int64_t position, double read_bytes_per_second, int repetitions = 20);
+// Evaluates the step twice as often as `repetitions`. The cache must hold what lies before.
+StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& step,
+                         double read_bytes_per_second, int repetitions = 20);
 
 // Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor measures
 // how long ops wait, then the layer in the middle, op by op along a line of time.

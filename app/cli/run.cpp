@@ -54,7 +54,7 @@ struct RunCommand {
     std::optional<measure::StepProfile> step;
     if (profile) { // the answer's last token once more
       const int64_t position = std::ssize(session.tokens()) - 1;
-      step = measure::profile_step(*loaded.executor, loaded.program, session.tokens().last(1), position,
+      step = measure::profile_step(*loaded.executor, loaded.program, {session.tokens().last(1), position},
                                    engine::measure_read_bandwidth(loaded));
     }
     if (json) {

@@ -72,7 +72,7 @@ void WindowEngine::profile_here(int repetitions) {
   const Loaded& m = *loaded_;
   const int32_t token = 0;
   const measure::StepProfile profile =
-      measure::profile_step(*m.model.executor, m.model.program, {&token, 1}, std::ssize(m.session.cached()),
+      measure::profile_step(*m.model.executor, m.model.program, {{&token, 1}, std::ssize(m.session.cached())},
                             state_.speed.roof_bytes_per_s, repetitions);
   auto step = std::make_shared<core::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
   change([&](core::Snapshot& s) { s.measured = std::move(step); });

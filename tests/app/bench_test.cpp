@@ -214,6 +214,24 @@ TEST_CASE("a profile of several streams is one of the step that decodes them tog
   CHECK(table.out.find("tg4 x4: one decoding step of 4 streams at position 0, µs") != std::string::npos);
 }
 
+TEST_CASE("a profile of a prompt is one of the tokens that are evaluated at once, and so is one of guesses") {
+  const json report = bench({"-m", tiny_model(), "-p", "24", "-n", "0", "--verify", "3", "--profile"});
+  REQUIRE(report["tests"].size() == 2);
+  for (const json& test : report["tests"]) {
+    REQUIRE(test.contains("profile"));
+    const bool prompt = test["test"] == "pp24";
+    double bytes = 0, flops = 0;
+    for (const json& op : test["profile"]["ops"])
+      bytes += op["bytes"].get<double>(), flops += op["flops"].get<double>();
+    if (prompt) CHECK(bytes == doctest::Approx(test["bytes"].get<double>()).epsilon(0.02));
+    CHECK(flops > 0);
+  }
+  const Result table = run_ridge(
+      {"bench", "-m", tiny_model(), "--device", "cpu", "-r", "1", "-p", "24", "-ub", "16", "-n", "0", "--profile"});
+  CHECK(table.status == 0);
+  CHECK(table.out.find("pp24: one step of 16 tokens at position 0, µs") != std::string::npos);
+}
+
 TEST_CASE("roofline measures ceilings and says where they come from") {
   const Result result = run_ridge({"roofline", "--device", "cpu", "--ceilings", "--json"});
   REQUIRE_MESSAGE(result.status == 0, result.err);

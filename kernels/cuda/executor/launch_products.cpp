@@ -1,6 +1,7 @@
 // Arguments of the products' kernels, and what these kernels can do.
 #include "kernels/cuda/executor/launches.h"
 
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/ops/ops.h"
 
 #include <algorithm>
@@ -107,17 +108,16 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
 
 void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const MatrixStep& m = call.products[0].matrix;
+  const bool sorted = call.layout == HalfLayout::sorted_wide;
   HalfArgs args = {.x = value(plan, m.x),
                    .norm_weight = weights_.vector(m.norm),
                    .epsilon = m.norm_epsilon,
                    .rows = call.rows,
                    .cols = call.cols,
                    .out = workspace_.half_x(),
-                   .stride = (call.cols + kGemmColumns - 1) / kGemmColumns * kGemmColumns,
+                   .stride = core::round_up(call.cols, sorted ? kWideColumns : kGemmColumns), // zeros up to there
                    .layout = call.layout,
-                   .tiled_rows = call.layout == HalfLayout::sorted_wide
-                                     ? call.tile_tokens
-                                     : (call.rows + kPromptTokens - 1) / kPromptTokens * kPromptTokens,
+                   .tiled_rows = sorted ? call.tile_tokens : core::round_up(call.rows, kPromptTokens),
                    .places = workspace_.slot_places(),
                    .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};

@@ -247,9 +247,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   if ((config_.communicator && !options_.graphs) || experts_.filed()) return {}; // the host takes part
   forward(batch);
   const CurrentDevice current(context_.device());
-  PlanShape shape = shape_of(batch);
-  shape.tile_tokens = 1;
-  shape.prompts.clear();
+  const PlanShape shape = shape_of(batch);
   if (shape.outputs == 0) throw std::logic_error("CUDA: a profile needs an output");
   const BatchPlan plan = plan_of(shape);
   LaunchLog log;

@@ -297,9 +297,9 @@ struct Launchers {
   template <int kTileTokens>
   static void wide_batch_with(const Launch& launch, WideArgs args) {
     constexpr auto kernel = &wide_batch_kernel<Format, kTileTokens>;
+    constexpr int kGroups = wide_groups(kTileTokens);
     allow_shared(kernel, kWideSharedBytes);
     BatchArgs& batch = args.batch;
-    constexpr int kGroups = wide_groups(kTileTokens);
     const int block_tiles = kWideRows / kBatchRows * (kGroups >> args.log2_parts);
     batch.stamps = launch.stamps();
     launch(kernel, (batch.row_tiles + block_tiles - 1) / block_tiles * batch.ranges * batch.token_tiles, kGroups * 128,

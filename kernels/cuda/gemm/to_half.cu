@@ -7,8 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512, kKept = 4; // pieces of 8 columns per thread that stay in registers: rows up to 16384
-constexpr int kStep = 8 * kThreads;
+constexpr int kKept = 4; // pieces of 8 columns per thread that stay in registers: with 512 threads rows up to 16384
 
 // Eight columns.
 __device__ __forceinline__ void load_8(float (&v)[8], const float* from) {
@@ -39,8 +38,10 @@ __device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args,
 }
 
 // One block per row.
+template <int kThreads>
 __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant__ HalfArgs args, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
+  constexpr int kStep = 8 * kThreads;
   let_successor_start();
   stamp(stamps, kStarts);
   const int64_t row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
@@ -59,8 +60,8 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   if (norm_weight) load_8(weight, norm_weight, mine, cols); // constant
   wait_for_predecessor();
   stamp(stamps, kMayGoOn);
-  if (static_cast<int>(threadIdx.x) < args.cleared_per_row)
-    args.cleared[(row * args.cleared_per_row + threadIdx.x) * kLargestPitch] = 0;
+  for (int i = threadIdx.x; i < args.cleared_per_row; i += kThreads)
+    args.cleared[(row * args.cleared_per_row + i) * kLargestPitch] = 0;
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) load_8(kept[k], x, mine + k * kStep, cols);
@@ -97,7 +98,10 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + args.epsilon) : 1;
   const int exponent = half_exponent(largest * factor);
   factor *= exp2f(static_cast<float>(-exponent));
-  if (threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
+  const bool sorted = args.layout == HalfLayout::sorted_wide;
+  if (!sorted && threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
+  for (int i = threadIdx.x; sorted && i < args.used; i += kThreads)
+    args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
 
   const auto store = [&](int64_t first, const float(&v)[8]) {
     const int64_t piece = first / 8;
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
     };
     if (args.layout == HalfLayout::wide)
       return store_wide([&](int64_t column) { return wide_place(args.rows, row, column); });
-    if (args.layout == HalfLayout::sorted_wide) {
+    if (sorted) {
       for (int i = 0; i < args.used; ++i) {
         const int place = args.places[row * args.used + i];
         store_wide([&](int64_t column) { return sorted_wide_place(args.tiled_rows, cols, place, column); });
@@ -146,7 +150,9 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
 } // namespace
 
 void launch_to_half(const Launch& launch, const HalfArgs& args) {
-  launch(to_half_kernel, static_cast<unsigned>(args.rows), kThreads, 0, args, launch.stamps());
+  const auto rows = static_cast<unsigned>(args.rows);
+  if (args.stride <= 1024) return launch(to_half_kernel<128>, rows, 128, 0, args, launch.stamps());
+  launch(to_half_kernel<512>, rows, 512, 0, args, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

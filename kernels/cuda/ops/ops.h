@@ -69,7 +69,7 @@ struct HalfArgs {
   int64_t tiled_rows; // of HalfLayout::tiles; sorted_wide: of a tile
   const int* places;  // sorted_wide: of each row `used`, one after the other (launch_group_slots)
   int used;
-  int8_t* exponents; // [rows]
+  int8_t* exponents; // [rows]; sorted_wide: by place
 
   // What a product for small batches left unfinished (BatchArgs::leaves_sums), in ranges, or none: x is what is added
   // to it, `sum_out` gets the result, which is what is normed. cols is a multiple of 8 then.

@@ -126,13 +126,13 @@ int64_t BatchPlanner::fewest_columns(ValueId ids) const {
 
 // The tokens of a tile of products of warpgroups, 0 where another kernel multiplies these experts.
 int BatchPlanner::wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) const {
-  int64_t most_columns = 0;
+  int64_t most = 0; // columns
   for (const Step& step : steps_) {
     if (step.kind != Step::Kind::matrix || step.matrix.ids != ids) continue;
     if (step.matrix.of_heads) return 0; // not measured
-    most_columns = std::max(most_columns, weight(step.matrix.parts[0].weight).cols);
+    most = std::max(most, weight(step.matrix.parts[0].weight).cols);
   }
-  return wide_expert_tile_tokens(in_.limits, slots, experts, most_columns);
+  return wide_expert_tile_tokens(in_.limits, slots, experts, fewest_columns(ids), most);
 }
 
 void BatchPlanner::add_op(const Step& step) {

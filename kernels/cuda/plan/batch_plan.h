@@ -172,11 +172,11 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols);
 int expert_tile_tokens(int64_t slots, int64_t experts);
-// The same for products of warpgroups; 0 where they do not pay, or where inputs of `cols` columns take more than
-// kMostSortedWideBytes.
-int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t cols);
-// What inputs take, tiles that are not full included.
-int64_t sorted_wide_bytes(int64_t slots, int64_t experts, int64_t cols);
+// The same for products of warpgroups, with matrices of `fewest` to `most` columns; 0 where they do not pay, or where
+// their inputs take more than kMostSortedWideBytes.
+int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t fewest, int64_t most);
+// Rows of these inputs, tiles that are not full included; 0 where there are never so many tokens an expert.
+int64_t sorted_wide_rows(int64_t slots, int64_t experts);
 // Whether sorted slots are so few that integer products are faster than those of small batches. One H200, 128 experts
 // of 768: 7 % with twice as many slots, nothing with three times as many, and with four times as many 9 % slower.
 bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols);

@@ -105,7 +105,7 @@ class BatchPlanner {
     core::WeightId norm;
     int64_t cols;
     HalfLayout layout;
-    ValueId ids; // by which it is sorted
+    ValueId ids = kNone; // by which it is sorted
     bool operator==(const Converted&) const = default;
   };
   std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same

@@ -9,6 +9,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
+constexpr int64_t kFewTokensAnExpert = 5; // for products of warpgroups
+
 bool has_few_columns(int64_t cols) { return cols <= kChunkColumns; }
 
 // Of products of warpgroups: the smallest tile in which the tokens of most experts find room.
@@ -43,13 +45,15 @@ bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols) {
   return has_few_columns(cols) && 2 * slots <= 5 * experts;
 }
 
-int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t cols) {
-  if (!limits.prompt_products || !limits.small_batch || slots <= 12 * experts) return 0;
-  return sorted_wide_bytes(slots, experts, cols) > kMostSortedWideBytes ? 0 : tile_of_most(slots, experts);
+int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t fewest, int64_t most) {
+  if (!limits.prompt_products || !limits.small_batch) return 0;
+  if (slots <= (has_few_columns(fewest) ? 11 : kFewTokensAnExpert) * experts) return 0;
+  const int64_t bytes = sorted_wide_rows(slots, experts) * core::round_up(most, kWideColumns) * kF16Bytes;
+  return bytes > kMostSortedWideBytes ? 0 : tile_of_most(slots, experts);
 }
 
-int64_t sorted_wide_bytes(int64_t slots, int64_t experts, int64_t cols) {
-  return (slots + experts * tile_of_most(slots, experts)) * core::round_up(cols, kWideColumns) * kF16Bytes;
+int64_t sorted_wide_rows(int64_t slots, int64_t experts) {
+  return slots <= kFewTokensAnExpert * experts ? 0 : slots + experts * tile_of_most(slots, experts);
 }
 
 int expert_tile_tokens(int64_t slots, int64_t experts) {

@@ -51,9 +51,12 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
                                                   (limits.prompt_products ? kMostWideRows : kBatchTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
-      if (limits.prompt_products && !m.of_heads)
-        to.half_x = std::max(to.half_x, std::min(kMostSortedWideBytes, sorted_wide_bytes(config.max_batch * m.used,
-                                                                                         first.count, first.cols)));
+      if (limits.prompt_products && !m.of_heads) {
+        const int64_t sorted = sorted_wide_rows(config.max_batch * m.used, first.count);
+        to.half_x = std::max(to.half_x,
+                             std::min(kMostSortedWideBytes, sorted * round_up(first.cols, kWideColumns) * kF16Bytes));
+        to.exponents = std::max(to.exponents, sorted);
+      }
       to.batch_parts = kBatchScratchBytes;
       to.most_slots = std::max(to.most_slots, config.max_batch * m.used);
       tiles = std::max(tiles, most_expert_tiles(config.max_batch * m.used, first.count, 8));

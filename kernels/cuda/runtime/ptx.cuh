@@ -21,7 +21,17 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global) 
 #endif
 }
 
-// The same at constant offsets from both addresses, which cost no instruction.
+// Likewise 4 bytes, through L1.
+__device__ __forceinline__ void copy_async_4(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global) : "memory");
+#else
+  *static_cast<uint32_t*>(shared) = *static_cast<const uint32_t*>(global);
+#endif
+}
+
+// 16 bytes at constant offsets from both addresses, which cost no instruction.
 template <int kToOffset, int kFromOffset>
 __device__ __forceinline__ void copy_async_16_at(uint32_t shared, const uint8_t* global) {
 #if __CUDA_ARCH__ >= 800
@@ -31,7 +41,7 @@ __device__ __forceinline__ void copy_async_16_at(uint32_t shared, const uint8_t*
 #endif
 }
 
-// The same, or 16 zeros.
+// 16 bytes, or as many zeros.
 __device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void* global, bool copies) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

@@ -20,10 +20,11 @@
 
 namespace ridge::kernels::cuda {
 
-template <int kTokens>
+template <int kTileTokens>
 struct WideShape {
+  static constexpr int kTokens = kTileTokens, kTokenTiles = kTokens / 8;
   static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2; // tiles of 64 columns
-  static constexpr int kSlots = wide_slots(kTokens), kTokenTiles = kTokens / 8;
+  static constexpr int kSlots = wide_slots(kTokens);
   static constexpr int kGroups = wide_groups(kTokens), kThreads = kGroups * 128;
   // Of two warpgroups each decodes its next unit while its products are made: of four, others do.
   static constexpr bool kOverlaps = kGroups == 2;
@@ -63,10 +64,8 @@ struct WideTask {
 
 // Activations of a part's columns on their way through shared memory, a slot per unit. One thread brings them, the
 // warpgroups of the part read them. What all units need is kept in registers (BarrierAddress::kept).
-template <int kTokens>
+template <typename Shape>
 class WideRing {
-  using Shape = WideShape<kTokens>;
-
  public:
   // Of `count` slots from `slots` on; `full` and `empty` are their barriers.
   __device__ __forceinline__ WideRing(uint8_t* slots, CopyBarrier* full, CopyBarrier* empty, int count)
@@ -178,12 +177,12 @@ class WideWeights {
 };
 
 // Begins sum += the weights of a unit times its activations.
-template <int kTokens>
-__device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
+template <typename Shape>
+__device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
 #pragma unroll
   for (int i = 0; i < 32; ++i) // decoded before the fence; else the compiler may wait between the products
     asm volatile("" : "+r"(a[i / 16][i % 16])::"memory");
-  constexpr uint32_t kTile = WideShape<kTokens>::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
+  constexpr uint32_t kTile = Shape::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -195,31 +194,42 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[kTokens / 2], uint32_
   wgmma_commit();
 }
 
-// The tokens of a tile.
-template <int kTokens>
+// The tokens of a tile. Copies bring what is not known yet, and nobody waits for them before the end.
+template <typename Shape>
 struct WideTokens {
+  static constexpr int kTokens = Shape::kTokens;
+  float4 scale[kTokens / 4]; // of their sums
   int2 slot[kTokens / 2];    // rows of activations or slots, -1 where there is none
-  float2 scale[kTokens / 2]; // of their sums
+  char4 exponent[kTokens / 4];
 
-  __device__ __forceinline__ void load(const BatchArgs& args, const ExpertTile& tokens) {
-    for (int i = threadIdx.x; i < kTokens; i += WideShape<kTokens>::kThreads) {
-      const bool real = i < tokens.count;
-      const int s = !real ? -1 : args.tiles ? args.order[tokens.first + i] : tokens.first + i;
-      reinterpret_cast<int*>(slot)[i] = s;
-      reinterpret_cast<float*>(scale)[i] = real ? batch_scale(args.product.exponent[s / args.used]) : 0;
-    }
+  __device__ __forceinline__ void request(const BatchArgs& args, const ExpertTile& tile, int number) {
+    const int i = threadIdx.x;
+    int* to = reinterpret_cast<int*>(slot) + i;
+    if (i < kTokens && i < tile.count && args.tiles)
+      copy_async_4(to, args.order + tile.first + i);
+    else if (i < kTokens)
+      *to = i < tile.count ? tile.first + i : -1;
+    if (i < kTokens / 4) copy_async_4(exponent + i, args.product.exponent + number * kTokens + 4 * i);
+    copy_async_commit();
+  }
+  // By all threads, before a barrier.
+  __device__ __forceinline__ void arrive() {
+    copy_async_wait<0>();
+    if (threadIdx.x >= kTokens / 4) return;
+    const char4 e = exponent[threadIdx.x];
+    scale[threadIdx.x] = {batch_scale(e.x), batch_scale(e.y), batch_scale(e.z), batch_scale(e.w)};
   }
 };
 
 // Adds up the sums of a block's parts, [token tiles][warpgroups][threads] in shared memory, and finishes: each part
 // some of the tokens.
-template <int kTokens>
+template <typename Shape>
 __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
-                                            const WideTokens<kTokens>& tokens, const float (&sum)[kTokens / 2]) {
-  using Shape = WideShape<kTokens>;
-  constexpr int kTokenTiles = Shape::kTokenTiles;
+                                            WideTokens<Shape>& tokens, const float (&sum)[Shape::kTokens / 2]) {
+  constexpr int kTokens = Shape::kTokens, kTokenTiles = Shape::kTokenTiles;
   const BatchArgs& batch = args.batch;
   const int lane = threadIdx.x % kWarp, parts = 1 << args.log2_parts;
+  tokens.arrive();
   __syncthreads(); // the rings are not needed any more
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n)
@@ -231,7 +241,7 @@ __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask
 #pragma unroll 2
   for (int n = work.part; n < kTokenTiles; n += parts) {
     const int pair = 4 * n + lane % 4;
-    const float2 scale = tokens.scale[pair];
+    const float2 scale = reinterpret_cast<const float2*>(tokens.scale)[pair];
     const int slot[2] = {tokens.slot[pair].x, tokens.slot[pair].y};
     float4 total = of_group[n * Shape::kThreads];
 #pragma unroll 1
@@ -256,7 +266,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   using Shape = WideShape<kTokens>;
   extern __shared__ uint8_t wide_memory[];
   __shared__ CopyBarrier full[Shape::kSlots], empty[Shape::kSlots];
-  __shared__ WideTokens<kTokens> tokens;
+  __shared__ WideTokens<Shape> tokens;
   const BatchArgs& batch = args.batch;
   uint8_t* slots = wide_memory + (1024 - shared_address(wide_memory) % 1024) % 1024;
   const bool experts = batch.tiles != nullptr; // then what there is to do is known behind the predecessor
@@ -292,8 +302,8 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   if (batch.sibling_follows) let_successor_start(); // which then finds the activations ready
   stamp(batch.stamps, kMayGoOn);
 
-  WideRing<kTokens> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
-                         empty + work.part * count, count);
+  WideRing<Shape> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
+                       empty + work.part * count, count);
   const bool brings = work.group == 0 && threadIdx.x % 128 == 0;
   const int next_unit = experts ? Shape::kUnitBytes : batch.token_tiles * Shape::kUnitBytes,
             all_units = (batch.product.cols + kWideColumns - 1) / kWideColumns;
@@ -309,7 +319,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
   // wait for the slowest of several warpgroups.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
-  tokens.load(batch, tile);
+  tokens.request(batch, tile, work.token_tile);
 
   float sum[kTokens / 2] = {};
   // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded. What
@@ -326,7 +336,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
       wgmma_wait<0>();
       if (unit + i > work.first_unit) ring.release();
     }
-    multiply_unit<kTokens>(sum, a, x_tile);
+    multiply_unit<Shape>(sum, a, x_tile);
     if (Shape::kOverlaps) {
       bring(); // perhaps where the unit before was
     } else {
@@ -352,7 +362,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   }
   if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
   if (Shape::kOverlaps) wgmma_wait<0>();
-  finish_wide<kTokens>(args, work, reinterpret_cast<float4*>(slots), tokens, sum);
+  finish_wide<Shape>(args, work, reinterpret_cast<float4*>(slots), tokens, sum);
   if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
   stamp_latest(batch.stamps, kEnds);
 #endif

@@ -322,7 +322,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(call_of(batch, expert_batch).tile_tokens == 32);
   CHECK(call_of(batch, sort_experts).tile_tokens == 32);
   CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
-  CHECK_FALSE(call_of(setting.plan(48), expert_batch).wide); // 12 an expert
+  CHECK_FALSE(call_of(setting.plan(44), expert_batch).wide); // 11 an expert
   for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
     const BatchPlan many = setting.plan(tokens);
     CHECK(call_of(many, sort_experts).tile_tokens == tile);
@@ -342,6 +342,8 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
   shape.hidden = shape.width = 2048;
   CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
+  CHECK_FALSE(call_of(Setting(shape).plan(20), expert_batch).wide); // 5 an expert
+  CHECK(call_of(Setting(shape).plan(21), expert_batch).wide);
   setting.limits.sm_count = 8; // slots take the multiprocessors one time more than experts would
   CHECK(count(setting.plan(4), sort_experts) == 0);
   CHECK(count(setting.plan(5), sort_experts) == 1);

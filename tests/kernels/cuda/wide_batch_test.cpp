@@ -1,5 +1,6 @@
 // How products of more than 16 tokens are cut up, and how their input lies, without a GPU.
 #include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/plan/wide_cut.h"
 #include "support/numerics.h"
@@ -46,6 +47,33 @@ TEST_CASE("wide activations: sorted rows are those of tiles that lie one behind 
       CHECK(place == row / kTile * kTileHalves + wide_place(kTile, row % kTile, column));
     }
   CHECK(std::ssize(places) == 3 * kTile * kCols);
+}
+
+TEST_CASE("experts: inputs of products of warpgroups have room in what the largest batch takes") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  DeviceLimits limits;
+  limits.prompt_products = limits.small_batch = true;
+  int wide = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const auto experts = static_cast<int64_t>(1 + random() % 300), most = static_cast<int64_t>(1 + random() % 20000),
+               slots = static_cast<int64_t>(1 + random() % most), cols = static_cast<int64_t>(1 + random() % 8192);
+    CAPTURE(experts);
+    CAPTURE(most);
+    CAPTURE(slots);
+    CAPTURE(cols);
+    const int tile = wide_expert_tile_tokens(limits, slots, experts, cols, cols);
+    if (tile == 0) continue;
+    ++wide;
+    CHECK(sorted_wide_rows(slots, experts) >= most_expert_tiles(slots, experts, tile) * tile);
+    CHECK(sorted_wide_rows(slots, experts) <= sorted_wide_rows(most, experts));
+    CHECK(sorted_wide_rows(slots, experts) * cols * kF16Bytes <= kMostSortedWideBytes);
+  }
+  CHECK(wide > 100);
+  CHECK(sorted_wide_rows(64, 128) == 0); // decoding takes no memory for it
+  limits.prompt_products = false;
+  CHECK(wide_expert_tile_tokens(limits, 4096, 128, 2048, 2048) == 0);
 }
 
 TEST_CASE("wide batches: every part has columns, and sums have room") {

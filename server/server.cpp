@@ -63,16 +63,18 @@ void check_length(const httplib::Request& request) {
     if (!at->second.empty() && strcasecmp(at->second.c_str(), "identity") != 0)
       refuse(415, "Content-Encoding: compressed bodies are not taken; send the body uncompressed");
   if (encoded) return;
+  const bool bodiless = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
   if (!request.has_header("Content-Length")) {
-    const bool bodiless = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS" ||
-                          request.method == "DELETE"; // of which httplib reads none then
-    if (!bodiless) refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
+    if (!bodiless && request.method != "DELETE") // of which httplib reads none then
+      refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
     return;
   }
   const std::string length = request.get_header_value("Content-Length");
   if (request.get_header_value_count("Content-Length") > 1 || length.empty() ||
       length.find_first_not_of("0123456789") != std::string::npos)
     refuse(400, "Content-Length: expected one number, of the body's bytes");
+  if (bodiless && length.find_first_not_of('0') != std::string::npos) // httplib would take it for the next request
+    refuse(400, "Content-Length: a request of this method has no body; send it without one, or as a POST");
 }
 
 // A handler of POSTs whose body is held to kMostBytes also where its head does not say how long it is.

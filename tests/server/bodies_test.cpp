@@ -54,6 +54,8 @@ TEST_CASE("a body of a length that nobody can know is refused, and the connectio
     refused(std::string(method) + " /v1/messages HTTP/1.1", "411", "Content-Length is missing");
   for (const std::string length : {"-1", "x", "2, 2", "2\r\nContent-Length: 3"})
     refused(chat + "\r\nContent-Length: " + length, "400", "expected one number");
+  for (const char* method : {"GET", "HEAD", "OPTIONS"})
+    refused(std::string(method) + " /health HTTP/1.1" + n, "400", "has no body");
   refused("POST /v1/messages HTTP/1.1", "411", R"({"type":"error","error":{"type":"invalid_request_error")");
 }
 

@@ -241,15 +241,15 @@ void Server::listen() {
     using Handled = httplib::Server::HandlerResponse;
     // All bodies are JSON, whatever they are called. httplib would take curl's -d for a form, of 8 KiB at most.
     const_cast<httplib::Request&>(request).headers.erase("Content-Type");
-    if (!settings_.cors.empty() && request.method == "OPTIONS") { // a page asks whether it may send its request
-      response.set_header("Access-Control-Allow-Methods", "GET, POST");
-      response.set_header("Access-Control-Allow-Headers", "*, Authorization");
-      response.status = 204;
-      return Handled::Handled;
-    }
     try {
-      check_key(request, settings_.key);
       check_length(request);
+      if (!settings_.cors.empty() && request.method == "OPTIONS") { // a page asks whether it may send its request
+        response.set_header("Access-Control-Allow-Methods", "GET, POST");
+        response.set_header("Access-Control-Allow-Headers", "*, Authorization");
+        response.status = 204;
+        return Handled::Handled;
+      }
+      check_key(request, settings_.key);
       return Handled::Unhandled;
     } catch (const ApiError& error) {
       refuse(request, response, error.type, error.what(), error.status);

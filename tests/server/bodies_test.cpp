@@ -59,6 +59,19 @@ TEST_CASE("a body of a length that nobody can know is refused, and the connectio
   refused("POST /v1/messages HTTP/1.1", "411", R"({"type":"error","error":{"type":"invalid_request_error")");
 }
 
+TEST_CASE("a page that asks whether it may send its request needs no key, and has no body") {
+  const Endpoint endpoint([] { return tests::open_history({}); }, "secret", nullptr, {}, "*");
+  const std::string ask = "OPTIONS /v1/models HTTP/1.1\r\n";
+  const std::string allowed = answer(endpoint, ask + "Connection: close\r\n\r\n");
+  CHECK(allowed.starts_with("HTTP/1.1 204 "));
+  CHECK(allowed.find("\r\nAccess-Control-Allow-Methods: GET, POST\r\n") != std::string::npos);
+  const std::string inside = "GET /health HTTP/1.1\r\n\r\n";
+  const std::string refused = answer(endpoint, ask + "Content-Length: 26\r\n\r\n", inside);
+  CHECK(refused.starts_with("HTTP/1.1 400 "));
+  CHECK(refused.find("\r\nAccess-Control-Allow-Origin: *\r\n") != std::string::npos);
+  CHECK(count(refused, "HTTP/1.1") == 1);
+}
+
 TEST_CASE("a POST may come in chunks") { // as .NET sends JSON
   const Endpoint endpoint([] { return tests::open_history({}); });
   const std::string body = "8\r\n{\"conten\r\nB\r\nt\": \"text\"}\r\n0\r\n\r\n";

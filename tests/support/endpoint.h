@@ -39,12 +39,12 @@ struct Endpoint {
   // A model with an executor stays where it was made: the executor refers to its Program.
   explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {},
                     std::unique_ptr<engine::Speculator> speculator = nullptr,
-                    const engine::PrefixSettings& prefixes = {})
+                    const engine::PrefixSettings& prefixes = {}, const std::string& cors = {})
       : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
         service(
             model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}, std::move(speculator),
             prefixes),
-        server(service, {"127.0.0.1", 0, key, ""}), thread([this] { server.run(); }) {}
+        server(service, {"127.0.0.1", 0, key, cors}), thread([this] { server.run(); }) {}
   ~Endpoint() {
     server.stop();
     thread.join();

@@ -73,7 +73,10 @@ TEST_CASE("CUDA: a norm between products takes its row as it arrives, and passes
     for (int i = 0; i < 3; ++i)
       x = m.op(core::OpKind::add, {x, m.norm(m.linear(x, Type::Q8_0, width), width)}, {}, width);
     m.finish(x);
-    CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 2, 1, 5}) < 1e-6);
+    CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 2, 1}) < 1e-6);
+    // In f16. Random matrices have means that are not 0, so that sums amplify a rounding that columns have in common:
+    // of 59 seeds the median was 4e-7 and the worst 8.6e-6, with rounding alone.
+    CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {5}) < 3e-5);
   }
 }
 

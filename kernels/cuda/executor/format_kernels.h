@@ -53,7 +53,7 @@ struct FormatKernels {
   BatchCut (*cut_batch)(const ChipLimits&, const BatchArgs&, int tile_tokens);
   void (*batch)(const Launch&, const BatchArgs&, int tile_tokens);
 
-  // The same on Hopper for tiles of wide_tile_rows tokens, without experts (wide_batch.cuh), cut up as args say.
+  // The same on Hopper for tiles of 32 to 256 tokens (wide_tile_rows; wide_batch.cuh), cut up as args say.
   void (*wide_batch)(const Launch&, const WideArgs&, int tile_tokens);
 
   // The same with integers for experts that at most 8 tokens chose, in tiles of as many (expert_dots.cuh), where there

@@ -1,4 +1,4 @@
-// out = x Wᵀ for 17 to 512 rows of activations on Hopper, with products of warpgroups (wgmma).
+// out = x Wᵀ for 17 to 512 rows of activations, or experts of many tokens, on Hopper, with products of warpgroups.
 //
 // In batch.cuh each warp reads the activations from shared memory for 16 rows of weights; with 32 tokens that takes 58
 // % of shared memory's time. Here four warps have 16 rows each, and the tensor cores read the activations once for
@@ -7,9 +7,9 @@
 // unit), streams through a ring in shared memory, because all columns would not fit. Weights come straight into
 // registers, a pair of units ahead.
 //
-// The four warpgroups of a block have different rows and the same columns, or the same rows and a part of the columns
-// each, whose sums meet in shared memory; or two of each. Ranges of columns may be the work of different blocks, too,
-// as in batch.cuh, and tiles of tokens are. Blocks that have the same weights are neighbours.
+// A block's four warpgroups, two with more than 96 tokens, have different rows and the same columns, or the same rows
+// and a part of the columns each, whose sums meet in shared memory; or both. Blocks may have ranges of columns, too, as
+// in batch.cuh, and tiles of tokens: those with the same weights are neighbours, of experts those of the same tile.
 #pragma once
 
 #include "kernels/cuda/gemm/half_layout.h"
